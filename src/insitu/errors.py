@@ -1,0 +1,52 @@
+"""Everything insitu raises.
+
+InsituError
+├── SubjectError      the thing to trace is none that can be traced
+├── ChoiceError       an option with a value that does not exist
+├── PatternError      a path pattern that is malformed, or can never match
+├── StoreError        a file that cannot be read or written
+└── MissingError      a feature whose package is not installed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InsituError(Exception):
+    """The root of all errors of insitu: `except insitu.InsituError` catches them all."""
+
+
+class SubjectError(InsituError, TypeError):
+    """The thing to trace is none that can be traced."""
+
+
+class ChoiceError(InsituError, ValueError):
+    """An option was given a value that does not exist."""
+
+
+class PatternError(InsituError, ValueError):
+    """A path pattern is malformed, or can never match."""
+
+
+class StoreError(InsituError, OSError):
+    """A file cannot be read or written."""
+
+
+class MissingError(InsituError, ImportError):
+    """A feature needs a package that is not installed."""
+
+
+class InsituWarning(UserWarning):
+    """Something about the tracing that the user should know; the run goes on."""
+
+
+def choose(option: str, value: object, choices: Iterable[str]) -> str:
+    """The value if it is one of the choices; an error that names them, and the nearest, if not."""
+    names = list(choices)
+    if isinstance(value, str) and value in names:
+        return value
+    near = get_close_matches(str(value), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ChoiceError(f"{option}={value!r} is not one of {', '.join(map(repr, names))}{hint}")

@@ -1,0 +1,206 @@
+"""What happened, as plain data: calls, marks, and the facts they carry.
+
+Nothing here knows torch. A tensor appears as `TensorFacts`, a module as `ModuleFacts`, a place in the source as a
+`Site`; containers stay containers; whatever else an argument may be is an atom (int, float, str, bool, None), a
+`Word` (a name that prints bare, such as torch.bfloat16), a `Fields` (a named container) or an `Opaque` (its type only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["module", "function", "aten"]
+Phase = Literal["forward", "backward"]
+
+
+class Word(str):
+    """A name that prints bare: `torch.bfloat16`, `cpu`, `...`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(slots=True, frozen=True)
+class Opaque:
+    """An object of which only the type was looked at."""
+
+    type: str
+
+    def __repr__(self) -> str:
+        return f"<{self.type}>"
+
+
+@dataclass(slots=True, frozen=True)
+class Fields:
+    """A container with named items: a dataclass, a named tuple, a `ModelOutput`."""
+
+    type: str
+    items: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"{self.type}({', '.join(f'{name}={item!r}' for name, item in self.items.items())})"
+
+
+@dataclass(slots=True, frozen=True)
+class Stats:
+    """The values of a tensor in a few numbers; min, max, mean and std are over the finite elements.
+
+    Where there is no finite element they are None. `histogram` counts the finite elements in equal bins from min to max.
+    """
+
+    count: int
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None
+    nan: int
+    inf: int
+    zeros: int
+    histogram: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class TensorFacts:
+    """One tensor at one moment: an in-place operation makes new facts, with the operation as `producer`.
+
+    `dtype` is short (`f32`, `bf16`, `i64`); a size is an int or, for a symbolic one, its text; `strides` is None for
+    a contiguous tensor; `producer` is the id of the call that made it, None if it was there before the trace began;
+    `kept` is what the callable given as `keep` returned.
+    """
+
+    id: int
+    shape: tuple[int | str, ...]
+    dtype: str
+    device: str
+    requires_grad: bool = False
+    strides: tuple[int | str, ...] | None = None
+    type: str = "Tensor"
+    producer: int | None = None
+    stats: Stats | None = None
+    kept: Any = None
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(slots=True, eq=False)
+class ModuleFacts:
+    """A module as it was seen: its clean path, its class and the bases of it, its settings, its parameters.
+
+    `parameters` counts those of the module and of all below it, `own_parameters` those of the module alone.
+    """
+
+    path: str
+    type: str
+    bases: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    parameters: int = 0
+    own_parameters: int = 0
+    trainable: int = 0
+    leaf: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """A place in the source and, through `caller`, the chain of places that led to it.
+
+    Sites of one trace are interned: the same chain is the same object. `start` and `end` are the columns, in
+    characters, of the expression on the line; None when it spans lines or is not known.
+    """
+
+    file: str
+    line: int
+    function: str
+    text: str = ""
+    start: int | None = None
+    end: int | None = None
+    caller: Site | None = None
+
+    def chain(self) -> list[Site]:
+        """The places from the outermost caller to this one."""
+        places: list[Site] = []
+        site: Site | None = self
+        while site is not None:
+            places.append(site)
+            site = site.caller
+        places.reverse()
+        return places
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of a module, of a torch function or of an ATen operator.
+
+    `module` is the called module itself, or the innermost one that was running; `operator` is the symbol when the
+    source used one (`@`, `+`, `[]`); `start` and `duration` are nanoseconds from the start of the trace; `raised` is
+    the name of the exception that ended the call; `phase` is "backward" for what autograd's engine ran.
+    """
+
+    id: int
+    parent: int | None
+    kind: Kind
+    name: str
+    module: ModuleFacts | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    result: Any = None
+    operator: str | None = None
+    site: Site | None = None
+    start: int = 0
+    duration: int | None = None
+    raised: str | None = None
+    phase: Phase = "forward"
+    thread: int = 0
+    step: int = 0
+    rank: int = 0
+
+    @property
+    def path(self) -> str:
+        """The path of the module that was called, or in which the call was made."""
+        return self.module.path if self.module is not None else ""
+
+    @property
+    def inputs(self) -> tuple[TensorFacts, ...]:
+        """Every tensor among the arguments, in order, however deep."""
+        return (*tensors(self.args), *tensors(self.kwargs))
+
+    @property
+    def outputs(self) -> tuple[TensorFacts, ...]:
+        """Every tensor in the result, in order, however deep."""
+        return tuple(tensors(self.result))
+
+
+@dataclass(slots=True, eq=False)
+class Mark:
+    """A moment rather than a call: the start of a step, a note, trouble of the tool itself."""
+
+    id: int
+    parent: int | None
+    kind: Literal["step", "note", "trouble"]
+    text: str
+    start: int = 0
+    thread: int = 0
+    step: int = 0
+    rank: int = 0
+
+
+Event = Call | Mark
+
+
+def tensors(value: Any) -> Iterator[TensorFacts]:
+    """Every tensor in nested containers, in order."""
+    if isinstance(value, TensorFacts):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors(item)
+    elif isinstance(value, Fields):
+        for item in value.items.values():
+            yield from tensors(item)

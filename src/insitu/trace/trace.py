@@ -1,0 +1,195 @@
+"""A trace: the events of a run, and the questions one asks of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from insitu.errors import InsituError, MissingError
+from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, TensorFacts
+from insitu.trace.path import matches
+
+if TYPE_CHECKING:
+    import pandas
+
+
+Source = Callable[[], list[Event]]
+
+
+class _Index:
+    """What is looked up often, computed once for a list of events."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.by_id = {event.id: event for event in events}
+        self.children: defaultdict[int | None, list[Event]] = defaultdict(list)
+        for event in events:
+            known = event.parent if event.parent in self.by_id else None
+            self.children[known].append(event)
+
+    @cached_property
+    def consumers(self) -> dict[int, list[Call]]:
+        found: defaultdict[int, list[Call]] = defaultdict(list)
+        for event in self.events:
+            if isinstance(event, Call):
+                for number in dict.fromkeys(tensor.id for tensor in event.inputs):
+                    found[number].append(event)
+        return found
+
+
+class Trace:
+    """The events of a run, in the order they began, as plain data.
+
+    >>> trace = Trace([Call(0, None, "module", "Linear"), Call(1, 0, "function", "torch.nn.functional.linear")])
+    >>> [call.name for call in trace.children(trace[0])]
+    ['torch.nn.functional.linear']
+    """
+
+    def __init__(self, events: list[Event] | None = None, *, about: dict[str, Any] | None = None) -> None:
+        self.about: dict[str, Any] = about or {}
+        self._events: list[Event] = events if events is not None else []
+        self._source: Source | None = None
+        self._open = False
+        self._cached_index: _Index | None = None
+        self._on_step: Callable[[], None] | None = None
+
+    def attach(self, source: Source, on_step: Callable[[], None]) -> None:
+        """Read the events from a running session; used by the session itself."""
+        self._source, self._on_step, self._open = source, on_step, True
+
+    def detach(self) -> None:
+        """The session has ended: its events are read once more, when they are asked for, and kept."""
+        self._open, self._on_step = False, None
+
+    def step(self) -> None:
+        """Say that a new step begins here; without it, each outermost call of the subject is a step."""
+        if self._on_step is None:
+            raise InsituError("trace.step() is for a running session: call it inside the `with` block")
+        self._on_step()
+
+    @property
+    def events(self) -> list[Event]:
+        """Every event, in the order they began."""
+        if self._source is not None:
+            self._events = self._source()
+            self._cached_index = None
+            if not self._open:
+                self._source = None
+        return self._events
+
+    @property
+    def _index(self) -> _Index:
+        events = self.events
+        if self._cached_index is None or self._cached_index.events is not events:
+            self._cached_index = _Index(events)
+        return self._cached_index
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every call, in the order they began."""
+        return [event for event in self.events if isinstance(event, Call)]
+
+    @property
+    def marks(self) -> list[Mark]:
+        """Every mark, in order."""
+        return [event for event in self.events if isinstance(event, Mark)]
+
+    @property
+    def modules(self) -> dict[str, ModuleFacts]:
+        """Every module that was called, by path, in the order of the first call."""
+        return {call.module.path: call.module for call in self.calls if call.kind == "module" and call.module}
+
+    @property
+    def roots(self) -> list[Event]:
+        """The events that lie in no other."""
+        return self._index.children[None]
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __getitem__(self, id: int) -> Event:
+        try:
+            return self._index.by_id[id]
+        except KeyError:
+            raise KeyError(f"no event {id!r} in this trace of {len(self)} events") from None
+
+    def children(self, event: Event) -> list[Event]:
+        """The events that lie directly in this one."""
+        return self._index.children.get(event.id, [])
+
+    def producer(self, tensor: TensorFacts) -> Call | None:
+        """The call that made this tensor; None if it was there before the trace began."""
+        made_by = self._index.by_id.get(tensor.producer) if tensor.producer is not None else None
+        return made_by if isinstance(made_by, Call) else None
+
+    def consumers(self, tensor: TensorFacts) -> list[Call]:
+        """The calls that were given this tensor."""
+        return self._index.consumers.get(tensor.id, [])
+
+    def find(
+        self,
+        path: str | None = None,
+        *,
+        name: str | None = None,
+        kind: Kind | None = None,
+        step: int | None = None,
+        rank: int | None = None,
+        phase: Phase | None = None,
+    ) -> list[Call]:
+        """The calls that fit all that is asked: a path pattern, a name (`*` allowed), a kind, a step, a rank, a phase.
+
+        With a path and neither name nor kind, the calls of the modules at that path; a name may leave out what
+        stands before its last dots: `softmax` finds `torch.nn.functional.softmax`.
+        """
+        if path is not None and name is None and kind is None:
+            kind = "module"
+        return [
+            call
+            for call in self.calls
+            if (kind is None or call.kind == kind)
+            and (step is None or call.step == step)
+            and (rank is None or call.rank == rank)
+            and (phase is None or call.phase == phase)
+            and (path is None or matches(path, call.path))
+            and (name is None or _named(name, call))
+        ]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row for each call."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingError("to_pandas() needs pandas: pip install pandas") from None
+        return pandas.DataFrame([_row(call) for call in self.calls], columns=_COLUMNS).set_index("id")
+
+    def __repr__(self) -> str:
+        events = self.events
+        return f"<Trace: {len(events)} events, {len(self.modules)} modules>"
+
+
+_COLUMNS = (
+    *("id", "parent", "kind", "name", "path", "type", "inputs", "output", "start", "duration"),
+    *("file", "line", "function", "phase", "step", "rank", "thread", "raised"),
+)
+
+
+def _row(call: Call) -> tuple[Any, ...]:
+    site = call.site
+    return (
+        *(call.id, call.parent, call.kind, call.name, call.path, call.module.type if call.module else None),
+        *(", ".join(map(repr, call.inputs)), ", ".join(map(repr, call.outputs)), call.start, call.duration),
+        *((site.file, site.line, site.function) if site else (None, None, None)),
+        *(call.phase, call.step, call.rank, call.thread, call.raised),
+    )
+
+
+def _named(pattern: str, call: Call) -> bool:
+    if call.operator is not None and pattern == call.operator:
+        return True
+    return fnmatchcase(call.name, pattern) or fnmatchcase(call.name, f"*.{pattern}")
