@@ -1,0 +1,79 @@
+"""Views: events as lines of text, the same while a program runs and when a trace is read back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TextIO
+
+from insitu.errors import choose
+from insitu.trace.analysis import completed, select
+from insitu.trace.event import Event
+from insitu.trace.trace import Trace
+from insitu.view.classic import Classic
+from insitu.view.code import Code
+from insitu.view.line import Line, View
+from insitu.view.table import Table
+from insitu.view.terminal import Terminal
+from insitu.view.tree import Tree
+
+__all__ = ["VIEWS", "Line", "Terminal", "View", "ViewFactory", "make", "render", "replay", "show"]
+
+ViewFactory = Callable[..., View]
+VIEWS: dict[str, ViewFactory] = {"tree": Tree, "classic": Classic, "code": Code, "table": Table}
+
+
+def make(name: str, /, **options: Any) -> View:
+    """A view by its name, with the options it has.
+
+    >>> view = make("classic", name="MHA")
+    >>> [str(line) for line in view.begin()]
+    ['  ● TRACING MHA STARTED', '  │']
+    """
+    return VIEWS[choose("view", name, VIEWS)](**options)
+
+
+def replay(events: Iterable[Event], view: View, only: str | Iterable[str] | None = None) -> Iterator[Line]:
+    """The lines that a view makes of events that are over."""
+    chosen = select(events, only)
+    yield from view.begin()
+    for event in completed(chosen):
+        yield from view(event)
+    yield from view.finish()
+
+
+def render(
+    trace: Trace,
+    view: str = "tree",
+    *,
+    only: str | Iterable[str] | None = None,
+    color: bool = False,
+    width: int | None = None,
+    **options: Any,
+) -> str:
+    """A trace as text.
+
+    >>> from insitu.trace.event import Call, TensorFacts
+    >>> print(render(Trace([Call(0, None, "function", "torch.zeros", (2, 3), result=TensorFacts(0, (2, 3), "f32", "cpu"))])))
+    torch.zeros(2, 3)  f32[2, 3]
+    """
+    file = io.StringIO()
+    show(trace, view, file=file, color=color, width=width, only=only, **options)
+    return file.getvalue().removesuffix("\n")
+
+
+def show(
+    trace: Trace,
+    view: str = "tree",
+    *,
+    file: TextIO | None = None,
+    color: bool | None = None,
+    width: int | None = None,
+    only: str | Iterable[str] | None = None,
+    **options: Any,
+) -> None:
+    """Print a trace."""
+    if view == "tree":
+        options.setdefault("live", False)
+    lines = replay(trace.events, make(view, **options), only)
+    Terminal(file, color, width).write(lines)

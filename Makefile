@@ -1,0 +1,61 @@
+# Needs Python 3.11 or later and nothing else: every target makes the environment it runs in.
+#   make test        lint, types, tests          make demo    a small transformer in every view
+#   make bench       overhead against the peers  make format  put the code in form
+#   make PYTHON=python3.12 test                  another Python (after `make clean`)
+
+PYTHON ?= python3
+VENV := .venv
+BENCH := .venv-bench
+CODE := src tests dropins $(wildcard benchmarks)
+
+.PHONY: test demo bench lint types unit format clean
+.DELETE_ON_ERROR:
+
+test: lint types unit
+
+lint: $(VENV)/ready
+	$(VENV)/bin/ruff check $(CODE)
+	$(VENV)/bin/ruff format --check $(CODE)
+
+types: $(VENV)/ready
+	$(VENV)/bin/mypy
+
+unit: $(VENV)/ready
+	$(VENV)/bin/python -m pytest -q
+
+demo: $(VENV)/ready
+	$(VENV)/bin/python -m insitu demo
+
+format: $(VENV)/ready
+	$(VENV)/bin/ruff check --fix $(CODE)
+	$(VENV)/bin/ruff format $(CODE)
+
+# The peers it is measured against include the original of a drop-in, which has the same import name: the drop-ins
+# stay out of this environment.
+bench: $(BENCH)/ready
+	$(BENCH)/bin/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch is installed before anything that depends on it, so that no resolver ever has a reason to choose another one.
+$(VENV)/torch $(BENCH)/torch: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "insitu needs Python 3.11 or later, and $(PYTHON) is older: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(@D)
+	$(call install,$(@D)) torch
+	touch $@
+
+$(VENV)/ready: $(VENV)/torch pyproject.toml dropins/pyproject.toml
+	$(call install,$(@D)) --editable '.[dev]' --editable dropins
+	$(call check_torch,$(@D))
+	touch $@
+
+$(BENCH)/ready: $(BENCH)/torch pyproject.toml $(wildcard benchmarks/requirements.txt)
+	$(call install,$(@D)) --editable .
+	$(call install,$(@D)) --requirement benchmarks/requirements.txt
+	$(call check_torch,$(@D))
+	touch $@
+
+install = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+check_torch = @$(1)/bin/python -c 'from importlib.metadata import version; from pathlib import Path; torch = "torch==" + version("torch").split("+")[0]; assert torch in Path("constraints.txt").read_text().split(), f"{torch} was installed, against constraints.txt"'

@@ -1,0 +1,72 @@
+"""insitu: see, watch, record and compare every tensor in a PyTorch program, in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from insitu.errors import (
+    ChoiceError,
+    InsituError,
+    InsituWarning,
+    MissingError,
+    PatternError,
+    StoreError,
+    SubjectError,
+)
+from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, Site, Stats, TensorFacts, Word
+from insitu.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from insitu.session import record, watch
+    from insitu.store import load, save
+    from insitu.view import show
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Call",
+    "ChoiceError",
+    "Event",
+    "Fields",
+    "InsituError",
+    "InsituWarning",
+    "Mark",
+    "MissingError",
+    "ModuleFacts",
+    "Opaque",
+    "PatternError",
+    "Site",
+    "Stats",
+    "StoreError",
+    "SubjectError",
+    "TensorFacts",
+    "Trace",
+    "Word",
+    "__version__",
+    "load",
+    "record",
+    "save",
+    "show",
+    "watch",
+]
+
+# Loaded on first use: the first two import torch, which takes seconds; the others h5py and the views.
+_LATER = {
+    "record": "insitu.session",
+    "watch": "insitu.session",
+    "load": "insitu.store",
+    "save": "insitu.store",
+    "show": "insitu.view",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'insitu' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

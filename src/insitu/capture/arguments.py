@@ -1,0 +1,134 @@
+"""Arguments and results as they are noted: tensors by value, atoms as they are, strangers by their type only."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction
+from torch.nn import Parameter
+
+from insitu.capture.tensors import GIVEN, Fresh, Table, Value
+from insitu.trace.event import Fields, Opaque, Word
+
+# What is kept as it is: small, immutable, and holding on to nothing.
+ATOMS = frozenset(
+    {
+        *(int, float, bool, str, type(None), complex, type(...)),
+        *(torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format),
+    }
+)
+FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
+MOST_ITEMS = 64
+MOST_DEPTH = 8
+
+Leaf = Callable[[Tensor], Any]
+
+
+def make_known(table: Table, fresh: Fresh) -> Callable[[Any], Any]:
+    """The function that notes an argument: a tensor by the value it has, or as one that was there before."""
+    get = table.get
+
+    def known(item: Any) -> Any:
+        kind = type(item)
+        if kind is Tensor or kind is Parameter:
+            value = get(id(item))
+            if value is not None and value() is item:
+                return value
+            return fresh(item, GIVEN)
+        if kind in ATOMS:
+            return item
+        return contained(item, known_tensor)
+
+    def known_tensor(tensor: Tensor) -> Value:
+        value = get(id(tensor))
+        if value is not None and value() is tensor:
+            return value
+        return fresh(tensor, GIVEN)
+
+    return known
+
+
+def contained(item: Any, leaf: Leaf, depth: int = 0) -> Any:
+    """Anything, noted: containers with their items, each tensor by `leaf`, and of strangers only the type."""
+    kind = type(item)
+    if kind in ATOMS:
+        return item
+    if isinstance(item, Tensor):
+        if kind is Tensor or kind is Parameter:
+            return leaf(item)
+        with DisableTorchFunction():  # the getters of a subclass are the user's code
+            return leaf(item)
+    if depth == MOST_DEPTH:
+        return Opaque(kind.__name__)
+    if isinstance(item, (list, tuple)):
+        return sequence(item, leaf, depth + 1)
+    if isinstance(item, dict):
+        return mapping(item, leaf, depth + 1)
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        names = [field.name for field in dataclasses.fields(item)]
+        return Fields(kind.__name__, {name: contained(getattr(item, name, None), leaf, depth + 1) for name in names})
+    return stranger(item)
+
+
+def sequence(item: list[Any] | tuple[Any, ...], leaf: Leaf, depth: int) -> Any:
+    """A list, tuple or named tuple; long ones are cut unless they hold tensors."""
+    names = getattr(type(item), "_fields", None)
+    if isinstance(names, tuple) and len(names) == len(item):
+        items = {str(name): contained(part, leaf, depth) for name, part in zip(names, tuple.__iter__(item), strict=True)}
+        return Fields(type(item).__name__, items)
+    cut = len(item) > MOST_ITEMS and not isinstance(item[0], Tensor)
+    parts = [contained(part, leaf, depth) for part in (item[:MOST_ITEMS] if cut else item)]
+    if cut:
+        parts.append(Word(f"… {len(item) - MOST_ITEMS} more"))
+    return parts if isinstance(item, list) else tuple(parts)
+
+
+def mapping(item: dict[Any, Any], leaf: Leaf, depth: int) -> Any:
+    """A dict as a dict, a subclass of it (`ModelOutput`) as named fields."""
+    items = {str(key) if type(key) in ATOMS else f"<{type(key).__name__}>": value for key, value in dict.items(item)}
+    noted = {key: contained(value, leaf, depth) for key, value in items.items()}
+    return noted if type(item) is dict else Fields(type(item).__name__, noted)
+
+
+def stranger(item: Any) -> Any:
+    """What is neither tensor nor container: slices and names by their text, the rest by its type."""
+    kind = type(item)
+    if kind is slice:
+        return Word(":".join("" if part is None else _bound(part) for part in _parts(item)))
+    if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return Word(str(item))
+    if isinstance(item, enum.Enum):
+        return Word(f"{kind.__name__}.{item._name_}")
+    if isinstance(item, numpy.ndarray):
+        return Opaque(f"ndarray {item.dtype}[{', '.join(map(str, item.shape))}]")
+    if isinstance(item, (numpy.generic, *ATOM_BASES)):
+        return plain_number(item)
+    if isinstance(item, FUNCTIONS):
+        return Word(getattr(item, "__qualname__", "function"))
+    return Word(item.__qualname__) if kind is type else Opaque(kind.__name__)
+
+
+ATOM_BASES = (int, float, str, complex)
+
+
+def plain_number(item: Any) -> Any:
+    """A number or string of a class of its own, as the plain one it is."""
+    if isinstance(item, numpy.generic):
+        return item.item() if item.dtype.kind in "biufcSU" else Opaque(type(item).__name__)
+    base = next(base for base in ATOM_BASES if isinstance(item, base))
+    return base.__new__(base, item) if base is not str else str.__str__(item)
+
+
+def _parts(item: slice) -> list[Any]:
+    return [item.start, item.stop] if item.step is None else [item.start, item.stop, item.step]
+
+
+def _bound(part: Any) -> str:
+    return str(part) if type(part) in ATOMS else f"<{type(part).__name__}>"

@@ -1,0 +1,141 @@
+"""What can be called, noted once and looked up at each call: torch functions and ATen operators.
+
+A note says what the hot path must know of a callable without looking at it again; its name is made when decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+# Getters and setters of tensors that make or change a tensor; the others only tell facts.
+TENSOR_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad"})
+
+# Functions that only tell facts of a tensor, or change facts that are no values.
+FACTS = frozenset(
+    """size dim ndimension numel nelement stride storage_offset element_size data_ptr dim_order get_device storage
+    untyped_storage is_contiguous is_complex is_conj is_coalesced is_distributed is_floating_point is_inference is_neg
+    is_pinned is_same_size is_set_to is_shared is_signed is_storage is_tensor sparse_dim dense_dim qscheme q_scale
+    q_zero_point q_per_channel_axis result_type __len__ __hash__ __dir__ __dlpack_device__ _is_view _is_zerotensor
+    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_""".split()
+)
+
+
+class FunctionNote:
+    """A torch function: whether it is worth an event, and whether it changes its first argument."""
+
+    __slots__ = ("function", "in_place", "kind", "name", "runs_backward", "silent")
+
+    kind: Literal["function"]
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.kind = "function"
+        self.function = function
+        self.name = function_name(function)
+        last = self.name.rpartition(".")[2]
+        self.silent = is_silent(function, last)
+        self.in_place = changes_first(last)
+        self.runs_backward = self.name in ("torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
+
+
+class OperatorNote:
+    """An ATen operator, or one of another namespace: how to call it, and which arguments it changes and does not return."""
+
+    __slots__ = ("call", "function", "kind", "name", "views", "writes")
+
+    kind: Literal["aten"]
+
+    def __init__(self, function: Any) -> None:
+        self.kind = "aten"
+        self.function = function
+        self.name = operator_name(function)
+        self.call = getattr(function, "_op", function)
+        self.writes = unreturned_writes(function)
+        self.views = bool(getattr(function, "is_view", False))
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """The name under which users know a torch function: `torch.Tensor.view`, `torch.nn.functional.softmax`."""
+    owner = getattr(function, "__self__", None)
+    if type(function).__name__ == "method-wrapper":  # the getter or setter of a tensor attribute
+        return f"torch.Tensor.{getattr(owner, '__name__', '?')}{'=' if function.__name__ == '__set__' else ''}"
+    name = getattr(function, "__name__", type(function).__name__)
+    qualified = getattr(function, "__qualname__", name)
+    if qualified.startswith(("TensorBase.", "Tensor.")):
+        return f"torch.Tensor.{name}"
+    module = getattr(function, "__module__", None) or getattr(owner, "__name__", None) or "torch"
+    return f"{PUBLIC_MODULES.get(module, module)}.{public_name(module, name)}"
+
+
+PUBLIC_MODULES = {
+    "torch._C._nn": "torch.nn.functional",
+    "torch.functional": "torch",
+    "torch._C": "torch",
+    "torch._VF": "torch",
+    "torch._C._linalg": "torch.linalg",
+    "torch._C._fft": "torch.fft",
+    "torch._C._special": "torch.special",
+    "torch._C._sparse": "torch.sparse",
+    "torch._C._nested": "torch.nested",
+}
+
+
+def public_name(module: str, name: str) -> str:
+    """`linalg_inv` of `torch._C._linalg` is `inv` to its users."""
+    return name.removeprefix(module.rpartition("._")[2] + "_") if module.startswith("torch._C._") else name
+
+
+def is_silent(function: Callable[..., Any], last: str) -> bool:
+    """Whether a call only tells facts and makes no tensor."""
+    if type(function).__name__ == "method-wrapper":
+        return last.rstrip("=") not in TENSOR_ATTRIBUTES
+    return last in FACTS
+
+
+def changes_first(last: str) -> bool:
+    """Whether a function changes its first argument, by torch's naming."""
+    if last.startswith("__"):
+        return last in IN_PLACE_OPERATORS
+    return last.endswith(("_", "="))
+
+
+IN_PLACE_OPERATORS = frozenset(
+    f"__{name}__"
+    for name in "setitem iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor".split()
+)
+
+
+def operator_name(function: Any) -> str:
+    """`aten.mul.Tensor`, `aten.embedding`, `mylib.op`; the default overload is not named."""
+    qualified = getattr(function, "__qualname__", None)
+    if not isinstance(qualified, str) or "::" not in qualified:  # a higher-order operator
+        return f"higher_order.{getattr(function, '__name__', type(function).__name__)}"
+    return qualified.replace("::", ".").removesuffix(".default")
+
+
+def unreturned_writes(function: Any) -> tuple[int | str, ...]:
+    """The arguments that an operator changes without returning them, as `_foreach_add_` does."""
+    schema = getattr(function, "_schema", None)
+    if schema is None or len(schema.returns):
+        return ()
+    arguments = enumerate(schema.arguments)
+    return tuple(a.name if a.kwarg_only else i for i, a in arguments if a.alias_info is not None and a.alias_info.is_write)
+
+
+# Notes of torch's own callables live as long as torch does; those of others are made again at each call.
+FUNCTION_NOTES: dict[Any, FunctionNote] = {}
+OPERATOR_NOTES: dict[int, OperatorNote] = {}
+
+
+def function_note(function: Callable[..., Any]) -> FunctionNote:
+    """The note of a function that has none yet."""
+    note = FunctionNote(function)
+    if note.name.startswith("torch."):
+        FUNCTION_NOTES[function] = note
+    return note
+
+
+def operator_note(function: Any) -> OperatorNote:
+    """The note of an operator that has none yet. It is found again by id, so it holds the operator."""
+    note = OPERATOR_NOTES[id(function)] = OperatorNote(function)
+    return note

@@ -1,0 +1,178 @@
+"""Living with torch.compile: a compiled region stays compiled, and is one call in the trace.
+
+Dynamo guards on the stack of function modes and looks at `nn.Module._call_impl`. So while a compiled region runs, the
+function mode is off and the original is back. The region is recognised where dynamo switches itself on and off:
+`_maybe_set_eval_frame`, called by the wrapper around everything that was compiled, on entry and on exit.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+import threading
+from collections.abc import Sequence
+from time import perf_counter
+from types import FrameType, ModuleType
+from typing import Any
+
+from torch import nn
+
+from insitu.capture.arguments import contained, make_known
+from insitu.capture.modes import skip_when_compiling
+from insitu.capture.modules import get_ident, patch
+from insitu.capture.probe import Probe
+from insitu.capture.tape import END, RESULT, RUNNING, Raised
+
+EVAL_FRAME = "torch._dynamo.eval_frame"
+
+
+class Regions:
+    """Sees compiled regions begin and end, while any session runs."""
+
+    def __init__(self) -> None:
+        self._sessions = 0
+        self._lock = threading.Lock()
+        self._original: Any = None
+        self._open: dict[int, tuple[FrameType, list[Region]]] = {}
+        self._finder = _Finder(self)
+
+    def begin(self) -> None:
+        """A session starts."""
+        with self._lock:
+            self._sessions += 1
+            if self._sessions == 1:
+                self._install()
+
+    def end(self) -> None:
+        """A session has ended."""
+        with self._lock:
+            self._sessions -= 1
+            if self._sessions == 0:
+                self._uninstall()
+
+    def _install(self) -> None:
+        module = sys.modules.get(EVAL_FRAME)
+        if module is None:
+            sys.meta_path.insert(0, self._finder)  # dynamo is imported when something is first compiled
+        else:
+            self.install_in(module)
+
+    def install_in(self, module: ModuleType) -> None:
+        """Listen to dynamo's switch."""
+        self._original = getattr(module, "_maybe_set_eval_frame", None)
+        if self._original is not None:
+            module._maybe_set_eval_frame = self._switch  # type: ignore[attr-defined]
+
+    def _uninstall(self) -> None:
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        if self._original is not None:
+            sys.modules[EVAL_FRAME]._maybe_set_eval_frame = self._original  # type: ignore[attr-defined]
+            self._original = None
+
+    def _switch(self, callback: Any) -> Any:
+        """In place of `_maybe_set_eval_frame`: only the outermost compiled wrapper of a thread makes a region."""
+        frame, ident = sys._getframe(1), get_ident()
+        wrapper, opened = self._open.get(ident, (None, []))
+        if wrapper is frame:
+            del self._open[ident]
+            _leave(frame, opened)
+        elif wrapper is None and callable(callback) and frame.f_code.co_name == "compile_wrapper":
+            self._open[ident] = (frame, _enter(frame, ident))
+        return self._original(callback)
+
+
+class Region:
+    """A compiled region as one probe sees it: one call, inside which nothing is recorded."""
+
+    def __init__(self, probe: Probe, called: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
+        self.probe, self.at = probe, -1
+        mode = probe.function_mode
+        self.mode = mode if mode is not None and mode.remove() else None
+        try:
+            self._open(called, args, kwargs, frame)
+        except Exception as error:
+            probe.trouble("noting a compiled call", error)
+        self.taking, probe.taking, probe.paused = probe.taking, False, True
+
+    def _open(self, called: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
+        probe = self.probe
+        note = probe.note(called) if isinstance(called, nn.Module) else CompiledNote(called) if probe.taking else None
+        if note is None:
+            return
+        known, pairs = make_known(probe.table, probe.fresh), probe.stack(frame)
+        noted, named = tuple([known(item) for item in args]), {name: known(item) for name, item in kwargs.items()}
+        self.at = len(probe.tape)
+        probe.tape.extend((note, RUNNING, probe.parent, perf_counter(), 0.0, noted, named, False, len(pairs), *pairs))
+
+    def close(self, result: Any, error: BaseException | None) -> None:
+        """The region has ended."""
+        probe, at = self.probe, self.at
+        probe.taking, probe.paused = self.taking, False
+        try:
+            if at >= 0:
+                probe.tape[at + END] = perf_counter()
+                made = Raised(error) if error else contained(result, lambda tensor: probe.fresh(tensor, at))
+                probe.tape[at + RESULT] = made
+                if probe.close is not None:
+                    probe.close(probe, at)
+        except Exception as trouble:
+            probe.trouble("noting a compiled result", trouble)
+        if self.mode is not None:
+            self.mode.__enter__()
+
+
+class CompiledNote:
+    """A compiled function that is no module."""
+
+    __slots__ = ("kind", "name")
+
+    def __init__(self, function: Any) -> None:
+        self.kind = "function"
+        self.name = f"torch.compile.{getattr(function, '__qualname__', type(function).__name__)}"
+
+
+def _enter(frame: FrameType, ident: int) -> list[Region]:
+    patch.pause(1)
+    scope = frame.f_locals
+    function = scope.get("fn")
+    owner = getattr(function, "__self__", None)
+    called = owner if isinstance(owner, nn.Module) else function
+    probes = patch.probes.get(ident, ())
+    return [Region(probe, called, scope.get("args", ()), scope.get("kwargs", {}), frame) for probe in probes]
+
+
+def _leave(frame: FrameType, opened: list[Region]) -> None:
+    scope = frame.f_locals
+    for region in reversed(opened):
+        region.close(scope.get("result"), None if "result" in scope else sys.exc_info()[1])
+    patch.pause(-1)
+
+
+class _Finder:
+    """Finds nothing itself; when dynamo is imported, its switch is listened to from then on."""
+
+    def __init__(self, regions: Regions) -> None:
+        self.regions = regions
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of dynamo's module as the next finder has it, with a loader that tells us."""
+        if name != EVAL_FRAME:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute, install = spec.loader.exec_module, self.regions.install_in
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                install(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+regions = Regions()
+skip_when_compiling(Regions._switch, _enter, _leave)

@@ -1,0 +1,216 @@
+"""From tape to events: names, sites, tensor facts, made when somebody asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import torch
+
+from insitu.capture.calls import FunctionNote
+from insitu.capture.names import ModuleNote
+from insitu.capture.probe import Probe
+from insitu.capture.sites import Base, Sites
+from insitu.capture.tape import FIXED, FRAMES, INHERITED, NOTE, OUTERMOST, PARENT, RUNNING, START, MarkNote, Raised, Tape
+from insitu.capture.tensors import Value
+from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Site, Stats, TensorFacts, Word
+
+SIMPLE = frozenset({int, float, bool, type(None), Word})
+MOST_TEXT = 200
+
+
+def short_dtype(dtype: torch.dtype) -> str:
+    """`f32`, `bf16`, `i64`, `b8`, `f8e4m3fn`: the common short form of any dtype.
+
+    >>> short_dtype(torch.float32), short_dtype(torch.bool), short_dtype(torch.float8_e4m3fn)
+    ('f32', 'b8', 'f8e4m3fn')
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name == "bool":
+        return "b8"
+    match = re.fullmatch(r"(bfloat|float|complex|uint|int)(\d+)(?:_(.*))?", name)
+    if match is None:
+        return name
+    letter = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i"}[match[1]]
+    return f"{letter}{match[2]}{match[3] or ''}"
+
+
+def records(tape: Tape) -> Iterator[int]:
+    """The offset of each record."""
+    at, end = 0, len(tape)
+    while at < end:
+        yield at
+        at += FIXED + max(tape[at + FRAMES], 0)
+
+
+class Decoder:
+    """Turns the records of one session into events, one by one or all at once."""
+
+    def __init__(self, base: Base, *, origin: float, rank: int) -> None:
+        self.sites = Sites()
+        self.outside = self.sites.chain(base.above, None)
+        self.origin, self.rank = origin, rank
+        self.step = -1
+        self.explicit_steps = False
+        self._tensor_numbers = count()
+        self._decoded: list[Value] = []
+        self._devices: dict[Any, str] = {}
+        self._dtypes: dict[Any, str] = {}
+
+    def tape(self, probe: Probe, number: Callable[[int], int]) -> TapeDecoder:
+        """The decoder of one tape, which numbers its records so."""
+        return TapeDecoder(self, probe, number)
+
+    def all(self, probes: list[Probe]) -> list[Event]:
+        """Every event of all tapes, in the order they began, with ids from 0 on."""
+        found = [(probe.tape[at + START], index, at) for index, probe in enumerate(probes) for at in records(probe.tape)]
+        if len(probes) > 1:
+            found.sort(key=lambda item: item[0])
+        numbers = {(index, at): number for number, (_, index, at) in enumerate(found)}
+        tapes = [self.tape(probe, _numbering(numbers, index)) for index, probe in enumerate(probes)]
+        self.step = -1
+        self.explicit_steps = any(isinstance(p.tape[at], MarkNote) and p.tape[at].mark == "step" for p in probes for at in records(p.tape))
+        events = [tapes[index].event(at) for _, index, at in found]
+        for value in self._decoded:
+            value.facts = None  # the next decoding, with more on the tapes, may number differently
+        return events
+
+    def forget(self) -> None:
+        """Drop what is only needed to decode the same tape again."""
+        self._decoded.clear()
+
+    def begins_step(self, note: Any, parent: int) -> None:
+        """Count a step where one begins: at a mark, or at an outermost call of the subject."""
+        if isinstance(note, MarkNote):
+            if note.mark == "step":
+                self.step, self.explicit_steps = self.step + 1, True
+        elif parent == OUTERMOST and not self.explicit_steps and isinstance(note, ModuleNote) and note.subject:
+            self.step += 1
+
+    def facts(self, value: Value, number: Callable[[int], int]) -> TensorFacts:
+        """The facts of a tensor; the same object whenever it is asked for again."""
+        if value.facts is None:
+            stat = value.stat
+            self._decoded.append(value)
+            value.facts = TensorFacts(
+                next(self._tensor_numbers),
+                tuple([size if type(size) is int else str(size) for size in value.shape or ()]),
+                self._dtype(value.dtype),
+                self._device(value.device),
+                value.requires_grad,
+                None if value.strides is None else tuple(value.strides),
+                value.type.__name__,
+                number(value.producer) if value.producer >= 0 else None,
+                stat if isinstance(stat, Stats) else None,
+                None if isinstance(stat, Stats) else stat,
+            )
+        return value.facts
+
+    def _dtype(self, dtype: torch.dtype) -> str:
+        if dtype not in self._dtypes:
+            self._dtypes[dtype] = short_dtype(dtype)
+        return self._dtypes[dtype]
+
+    def _device(self, device: torch.device) -> str:
+        if device not in self._devices:
+            self._devices[device] = str(device)
+        return self._devices[device]
+
+
+class TapeDecoder:
+    """Turns the records of one tape into events."""
+
+    def __init__(self, decoder: Decoder, probe: Probe, number: Callable[[int], int]) -> None:
+        self.decoder, self.probe, self.number = decoder, probe, number
+        self._places: dict[int, tuple[Site | None, ModuleFacts | None]] = {}
+
+    def forget(self) -> None:
+        """The tape was cleared."""
+        self._places.clear()
+
+    def event(self, at: int) -> Event:
+        """The event of the record at an offset."""
+        decoder, tape = self.decoder, self.probe.tape
+        note, result, parent, start, end, args, kwargs, backward, _ = tape[at : at + FIXED]
+        decoder.begins_step(note, parent)
+        parent_id = None if parent == OUTERMOST else self.number(parent)
+        began = round((start - decoder.origin) * 1e9)
+        step = max(decoder.step, 0)
+        if isinstance(note, MarkNote):
+            return Mark(self.number(at), parent_id, note.mark, note.text, began, self.probe.thread, step, decoder.rank)
+        site, module = self.place(at)
+        plain, running = self.plain, result is RUNNING
+        return Call(
+            self.number(at),
+            parent_id,
+            note.kind,
+            note.facts.type if isinstance(note, ModuleNote) else note.name,
+            module,
+            tuple([plain(item) for item in args]),
+            {name: plain(item) for name, item in kwargs.items()} if kwargs else {},
+            None if running or isinstance(result, Raised) else plain(result),
+            self._operator(note, at),
+            site,
+            began,
+            None if running else round((end - start) * 1e9),
+            result.type if isinstance(result, Raised) else None,
+            "backward" if backward else "forward",
+            self.probe.thread,
+            step,
+            decoder.rank,
+        )
+
+    def place(self, at: int) -> tuple[Site | None, ModuleFacts | None]:
+        """Where a call was made, and the module that it is or that was running."""
+        chain = []
+        while at != OUTERMOST and at not in self._places:
+            chain.append(at)
+            at = self.probe.tape[at + PARENT]
+        site, module = self._places[at] if at != OUTERMOST else (self.decoder.outside, None)
+        for at in reversed(chain):
+            site, module = self._places[at] = self._place(at, site, module)
+        return site, module
+
+    def _place(self, at: int, site: Site | None, module: ModuleFacts | None) -> tuple[Site | None, ModuleFacts | None]:
+        tape = self.probe.tape
+        note, frames = tape[at + NOTE], tape[at + FRAMES]
+        if frames != INHERITED:
+            site = self.decoder.sites.chain(tape[at + FIXED : at + FIXED + frames], site)
+        return site, note.facts if isinstance(note, ModuleNote) else module
+
+    def _operator(self, note: Any, at: int) -> str | None:
+        if not isinstance(note, FunctionNote):
+            return None
+        return self.decoder.sites.operator(self.probe.tape[at + FIXED : at + FIXED + self.probe.tape[at + FRAMES]])
+
+    def plain(self, item: Any) -> Any:
+        """What was noted of an argument or a result, as plain data."""
+        kind = type(item)
+        if kind is Value:
+            return item.facts or self.decoder.facts(item, self.number)
+        if kind in SIMPLE:
+            return item
+        if kind is str:
+            return item if len(item) <= MOST_TEXT else item[:MOST_TEXT] + "…"
+        if kind is list:
+            return [self.plain(part) for part in item]
+        if kind is tuple or kind is torch.Size:
+            return tuple([self.plain(part) for part in item])
+        if kind is dict:
+            return {name: self.plain(part) for name, part in item.items()}
+        if kind is Fields:
+            return Fields(item.type, {name: self.plain(part) for name, part in item.items.items()})
+        return self._rest(item)
+
+    @staticmethod
+    def _rest(item: Any) -> Any:
+        if item is ...:
+            return Word("...")
+        torch_words = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+        return Word(item) if isinstance(item, torch_words) else item
+
+
+def _numbering(numbers: dict[tuple[int, int], int], index: int) -> Callable[[int], int]:
+    return lambda at: numbers[index, at]

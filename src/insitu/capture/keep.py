@@ -1,0 +1,133 @@
+"""How much of a tensor is kept: nothing but its facts, its statistics, or what a function of the user makes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction, _DisableTorchDispatch
+
+from insitu.capture.tensors import Keep
+from insitu.errors import ChoiceError, choose
+from insitu.trace.event import Stats
+
+KEEPS = ("meta", "stats")
+BINS = 16
+
+
+def make_keep(keep: str | Callable[[Tensor], Any], trouble: Callable[[str, Exception], None]) -> Keep | None:
+    """The function that is called with each tensor that a call makes; None for `meta`."""
+    if callable(keep):
+        return unseen(keep, "the function given as keep", trouble)
+    if not isinstance(keep, str):
+        raise ChoiceError(f"keep={keep!r} is neither one of {', '.join(map(repr, KEEPS))} nor a function of a tensor")
+    return unseen(statistics, "statistics", trouble) if choose("keep", keep, KEEPS) == "stats" else None
+
+
+def unseen(function: Callable[[Tensor], Any], what: str, trouble: Callable[[str, Exception], None]) -> Keep:
+    """Call a function so that neither autograd nor any mode notices; what it raises stops it for this session."""
+    failed = False
+
+    def call(tensor: Tensor) -> Any:
+        nonlocal failed
+        if failed or not has_values(tensor):
+            return None
+        try:
+            with torch.no_grad(), DisableTorchFunction(), _DisableTorchDispatch():
+                return plain(function(tensor.detach()))
+        except Exception as error:
+            failed = True
+            trouble(what, error)
+            return None
+
+    return call
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether there are values to look at: not on the meta device, not fake, not inside a functorch transform."""
+    if tensor.device.type == "meta" or not is_plain_class(tensor):
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def is_plain_class(tensor: Tensor) -> bool:
+    """Whether a tensor keeps its values itself; a subclass that dispatches in Python may not."""
+    return type(tensor) in (Tensor, torch.nn.Parameter) or (
+        type(tensor).__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl
+    )
+
+
+def plain(item: Any) -> Any:
+    """A small result without tensors in it."""
+    if isinstance(item, Tensor):
+        item = item.detach().cpu()
+        if item.dim() == 0:
+            return item.item()
+        return (item.float() if item.dtype in (torch.bfloat16, *SMALL_FLOATS) else item).numpy().copy()
+    if isinstance(item, (list, tuple)):
+        return [plain(part) for part in item]
+    if isinstance(item, dict):
+        return {str(key): plain(value) for key, value in item.items()}
+    return item
+
+
+SMALL_FLOATS = tuple(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))
+
+
+def statistics(tensor: Tensor) -> Stats:
+    """The statistics of a tensor of any dtype and layout; a complex one is seen by its absolute values.
+
+    >>> statistics(torch.tensor([0.0, 1.0, float("nan")]))
+    Stats(count=3, min=0.0, max=1.0, mean=0.5, std=0.5, nan=1, inf=0, zeros=1, histogram=(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1))
+    """
+    values = flat_floats(tensor)
+    count = values.numel()
+    if count == 0:
+        return Stats(0, None, None, None, None, 0, 0, 0)
+    total = values.sum().item()
+    nan = inf = 0
+    if not math.isfinite(total):
+        nan, inf = int(values.isnan().sum()), int(values.isinf().sum())
+        values = values[values.isfinite()] if nan or inf else values
+    zeros = values.numel() - int(values.count_nonzero())
+    if values.numel() == 0:
+        return Stats(count, None, None, None, None, nan, inf, zeros)
+    low, high = (bound.item() for bound in values.aminmax())
+    mean, std = moments(values, total if math.isfinite(total) else None, max(abs(low), abs(high)))
+    return Stats(count, low, high, mean, std, nan, inf, zeros, histogram(values, low, high))
+
+
+def flat_floats(tensor: Tensor) -> Tensor:
+    """The values as one row of floats."""
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    elif tensor.is_nested or tensor.layout is not torch.strided:
+        tensor = tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
+    if tensor.is_complex():
+        tensor = tensor.to(torch.complex64).abs() if tensor.dtype is torch.complex32 else tensor.abs()
+    if tensor.dtype not in (torch.float32, torch.float64):
+        wide = tensor.dtype in (torch.int64, torch.int32, torch.uint32, torch.uint64)
+        tensor = tensor.to(torch.float64 if wide else torch.float32)
+    return tensor.reshape(-1)
+
+
+def moments(values: Tensor, total: float | None, largest: float) -> tuple[float, float]:
+    """Mean and standard deviation: from the sum of squares, in two passes where that would lose the digits."""
+    count = values.numel()
+    mean = values.double().mean().item() if total is None else total / count
+    square = torch.dot(values, values).item() / count if largest < 1e15 else math.inf
+    variance = square - mean * mean
+    if not math.isfinite(square) or variance < 1e-3 * square:
+        variance = (values.double() - mean).square().mean().item()
+    return mean, math.sqrt(max(variance, 0.0))
+
+
+def histogram(values: Tensor, low: float, high: float) -> tuple[int, ...]:
+    """Counts in equal bins; everything in the first one where all values are equal."""
+    if not low < high or not math.isfinite(high - low):
+        return (values.numel(), *[0] * (BINS - 1))
+    counts = torch.histc(values, BINS, low, high)
+    return tuple(int(count) for count in counts.tolist())

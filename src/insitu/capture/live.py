@@ -1,0 +1,61 @@
+"""Live delivery: each event is decoded and handed to the sinks as soon as it is complete, and then forgotten."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from insitu.capture.decode import Decoder, TapeDecoder
+from insitu.capture.probe import Probe, Trouble
+from insitu.capture.tape import OUTERMOST
+from insitu.trace.event import Event
+
+Sink = Callable[[Event], None]
+
+# How long a tape may grow before it is cleared, which can only be done between outermost calls.
+CLEAR_AT = 4096
+# Ids count on from thread to thread and from tape to tape.
+THREAD_STRIDE = 1 << 40
+
+
+class Live:
+    """Hands on the events of one recording."""
+
+    def __init__(self, decoder: Decoder, sinks: tuple[Sink, ...], trouble: Trouble) -> None:
+        self.decoder, self.sinks, self.trouble = decoder, sinks, trouble
+        self._tapes: dict[int, tuple[TapeDecoder, list[int]]] = {}
+        self._lock = threading.RLock()
+
+    def close(self, probe: Probe, at: int) -> None:
+        """The record at an offset is complete: called by the probe."""
+        taking, probe.taking = probe.taking, False  # what the sinks do is none of the user's
+        try:
+            with self._lock:
+                tape, cleared = self._tape(probe)
+                event = tape.event(at)
+                for sink in self.sinks:
+                    sink(event)
+                if probe.parent == OUTERMOST and len(probe.tape) > CLEAR_AT:
+                    self._clear(probe, tape, cleared)
+        except Exception as error:
+            self.trouble("handing on an event", error)
+        finally:
+            probe.taking = taking
+
+    def _tape(self, probe: Probe) -> tuple[TapeDecoder, list[int]]:
+        if id(probe) not in self._tapes:
+            cleared = [probe.thread * THREAD_STRIDE]
+            self._tapes[id(probe)] = (self.decoder.tape(probe, lambda at: cleared[0] + at), cleared)
+        return self._tapes[id(probe)]
+
+    def _clear(self, probe: Probe, tape: TapeDecoder, cleared: list[int]) -> None:
+        """Forget the tape; the tensors that are still there get their facts now, while offsets mean something."""
+        alive = {key: value for key, value in probe.table.items() if value() is not None}
+        for value in alive.values():
+            tape.plain(value)
+        probe.table.clear()
+        probe.table.update(alive)
+        cleared[0] += len(probe.tape)
+        probe.tape.clear()
+        tape.forget()
+        self.decoder.forget()

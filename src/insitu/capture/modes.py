@@ -1,0 +1,81 @@
+"""The modes that torch calls for us: one for its functions, one for ATen operators.
+
+Both hold nothing but a handler. They can be taken off the stacks out of order, because sessions may overlap, and
+neither makes torch.compile compile anything again: dynamo passes over the handlers, and over the dispatch mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+from torch._C import (
+    _get_dispatch_stack_at,
+    _get_function_stack_at,
+    _len_torch_dispatch_stack,
+    _len_torch_function_stack,
+)
+from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# Called with the mode, the function, the types, the arguments and the keyword arguments or None.
+Handler = Callable[..., Any]
+
+
+class FunctionMode(TorchFunctionMode):
+    """Calls the handler for each torch function."""
+
+    def __init__(self, handler: Handler) -> None:
+        super().__init__()
+        # On the instance: torch finds it there, and one Python call for each function is saved.
+        self.__torch_function__ = MethodType(handler, self)  # type: ignore[method-assign]
+
+    def remove(self) -> bool:
+        """Take this mode off the stack of this thread; whether it was on it."""
+        return remove(self, [_get_function_stack_at(i) for i in range(_len_torch_function_stack())])
+
+
+class AtenMode(TorchDispatchMode):
+    """Calls the handler for each ATen operator."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, handler: Handler) -> None:
+        super().__init__()
+        self.__torch_dispatch__ = MethodType(handler, self)  # type: ignore[method-assign]
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled regions stay compiled."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """The handlers are marked once (`skip_when_compiling`); torch's own way would cost something at each operator."""
+        return False
+
+    def remove(self) -> bool:
+        """Take this mode off the stack of this thread; whether it was on it."""
+        return remove(self, [_get_dispatch_stack_at(i) for i in range(_len_torch_dispatch_stack())])
+
+
+def remove(mode: Any, stack: list[Any]) -> bool:
+    """Leave a mode that may have others above it: those are left first and entered again."""
+    if not any(other is mode for other in stack):
+        return False
+    above = []
+    while (top := stack.pop()) is not mode:
+        top.__exit__(None, None, None)
+        above.append(top)
+    mode.__exit__(None, None, None)
+    for other in reversed(above):
+        other.__enter__()
+    return True
+
+
+def skip_when_compiling(*functions: Callable[..., Any]) -> None:
+    """Keep dynamo from compiling functions of ours; what they call is the user's and is left to it."""
+    for function in functions:
+        set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT))

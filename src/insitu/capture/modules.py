@@ -1,0 +1,207 @@
+"""Module calls: the one place of torch that is replaced while tracing, `nn.Module._call_impl`.
+
+Hooks would cost more, see no keyword arguments before the call and no KeyboardInterrupt, and make torch.compile
+compile again. The replacement is put in when the first session starts and taken out when the last one ends; in a
+thread with no probe it calls the original and does nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch._C import DisableTorchFunction, _current_graph_task_id
+
+from insitu.capture.arguments import contained, make_known
+from insitu.capture.modes import skip_when_compiling
+from insitu.capture.names import ModuleNote
+from insitu.capture.tape import END, RESULT, RUNNING, Raised
+from insitu.capture.tensors import Fresh, Value, guarded
+
+if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
+
+_getframe = sys._getframe
+get_ident = threading.get_ident
+original_call = nn.Module._call_impl
+
+
+class Joinable(Protocol):
+    """A session that also takes what other threads do."""
+
+    def join(self, module: nn.Module) -> Probe | None:
+        """The probe for this thread, which is about to call a module; None to leave it alone."""
+
+
+class Patch:
+    """The replacement of `nn.Module._call_impl`, and who listens to it."""
+
+    def __init__(self) -> None:
+        self.probes: dict[int, tuple[Probe, ...]] = {}
+        self.sessions: tuple[Joinable, ...] = ()
+        self._lock = threading.RLock()
+        self._pauses = 0
+
+    def begin(self, session: Joinable) -> None:
+        """A session starts."""
+        with self._lock:
+            self.sessions = (*self.sessions, session)
+            self._settle()
+
+    def end(self, session: Joinable) -> None:
+        """A session has ended."""
+        with self._lock:
+            self.sessions = tuple(other for other in self.sessions if other is not session)
+            self._settle()
+
+    def pause(self, by: int) -> None:
+        """Take the replacement out for a while (1), or put it back (-1): dynamo must see the original."""
+        with self._lock:
+            self._pauses += by
+            self._settle()
+
+    def _settle(self) -> None:
+        wanted = call_impl if self.sessions and not self._pauses else original_call
+        if nn.Module._call_impl is not wanted:
+            nn.Module._call_impl = wanted  # type: ignore[method-assign]
+
+    def listen(self, probe: Probe) -> None:
+        """The probe hears the module calls of this thread."""
+        ident = get_ident()
+        self.probes[ident] = (*self.probes.get(ident, ()), probe)
+
+    def unlisten(self, probe: Probe, ident: int) -> None:
+        """The probe hears them no more."""
+        left = tuple(other for other in self.probes.get(ident, ()) if other is not probe)
+        if left:
+            self.probes[ident] = left
+        else:
+            self.probes.pop(ident, None)
+
+
+patch = Patch()
+
+
+def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """What `nn.Module._call_impl` is while tracing."""
+    probes = patch.probes.get(get_ident())
+    if probes is None:
+        return call_in_new_thread(self, args, kwargs)
+    run = original_call
+    for probe in probes:
+        note = probe.note(self)
+        if note is not None:
+            run = partial(probe.on_module, note, run)
+    return run(self, *args, **kwargs)
+
+
+def call_in_new_thread(module: nn.Module, args: Any, kwargs: Any) -> Any:
+    """The outermost module call of a thread that no session has seen: the sessions that want it join for the call."""
+    probes = [probe for session in patch.sessions if (probe := session.join(module)) is not None]
+    if not probes:
+        return original_call(module, *args, **kwargs)
+    for probe in probes:
+        patch.listen(probe)
+        probe.enter()
+    try:
+        return call_impl(module, *args, **kwargs)
+    finally:
+        for probe in reversed(probes):
+            probe.leave()
+            patch.unlisten(probe, get_ident())
+
+
+def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
+    """The handler of module calls. The function mode is on while it runs: facts are read with care."""
+    tape, stack, close = probe.tape, probe.stack, probe.close
+    fresh = guarded(fresh)
+    known = make_known(probe.table, fresh)
+
+    def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        outer = probe.parent, probe.function, probe.taking, probe.module
+        at = -1
+        try:
+            pairs = stack(_getframe(1))
+            noted = tuple([known(item) for item in args])
+            named = {name: known(item) for name, item in kwargs.items()} if kwargs else None
+            backward = _current_graph_task_id() != -1
+            at = len(tape)
+            tape.extend((note, RUNNING, outer[0], perf_counter(), 0.0, noted, named, backward, len(pairs), *pairs))
+            probe.parent, probe.function, probe.taking, probe.module = at, False, True, note
+        except Exception as error:
+            probe.trouble("noting a module call", error)
+        if at < 0:
+            return run(self, *args, **kwargs)
+        try:
+            if note.fused or outer[1]:
+                result = run_specially(probe, note, partial(run, self, *args, **kwargs), in_function=outer[1])
+            else:
+                result = run(self, *args, **kwargs)
+            tape[at + END] = perf_counter()
+        except BaseException as error:
+            tape[at + END] = perf_counter()
+            tape[at + RESULT] = Raised(error)
+            raise
+        else:
+            note_result(at, result)
+            return result
+        finally:
+            probe.parent, probe.function, probe.taking, probe.module = outer
+            if close is not None:
+                close(probe, at)
+
+    note_result = make_module_result(probe, fresh)
+    # A code object of its own: finding it on the stack says that this probe has recorded what lies above.
+    on_module.__code__ = on_module.__code__.replace()
+    skip_when_compiling(on_module)
+    return on_module
+
+
+def run_specially(probe: Probe, note: ModuleNote, run: Callable[[], Any], *, in_function: bool) -> Any:
+    """Run a module that may choose a fused kernel, or one called from inside a torch function (recomputation)."""
+    module = note.ref()
+    if note.fused and module is not None and may_fuse(module):
+        with DisableTorchFunction():
+            return run()
+    mode = probe.function_mode
+    if not in_function or mode is None:
+        return run()
+    mode.__enter__()  # torch switched it off for the function we are in
+    try:
+        return run()
+    finally:
+        mode.remove()
+
+
+def may_fuse(module: nn.Module) -> bool:
+    """Whether torch could take a fused path here, which it does not when functions are overridden."""
+    if module.training:
+        return False
+    return not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in module.parameters())
+
+
+def make_module_result(probe: Probe, fresh: Fresh) -> Callable[[int, Any], None]:
+    """Notes what a module returned: mostly tensors that have a value already."""
+    tape, get = probe.tape, probe.table.get
+
+    def note_result(at: int, result: Any) -> None:
+        def made(tensor: Tensor) -> Value:
+            value = get(id(tensor))
+            return value if value is not None and value() is tensor else fresh(tensor, at)
+
+        try:
+            tape[at + RESULT] = made(result) if type(result) is Tensor else contained(result, made)
+        except Exception as error:
+            tape[at + RESULT] = None
+            probe.trouble("noting a result", error)
+
+    return note_result
+
+
+skip_when_compiling(call_impl, call_in_new_thread, run_specially)

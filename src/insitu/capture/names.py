@@ -1,0 +1,154 @@
+"""The names of modules: clean paths, through the wrappers that training puts around a model."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from torch import nn
+
+from insitu.capture.arguments import ATOMS, stranger
+from insitu.trace.event import ModuleFacts
+
+# Modules that only wrap another one, by module and class, and the attribute that holds it. Users call children
+# `module` too, so the name of the attribute alone says nothing.
+WRAPPERS = {
+    "torch.nn.parallel.distributed.DistributedDataParallel": "module",
+    "torch.nn.parallel.data_parallel.DataParallel": "module",
+    "torch.optim.swa_utils.AveragedModel": "module",
+    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
+    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointWrapper": "_checkpoint_wrapped_module",
+    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.OffloadWrapper": "_checkpoint_wrapped_module",
+    "deepspeed.runtime.engine.DeepSpeedEngine": "module",
+    "megatron.core.distributed.distributed_data_parallel.DistributedDataParallel": "module",
+    "torchrec.distributed.model_parallel.DistributedModelParallel": "_dmp_wrapped_module",
+    "lightning.fabric.wrappers._FabricModule": "_forward_module",
+    "opacus.grad_sample.grad_sample_module.GradSampleModule": "_module",
+}
+# These choose a fused kernel in eval mode unless something overrides torch functions: the tool then stays out of them.
+FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder, nn.MultiheadAttention)
+
+# Settings that torch's own modules have without declaring them.
+MORE_SETTINGS = ("embed_dim", "num_heads")
+
+
+class ModuleNote:
+    """A module that is, or may be, called: its path, and what the hot path must know of it."""
+
+    __slots__ = ("facts", "fused", "kind", "path", "ref", "subject", "transparent", "wanted")
+
+    kind: Literal["module"]
+
+    def __init__(self, module: nn.Module, path: str, *, wanted: bool, subject: bool) -> None:
+        self.kind = "module"
+        self.ref = weakref.ref(module)
+        self.path = path
+        self.wanted = wanted
+        self.subject = subject
+        self.transparent = wrapped_name(module) is not None
+        self.fused = isinstance(module, FUSED)
+        self.facts = ModuleFacts(path, type(module).__name__)
+
+
+class Names:
+    """The notes of all modules of a session, found by id."""
+
+    def __init__(self, subject: nn.Module | None, wanted: Callable[[str], bool]) -> None:
+        self.notes: dict[int, ModuleNote] = {}
+        self.has_subject = subject is not None
+        self._wanted = wanted
+        self._taken: set[str] = set()
+        if subject is not None:
+            self._add_tree(subject, "", subject=True)
+
+    def learn(self, module: nn.Module, caller: ModuleNote | None) -> ModuleNote | None:
+        """The note of a module that has none yet, called while `caller` runs; None if it is not to be traced."""
+        if caller is None and self.has_subject:
+            return None
+        path = self._free_path(type(module).__name__ if self._taken or caller else "", caller)
+        self._add_tree(module, path, subject=False)
+        return self.notes[id(module)]
+
+    def describe(self) -> None:
+        """Fill in what is only needed to show the modules, while they are still there to be asked."""
+        for note in self.notes.values():
+            module = note.ref()
+            if module is not None:
+                describe(module, note.facts)
+
+    def _free_path(self, name: str, caller: ModuleNote | None) -> str:
+        path = ".".join(filter(None, (caller.path if caller else "", name)))
+        free, count = path, 1
+        while free in self._taken:
+            count += 1
+            free = f"{path}#{count}"
+        return free
+
+    def _add_tree(self, root: nn.Module, path: str, *, subject: bool) -> None:
+        todo = [(root, path, subject)]
+        while todo:
+            module, path, subject = todo.pop()
+            note = self.notes.get(id(module))
+            if note is not None and note.ref() is module:
+                continue
+            self.notes[id(module)] = ModuleNote(module, path, wanted=self._wanted(path), subject=subject)
+            self._taken.add(path)
+            todo += reversed(list(named_children(module, path, subject)))
+
+
+def named_children(module: nn.Module, path: str, subject: bool) -> Iterator[tuple[nn.Module, str, bool]]:
+    """Each child with its path; what a wrapper wraps has the path, and the rank, of the wrapper."""
+    inner = wrapped_name(module)
+    for name, child in module.named_children():
+        if name == inner:
+            yield child, path, subject
+        else:
+            yield child, f"{path}.{name}" if path else name, False
+
+
+def wrapped_name(module: nn.Module) -> str | None:
+    """The attribute that holds the wrapped module, if this one is only a wrapper."""
+    for base in type(module).__mro__:
+        name = WRAPPERS.get(f"{base.__module__}.{base.__qualname__}")
+        if name is not None:
+            return name
+    return None
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module inside all wrappers."""
+    while (name := wrapped_name(module)) is not None and isinstance(getattr(module, name, None), nn.Module):
+        module = getattr(module, name)
+    return module
+
+
+def describe(module: nn.Module, facts: ModuleFacts) -> None:
+    """Fill in the facts of a module: its class, its settings, its parameters."""
+    facts.bases = tuple(base.__name__ for base in type(module).__mro__[:-1])
+    facts.leaf = next(module.children(), None) is None
+    facts.settings = settings(module)
+    own, everything = list(module.parameters(recurse=False)), list(module.parameters())
+    facts.own_parameters, facts.parameters = sum(map(count, own)), sum(map(count, everything))
+    facts.trainable = sum(count(parameter) for parameter in everything if parameter.requires_grad)
+
+
+def settings(module: nn.Module) -> dict[str, Any]:
+    """The attributes that a module class declares as its constants, as plain data."""
+    found: dict[str, Any] = {}
+    for name in (*getattr(type(module), "__constants__", ()), *MORE_SETTINGS):
+        value = module.__dict__.get(name)
+        if type(value) in ATOMS or isinstance(value, tuple):
+            found[name] = tuple(value) if isinstance(value, tuple) else value
+        elif value is not None:
+            found[name] = stranger(value)
+    return found
+
+
+def count(parameter: nn.Parameter) -> int:
+    """How many numbers a parameter holds; none yet for a lazy one."""
+    try:
+        return int(parameter.numel())
+    except Exception:
+        return 0

@@ -1,0 +1,155 @@
+"""What runs at each torch function and at each ATen operator: the hot path (see probe.py)."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch._C import _current_graph_task_id
+
+from insitu.capture.arguments import contained, make_known
+from insitu.capture.calls import FUNCTION_NOTES, OPERATOR_NOTES, FunctionNote, function_note, operator_note
+from insitu.capture.modes import Handler, skip_when_compiling
+from insitu.capture.tape import END, INHERITED, RESULT, RUNNING, Raised
+from insitu.capture.tensors import Fresh, Value, guarded
+
+if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
+
+_getframe = sys._getframe
+_NONE: dict[str, Any] = {}
+
+
+def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
+    """The handler of torch functions. Their mode is off while it runs, so facts can be read freely."""
+    tape, stack, close, notes = probe.tape, probe.stack, probe.close, FUNCTION_NOTES
+    known = make_known(probe.table, fresh)
+
+    def on_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        at = -1
+        try:
+            note = notes.get(func) or function_note(func)
+            if not note.silent and (probe.taking or (note.runs_backward and probe.follows_backward)):
+                pairs = stack(_getframe(1))
+                noted = tuple([known(item) for item in args])
+                named = {name: known(item) for name, item in kwargs.items()} if kwargs else None
+                at, outer, in_function, taking = len(tape), probe.parent, probe.function, probe.taking
+                tape.extend((note, RUNNING, outer, perf_counter(), 0.0, noted, named, False, len(pairs), *pairs))
+                probe.parent, probe.function, probe.taking = at, True, True
+        except Exception as error:
+            probe.trouble("noting a call", error)
+        if at < 0:
+            return func(*args, **(kwargs or _NONE))
+        try:
+            result = func(*args, **(kwargs or _NONE))
+            tape[at + END] = perf_counter()
+        except BaseException as error:
+            tape[at + END] = perf_counter()
+            tape[at + RESULT] = Raised(error)
+            raise
+        else:
+            note_result(note, at, args, result)
+            return result
+        finally:
+            probe.parent, probe.function, probe.taking = outer, in_function, taking
+            if close is not None:
+                close(probe, at)
+
+    note_result = make_function_result(probe, fresh)
+    skip_when_compiling(on_function)
+    return on_function
+
+
+def make_function_result(probe: Probe, fresh: Fresh) -> Any:
+    """Notes what a function returned.
+
+    A tensor that an operator of this call has made keeps that value. Otherwise the function made it, unless the same
+    tensor went in and the function is none that changes it.
+    """
+    tape, get, below = probe.tape, probe.table.get, probe.level == "aten"
+
+    def note_result(note: FunctionNote, at: int, args: Any, result: Any) -> None:
+        def made(tensor: Tensor) -> Value:
+            value = get(id(tensor))
+            if value is not None and value() is tensor and (value.producer >= at or not note.in_place):
+                if value.producer >= at:  # noted below autograd, where nothing requires a gradient yet
+                    value.requires_grad = tensor.requires_grad
+                return value
+            return fresh(tensor, at)
+
+        try:
+            tape[at + RESULT] = made(result) if type(result) is Tensor else contained(result, made)
+            if note.in_place and args and type(result) is not Tensor and isinstance(args[0], Tensor):
+                contained(args[0], lambda tensor: fresh(tensor, at))
+        except Exception as error:
+            tape[at + RESULT] = None
+            probe.trouble("noting a result", error)
+
+    return note_result
+
+
+def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
+    """The handler of ATen operators. Inside a function it can read facts freely and needs no stack of its own."""
+    tape, stack, close, notes = probe.tape, probe.stack, probe.close, OPERATOR_NOTES
+    known, careful = make_known(probe.table, fresh), guarded(fresh)
+    known_carefully = make_known(probe.table, careful)
+
+    def on_aten(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        at = -1
+        try:
+            note = notes.get(id(func)) or operator_note(func)
+            if probe.taking:
+                inside = probe.function
+                look = known if inside else known_carefully
+                noted = tuple([look(item) for item in args])
+                named = {name: look(item) for name, item in kwargs.items()} if kwargs else None
+                backward = _current_graph_task_id() != -1
+                at = len(tape)
+                if inside:
+                    tape.extend((note, RUNNING, probe.parent, perf_counter(), 0.0, noted, named, backward, INHERITED))
+                else:
+                    pairs = stack(_getframe(1))
+                    start = perf_counter()
+                    tape.extend((note, RUNNING, probe.parent, start, 0.0, noted, named, backward, len(pairs), *pairs))
+        except Exception as error:
+            probe.trouble("noting an operator", error)
+        if at < 0:
+            return func(*args, **(kwargs or _NONE))
+        try:
+            result = note.call(*args, **(kwargs or _NONE))
+            tape[at + END] = perf_counter()
+        except BaseException as error:
+            tape[at + END] = perf_counter()
+            tape[at + RESULT] = Raised(error)
+            raise
+        else:
+            note_result(note.writes, at, args, result, fresh if inside else careful)
+            return result
+        finally:
+            if close is not None:
+                close(probe, at)
+
+    note_result = make_aten_result(probe)
+    skip_when_compiling(on_aten)
+    return on_aten
+
+
+def make_aten_result(probe: Probe) -> Any:
+    """Notes what an operator returned: every tensor of it is new, also one that was changed in place."""
+    tape = probe.tape
+
+    def note_result(writes: tuple[int, ...], at: int, args: Any, result: Any, fresh: Fresh) -> None:
+        try:
+            if type(result) is Tensor:
+                tape[at + RESULT] = fresh(result, at)
+            else:
+                tape[at + RESULT] = contained(result, lambda tensor: fresh(tensor, at))
+                for index in writes:
+                    contained(args[index], lambda tensor: fresh(tensor, at))
+        except Exception as error:
+            tape[at + RESULT] = None
+            probe.trouble("noting a result", error)
+
+    return note_result

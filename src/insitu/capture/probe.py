@@ -1,0 +1,132 @@
+"""The probe of one thread: the state that its handlers share, the modes, the tape.
+
+The handlers (ops.py, modules.py) are the hot path. They append to the tape and do nothing that can wait: they make no
+text and keep no frame, no tensor and no object of the user. Whatever fails in them is the tool's own trouble: it is
+reported, and the user's call goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from types import CodeType, FrameType
+from typing import Any
+
+from torch import nn
+
+from insitu.capture.modes import AtenMode, FunctionMode
+from insitu.capture.modules import make_on_module
+from insitu.capture.names import ModuleNote, Names
+from insitu.capture.ops import make_on_aten, make_on_function
+from insitu.capture.sites import Base
+from insitu.capture.tape import OUTERMOST, MarkNote, Tape
+from insitu.capture.tensors import Keep, Table, make_fresh
+
+Close = Callable[["Probe", int], None]
+Trouble = Callable[[str, Exception], None]
+
+
+class Probe:
+    """Records what one thread does, onto a tape.
+
+    `taking` says whether calls are recorded now, `parent` is the offset of the innermost call that has not returned,
+    `function` whether that is a torch function, `module` the innermost running module. `close`, if there is one, is
+    called with each record that is complete.
+    """
+
+    __slots__ = (
+        *("function", "module", "parent", "paused", "taking"),
+        *("anchor", "aten_mode", "close", "follows_backward", "fresh", "function_mode", "level", "names", "on_module"),
+        *("stack", "table", "tape", "thread", "trouble"),
+    )
+
+    def __init__(
+        self,
+        names: Names,
+        *,
+        thread: int,
+        level: str,
+        keep: Keep | None,
+        base: Base,
+        taking: bool,
+        follows_backward: bool,
+        trouble: Trouble,
+        close: Close | None,
+    ) -> None:
+        self.function = self.paused = False
+        self.module: ModuleNote | None = None
+        self.parent, self.taking, self.follows_backward = OUTERMOST, taking, follows_backward
+        self.names, self.thread, self.level, self.trouble, self.close = names, thread, level, trouble, close
+        self.tape: Tape = []
+        self.table: Table = {}
+        self.anchor: CodeType | None = None
+        self.stack = make_stack(self, base)
+        self.fresh = fresh = make_fresh(self.table, keep)
+        self.on_module = make_on_module(self, fresh)
+        self.anchor = self.on_module.__code__
+        self.function_mode = FunctionMode(make_on_function(self, fresh)) if level != "modules" else None
+        self.aten_mode = AtenMode(make_on_aten(self, fresh)) if level == "aten" else None
+
+    def enter(self) -> None:
+        """Switch the modes on, for this thread."""
+        if self.function_mode is not None:
+            self.function_mode.__enter__()
+        if self.aten_mode is not None:
+            self.aten_mode.__enter__()
+
+    def leave(self) -> None:
+        """Switch them off again, wherever in the stacks they are by now."""
+        if self.aten_mode is not None:
+            self.aten_mode.remove()
+        if self.function_mode is not None:
+            self.function_mode.remove()
+
+    def silence(self) -> None:
+        """Record nothing any more, even where a mode could not be switched off."""
+        self.taking = self.follows_backward = False
+        self.paused = True
+
+    def note(self, module: nn.Module) -> ModuleNote | None:
+        """The note of a module that is called now; None if the call is not recorded."""
+        if self.paused:
+            return None
+        note = self.names.notes.get(id(module))
+        if note is None or note.ref() is not module:
+            note = self._learn(module)
+        if note is None or note.transparent or not (self.taking or note.wanted):
+            return None
+        return note
+
+    def _learn(self, module: nn.Module) -> ModuleNote | None:
+        try:
+            return self.names.learn(module, self.module)
+        except Exception as error:
+            self.trouble("naming a module", error)
+            return None
+
+    def mark(self, mark: str, text: str) -> None:
+        """Put a mark on the tape."""
+        now, at = perf_counter(), len(self.tape)
+        self.tape += (MarkNote(mark, text), None, self.parent, now, now, (), None, False, 0)
+        if self.close is not None:
+            self.close(self, at)
+
+
+def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[Any]]:
+    """The function that walks from a frame up to the module call that this probe recorded last, or to the base."""
+    base_id, base_code = base.id, base.code
+
+    def stack(frame: FrameType | None) -> list[Any]:
+        pairs: list[Any] = []
+        anchor = probe.anchor
+        while frame is not None:
+            code = frame.f_code
+            if code is anchor:
+                break
+            pairs += (code, frame.f_lasti)
+            if code is base_code and id(frame) == base_id:
+                break
+            frame = frame.f_back
+        return pairs
+
+    return stack

@@ -1,0 +1,146 @@
+"""One recording: the probes of all its threads, started and always undone, and its events."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+from torch import nn
+
+from insitu.capture.compiled import regions
+from insitu.capture.decode import Decoder
+from insitu.capture.keep import make_keep
+from insitu.capture.live import Live, Sink
+from insitu.capture.modules import get_ident, patch
+from insitu.capture.names import Names
+from insitu.capture.probe import Probe
+from insitu.capture.sites import Base
+from insitu.capture.tape import Patience
+from insitu.errors import InsituWarning
+from insitu.trace.event import Event
+from insitu.trace.path import matches
+
+LEVELS = ("modules", "functions", "aten")
+patience = Patience()
+
+
+class Recorder:
+    """Records one session, in the thread that starts it and in those that call its modules meanwhile.
+
+    Without sinks, the events are decoded when they are asked for. With sinks, each event is decoded and handed on as
+    soon as it is complete, and not kept.
+    """
+
+    def __init__(
+        self,
+        subject: nn.Module | None,
+        *,
+        level: str,
+        keep: str | Callable[[Any], Any],
+        only: Iterable[str],
+        sinks: Iterable[Sink] = (),
+        rank: int = 0,
+    ) -> None:
+        self.subject, self.level, self.only, self.sinks, self.rank = subject, level, tuple(only), tuple(sinks), rank
+        self.names = Names(subject, self._wanted)
+        self.keep = make_keep(keep, self.trouble)
+        self.probes: list[Probe] = []
+        self.troubles: dict[str, Exception] = {}
+        self._threads: dict[int, Probe] = {}
+        self._earlier_threads: frozenset[int] = frozenset()
+        self._undo = ExitStack()
+
+    def _wanted(self, path: str) -> bool:
+        return not self.only or any(matches(pattern, path) for pattern in self.only)
+
+    def start(self, frame: FrameType | None) -> None:
+        """Begin to record; `frame` is the one in which the session is entered."""
+        self.base, self.origin = Base(frame), perf_counter()
+        self.live = Live(self._decoder(), self.sinks, self.trouble) if self.sinks else None
+        self._earlier_threads = frozenset(thread.ident or 0 for thread in threading.enumerate())
+        with ExitStack() as undo:
+            undo.callback(self._describe)
+            for part in (patience, regions):
+                part.begin()
+                undo.callback(part.end)
+            patch.begin(self)
+            undo.callback(patch.end, self)
+            probe = self._probe(self.base)
+            patch.listen(probe)
+            undo.callback(patch.unlisten, probe, get_ident())
+            probe.enter()
+            undo.callback(self._leave, probe, get_ident())
+            self._undo = undo.pop_all()
+
+    def stop(self) -> None:
+        """Undo everything, whatever happened."""
+        self._undo.close()
+        self._threads.clear()
+
+    def _leave(self, probe: Probe, ident: int) -> None:
+        for each in self.probes:
+            each.silence()
+        if get_ident() == ident:  # modes belong to a thread: from another one they can only be silenced
+            probe.leave()
+
+    def _probe(self, base: Base) -> Probe:
+        probe = Probe(
+            self.names,
+            thread=len(self.probes),
+            level=self.level,
+            keep=self.keep,
+            base=base,
+            taking=self.subject is None and not self.only,
+            follows_backward=self.level == "aten" and not self.only,
+            trouble=self.trouble,
+            close=self.live.close if self.live else None,
+        )
+        self.probes.append(probe)
+        return self._threads.setdefault(get_ident(), probe)
+
+    def join(self, module: nn.Module) -> Probe | None:
+        """The probe for another thread that is about to call a module; None to leave that thread alone."""
+        ident = get_ident()
+        if ident in self._threads:
+            return self._threads[ident]
+        if self.subject is None:
+            return None if ident in self._earlier_threads else self._probe(Base(None))
+        note = self.names.notes.get(id(module))
+        return self._probe(Base(None)) if note is not None and note.ref() is module else None
+
+    def step(self) -> None:
+        """A new step begins."""
+        probe = self._threads.get(get_ident()) or self.probes[0]
+        probe.mark("step", "")
+
+    def events(self) -> list[Event]:
+        """Every event so far."""
+        return self._decoder().all(self.probes)
+
+    def _decoder(self) -> Decoder:
+        return Decoder(self.base, origin=self.origin, rank=self.rank)
+
+    def _describe(self) -> None:
+        try:
+            self.names.describe()
+        except Exception as error:
+            self.trouble("describing the modules", error)
+
+    def trouble(self, what: str, error: Exception) -> None:
+        """The tool itself failed: say so once for each kind of failure, and let the user's program go on."""
+        if what in self.troubles:
+            return
+        self.troubles[what] = error
+        text = f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}"
+        try:
+            warnings.warn(text, InsituWarning, stacklevel=2)
+        except InsituWarning:  # warnings are errors in this program, but this is not its error
+            print(text, file=sys.stderr)
+        if self.probes:
+            self.probes[0].mark("trouble", text)

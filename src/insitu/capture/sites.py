@@ -1,0 +1,129 @@
+"""Places in the source: (code, instruction) pairs while tracing, interned `Site`s with lines and columns when decoding."""
+
+from __future__ import annotations
+
+import linecache
+import opcode
+import os
+import sys
+from collections.abc import Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from insitu.trace.event import Site
+
+# Frames of these packages are left out of the chains: the user did not write them.
+HIDDEN = tuple(os.path.join(folder, "") for folder in (*torch.__path__, os.path.dirname(os.path.dirname(__file__))))
+GENERATOR_FLAGS = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
+BINARY_OPERATORS: list[str] = [symbol for _, symbol in opcode._nb_ops]  # type: ignore[attr-defined]
+COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(sys.version_info[:2], 5)
+OTHER_OPERATORS = {
+    "BINARY_SUBSCR": "[]",
+    "STORE_SUBSCR": "[]=",
+    "DELETE_SUBSCR": "del []",
+    "BINARY_SLICE": "[]",
+    "STORE_SLICE": "[]=",
+    "UNARY_NEGATIVE": "-",
+    "UNARY_INVERT": "~",
+    "UNARY_POSITIVE": "+",
+}
+
+
+class Base:
+    """The frame in which a session was entered, by id so that it is not kept alive, and the chain above it.
+
+    A generator's frame is no base: it may be resumed from elsewhere, and then another chain is above it.
+    """
+
+    __slots__ = ("above", "code", "id")
+
+    def __init__(self, frame: FrameType | None) -> None:
+        while frame is not None and is_hidden(frame.f_code.co_filename):
+            frame = frame.f_back
+        usable = frame is not None and not frame.f_code.co_flags & GENERATOR_FLAGS
+        self.id, self.code = (id(frame), frame.f_code) if usable and frame is not None else (0, None)
+        self.above: list[Any] = []
+        outer = frame.f_back if usable and frame is not None else None
+        while outer is not None:
+            self.above += (outer.f_code, outer.f_lasti)
+            outer = outer.f_back
+
+
+def is_hidden(filename: str) -> bool:
+    """Whether a file belongs to torch or to this tool."""
+    return filename.startswith(HIDDEN)
+
+
+class Sites:
+    """Turns chains of (code, instruction) pairs into interned sites."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[int, int], tuple[CodeType, tuple[Any, ...] | None]] = {}
+        self._sites: dict[tuple[int, int, int], Site | None] = {}
+        self._operators: dict[tuple[int, int], str | None] = {}
+        self._positions: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
+
+    def chain(self, pairs: Sequence[Any], caller: Site | None) -> Site | None:
+        """The site of the innermost of the pairs, which come innermost first; `caller` is what lies further out."""
+        for index in range(len(pairs) - 2, -1, -2):
+            caller = self._site(pairs[index], pairs[index + 1], caller)
+        return caller
+
+    def operator(self, pairs: Sequence[Any]) -> str | None:
+        """The symbol when the innermost visible frame was executing an operator."""
+        for index in range(0, len(pairs), 2):
+            code, lasti = pairs[index], pairs[index + 1]
+            if self._place(code, lasti) is not None:
+                key = (id(code), lasti)
+                if key not in self._operators:
+                    self._operators[key] = operator_symbol(code.co_code, lasti)
+                return self._operators[key]
+        return None
+
+    def _site(self, code: CodeType, lasti: int, caller: Site | None) -> Site | None:
+        key = (id(code), lasti, id(caller))
+        try:
+            return self._sites[key]
+        except KeyError:
+            place = self._place(code, lasti)
+            site = Site(*place, caller) if place is not None else caller
+            self._sites[key] = site
+            return site
+
+    def _place(self, code: CodeType, lasti: int) -> tuple[Any, ...] | None:
+        """File, line, function, text, start and end; None for a hidden frame."""
+        key = (id(code), lasti)
+        if key not in self._places:
+            shown = None if is_hidden(code.co_filename) else self._read(code, lasti)
+            self._places[key] = (code, shown)  # the code is held so that its id stays its own
+        return self._places[key][1]
+
+    def _read(self, code: CodeType, lasti: int) -> tuple[Any, ...]:
+        line, end_line, start, end = self._position(code, lasti)
+        text = linecache.getline(code.co_filename, line).rstrip("\n") if line else ""
+        columns: tuple[int | None, int | None] = (None, None)
+        if start is not None and end is not None and line == end_line:
+            encoded = text.encode()
+            columns = (len(encoded[:start].decode(errors="ignore")), len(encoded[:end].decode(errors="ignore")))
+        return (code.co_filename, line or 0, code.co_qualname, text, *columns)
+
+    def _position(self, code: CodeType, lasti: int) -> tuple[int | None, ...]:
+        if id(code) not in self._positions:
+            self._positions[id(code)] = (code, list(code.co_positions()))
+        positions = self._positions[id(code)][1]
+        index = lasti // 2
+        return positions[index] if 0 <= index < len(positions) else (code.co_firstlineno, None, None, None)
+
+
+def operator_symbol(bytecode: bytes, lasti: int) -> str | None:
+    """The symbol of the instruction when it is an operator: `@`, `+=`, `[]`, `<`."""
+    if not 0 <= lasti < len(bytecode) - 1:
+        return None
+    name, argument = opcode.opname[bytecode[lasti]], bytecode[lasti + 1]
+    if name == "BINARY_OP":
+        return BINARY_OPERATORS[argument]
+    if name == "COMPARE_OP":
+        return opcode.cmp_op[argument >> COMPARE_SHIFT]
+    return OTHER_OPERATORS.get(name)

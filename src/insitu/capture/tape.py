@@ -1,0 +1,84 @@
+"""The tape: one flat list for each thread, to which the probe appends a record for each call.
+
+A record is FIXED slots and then the stack, as (code, instruction) pairs, innermost first. Its offset is the identity
+of the call. Everything that can wait is decoded from it later (decode.py). A flat list is the cheapest thing Python
+can append to, and holds at most one object for each call that the garbage collector must look at.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+Tape = list[Any]
+
+NOTE = 0  # what was called: a FunctionNote, OperatorNote, ModuleNote or MarkNote
+RESULT = 1  # what it returned, RUNNING while it has not, a Raised if it never will
+PARENT = 2  # the offset of the call it was made in, or OUTERMOST
+START = 3
+END = 4
+ARGS = 5
+KWARGS = 6  # None for none
+BACKWARD = 7  # whether autograd's engine ran it
+FRAMES = 8  # how many slots of the stack follow; INHERITED: the stack is that of the parent
+FIXED = 9
+
+OUTERMOST = -1
+INHERITED = -1
+
+
+class _Running:
+    """The result of a call that has not returned."""
+
+    __slots__ = ()
+
+
+RUNNING = _Running()
+
+
+class Raised:
+    """The result of a call that an exception ended."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.type = type(error).__name__
+
+
+class MarkNote:
+    """A moment on the tape."""
+
+    __slots__ = ("kind", "mark", "text")
+
+    def __init__(self, mark: str, text: str) -> None:
+        self.kind = "mark"
+        self.mark = mark
+        self.text = text
+
+
+class Patience:
+    """Makes the garbage collector wait longer while anything is traced.
+
+    A growing tape makes the default thresholds look at everything again and again. The thresholds are put back when
+    the last session ends, unless somebody else has changed them meanwhile.
+    """
+
+    PATIENT = (50_000, 50, 100)
+
+    def __init__(self) -> None:
+        self.sessions = 0
+        self.before = gc.get_threshold()
+
+    def begin(self) -> None:
+        """A session starts."""
+        if self.sessions == 0:
+            self.before = gc.get_threshold()
+            if self.before[0] and self.before[0] < self.PATIENT[0]:
+                gc.set_threshold(*self.PATIENT)
+        self.sessions += 1
+
+    def end(self) -> None:
+        """A session has ended."""
+        self.sessions -= 1
+        if self.sessions == 0 and gc.get_threshold() == self.PATIENT:
+            gc.set_threshold(*self.before)

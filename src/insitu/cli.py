@@ -1,0 +1,237 @@
+"""The command `insitu`: run a program and see its tensors, show a saved trace.
+
+Nothing here imports torch, numpy or h5py before a command needs it, so that `insitu show` answers in a blink.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import insitu
+from insitu.errors import InsituError, choose
+
+if TYPE_CHECKING:
+    from insitu.program import Program
+    from insitu.trace.trace import Trace
+
+_RUN_EXAMPLE = """\
+The options stand before the script; what follows it belongs to the script. Its own output stays as it is, its exit
+code too; the trace is printed to stderr when it ends, also when it fails.
+
+example:
+  insitu run --view code --only 'encoder.*' train.py --epochs 1
+  insitu run --to run.h5 --quiet -m package.train
+"""
+_SHOW_EXAMPLE = """\
+example:
+  insitu show run.h5 --view code --only 'encoder.*' --only 'decoder.**'
+"""
+_DEMO_EXAMPLE = """\
+example:
+  insitu demo
+"""
+_EXAMPLE = """\
+example:
+  insitu run train.py --epochs 1        trace an unmodified script
+  insitu show run.h5 --view table       look at a saved trace
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code: 0, the program's own, or 2 for an error of insitu."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    words, command = _split(words)
+    parser = _parser()
+    options = parser.parse_args(words)
+    try:
+        code = _dispatch(options, command, parser)
+        _flush()
+    except InsituError as error:
+        return _complain(error)
+    except BrokenPipeError:
+        return _broken_pipe()
+    return code
+
+
+def _dispatch(options: argparse.Namespace, command: list[str], parser: argparse.ArgumentParser) -> int:
+    if options.command == "run":
+        return _run(options, command)
+    if options.command == "show":
+        return _show(options)
+    if options.command == "demo":
+        return _demo()
+    parser.print_help(sys.stderr)
+    return 2
+
+
+def _complain(error: InsituError) -> int:
+    print(f"insitu: {error}", file=sys.stderr)
+    return 2
+
+
+def _flush() -> None:
+    if sys.stdout is not None and not sys.stdout.closed:  # a program may have closed it
+        sys.stdout.flush()
+
+
+def _broken_pipe() -> int:
+    """The reader has gone (`insitu show … | head`): as silent as `cat`, with the exit code a shell gives it."""
+    # Python flushes stdout once more at exit and would complain then.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
+
+
+# The options of `run` that take a value, for `_split` to know where they end.
+_VALUED = ("--view", "--level", "--only", "--to")
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words for insitu and, after `run`, the program with its own words, which may look like options of ours.
+
+    >>> _split(["run", "--view", "code", "train.py", "--view", "2"])
+    (['run', '--view', 'code'], ['train.py', '--view', '2'])
+    """
+    if words[:1] != ["run"]:
+        return words, []
+    end = 1
+    while end < len(words) and words[end].startswith("-") and words[end] not in ("-m", "--"):
+        end += 2 if words[end] in _VALUED else 1
+    return words[:end], words[end + 1 :] if words[end : end + 1] == ["--"] else words[end:]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _described(argparse.ArgumentParser("insitu", allow_abbrev=False), "See every tensor in place.", _EXAMPLE)
+    parser.add_argument("--version", action="version", version=f"insitu {insitu.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="run | show | demo")
+    run = commands.add_parser(
+        "run",
+        help="trace an unmodified script",
+        usage="insitu run [options] script.py [arguments]\n       insitu run [options] -m module [arguments]",
+        allow_abbrev=False,
+    )
+    _run_options(_described(run, "Run a Python program and show what torch did in it.", _RUN_EXAMPLE))
+    show = commands.add_parser("show", help="look at a saved trace", allow_abbrev=False)
+    _show_options(_described(show, "Show a trace from a file, without importing torch.", _SHOW_EXAMPLE))
+    demo = commands.add_parser("demo", help="a small transformer in every view")
+    _described(demo, "Trace a small transformer and show it in every view.", _DEMO_EXAMPLE)
+    return parser
+
+
+def _described(parser: argparse.ArgumentParser, description: str, example: str) -> argparse.ArgumentParser:
+    parser.description, parser.epilog = description, example
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    return parser
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--view", default="tree", help="tree (default), classic, code or table; printed to stderr")
+    parser.add_argument("--level", default="functions", help="modules, functions (default) or aten")
+    parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
+    parser.add_argument("--to", metavar="FILE", help="also save the trace, as in run.h5")
+    parser.add_argument("--overwrite", action="store_true", help="let --to replace a file that is there")
+    parser.add_argument("--quiet", action="store_true", help="print nothing, only save (with --to)")
+
+
+def _show_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="a saved trace, as in run.h5")
+    parser.add_argument("--view", default="tree", help="tree (default), classic, code or table")
+    parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
+    parser.add_argument("--color", action=argparse.BooleanOptionalAction, help="colour, whatever the terminal says")
+    parser.add_argument("--width", type=_positive, metavar="N", help="columns to use (default: those of the terminal)")
+    parser.add_argument("--unfold", action="store_true", help="show each of several identical blocks")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _show(options: argparse.Namespace) -> int:
+    from insitu import store, view
+
+    _known_view(options.view)
+    extra: dict[str, Any] = {"unfold": True} if options.unfold else {}
+    trace = store.load(options.file)
+    view.show(trace, view=options.view, only=options.only, color=options.color, width=options.width, **extra)
+    return 0
+
+
+def _demo() -> int:
+    from insitu import demo
+
+    demo.main()
+    return 0
+
+
+def _run(options: argparse.Namespace, command: list[str]) -> int:
+    from insitu.program import Program
+
+    if not command:
+        raise InsituError("run needs a script: insitu run script.py, or insitu run -m module")
+    # Whatever can be wrong with the options is found now, and not after hours of running.
+    _check_run(options)
+    trace, code = _traced(Program(command), options)
+    if os.environ.get("INSITU") == "0":
+        return code
+    delivered = _deliver(trace, options)
+    return code or delivered
+
+
+def _check_run(options: argparse.Namespace) -> None:
+    from insitu import store
+
+    _known_view(options.view)
+    if options.to is not None:
+        options.to = os.path.abspath(options.to)  # the program may change the directory
+        store.check(options.to, overwrite=options.overwrite)
+    elif options.quiet:
+        raise InsituError("--quiet without --to FILE would show nothing: give a file, or leave --quiet out")
+
+
+def _known_view(name: str) -> None:
+    from insitu.view import VIEWS
+
+    choose("view", name, VIEWS)
+
+
+def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:
+    """Run the program; its trace, whole or up to where it failed, and its exit code."""
+    from insitu.program import exit_code
+    from insitu.session import record
+
+    failure: BaseException | None = None
+    try:
+        with record(level=options.level, only=options.only) as trace:
+            try:
+                program.run()
+            except BaseException as error:
+                failure = error
+                raise
+    except BaseException as error:
+        if error is not failure:  # an error of ours, not of the program
+            raise
+    return trace, exit_code(failure)
+
+
+def _deliver(trace: Trace, options: argparse.Namespace) -> int:
+    from insitu import store, view
+
+    with suppress(OSError):
+        _flush()  # what the program printed comes first
+    try:
+        if options.to is not None:
+            store.save(trace, options.to, overwrite=options.overwrite)
+        if not options.quiet and not trace.events:
+            print("insitu: the program called nothing of torch", file=sys.stderr)
+        elif not options.quiet:
+            view.show(trace, view=options.view, file=sys.stderr)
+    except InsituError as error:
+        return _complain(error)
+    return 0

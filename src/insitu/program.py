@@ -1,0 +1,111 @@
+"""Running somebody's script or module the way `python` itself does, inside this process."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import runpy
+import sys
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from insitu.errors import InsituError
+
+_TOOL = str(Path(__file__).parent)
+
+
+class Program:
+    """A script with its arguments, or a module after `-m`: what would follow `python` on the command line."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.as_module = command[0] == "-m"
+        words = command[1:] if self.as_module else command
+        if not words:
+            raise InsituError("-m needs the name of a module: insitu run -m package.module")
+        self.name, self.arguments = words[0], words[1:]
+        if not self.as_module and not os.path.exists(self.name):
+            raise InsituError(f"there is no script {self.name!r}")
+
+    def run(self) -> None:
+        """Run it as `__main__`. What it changes stays changed: threads and exit handlers outlive the script."""
+        sys.argv = [self.name, *self.arguments]
+        if self.as_module:
+            self._set_path(os.getcwd())
+            sys.argv[0] = "-m"
+            runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+        elif os.path.isdir(self.name) or _is_archive(self.name):
+            runpy.run_path(self.name, run_name="__main__")
+        else:
+            self._set_path(os.path.dirname(os.path.realpath(self.name)))
+            _run_file(os.path.abspath(self.name))
+
+    def _set_path(self, first: str) -> None:
+        if not getattr(sys.flags, "safe_path", False):
+            sys.path[0:1] = [first]
+
+
+def _is_archive(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def _run_file(path: str) -> None:
+    # runpy.run_path would set sys.argv[0] to the full path and put the old __main__ back while threads still run.
+    main = ModuleType("__main__")
+    facts = {"__file__": path, "__cached__": None, "__builtins__": builtins}
+    main.__dict__.update(facts, __loader__=SourceFileLoader("__main__", path))
+    sys.modules["__main__"] = main
+    source = Path(path).read_bytes()
+    exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+
+
+def exit_code(failure: BaseException | None) -> int:
+    """The exit code that `python` would end with; what it would print by then is printed."""
+    if failure is None:
+        return 0
+    if not isinstance(failure, SystemExit):
+        _report(failure)
+        return 130 if isinstance(failure, KeyboardInterrupt) else 1
+    if failure.code is None or isinstance(failure.code, int):
+        return failure.code or 0
+    print(failure.code, file=sys.stderr)
+    return 1
+
+
+def _report(error: BaseException) -> None:
+    """Print an exception as `python` does, without the frames of this tool."""
+    for part in _connected(error):
+        part.__traceback__ = _without_tool(part.__traceback__)
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _connected(error: BaseException) -> Iterator[BaseException]:
+    """The exception, its causes and contexts, and the members of groups, each once."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        found = waiting.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        waiting += [found.__cause__, found.__context__]
+        waiting += found.exceptions if isinstance(found, BaseExceptionGroup) else ()
+
+
+def _without_tool(traceback: TracebackType | None) -> TracebackType | None:
+    frames: list[TracebackType] = []
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
+    kept: TracebackType | None = None
+    for frame in reversed(frames):
+        if not _is_tool(frame.tb_frame.f_code.co_filename):
+            kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return kept
+
+
+def _is_tool(file: str) -> bool:
+    return file.startswith(_TOOL + os.sep) or file == "<frozen runpy>"

@@ -1,0 +1,234 @@
+"""The verbs that trace: `record` and `watch`. They choose what is captured and where it goes, and always undo it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import IO, Any
+
+import torch
+from torch import Tensor, nn
+
+from insitu import view as views
+from insitu.capture.keep import make_keep
+from insitu.capture.live import Sink
+from insitu.capture.recorder import LEVELS, Recorder
+from insitu.errors import InsituWarning, SubjectError, choose
+from insitu.trace.event import Event
+from insitu.trace.path import compiled, matches, require
+from insitu.trace.trace import Trace
+from insitu.view.terminal import Terminal
+
+Keep = str | Callable[[Tensor], Any]
+OWN_FOLDER = os.path.join(os.path.dirname(__file__), "")
+
+
+def record(
+    subject: nn.Module | None = None,
+    *,
+    level: str = "functions",
+    keep: Keep = "meta",
+    only: str | Iterable[str] = (),
+) -> Session:
+    """Record what a model does, or what torch does in a block, as a `Trace`.
+
+    >>> import torch, insitu
+    >>> model = torch.nn.Linear(3, 2)
+    >>> with insitu.record(model) as trace:
+    ...     _ = model(torch.ones(4, 3))
+    >>> trace.calls[0].outputs
+    (f32[4, 2],)
+
+    `level` is "modules", "functions" or "aten", each with those before it. `keep` is "meta", "stats", or a function
+    that makes something small of each new tensor. `only` is path patterns: just these modules and what runs in them.
+    """
+    return Session("record", subject, level=level, keep=keep, only=only)
+
+
+def watch(
+    subject: nn.Module | None = None,
+    *,
+    view: str | views.View = "tree",
+    level: str | None = None,
+    keep: Keep = "meta",
+    only: str | Iterable[str] = (),
+    file: IO[str] | None = None,
+    color: bool | None = None,
+    width: int | None = None,
+) -> Session:
+    """Print what a model does, or what torch does in a block, while it runs.
+
+    >>> import torch, insitu
+    >>> model = torch.nn.Linear(3, 2)
+    >>> with insitu.watch(model, view="classic"):
+    ...     _ = model(torch.ones(4, 3))
+      ● TRACING Linear STARTED
+      │
+      ●  (Linear) (in_features: 3, out_features: 2)
+      ├─ Input: Tensor [4, 3] @ cpu
+      └─ Output: Tensor [4, 2] @ cpu
+      │
+      ● TRACING Linear COMPLETE
+
+    `view` is "tree", "classic", "code", "table", or a view of your own; the rest is as for `record`.
+    """
+    if isinstance(view, str):
+        choose("view", view, views.VIEWS)
+    level = level or ("aten" if view == "code" else "functions")
+    terminal = Terminal(file, color=color, width=width)
+    return Session("watch", subject, level=level, keep=keep, only=only, printer=lambda: Printer(view, subject, terminal))
+
+
+class Session:
+    """A `with` block that traces. It can be entered again, also inside itself; each time is a recording of its own."""
+
+    def __init__(
+        self,
+        verb: str,
+        subject: nn.Module | None,
+        *,
+        level: str,
+        keep: Keep,
+        only: str | Iterable[str],
+        printer: Callable[[], Printer] | None = None,
+    ) -> None:
+        self._subject = checked_subject(verb, subject)
+        self._level = choose("level", level, LEVELS)
+        make_keep(keep, lambda what, error: None)  # an unknown one is refused here, not when the block is entered
+        self._keep = keep
+        self._only = checked_patterns(only, subject)
+        self._printer = printer
+        self._running: list[Running] = []
+
+    def __enter__(self) -> Trace:
+        if os.environ.get("INSITU") == "0":
+            running = Running(None, Trace(), None)
+        else:
+            running = self._start(sys._getframe(1))
+        self._running.append(running)
+        return running.trace
+
+    def _start(self, frame: Any) -> Running:
+        printer = self._printer() if self._printer else None
+        sinks: tuple[Sink, ...] = (printer,) if printer else ()
+        options = {"level": self._level, "keep": self._keep, "only": self._only, "rank": current_rank()}
+        recorder = Recorder(self._subject, sinks=sinks, **options)
+        trace = Trace(about=about(self._subject, self._level))
+        trace.attach(recorder.events, recorder.step)
+        if printer:
+            printer.begin()
+        recorder.start(frame)
+        return Running(recorder, trace, printer)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        running = self._running.pop()
+        running.stop(self._only)
+        if tb is not None:
+            hide_own_frames(tb)
+
+
+class Running:
+    """One entry of a session: what to undo when it ends."""
+
+    def __init__(self, recorder: Recorder | None, trace: Trace, printer: Printer | None) -> None:
+        self.recorder, self.trace, self.printer = recorder, trace, printer
+
+    def stop(self, only: tuple[str, ...]) -> None:
+        """End the recording and say what did not match."""
+        if self.recorder is None:
+            return
+        self.recorder.stop()
+        self.trace.detach()
+        if self.printer:
+            self.printer.finish()
+        called = {note.path for note in self.recorder.names.notes.values()}
+        for pattern in only:
+            if not any(matches(pattern, path) for path in called):
+                warnings.warn(f"no module matched {pattern!r}", InsituWarning, stacklevel=3)
+
+
+class Printer:
+    """A sink that prints through a view."""
+
+    def __init__(self, view: str | views.View, subject: nn.Module | None, terminal: Terminal) -> None:
+        name = type(subject).__name__ if subject is not None else "torch"
+        options = {"name": name} if view == "classic" else {}
+        self.view = views.make(view, **options) if isinstance(view, str) else view
+        self.terminal = terminal
+
+    def begin(self) -> None:
+        """Print the head."""
+        self.terminal.write(self.view.begin())
+
+    def __call__(self, event: Event) -> None:
+        self.terminal.write(self.view(event))
+
+    def finish(self) -> None:
+        """Print what the view has held back, and the foot."""
+        self.terminal.write(self.view.finish())
+
+
+def checked_subject(verb: str, subject: object) -> nn.Module | None:
+    """The subject if it is one; an error that says what it may be if not."""
+    if subject is None or isinstance(subject, nn.Module):
+        return subject
+    hint = f": give an instance, {subject.__name__}(...)" if isinstance(subject, type) else ""
+    raise SubjectError(
+        f"insitu.{verb} cannot trace {subject!r:.80} (a {type(subject).__name__}){hint}; "
+        f"it takes a torch.nn.Module, or nothing to trace all that torch does in the block"
+    )
+
+
+def checked_patterns(only: str | Iterable[str], subject: nn.Module | None) -> tuple[str, ...]:
+    """The patterns as a tuple, each of them one that can match."""
+    patterns = (only,) if isinstance(only, str) else tuple(only)
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise SubjectError(f"only={pattern!r:.80} is no path pattern: write text such as 'encoder.*'")
+        compiled(pattern)
+        if subject is not None:
+            require(pattern, module_paths(subject), what="module")
+    return patterns
+
+
+def module_paths(subject: nn.Module) -> list[str]:
+    """The clean paths of all modules of a model."""
+    from insitu.capture.names import Names
+
+    return [note.path for note in Names(subject, lambda path: True).notes.values()]
+
+
+def current_rank() -> int:
+    """The rank of this process, 0 if it is alone."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    text = os.environ.get("RANK", "0")
+    return int(text) if text.isdigit() else 0
+
+
+def about(subject: nn.Module | None, level: str) -> dict[str, Any]:
+    """Where a trace comes from."""
+    from insitu import __version__
+
+    return {
+        "insitu": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "subject": type(subject).__name__ if subject is not None else None,
+        "level": level,
+    }
+
+
+def hide_own_frames(tb: TracebackType) -> None:
+    """Take the frames of this tool out of the traceback of the user's exception."""
+    here: TracebackType | None = tb
+    while here is not None:
+        while here.tb_next is not None and here.tb_next.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
+            here.tb_next = here.tb_next.tb_next
+        here = here.tb_next

@@ -1,0 +1,31 @@
+"""A trace as tables of columns, and back: the same events, with the same objects shared between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from insitu.errors import StoreError
+from insitu.store.decode import Decoder
+from insitu.store.encode import Encoder
+from insitu.store.tables import Column, Tables, unpacked
+from insitu.trace.trace import Trace
+
+
+def encode(trace: Trace) -> Tables:
+    """The trace as tables; `decode` makes an equal trace of them."""
+    return Encoder().tables(trace.events, trace.about)
+
+
+def decode(tables: Mapping[str, Mapping[str, Column]]) -> Trace:
+    """The trace that these tables hold; a StoreError when they break a rule.
+
+    >>> from insitu.trace.event import Mark
+    >>> decode(encode(Trace([Mark(0, None, "note", "hello")]))).marks[0].text
+    'hello'
+    """
+    try:
+        return Decoder(unpacked(tables)).trace()
+    except StoreError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, StopIteration, OverflowError) as error:
+        raise StoreError(f"its tables contradict each other: {error!r}") from None

@@ -1,0 +1,157 @@
+"""Tables back into a trace. The columns were checked against the schema; what they mean together is checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from math import prod
+from typing import Any, get_args
+
+import numpy as np
+
+from insitu.errors import StoreError
+from insitu.store.tables import Tables, pieces_of
+from insitu.store.value import Array, Template, from_json, storable
+from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, Site, Stats, TensorFacts
+from insitu.trace.trace import Trace
+
+_CALLS = get_args(Kind)
+_MARKS = ("step", "note", "trouble")
+_PHASES = get_args(Phase)
+
+# A small file may repeat a large argument in every event; what all values hold together is limited.
+_LARGEST = 2**27
+
+
+class Decoder:
+    """Reads each table once, from those that refer to nothing up to the events."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        pieces = pieces_of(tables["text"]["byte"], tables["strings"]["length"], "string")
+        self.strings = [piece.decode("utf-8", "surrogatepass") for piece in pieces]
+        self.template = cache(self._template)
+        self.size = 0
+        self.refs: Iterator[TensorFacts] = iter(())
+        self.arrays: list[Array] = []
+        self.arrays = self._arrays()
+        self.sites = self._sites()
+        self.modules = [self._module(*row) for row in self._rows("modules")]
+        self.stats = self._stats()
+        self.tensors = [self._tensor(*row) for row in self._rows("tensors")]
+
+    def trace(self) -> Trace:
+        """The events, with the facts about the run."""
+        about = [self.value(number) for (number,) in self._rows("about")]
+        if len(about) != 1 or type(about[0]) is not dict:
+            raise StoreError(f"the facts about the trace are {len(about)} values, not one dict")
+        self.refs = map(self.tensors.__getitem__, self.tables["refs"]["tensor"].tolist())
+        events = [self._event(*row) for row in self._rows("rows")]
+        if next(self.refs, None) is not None:
+            raise StoreError("there are more tensors than the events have places for")
+        return Trace(events, about=about[0])
+
+    def value(self, number: int) -> Any:
+        """A nested value, made anew from its text; the tensors in it are the next ones of `refs`."""
+        template = self.template(number)
+        self.size += template.size
+        if self.size > _LARGEST:
+            raise StoreError(f"the arguments hold more than {_LARGEST} values")
+        return template.build(self.refs)
+
+    def _template(self, number: int) -> Template:
+        return from_json(self.strings[number], self.arrays)
+
+    def _rows(self, table: str) -> Iterator[tuple[Any, ...]]:
+        return zip(*(column.tolist() for column in self.tables[table].values()), strict=True)
+
+    def _text(self, number: int) -> str | None:
+        return None if number < 0 else self.strings[number]
+
+    def _arrays(self) -> list[Array]:
+        pieces = pieces_of(self.tables["data"]["byte"], self.tables["arrays"]["length"], "array")
+        return [self._array(piece, *row) for piece, row in zip(pieces, self._rows("arrays"), strict=True)]
+
+    def _array(self, piece: bytes, dtype: int, shape: int, length: int) -> Array:
+        kind, sizes = storable(self.strings[dtype]), self.value(shape)
+        if _product(sizes) * kind.itemsize != length:
+            raise StoreError(f"an array of {kind} and shape {sizes} has {length} bytes")
+        return np.ndarray(sizes, dtype=kind, buffer=piece)
+
+    def _sites(self) -> list[Site]:
+        sites: list[Site] = []
+        for file, line, function, text, start, end, distance in self._rows("sites"):
+            if not 0 <= distance <= len(sites):
+                raise StoreError(f"site {len(sites)} is called from {distance} places before it")
+            caller = sites[-distance] if distance else None
+            names = (self.strings[file], line, self.strings[function], self.strings[text])
+            sites.append(Site(*names, _known(start), _known(end), caller))
+        return sites
+
+    def _module(
+        self, path: int, type_: int, bases: int, settings: int, parameters: int, own: int, trainable: int, leaf: int
+    ) -> ModuleFacts:
+        names = (self.strings[path], self.strings[type_], _tuple(self.value(bases)))
+        return ModuleFacts(*names, _dict(self.value(settings)), parameters, own, trainable, bool(leaf))
+
+    def _stats(self) -> list[Stats]:
+        counts, found, taken = self.tables["histograms"]["count"].tolist(), [], 0
+        for count, *moments, known, nan, inf, zeros, bins in self._rows("stats"):
+            low, high, mean, std = (moment if known >> bit & 1 else None for bit, moment in enumerate(moments))
+            histogram = tuple(counts[taken : taken + bins])
+            found.append(Stats(count, low, high, mean, std, nan, inf, zeros, histogram))
+            taken += bins
+            if len(histogram) != bins:
+                raise StoreError(f"a histogram has {bins} bins, and {len(counts)} are there in all")
+        return found
+
+    def _tensor(self, number: int, shape: int, dtype: int, device: int, grad: int, *rest: int) -> TensorFacts:
+        strides, type_, producer, stats, kept = rest
+        return TensorFacts(
+            *(number, _tuple(self.value(shape)), self.strings[dtype], self.strings[device], bool(grad)),
+            *(None if strides < 0 else _tuple(self.value(strides)), self.strings[type_], _known(producer)),
+            *(None if stats < 0 else self.stats[stats], None if kept < 0 else self.value(kept)),
+        )
+
+    def _event(self, number: int, distance: int, kind: int, name: int, *rest: int) -> Event:
+        parent = number - distance if distance else None
+        word: Any = self.strings[kind]
+        if word in _CALLS:
+            return self._call(number, parent, word, self.strings[name], *rest)
+        if word in _MARKS:
+            return Mark(number, parent, word, self.strings[name], rest[6], *rest[-3:])
+        raise StoreError(f"an event of the kind {word[:40]!r} is not known here")
+
+    def _call(self, number: int, parent: int | None, kind: Any, name: str, *rest: int) -> Call:
+        module, args, kwargs, result, operator, site, start, duration, raised, phase, thread, step, rank = rest
+        direction: Any = self._text(phase)
+        if direction not in _PHASES or min(args, kwargs, result) < 0:
+            raise StoreError(f"call {number} lacks its arguments, its result or its phase")
+        return Call(
+            *(number, parent, kind, name, None if module < 0 else self.modules[module]),
+            *(_tuple(self.value(args)), _dict(self.value(kwargs)), self.value(result), self._text(operator)),
+            *(None if site < 0 else self.sites[site], start, _known(duration), self._text(raised)),
+            *(direction, thread, step, rank),
+        )
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    if type(value) is not tuple:
+        raise StoreError(f"{value!r:.80} stands where a tuple belongs")
+    return value
+
+
+def _dict(value: Any) -> dict[Any, Any]:
+    if type(value) is not dict:
+        raise StoreError(f"{value!r:.80} stands where a dict belongs")
+    return value
+
+
+def _product(sizes: Any) -> int:
+    if any(type(size) is not int or size < 0 for size in _tuple(sizes)):
+        raise StoreError(f"{sizes!r:.80} is not a shape")
+    return prod(sizes)

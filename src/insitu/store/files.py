@@ -1,0 +1,66 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from insitu.errors import StoreError
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Raise when a file cannot be written there: better before a long run than after it."""
+    if path.is_dir():
+        raise StoreError(f"{str(path)!r} is a directory: give the name of a file")
+    if not overwrite and os.path.lexists(path):
+        raise StoreError(f"{str(path)!r} is there already: give another name, or overwrite=True (--overwrite)")
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no directory {str(path.parent)!r} to write {path.name!r} into: make it first")
+
+
+def write_whole(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Write a file that only its owner reads, under another name first: a reader or a crash never sees a part of it."""
+    check_free(path, overwrite=overwrite)
+    passing = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
+    try:
+        _write_synced(passing, content)
+        _rename(passing, path, overwrite=overwrite)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            passing.unlink()
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _rename(passing: Path, path: Path, *, overwrite: bool) -> None:
+    if overwrite:
+        os.replace(passing, path)
+    else:
+        try:
+            # Unlike a rename, a link never takes the place of a file that came into being meanwhile.
+            os.link(passing, path)
+        except FileExistsError:
+            check_free(path, overwrite=False)
+        except OSError:  # a file system without hard links
+            os.rename(passing, path)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    with suppress(OSError):  # not every system opens a directory; the file itself is synced
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

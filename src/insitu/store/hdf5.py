@@ -1,0 +1,127 @@
+"""Tables in an HDF5 file: one group for each table under `/events`, one dataset for each column.
+
+A file is made in memory and then written in one go under another name: the HDF5 library has been seen to crash the
+process on a full disk, `os.write` raises. The reader opens hard links to plain numeric columns and nothing else, so
+that a file from a stranger can make it neither open another file nor fill the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from insitu.errors import MissingError, StoreError
+from insitu.store.files import write_whole
+from insitu.store.tables import FORMAT, SCHEMA, VERSION, Column, Tables
+
+try:
+    import h5py
+except ImportError:
+    raise MissingError("reading and writing .h5 files needs h5py: pip install h5py") from None
+
+_ATTRIBUTES = ("insitu", "python", "torch", "start")
+_CHUNK = 2**18
+_MOST_BYTES = 2**32
+# What gzip can do at best. A dataset that declares more than its stored bytes can hold was made to fill the memory.
+_BEST_RATIO = 1100
+_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+
+
+def write(tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bool) -> None:
+    """Write the tables, and the facts about the trace that are plain as attributes, to a file."""
+    with h5py.File("memory", "w", driver="core", backing_store=False) as file:
+        file.attrs["format"] = FORMAT
+        file.attrs["format_version"] = VERSION
+        file.attrs.update({name: about[name] for name in _ATTRIBUTES if _simple(about.get(name))})
+        for table, columns in tables.items():
+            for name, column in columns.items():
+                _write_column(file, f"events/{table}/{name}", column)
+        file.flush()
+        image = file.id.get_file_image()
+    write_whole(path, image, overwrite=overwrite)
+
+
+def _simple(value: object) -> bool:
+    # Attributes are limited to 64 KiB; the exact facts are in the table `about` anyway.
+    return type(value) in (int, float) or (type(value) is str and "\0" not in value and len(value) < 1000)
+
+
+def _write_column(file: h5py.File, name: str, column: Column) -> None:
+    if not column.size:
+        file.create_dataset(name, data=column)
+        return
+    chunk = max(1, min(len(column), _CHUNK // column.itemsize))
+    file.create_dataset(
+        name, data=column, chunks=(chunk,), compression="gzip", compression_opts=1, shuffle=True, fletcher32=True
+    )
+
+
+def read(path: Path) -> dict[str, dict[str, Column]]:
+    """The tables of a file; a StoreError when it is not a trace of a version known here, or not whole."""
+    with _opened(path) as file:
+        _check_format(file)
+        events = _child(file, "events", h5py.Group)
+        found = {table: _child(events, table, h5py.Group) for table in SCHEMA}
+        datasets = {
+            table: {name: _child(found[table], name, h5py.Dataset) for name in rules} for table, rules in SCHEMA.items()
+        }
+        _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
+        return {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[h5py.File]:
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except FileNotFoundError:
+        raise StoreError(f"there is no file {str(path)!r}") from None
+    except StoreError:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, UnicodeError) as error:
+        # The library has no tree of errors: a file that is none, or is cut short, gives any of these.
+        raise StoreError(f"it is not an HDF5 file, or a damaged one: {error}") from None
+
+
+def _check_format(file: h5py.File) -> None:
+    if file.attrs.get("format") != FORMAT:
+        raise StoreError("it is an HDF5 file, but not one of insitu: it lacks the attribute 'format'")
+    version = int(file.attrs["format_version"])
+    if not 1 <= version <= VERSION:
+        raise StoreError(f"it has format version {version}, and this insitu reads up to {VERSION}: update insitu")
+
+
+def _child(group: h5py.Group, name: str, kind: type) -> Any:
+    where = f"{group.name.rstrip('/')}/{name}"
+    if name not in group.keys():  # noqa: SIM118 - `in group` would follow the link
+        raise StoreError(f"{where} is missing")
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise StoreError(f"{where} is a link to another place, and those are not followed")
+    child = group[name]
+    if not isinstance(child, kind):
+        raise StoreError(f"{where} is not a {kind.__name__.lower()}")
+    return child
+
+
+def _check_sizes(datasets: list[h5py.Dataset]) -> None:
+    total = 0
+    for dataset in datasets:
+        _check_plain(dataset)
+        stored = dataset.id.get_storage_size()
+        if dataset.nbytes > _BEST_RATIO * stored:
+            raise StoreError(f"{dataset.name} declares {dataset.nbytes} bytes and stores {stored}")
+        total += dataset.nbytes
+    if total > _MOST_BYTES:
+        raise StoreError(f"it declares {total} bytes, and at most {_MOST_BYTES} are read")
+
+
+def _check_plain(dataset: h5py.Dataset) -> None:
+    made = dataset.id.get_create_plist()
+    if dataset.is_virtual or made.get_external_count():
+        raise StoreError(f"{dataset.name} takes its data from other files, and those are not opened")
+    if dataset.ndim != 1 or dataset.dtype.kind not in "iuf" or dataset.dtype.itemsize > 8:
+        raise StoreError(f"{dataset.name} is not a column of numbers: {dataset.dtype} in {dataset.ndim} dimensions")
+    if any(made.get_filter(index)[0] not in _FILTERS for index in range(made.get_nfilters())):
+        raise StoreError(f"{dataset.name} is compressed in a way that is not ours")

@@ -1,0 +1,53 @@
+"""Lines of styled text: the one form between a view and the terminal or the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from insitu.trace.event import Event
+
+# A piece of text and its ink: "" or a name of `insitu.view.terminal.INKS`. A plain pair, because views make millions.
+Span = tuple[str, str]
+
+
+@dataclass(slots=True, frozen=True)
+class Column:
+    """A column of cells; those with a lower `drop` leave a narrow terminal first, those with none never."""
+
+    name: str
+    right: bool = False
+    drop: int | None = None
+
+
+@dataclass(slots=True)
+class Line:
+    """One line: spans of text and, where it is a row of a table, one span for each column.
+
+    >>> str(Line((("● ", "purple"), ("fc", ""))))
+    '● fc'
+    """
+
+    spans: tuple[Span, ...]
+    cells: tuple[Span, ...] = ()
+    columns: tuple[Column, ...] | None = None
+
+    def __str__(self) -> str:
+        return "  ".join(filter(None, ["".join([text for text, _ in self.spans]), *(text for text, _ in self.cells)]))
+
+
+class View(Protocol):
+    """Turns events, each given when it is complete, into lines."""
+
+    def begin(self) -> Iterable[Line]:
+        """The lines that stand before the first event."""
+        ...
+
+    def __call__(self, event: Event) -> Iterable[Line]:
+        """The lines that this event makes ready."""
+        ...
+
+    def finish(self) -> Iterable[Line]:
+        """The lines that stand after the last event."""
+        ...

@@ -1,0 +1,162 @@
+"""What calls are called: key settings of modules, compact names of functions, the method a call stands in."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from insitu.trace.event import Call, ModuleFacts, Site, TensorFacts
+from insitu.view.value import arguments, holds_tensor, safe, short, value
+
+MOST_ARGUMENTS = 48  # characters of arguments in a compact name
+
+_CONV = ("in_channels", "out_channels", "kernel_size")
+_RNN = ("input_size", "hidden_size", "num_layers")
+_POOL = ("kernel_size",)
+_KEYS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Linear", "NonDynamicallyQuantizableLinear"), ("in_features", "out_features")),
+    "Bilinear": ("in1_features", "in2_features", "out_features"),
+    **{f"{kind}{n}d": _CONV for kind in ("Conv", "ConvTranspose") for n in (1, 2, 3)},
+    **{f"{kind}{n}d": ("num_features",) for kind in ("BatchNorm", "InstanceNorm") for n in (1, 2, 3)},
+    "SyncBatchNorm": ("num_features",),
+    "LayerNorm": ("normalized_shape",),
+    "RMSNorm": ("normalized_shape",),
+    "GroupNorm": ("num_groups", "num_channels"),
+    **dict.fromkeys(("Embedding", "EmbeddingBag"), ("num_embeddings", "embedding_dim")),
+    "MultiheadAttention": ("embed_dim", "num_heads"),
+    **dict.fromkeys(("RNN", "LSTM", "GRU"), _RNN),
+    **dict.fromkeys(("RNNCell", "LSTMCell", "GRUCell"), _RNN[:2]),
+    **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), ("p",)),
+    **{f"{kind}Pool{n}d": _POOL for kind in ("Max", "Avg") for n in (1, 2, 3)},
+    **{f"Adaptive{kind}Pool{n}d": ("output_size",) for kind in ("Max", "Avg") for n in (1, 2, 3)},
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Softmin"), ("dim",)),
+    "Flatten": ("start_dim", "end_dim"),
+    "Upsample": ("size", "scale_factor", "mode"),
+    "LeakyReLU": ("negative_slope",),
+}
+_BARE = frozenset(
+    """in_features out_features in1_features in2_features in_channels out_channels kernel_size num_features output_size
+    normalized_shape num_groups num_channels num_embeddings embedding_dim embed_dim input_size hidden_size""".split()
+)
+_ARROWS = frozenset({"in_features", "in_channels", "input_size"})
+_REFLECTED = frozenset(
+    f"__r{name}__" for name in "add sub mul matmul truediv div floordiv mod pow lshift rshift and or xor".split()
+) | {"rsub"}
+
+
+def key_settings(module: ModuleFacts) -> dict[str, Any]:
+    """The few settings that tell a module from others of its class; of an unknown class, its first numbers.
+
+    >>> key_settings(ModuleFacts("fc", "Linear", settings={"in_features": 6, "out_features": 2, "bias": True}))
+    {'in_features': 6, 'out_features': 2}
+    """
+    for name in (module.type, *module.bases):
+        if name in _KEYS:
+            return {key: module.settings[key] for key in _KEYS[name] if module.settings.get(key) is not None}
+    numbers = [(key, item) for key, item in module.settings.items() if type(item) in (int, float)]
+    return dict(numbers[:3])
+
+
+def module_type(module: ModuleFacts) -> str:
+    """The class with its key settings.
+
+    >>> module_type(ModuleFacts("c", "Conv2d", settings={"in_channels": 3, "out_channels": 16, "kernel_size": (3, 3)}))
+    'Conv2d(3 → 16, 3×3)'
+    """
+    text = ""
+    sign = ""
+    for name, item in key_settings(module).items():
+        text += f"{sign}{_setting(name, item)}"
+        sign = " → " if name in _ARROWS else ", "
+    return f"{safe(module.type)}({text})" if text else safe(module.type)
+
+
+def _setting(name: str, item: Any) -> str:
+    if isinstance(item, (tuple, list)):
+        sign = "×" if name in ("kernel_size", "output_size") else ", "
+        shown = sign.join([value(part) for part in item]) if len(item) != 1 else value(item[0])
+    else:
+        shown = value(item)
+    return shown if name in _BARE else f"{name}={shown}"
+
+
+@lru_cache(maxsize=4096)
+def function_name(name: str) -> str:
+    """The name of a function as people write it.
+
+    >>> [function_name(f"torch.{name}") for name in ("nn.functional.softmax", "Tensor.view", "cat")]
+    ['F.softmax', '.view', 'torch.cat']
+    """
+    name = safe(name.removesuffix(".__get__"))
+    if name.startswith("torch.nn.functional."):
+        return "F." + name[20:]
+    return name[12:] if name.startswith("torch.Tensor.") else name
+
+
+def is_method(call: Call) -> bool:
+    """Whether the first argument is the tensor whose method was called."""
+    return call.name.startswith("torch.Tensor.")
+
+
+def operands(call: Call) -> tuple[Any, ...]:
+    """The arguments of an operator as they stand in the source: `1 - x` calls x.__rsub__(1)."""
+    if len(call.args) == 2 and call.name.rpartition(".")[2] in _REFLECTED:
+        return (call.args[1], call.args[0])
+    return call.args
+
+
+def compact(call: Call) -> str:
+    """A function call in a few words: `F.softmax(dim=-1)`, `.view(2, 3)`, `@`, `/ 8`, `[:, 0]`; tensors left out."""
+    if call.operator is not None:
+        return _operation(call, safe(call.operator))
+    name = function_name(call.name)
+    args = call.args
+    if not args and not call.kwargs:
+        return name + "()"
+    texts = arguments(args[1:] if args and type(args[0]) is TensorFacts else args, call.kwargs)
+    if not texts:
+        return name
+    return f"{name}({short(', '.join(texts), MOST_ARGUMENTS)})"
+
+
+def _operation(call: Call, symbol: str) -> str:
+    """An operator with the operands that are no tensors."""
+    if symbol.startswith("[]") and len(call.args) > 1:
+        index = call.args[1]
+        parts = index if isinstance(index, tuple) else (index,)
+        inner = ", ".join(["…" if holds_tensor(part) else value(part) for part in parts])
+        return f"[{short(inner, MOST_ARGUMENTS)}]{symbol[2:]}"
+    if len(call.args) != 2:
+        return symbol
+    left, right = operands(call)
+    before = "" if holds_tensor(left) else short(value(left), MOST_ARGUMENTS) + " "
+    after = "" if holds_tensor(right) else " " + short(value(right), MOST_ARGUMENTS)
+    return f"{before}{symbol}{after}"
+
+
+def method(call: Call) -> str | None:
+    """The method, of the module that was running, in which a call stands: `MHA.split_heads`.
+
+    None when no line of that module's own code led to the call, as with F.linear inside torch's Linear.
+    """
+    module = call.module
+    if module is None or call.site is None:
+        return None
+    return _method(call.site, module)
+
+
+@lru_cache(maxsize=4096)
+def _method(site: Site, module: ModuleFacts) -> str | None:
+    place: Site | None = site
+    while place is not None:
+        owner, _, name = place.function.rpartition(".")
+        owner = owner.rpartition(".")[2]
+        if owner and (owner == module.type or owner in module.bases):
+            return safe(f"{module.type}.{name}")
+        place = place.caller
+    return None
+
+
+def is_inner(call: Call) -> bool:
+    """Whether a call is how a leaf module does its work, and not written in code of that module's own."""
+    return call.kind != "module" and call.module is not None and call.module.leaf and method(call) is None

@@ -1,0 +1,116 @@
+"""The table: one row for each module, with its parameters, output, time, calls and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from insitu.trace.analysis import relative
+from insitu.trace.event import Call, Event, Mark, ModuleFacts
+from insitu.view.line import Column, Line, Span
+from insitu.view.name import module_type
+from insitu.view.value import amount, duration, result, safe, size
+
+COLUMNS = (
+    Column("type", drop=4),
+    Column("parameters", right=True, drop=5),
+    Column("output"),
+    Column("time", right=True, drop=3),
+    Column("share", right=True, drop=6),
+    Column("calls", right=True, drop=2),
+    Column("memory", right=True, drop=1),
+)
+
+
+@dataclass(slots=True)
+class Row:
+    """What the calls of one module add up to."""
+
+    module: ModuleFacts
+    first: int
+    output: str
+    calls: int = 0
+    time: int = 0
+    memory: int = 0
+
+
+class Table:
+    """Adds up the calls of each module and shows them at the end, in the order of the first calls."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+        self._time = 0
+        self._troubles: list[str] = []
+
+    def begin(self) -> Iterable[Line]:
+        """Nothing: the table comes at the end."""
+        return ()
+
+    def __call__(self, event: Event) -> Iterable[Line]:
+        """Nothing yet: the call is added to its row."""
+        if isinstance(event, Mark):
+            if event.kind == "trouble":
+                self._troubles.append(safe(event.text))
+            return ()
+        if event.parent is None:
+            self._time += event.duration or 0
+        if event.kind == "module" and event.phase == "forward" and event.module is not None:
+            self._add(event, event.module)
+        return ()
+
+    def _add(self, call: Call, module: ModuleFacts) -> None:
+        row = self._rows.get(module.path)
+        if row is None:
+            row = self._rows[module.path] = Row(module, call.id, "")
+        row.first = min(row.first, call.id)
+        row.output = result(call.result, 40) if call.raised is None else f"✗ raised {safe(call.raised)}"
+        row.calls += 1
+        row.time += call.duration or 0
+        row.memory += sum(map(size, call.outputs))
+
+    def finish(self) -> Iterator[Line]:
+        """The whole table and its totals."""
+        rows = sorted(self._rows.values(), key=lambda row: row.first)
+        yield Line((("module", "bold"),), tuple((column.name, "bold") for column in COLUMNS), COLUMNS)
+        for row in rows:
+            yield self._line(row)
+        yield self._total(rows)
+        for text in self._troubles:
+            yield Line(((f"! {text}", "red"),), (), COLUMNS)
+
+    def _line(self, row: Row) -> Line:
+        above = [path for path in _above(row.module.path) if path in self._rows]
+        own = relative(row.module.path, above[-1]) if above else row.module.path
+        return Line((("  " * len(above), ""), (safe(own) or "(root)", "bold")), self._cells(row), COLUMNS)
+
+    def _cells(self, row: Row) -> tuple[Span, ...]:
+        return (
+            (module_type(row.module), "purple"),
+            (f"{row.module.parameters:,}" if row.module.parameters else "", ""),
+            (row.output, "red" if row.output.startswith("✗") else "blue"),
+            (duration(row.time) if row.time else "", "green"),
+            (f"{100 * row.time / self._time:.1f}%" if self._time else "", ""),
+            (f"{row.calls:,}", ""),
+            (amount(row.memory), ""),
+        )
+
+    def _total(self, rows: list[Row]) -> Line:
+        """Parameters of the outermost modules, since those of all below are in them; the rest over every call."""
+        outermost = [row for row in rows if not any(above in self._rows for above in _above(row.module.path))]
+        calls, memory = sum(row.calls for row in rows), sum(row.memory for row in rows)
+        cells = (
+            (f"{len(rows):,} modules", ""),
+            (f"{sum(row.module.parameters for row in outermost):,}", ""),
+            ("", ""),
+            (duration(self._time) if self._time else "", "green"),
+            ("", ""),
+            (f"{calls:,}", ""),
+            (amount(memory), ""),
+        )
+        return Line((("total", "bold"),), cells, COLUMNS)
+
+
+def _above(path: str) -> list[str]:
+    """The paths of which this one is a part: `h.0.attn` is in `h.0`, `h` and the whole."""
+    parts = path.split(".")
+    return [".".join(parts[:end]) for end in range(len(parts))] if path else []

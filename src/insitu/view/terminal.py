@@ -1,0 +1,191 @@
+"""Lines on a stream: colour, width, columns, and plain ASCII where nothing else can be written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import TextIO
+
+from insitu.view.line import Column, Line, Span
+
+INKS = {
+    **{"purple": "\033[95m", "cyan": "\033[96m", "teal": "\033[36m", "blue": "\033[94m", "green": "\033[92m"},
+    **{"yellow": "\033[93m", "red": "\033[91m", "orange": "\033[33m", "grey": "\033[90m"},
+    **{"bold": "\033[1m", "dim": "\033[2m"},
+}
+RESET = "\033[0m"
+GAP = 2
+FEWEST = 8  # characters of a name that are left when it is cut
+CHUNK = 2048  # lines written at a time
+SIGNS = {
+    **{"●": "*", "├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "→": "->", "…": "...", "✗": "!", "µ": "u"},
+    **{"⬇": "v", "\ufe0f": ""},
+}
+ASCII = str.maketrans(SIGNS)
+
+
+class Terminal:
+    """Writes lines to a stream, by default to whatever `sys.stdout` is at that moment.
+
+    Colour: the argument, else NO_COLOR, else FORCE_COLOR, else whether the stream is a terminal. A stream that is
+    closed or broken is left alone: the program that is traced goes on.
+
+    >>> Terminal(color=False).write([Line((("● ", "purple"), ("fc", "")))])
+    ● fc
+    """
+
+    def __init__(self, file: TextIO | None = None, color: bool | None = None, width: int | None = None) -> None:
+        self._file = file
+        self._color = color
+        self._width = width
+        self._broken: TextIO | None = None
+        self._widths: dict[tuple[Column, ...], list[int]] = {}
+
+    def write(self, lines: Iterable[Line]) -> None:
+        """Write the lines."""
+        file = self._file if self._file is not None else sys.stdout
+        if file is None or file is self._broken:
+            return
+        texts: list[str] = []
+        for text in self._texts(lines, file):
+            texts.append(text)
+            if len(texts) == CHUNK:
+                self._put(texts, file)
+                texts.clear()
+        if texts:
+            self._put(texts, file)
+
+    def _texts(self, lines: Iterable[Line], file: TextIO) -> Iterator[str]:
+        color = wants_color(file) if self._color is None else self._color
+        plain = needs_ascii(getattr(file, "encoding", None))
+        for columns, block in groupby(lines, key=attrgetter("columns")):
+            rows = (line.spans for line in block) if columns is None else self._rows(columns, block, file, plain)
+            for spans in rows:
+                text = _painted(spans) if color else "".join([text for text, _ in spans])
+                yield text.translate(ASCII) if plain else text
+
+    def _rows(
+        self, columns: tuple[Column, ...], lines: Iterable[Line], file: TextIO, plain: bool
+    ) -> Iterator[tuple[Span, ...]]:
+        """The rows of a table, laid out; widths only grow, so that what is written later still lines up."""
+        rows = [_in_ascii(line) for line in lines] if plain else list(lines)
+        widths = self._widths.setdefault(columns, [0] * (1 + len(columns)))
+        _measure(rows, widths)
+        first, kept = fitted(columns, widths, self._width if self._width is not None else terminal_width(file))
+        return (_laid_out(row, first, kept) for row in rows)
+
+    def _put(self, texts: list[str], file: TextIO) -> None:
+        text = "\n".join(texts) + "\n"
+        try:
+            try:
+                file.write(text)
+            except UnicodeEncodeError:
+                encoding = getattr(file, "encoding", None) or "ascii"
+                file.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        except (OSError, ValueError):  # a closed pipe, a closed file
+            self._broken = file
+
+
+def wants_color(file: TextIO) -> bool:
+    """Whether to colour what goes to this stream, when nobody has said so."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    forced = os.environ.get("FORCE_COLOR")
+    if forced:
+        return forced != "0"
+    return is_terminal(file) and os.environ.get("TERM") != "dumb"
+
+
+def is_terminal(file: TextIO) -> bool:
+    """Whether the stream is a terminal; a closed or odd one is not."""
+    try:
+        return file.isatty()
+    except (AttributeError, ValueError, OSError):
+        return False
+
+
+def terminal_width(file: TextIO) -> int | None:
+    """The width of the terminal, None for a stream that is none and so has no end."""
+    return shutil.get_terminal_size().columns if is_terminal(file) else None
+
+
+@lru_cache(maxsize=16)
+def needs_ascii(encoding: str | None) -> bool:
+    """Whether the stream cannot encode the signs that the views draw with."""
+    try:
+        "".join(SIGNS).encode(encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    return False
+
+
+def fitted(columns: tuple[Column, ...], widths: list[int], room: int | None) -> tuple[int, list[tuple[int, int, bool]]]:
+    """The width of the text and, for each column that stays, its index, width and side."""
+    kept = [(index, width, columns[index].right) for index, width in enumerate(widths[1:]) if width]
+    leaving = sorted((drop, index) for index, column in enumerate(columns) if (drop := column.drop) is not None)
+    while room is not None and leaving and widths[0] + sum(GAP + width for _, width, _ in kept) > room:
+        _, gone = leaving.pop(0)
+        kept = [column for column in kept if column[0] != gone]
+    if room is None:
+        return widths[0], kept
+    return min(widths[0], max(FEWEST, room - sum(GAP + width for _, width, _ in kept))), kept
+
+
+def _measure(rows: list[Line], widths: list[int]) -> None:
+    """Widen the widths to what the rows need; a line without cells has the room to itself."""
+    for row in rows:
+        if row.cells:
+            length = 0
+            for text, _ in row.spans:
+                length += len(text)
+            if length > widths[0]:
+                widths[0] = length
+            for index, (text, _) in enumerate(row.cells, 1):
+                if len(text) > widths[index]:
+                    widths[index] = len(text)
+
+
+def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]]) -> tuple[Span, ...]:
+    """The row with blanks between its cells and none at its end."""
+    length = 0
+    for text, _ in row.spans:
+        length += len(text)
+    if not row.cells:
+        return row.spans
+    spans = list(row.spans) if length <= first else _cut(row.spans, first)
+    blank = first - min(length, first)
+    for index, width, right in kept:
+        text, ink = row.cells[index]
+        rest = width - len(text)
+        if not text:
+            blank += GAP + width
+            continue
+        spans.append((" " * (blank + GAP + (rest if right else 0)) + text, ink))
+        blank = 0 if right else rest
+    return tuple(spans)
+
+
+def _cut(spans: tuple[Span, ...], length: int) -> list[Span]:
+    """The spans cut to a length, with … at the end."""
+    kept: list[Span] = []
+    room = length - 1
+    for text, ink in spans:
+        if len(text) > room:
+            return [*kept, (text[:room] + "…", ink)]
+        kept.append((text, ink))
+        room -= len(text)
+    return kept
+
+
+def _in_ascii(line: Line) -> Line:
+    spans = tuple((text.translate(ASCII), ink) for text, ink in line.spans)
+    return Line(spans, tuple((text.translate(ASCII), ink) for text, ink in line.cells), line.columns)
+
+
+def _painted(spans: tuple[Span, ...]) -> str:
+    return "".join([f"{INKS[ink]}{text}{RESET}" if ink and text else text for text, ink in spans])

@@ -1,0 +1,178 @@
+"""The tree: every call under the one that made it, identical blocks folded."""
+
+from __future__ import annotations
+
+import ntpath
+import posixpath
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from insitu.trace.analysis import Fold, Forest, Node, Steps, fold, relative, steps
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Stats, TensorFacts, tensors
+from insitu.view.line import Column, Line, Span
+from insitu.view.name import compact, function_name, is_inner, module_type
+from insitu.view.value import duration, result, safe, spread, tensor, union
+
+COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
+NOTHING: Span = ("", "")
+GUIDE = ("│  ", "   ")
+BRANCH = ("├─ ", "└─ ")
+
+
+class Tree:
+    """Shows each outermost call, once it is complete, with all that lies in it.
+
+    Identical blocks are one row, and how torch's own leaf modules do their work is left out; `unfold` shows it all.
+    Only when all events are at hand (`live=False`) can identical steps be one row too.
+    """
+
+    def __init__(self, *, unfold: bool = False, live: bool = True) -> None:
+        self._unfold = unfold
+        self._live = live
+        self._forest = Forest(folding=not unfold)
+        self._roots: list[Node] = []
+        self._types: dict[ModuleFacts, str] = {}
+
+    def begin(self) -> Iterable[Line]:
+        """Nothing: a tree needs no heading."""
+        return ()
+
+    def __call__(self, event: Event) -> Iterable[Line]:
+        """The rows of a tree that this event completes."""
+        if type(event) is Mark and event.kind == "step":
+            return ()
+        root = self._forest.add(event)
+        if root is None:
+            return ()
+        if not self._live:
+            self._roots.append(root)
+            return ()
+        if root.children:
+            self._forest.forget()
+        return self._rows(fold([root]))
+
+    def finish(self) -> Iterable[Line]:
+        """The rows of all that was kept back, and of calls whose parents never came."""
+        roots = sorted([*self._roots, *self._forest.rest()], key=lambda node: node.event.id)
+        self._roots = []
+        groups = steps(roots)
+        ranked = any(group.folds[0].event.rank != groups[0].folds[0].event.rank for group in groups)
+        for group in groups:
+            yield from self._step(group, titled=not self._live and len(groups) + group.count > 2, ranked=ranked)
+
+    def _step(self, group: Steps, *, titled: bool, ranked: bool) -> Iterator[Line]:
+        """The rows of a step, or of several that are the same; a step of one call has its number on that row."""
+        if not titled:
+            return self._rows(group.folds)
+        title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}"
+        if ranked:
+            title = f"rank {group.folds[0].event.rank} {title}"
+        spans: tuple[Span, ...] = ((title + "  ", "grey"),)
+        if group.count > 1:
+            spans = (*spans, (f"× {group.count} identical  ", "yellow"))
+        if len(group.folds) == 1:
+            return self._rows(group.folds, before=spans)
+        return self._titled(group, spans)
+
+    def _titled(self, group: Steps, spans: tuple[Span, ...]) -> Iterator[Line]:
+        yield Line((*spans[:-1], (spans[-1][0].rstrip(), spans[-1][1])), (), COLUMNS)
+        yield from self._rows(group.folds, nested=True)
+
+    def _rows(self, folds: list[Fold], *, nested: bool = False, before: tuple[Span, ...] = ()) -> Iterator[Line]:
+        """One row for each fold and for all that lies in it; a stack, because programs recurse deeper than Python."""
+        stack: list[tuple[Fold, Event | None, str, str]] = []
+        self._push(stack, folds, None, "", nested=nested)
+        while stack:
+            item, parent, guide, branch = stack.pop()
+            event = item.event
+            if isinstance(event, Mark):
+                yield _mark(event, guide + branch)
+                continue
+            name = self._name(event, item, parent)
+            if before:
+                name, before = (*before, *name), ()
+            yield Line(((guide + branch, "grey"), *name) if branch else name, _cells(event, item), COLUMNS)
+            inside = item.children()
+            if inside:
+                self._push(stack, inside, event, guide + (branch and GUIDE[branch is BRANCH[1]]), nested=True)
+
+    def _push(
+        self, stack: list[tuple[Fold, Event | None, str, str]], folds: list[Fold], parent: Event | None, guide: str, *, nested: bool
+    ) -> None:
+        shown = folds if self._unfold else [item for item in folds if not (isinstance(item.event, Call) and is_inner(item.event))]
+        last = nested
+        for item in reversed(shown):
+            stack.append((item, parent, guide, BRANCH[last] if nested else ""))
+            last = False
+
+    def _name(self, call: Call, item: Fold, parent: Event | None) -> tuple[Span, ...]:
+        """The spans that say what was called."""
+        spans: list[Span] = []
+        module = call.module
+        if call.kind == "module" and module is not None:
+            base = parent.path if isinstance(parent, Call) else ""
+            path = safe(relative(module.path, base))
+            if item.count > 1:
+                final = item.nodes[item.count - 1].event
+                other = safe(relative(final.path, base)) if isinstance(final, Call) else path
+                path = f"{path} … {other}" if other != path else path
+            if path:
+                spans.append((path + "  ", "bold"))
+            if item.count > 1:
+                spans.append((f"× {item.count} identical  ", "yellow"))
+            spans.append((self._type(module), "purple"))
+        else:
+            spans.append((_aten(call.name), "orange") if call.kind == "aten" else (compact(call), "cyan"))
+            if item.count > 1:
+                spans.append((f"  × {item.count} identical", "yellow"))
+        if call.phase == "backward":
+            spans.append(("  backward", "grey"))
+        return tuple(spans)
+
+    def _type(self, module: ModuleFacts) -> str:
+        text = self._types.get(module)
+        if text is None:
+            text = self._types[module] = module_type(module)
+        return text
+
+
+def _aten(name: str) -> str:
+    return function_name(name)
+
+
+def _mark(mark: Mark, guide: str) -> Line:
+    trouble = mark.kind == "trouble"
+    return Line(((guide, "grey"), (f"{'!' if trouble else '#'} {safe(mark.text)}", "red" if trouble else "green")), (), COLUMNS)
+
+
+def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
+    """Output, values, time and source of a row that may stand for many calls."""
+    value, site = call.result, call.site
+    if call.raised is not None:
+        output = (f"✗ raised {safe(call.raised)}", "red")
+    else:
+        output = (tensor(value) if type(value) is TensorFacts else result(value), "blue")
+    if len(item.nodes) == 1:
+        time = call.duration
+        stats = value.stats if type(value) is TensorFacts else union_of([call])
+    else:
+        calls = [node.event for node in item.nodes if isinstance(node.event, Call)]
+        times = [other.duration for other in calls if other.duration is not None]
+        time = sum(times) if times else None
+        stats = union_of(calls)
+    return (
+        output,
+        NOTHING if stats is None else (spread(stats), "red" if stats.nan else ""),
+        NOTHING if time is None else (duration(time), "green"),
+        NOTHING if site is None else (f"{_file(site.file)}:{site.line}", "grey"),
+    )
+
+
+def union_of(calls: list[Call]) -> Stats | None:
+    """The statistics of all outputs of these calls together."""
+    return union([facts.stats for call in calls for facts in tensors(call.result) if facts.stats is not None])
+
+
+@lru_cache(maxsize=1024)
+def _file(path: str) -> str:
+    return safe(ntpath.basename(posixpath.basename(path)))

@@ -1,0 +1,214 @@
+"""How facts become text: tensors, arguments, numbers, times, sizes. Always one line, whatever a string holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word, tensors
+
+MOST_ITEMS = 32
+MOST_DEPTH = 8
+MOST_TEXT = 200
+
+
+def safe(text: str) -> str:
+    """The text on one line: control characters, escape codes and broken unicode are spelled out.
+
+    >>> safe("a\\nb\\x1b[31m")
+    'a\\\\nb\\\\x1b[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text])
+
+
+def short(text: str, limit: int) -> str:
+    """The text, cut with … when it is longer than the limit."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def tensor(facts: TensorFacts) -> str:
+    """A tensor as dtype and shape.
+
+    >>> tensor(TensorFacts(0, (2, 3), "f32", "cpu"))
+    'f32[2, 3]'
+    """
+    return _typed(facts.dtype, facts.shape)
+
+
+@lru_cache(maxsize=4096)
+def _typed(dtype: str, shape: tuple[int | str, ...]) -> str:
+    return safe(f"{dtype}[{', '.join(map(str, shape))}]")
+
+
+def value(item: Any, *, quote_tensors: bool = False) -> str:
+    """An argument as text; a string stands bare, as `str` would have it.
+
+    >>> value([1, "a", None, (2.5,)]), value("mean")
+    ("[1, 'a', None, (2.5,)]", 'mean')
+    """
+    kind = type(item)
+    if kind is TensorFacts:
+        return _typed(item.dtype, item.shape)
+    if kind is int or kind is float or kind is bool or item is None:
+        return _number(item)
+    if isinstance(item, str):
+        return short(safe(item), MOST_TEXT)
+    return _inner(item, "'" if quote_tensors else "", 0)
+
+
+def _number(item: Any) -> str:
+    try:
+        return str(item)
+    except ValueError:  # Python refuses to print integers of many thousand digits
+        return f"<int of {item.bit_length()} bits>"
+
+
+def _inner(item: Any, quote: str, depth: int) -> str:
+    """An item of a container, or a container."""
+    if isinstance(item, TensorFacts):
+        return f"{quote}{tensor(item)}{quote}"
+    if isinstance(item, str):
+        return safe(item) if isinstance(item, Word) else repr(short(item, MOST_TEXT))
+    if item is None or isinstance(item, (int, float, complex)):
+        return _number(item)
+    if item is ...:
+        return "..."
+    if depth == MOST_DEPTH:
+        return "…"
+    if isinstance(item, list):
+        return f"[{_items(item, quote, depth)}]"
+    if isinstance(item, tuple):
+        return f"({_items(item, quote, depth)}{',' if len(item) == 1 else ''})"
+    if isinstance(item, dict):
+        return f"{{{_named(item, ': ', quote, depth)}}}"
+    if isinstance(item, Fields):
+        return f"{safe(item.type)}({_named(item.items, '=', quote, depth)})"
+    return safe(f"<{item.type if isinstance(item, Opaque) else type(item).__name__}>")
+
+
+def _items(items: Iterable[Any], quote: str, depth: int) -> str:
+    return capped([_inner(item, quote, depth + 1) for item in items])
+
+
+def _named(items: dict[str, Any], sign: str, quote: str, depth: int) -> str:
+    return capped([f"{safe(str(name))}{sign}{_inner(item, quote, depth + 1)}" for name, item in items.items()])
+
+
+def capped(texts: list[str], most: int = MOST_ITEMS) -> str:
+    """The texts with commas; of a long list the first ones and how many more there are."""
+    if len(texts) > most:
+        texts = [*texts[:most], f"… {len(texts) - most} more"]
+    return ", ".join(texts)
+
+
+def arguments(args: Iterable[Any], kwargs: dict[str, Any]) -> list[str]:
+    """The arguments that are no tensors; what torch passes on for itself, `None` and `_stacklevel`, is left out."""
+    texts = [value(item) for item in args if not (item is None or holds_tensor(item))]
+    for name, item in kwargs.items():
+        if not (item is None or name.startswith("_") or holds_tensor(item)):
+            texts.append(f"{safe(name)}={value(item)}")
+    return texts
+
+
+def holds_tensor(item: Any) -> bool:
+    """Whether this is a tensor or a container with one in it."""
+    kind = type(item)
+    if kind is TensorFacts:
+        return True
+    if kind is int or kind is str or kind is float or kind is bool:
+        return False
+    return next(tensors(item), None) is not None
+
+
+def result(item: Any, limit: int = 60) -> str:
+    """The tensors of a result: `f32[2, 3]`, `3 × f32[2, 3]`, `f32[2], i64[2]`, `logits: f32[2], loss: f32[]`."""
+    if type(item) is TensorFacts:
+        return _typed(item.dtype, item.shape)
+    if isinstance(item, (dict, Fields)):
+        items = item.items if isinstance(item, Fields) else item
+        parts = [f"{safe(str(name))}: {result(part)}" for name, part in items.items() if part is not None]
+        return short(capped(parts), limit)
+    found = [tensor(facts) for facts in tensors(item)]
+    if not found:
+        return "" if item is None else short(value(item), limit)
+    if len(found) > 1 and len(set(found)) == 1:
+        return f"{len(found)} × {found[0]}"
+    return short(capped(found), limit)
+
+
+def union(every: list[Stats]) -> Stats | None:
+    """The statistics of several tensors taken as one; mean, deviation and histogram are left out."""
+    if len(every) < 2:
+        return every[0] if every else None
+    low = [stats.min for stats in every if stats.min is not None]
+    high = [stats.max for stats in every if stats.max is not None]
+    count, nan, inf, zeros = (sum(getattr(stats, name) for stats in every) for name in ("count", "nan", "inf", "zeros"))
+    return Stats(count, min(low, default=None), max(high, default=None), None, None, nan, inf, zeros)
+
+
+def spread(stats: Stats) -> str:
+    """The range of the values, or what is wrong with them.
+
+    >>> spread(Stats(4, -2.2, 2.271, 0.0, 1.0, 0, 0, 0)), spread(Stats(4, 0.0, 1.0, 0.5, 1.0, 2, 0, 0))
+    ('-2.2 … 2.27', '✗ 2 NaN')
+    """
+    if stats.nan:
+        return f"✗ {stats.nan:,} NaN" + (f", {stats.inf:,} Inf" if stats.inf else "")
+    inf = f"{stats.inf:,} Inf" if stats.inf else ""
+    if stats.min is None or stats.max is None:
+        return inf
+    return f"{stats.min:.3g} … {stats.max:.3g}" + (f", {inf}" if inf else "")
+
+
+def duration(nanoseconds: int) -> str:
+    """A time with about three digits.
+
+    >>> [duration(n) for n in (900, 3_400, 340_000, 2_200_000, 170_000_000, 3_000_000_000)]
+    ['0.9µs', '3.4µs', '340µs', '2.2ms', '170ms', '3.00s']
+    """
+    if nanoseconds < 99_950:
+        return f"{nanoseconds / 1e3:.1f}µs"
+    if nanoseconds < 999_500:
+        return f"{nanoseconds / 1e3:.0f}µs"
+    if nanoseconds < 99_950_000:
+        return f"{nanoseconds / 1e6:.1f}ms"
+    return f"{nanoseconds / 1e6:.0f}ms" if nanoseconds < 999_500_000 else f"{nanoseconds / 1e9:.2f}s"
+
+
+@lru_cache(maxsize=256)
+def itemsize(dtype: str) -> int:
+    """The bytes of one element; types of less than a byte take one.
+
+    >>> [itemsize(name) for name in ("f32", "bf16", "c128", "f8e4m3fn", "b8", "u4", "b1x8")]
+    [4, 2, 16, 1, 1, 1, 1]
+    """
+    digits = re.match(r"[a-z]+(\d+)", dtype)
+    return max(1, int(digits[1]) // 8) if digits else 1
+
+
+def size(facts: TensorFacts) -> int:
+    """The bytes of a tensor's elements; a size that is only a symbol counts as nothing."""
+    total = itemsize(facts.dtype)
+    for length in facts.shape:
+        total *= length if isinstance(length, int) else 0
+    return total
+
+
+def amount(bytes: int) -> str:
+    """A number of bytes.
+
+    >>> [amount(n) for n in (12, 3_400, 18_874_368)]
+    ['12 B', '3.3 KiB', '18.0 MiB']
+    """
+    if bytes < 1024:
+        return f"{bytes} B"
+    scaled, unit = bytes / 1024, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if scaled < 1024:
+            break
+        scaled, unit = scaled / 1024, larger
+    return f"{scaled:.1f} {unit}"
