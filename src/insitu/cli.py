@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import insitu
-from insitu.errors import InsituError, choose
+from insitu.errors import ChoiceError, InsituError, choose
 
 if TYPE_CHECKING:
     from insitu.program import Program
@@ -130,7 +130,7 @@ def _described(parser: argparse.ArgumentParser, description: str, example: str) 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--view", default="tree", help="tree (default), classic, code or table; printed to stderr")
-    parser.add_argument("--level", default="functions", help="modules, functions (default) or aten")
+    parser.add_argument("--level", help="modules, functions (default) or aten (default for the view code)")
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
     parser.add_argument("--to", metavar="FILE", help="also save the trace, as in run.h5")
     parser.add_argument("--overwrite", action="store_true", help="let --to replace a file that is there")
@@ -157,6 +157,8 @@ def _show(options: argparse.Namespace) -> int:
     from insitu import store, view
 
     _known_view(options.view)
+    if options.unfold and options.view != "tree":
+        raise ChoiceError(f"--unfold is for the view 'tree': the view {options.view!r} folds nothing")
     extra: dict[str, Any] = {"unfold": True} if options.unfold else {}
     trace = store.load(options.file)
     view.show(trace, view=options.view, only=options.only, color=options.color, width=options.width, **extra)
@@ -188,6 +190,7 @@ def _check_run(options: argparse.Namespace) -> None:
     from insitu import store
 
     _known_view(options.view)
+    options.level = options.level or ("aten" if options.view == "code" else "functions")
     if options.to is not None:
         options.to = os.path.abspath(options.to)  # the program may change the directory
         store.check(options.to, overwrite=options.overwrite)
@@ -208,7 +211,7 @@ def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:
 
     failure: BaseException | None = None
     try:
-        with record(level=options.level, only=options.only) as trace:
+        with record(level=options.level, only=options.only or ()) as trace:
             try:
                 program.run()
             except BaseException as error:

@@ -25,8 +25,8 @@ class Program:
         if not words:
             raise InsituError("-m needs the name of a module: insitu run -m package.module")
         self.name, self.arguments = words[0], words[1:]
-        if not self.as_module and not os.path.exists(self.name):
-            raise InsituError(f"there is no script {self.name!r}")
+        if not self.as_module:
+            _check_script(self.name)
 
     def run(self) -> None:
         """Run it as `__main__`. What it changes stays changed: threads and exit handlers outlive the script."""
@@ -35,7 +35,10 @@ class Program:
             self._set_path(os.getcwd())
             sys.argv[0] = "-m"
             runpy.run_module(self.name, run_name="__main__", alter_sys=True)
-        elif os.path.isdir(self.name) or _is_archive(self.name):
+        elif os.path.isdir(self.name):
+            self._set_path(os.path.abspath(self.name))
+            _run_file(os.path.abspath(os.path.join(self.name, "__main__.py")))
+        elif _is_archive(self.name):
             runpy.run_path(self.name, run_name="__main__")
         else:
             self._set_path(os.path.dirname(os.path.realpath(self.name)))
@@ -44,6 +47,13 @@ class Program:
     def _set_path(self, first: str) -> None:
         if not getattr(sys.flags, "safe_path", False):
             sys.path[0:1] = [first]
+
+
+def _check_script(name: str) -> None:
+    if not os.path.exists(name):
+        raise InsituError(f"there is no script {name!r}")
+    if os.path.isdir(name) and not os.path.exists(os.path.join(name, "__main__.py")):
+        raise InsituError(f"the folder {name!r} has no __main__.py to run")
 
 
 def _is_archive(path: str) -> bool:

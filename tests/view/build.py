@@ -68,11 +68,15 @@ def linear(run: Run, path: str, inputs: int, outputs: int, x: TensorFacts, **mor
     settings = {"in_features": inputs, "out_features": outputs}
     call = run.module(path, "Linear", x, settings=settings, out=out, **more)
     with run.inside(call):
-        run.call("function", "torch.nn.functional.linear", x, tensor(outputs, inputs), None, out=out, site=more.get("site"))
+        run.call(
+            "function", "torch.nn.functional.linear", x, tensor(outputs, inputs), None, out=out, site=more.get("site")
+        )
     return call
 
 
-def site(text: str, line: int, function: str, caller: Site | None = None, file: str = "model.py", mark: str = "") -> Site:
+def site(
+    text: str, line: int, function: str, caller: Site | None = None, file: str = "model.py", mark: str = ""
+) -> Site:
     """A place; `mark` is the part of the text whose columns are meant."""
     start = text.index(mark) if mark else None
     return Site(file, line, function, text, start, start + len(mark) if start is not None else None, caller)

@@ -27,6 +27,7 @@ ATOMS = frozenset(
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 MOST_ITEMS = 64
 MOST_DEPTH = 8
+MOST_SHARED = 10_000
 
 Leaf = Callable[[Tensor], Any]
 
@@ -53,6 +54,14 @@ def make_known(table: Table, fresh: Fresh) -> Callable[[Any], Any]:
         return fresh(tensor, GIVEN)
 
     return known
+
+
+def keywords(kwargs: dict[str, Any], note: Callable[[Any], Any]) -> list[Any]:
+    """Keyword arguments, noted: names and values in turn."""
+    flat: list[Any] = []
+    for name, item in kwargs.items():
+        flat += (name, note(item))
+    return flat
 
 
 def contained(item: Any, leaf: Leaf, depth: int = 0) -> Any:
@@ -83,11 +92,26 @@ def sequence(item: list[Any] | tuple[Any, ...], leaf: Leaf, depth: int) -> Any:
     if isinstance(names, tuple) and len(names) == len(item):
         items = {str(name): contained(part, leaf, depth) for name, part in zip(names, tuple.__iter__(item), strict=True)}
         return Fields(type(item).__name__, items)
+    if type(item) is list and set(map(type, item)) == INTS:
+        return shared_ints(item)
     cut = len(item) > MOST_ITEMS and not isinstance(item[0], Tensor)
     parts = [contained(part, leaf, depth) for part in (item[:MOST_ITEMS] if cut else item)]
     if cut:
         parts.append(Word(f"… {len(item) - MOST_ITEMS} more"))
     return parts if isinstance(item, list) else tuple(parts)
+
+
+INTS = {int}
+_shared: dict[tuple[int, ...], list[int]] = {}
+
+
+def shared_ints(item: list[int]) -> list[Any]:
+    """A list of ints, such as the sizes that so many operators are given: one object for all equal ones."""
+    if len(item) > MOST_ITEMS:
+        return [*item[:MOST_ITEMS], Word(f"… {len(item) - MOST_ITEMS} more")]
+    if len(_shared) > MOST_SHARED:
+        _shared.clear()
+    return _shared.setdefault(tuple(item), list(item))
 
 
 def mapping(item: dict[Any, Any], leaf: Leaf, depth: int) -> Any:

@@ -6,6 +6,7 @@ A note says what the hot path must know of a callable without looking at it agai
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Literal
 
 # Getters and setters of tensors that make or change a tensor; the others only tell facts.
@@ -24,7 +25,7 @@ FACTS = frozenset(
 class FunctionNote:
     """A torch function: whether it is worth an event, and whether it changes its first argument."""
 
-    __slots__ = ("function", "in_place", "kind", "name", "runs_backward", "silent")
+    __slots__ = ("defaults", "function", "in_place", "kind", "name", "runs_backward", "silent")
 
     kind: Literal["function"]
 
@@ -32,6 +33,7 @@ class FunctionNote:
         self.kind = "function"
         self.function = function
         self.name = function_name(function)
+        self.defaults = plain_defaults(function)
         last = self.name.rpartition(".")[2]
         self.silent = is_silent(function, last)
         self.in_place = changes_first(last)
@@ -83,6 +85,16 @@ PUBLIC_MODULES = {
 def public_name(module: str, name: str) -> str:
     """`linalg_inv` of `torch._C._linalg` is `inv` to its users."""
     return name.removeprefix(module.rpartition("._")[2] + "_") if module.startswith("torch._C._") else name
+
+
+def plain_defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """The defaults of a function written in Python, as far as they are plain."""
+    if not isinstance(function, FunctionType):
+        return {}
+    code, values = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(values) : code.co_argcount]
+    pairs = [*zip(names, values, strict=True), *(function.__kwdefaults__ or {}).items()]
+    return {name: value for name, value in pairs if value is None or isinstance(value, (int, float, str))}
 
 
 def is_silent(function: Callable[..., Any], last: str) -> bool:

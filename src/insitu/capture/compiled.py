@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from insitu.capture.arguments import contained, make_known
+from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.probe import Probe
@@ -101,9 +101,11 @@ class Region:
         if note is None:
             return
         known, pairs = make_known(probe.table, probe.fresh), probe.stack(frame)
-        noted, named = tuple([known(item) for item in args]), {name: known(item) for name, item in kwargs.items()}
+        noted, named = [known(item) for item in args], keywords(kwargs, known)
+        counts = (len(noted), len(named), len(pairs))
         self.at = len(probe.tape)
-        probe.tape.extend((note, RUNNING, probe.parent, perf_counter(), 0.0, noted, named, False, len(pairs), *pairs))
+        start = perf_counter()
+        probe.tape.extend((note, RUNNING, probe.parent, start, 0.0, False, *counts, *noted, *named, *pairs))
 
     def close(self, result: Any, error: BaseException | None) -> None:
         """The region has ended."""
@@ -136,7 +138,7 @@ def _enter(frame: FrameType, ident: int) -> list[Region]:
     patch.pause(1)
     scope = frame.f_locals
     function = scope.get("fn")
-    owner = getattr(function, "__self__", None)
+    owner = getattr(function, "__self__", None) or getattr(function, "__wrapped__", None)
     called = owner if isinstance(owner, nn.Module) else function
     probes = patch.probes.get(ident, ())
     return [Region(probe, called, scope.get("args", ()), scope.get("kwargs", {}), frame) for probe in probes]

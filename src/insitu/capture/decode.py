@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -13,11 +13,12 @@ from insitu.capture.calls import FunctionNote
 from insitu.capture.names import ModuleNote
 from insitu.capture.probe import Probe
 from insitu.capture.sites import Base, Sites
-from insitu.capture.tape import FIXED, FRAMES, INHERITED, NOTE, OUTERMOST, PARENT, RUNNING, START, MarkNote, Raised, Tape
-from insitu.capture.tensors import Value
+from insitu.capture.tape import ARGS, FIXED, FRAMES, INHERITED, KWARGS, NOTE, OUTERMOST, PARENT, RUNNING, START, MarkNote, Raised, Tape
+from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value
 from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Site, Stats, TensorFacts, Word
 
 SIMPLE = frozenset({int, float, bool, type(None), Word})
+VALUES = frozenset({Value, ParameterValue, RichValue})
 MOST_TEXT = 200
 
 
@@ -42,7 +43,7 @@ def records(tape: Tape) -> Iterator[int]:
     at, end = 0, len(tape)
     while at < end:
         yield at
-        at += FIXED + max(tape[at + FRAMES], 0)
+        at += FIXED + tape[at + ARGS] + tape[at + KWARGS] + max(tape[at + FRAMES], 0)
 
 
 class Decoder:
@@ -56,8 +57,7 @@ class Decoder:
         self.explicit_steps = False
         self._tensor_numbers = count()
         self._decoded: list[Value] = []
-        self._devices: dict[Any, str] = {}
-        self._dtypes: dict[Any, str] = {}
+        self._layouts: dict[int, tuple[Layout, tuple[Any, ...]]] = {}
 
     def tape(self, probe: Probe, number: Callable[[int], int]) -> TapeDecoder:
         """The decoder of one tape, which numbers its records so."""
@@ -92,31 +92,41 @@ class Decoder:
     def facts(self, value: Value, number: Callable[[int], int]) -> TensorFacts:
         """The facts of a tensor; the same object whenever it is asked for again."""
         if value.facts is None:
-            stat = value.stat
+            shape, dtype, device, strides = self._layout(value.layout)
+            producer = number(value.producer) if value.producer >= 0 else None
+            facts = TensorFacts(next(self._tensor_numbers), shape, dtype, device, value.requires_grad, strides)
+            facts.producer = producer
+            if type(value) is not Value:
+                enrich(facts, value)
+            value.facts = facts
             self._decoded.append(value)
-            value.facts = TensorFacts(
-                next(self._tensor_numbers),
-                tuple([size if type(size) is int else str(size) for size in value.shape or ()]),
-                self._dtype(value.dtype),
-                self._device(value.device),
-                value.requires_grad,
-                None if value.strides is None else tuple(value.strides),
-                value.type.__name__,
-                number(value.producer) if value.producer >= 0 else None,
-                stat if isinstance(stat, Stats) else None,
-                None if isinstance(stat, Stats) else stat,
-            )
         return value.facts
 
-    def _dtype(self, dtype: torch.dtype) -> str:
-        if dtype not in self._dtypes:
-            self._dtypes[dtype] = short_dtype(dtype)
-        return self._dtypes[dtype]
+    def _layout(self, layout: Layout) -> tuple[Any, ...]:
+        """Shape, short dtype, device and strides as plain data; strides are None for a contiguous tensor."""
+        known = self._layouts.get(id(layout))
+        if known is None:
+            shape, dtype, device, *strides = layout
+            plain = (sizes(shape or ()), short_dtype(dtype), str(device), sizes(strides[0]) if strides else None)
+            known = self._layouts[id(layout)] = (layout, plain)
+        return known[1]
 
-    def _device(self, device: torch.device) -> str:
-        if device not in self._devices:
-            self._devices[device] = str(device)
-        return self._devices[device]
+
+def sizes(items: Iterable[Any]) -> tuple[int | str, ...]:
+    """Sizes or strides as ints, symbolic ones as text."""
+    return tuple([item if type(item) is int else str(item) for item in items])
+
+
+def enrich(facts: TensorFacts, value: Value) -> None:
+    """Add the class of the tensor and what was kept of it."""
+    if not isinstance(value, RichValue):
+        facts.type = "Parameter"
+        return
+    facts.type = value.type.__name__
+    if isinstance(value.stat, Stats):
+        facts.stats = value.stat
+    else:
+        facts.kept = value.stat
 
 
 class TapeDecoder:
@@ -133,7 +143,7 @@ class TapeDecoder:
     def event(self, at: int) -> Event:
         """The event of the record at an offset."""
         decoder, tape = self.decoder, self.probe.tape
-        note, result, parent, start, end, args, kwargs, backward, _ = tape[at : at + FIXED]
+        note, result, parent, start, end, backward, *_ = tape[at : at + FIXED]
         decoder.begins_step(note, parent)
         parent_id = None if parent == OUTERMOST else self.number(parent)
         began = round((start - decoder.origin) * 1e9)
@@ -141,17 +151,18 @@ class TapeDecoder:
         if isinstance(note, MarkNote):
             return Mark(self.number(at), parent_id, note.mark, note.text, began, self.probe.thread, step, decoder.rank)
         site, module = self.place(at)
-        plain, running = self.plain, result is RUNNING
+        args, kwargs = self._arguments(note, at)
+        running = result is RUNNING
         return Call(
             self.number(at),
             parent_id,
             note.kind,
             note.facts.type if isinstance(note, ModuleNote) else note.name,
             module,
-            tuple([plain(item) for item in args]),
-            {name: plain(item) for name, item in kwargs.items()} if kwargs else {},
-            None if running or isinstance(result, Raised) else plain(result),
-            self._operator(note, at),
+            args,
+            kwargs,
+            None if running or isinstance(result, Raised) else self.plain(result),
+            self.decoder.sites.operator(self._pairs(at)) if isinstance(note, FunctionNote) else None,
             site,
             began,
             None if running else round((end - start) * 1e9),
@@ -161,6 +172,26 @@ class TapeDecoder:
             step,
             decoder.rank,
         )
+
+    def _arguments(self, note: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments; torch's Python functions hand on all their keywords, so those at their default are left out."""
+        tape, plain = self.probe.tape, self.plain
+        first = at + FIXED
+        last = first + tape[at + ARGS]
+        args = tuple([plain(item) for item in tape[first:last]])
+        if not tape[at + KWARGS]:
+            return args, {}
+        flat = tape[last : last + tape[at + KWARGS]]
+        kwargs = {flat[index]: plain(flat[index + 1]) for index in range(0, len(flat), 2)}
+        if isinstance(note, FunctionNote) and note.defaults:
+            kwargs = {name: item for name, item in kwargs.items() if not is_default(note.defaults, name, item)}
+        return args, kwargs
+
+    def _pairs(self, at: int) -> Sequence[Any]:
+        """The stack of a record, as far as it has one of its own."""
+        tape = self.probe.tape
+        first = at + FIXED + tape[at + ARGS] + tape[at + KWARGS]
+        return tape[first : first + max(tape[at + FRAMES], 0)]
 
     def place(self, at: int) -> tuple[Site | None, ModuleFacts | None]:
         """Where a call was made, and the module that it is or that was running."""
@@ -174,21 +205,15 @@ class TapeDecoder:
         return site, module
 
     def _place(self, at: int, site: Site | None, module: ModuleFacts | None) -> tuple[Site | None, ModuleFacts | None]:
-        tape = self.probe.tape
-        note, frames = tape[at + NOTE], tape[at + FRAMES]
-        if frames != INHERITED:
-            site = self.decoder.sites.chain(tape[at + FIXED : at + FIXED + frames], site)
+        note = self.probe.tape[at + NOTE]
+        if self.probe.tape[at + FRAMES] != INHERITED:
+            site = self.decoder.sites.chain(self._pairs(at), site)
         return site, note.facts if isinstance(note, ModuleNote) else module
-
-    def _operator(self, note: Any, at: int) -> str | None:
-        if not isinstance(note, FunctionNote):
-            return None
-        return self.decoder.sites.operator(self.probe.tape[at + FIXED : at + FIXED + self.probe.tape[at + FRAMES]])
 
     def plain(self, item: Any) -> Any:
         """What was noted of an argument or a result, as plain data."""
         kind = type(item)
-        if kind is Value:
+        if kind in VALUES:
             return item.facts or self.decoder.facts(item, self.number)
         if kind in SIMPLE:
             return item
@@ -210,6 +235,11 @@ class TapeDecoder:
             return Word("...")
         torch_words = (torch.dtype, torch.device, torch.layout, torch.memory_format)
         return Word(item) if isinstance(item, torch_words) else item
+
+
+def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:
+    """Whether a keyword argument was handed on at its default, or is torch's own business (`_stacklevel`)."""
+    return name in defaults and (name.startswith("_") or (type(item) is type(defaults[name]) and item == defaults[name]))
 
 
 def _numbering(numbers: dict[tuple[int, int], int], index: int) -> Callable[[int], int]:

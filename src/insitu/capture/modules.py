@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction, _current_graph_task_id
 
-from insitu.capture.arguments import contained, make_known
+from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.names import ModuleNote
 from insitu.capture.tape import END, RESULT, RUNNING, Raised
@@ -128,11 +128,12 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
         at = -1
         try:
             pairs = stack(_getframe(1))
-            noted = tuple([known(item) for item in args])
-            named = {name: known(item) for name, item in kwargs.items()} if kwargs else None
-            backward = _current_graph_task_id() != -1
+            noted = [known(item) for item in args]
+            named = keywords(kwargs, known) if kwargs else ()
+            backward = probe.backward and _current_graph_task_id() != -1
+            counts = (len(noted), len(named), len(pairs))
             at = len(tape)
-            tape.extend((note, RUNNING, outer[0], perf_counter(), 0.0, noted, named, backward, len(pairs), *pairs))
+            tape.extend((note, RUNNING, outer[0], perf_counter(), 0.0, backward, *counts, *noted, *named, *pairs))
             probe.parent, probe.function, probe.taking, probe.module = at, False, True, note
         except Exception as error:
             probe.trouble("noting a module call", error)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from insitu.capture.arguments import ATOMS, stranger
+from insitu.capture.arguments import stranger
 from insitu.trace.event import ModuleFacts
 
 # Modules that only wrap another one, by module and class, and the attribute that holds it. Users call children
@@ -60,7 +60,9 @@ class Names:
         self.has_subject = subject is not None
         self._wanted = wanted
         self._taken: set[str] = set()
+        self._shared: dict[Any, Any] = {}
         if subject is not None:
+            self._taken.add("")
             self._add_tree(subject, "", subject=True)
 
     def learn(self, module: nn.Module, caller: ModuleNote | None) -> ModuleNote | None:
@@ -76,7 +78,7 @@ class Names:
         for note in self.notes.values():
             module = note.ref()
             if module is not None:
-                describe(module, note.facts)
+                describe(module, note.facts, self._shared)
 
     def _free_path(self, name: str, caller: ModuleNote | None) -> str:
         path = ".".join(filter(None, (caller.path if caller else "", name)))
@@ -84,6 +86,7 @@ class Names:
         while free in self._taken:
             count += 1
             free = f"{path}#{count}"
+        self._taken.add(free)
         return free
 
     def _add_tree(self, root: nn.Module, path: str, *, subject: bool) -> None:
@@ -94,7 +97,6 @@ class Names:
             if note is not None and note.ref() is module:
                 continue
             self.notes[id(module)] = ModuleNote(module, path, wanted=self._wanted(path), subject=subject)
-            self._taken.add(path)
             todo += reversed(list(named_children(module, path, subject)))
 
 
@@ -124,14 +126,18 @@ def unwrapped(module: nn.Module) -> nn.Module:
     return module
 
 
-def describe(module: nn.Module, facts: ModuleFacts) -> None:
-    """Fill in the facts of a module: its class, its settings, its parameters."""
-    facts.bases = tuple(base.__name__ for base in type(module).__mro__[:-1])
+def describe(module: nn.Module, facts: ModuleFacts, shared: dict[Any, Any]) -> None:
+    """Fill in the facts of a module; what many modules have in common is one object for all."""
+    kind = type(module)
+    if kind not in shared:
+        shared[kind] = tuple(base.__name__ for base in kind.__mro__[:-1])
+    facts.bases = shared[kind]
     facts.leaf = next(module.children(), None) is None
     facts.settings = settings(module)
-    own, everything = list(module.parameters(recurse=False)), list(module.parameters())
-    facts.own_parameters, facts.parameters = sum(map(count, own)), sum(map(count, everything))
-    facts.trainable = sum(count(parameter) for parameter in everything if parameter.requires_grad)
+    facts.settings = shared.setdefault((kind, *facts.settings.items()), facts.settings)
+    facts.own_parameters = sum(map(count, module.parameters(recurse=False)))
+    facts.parameters = sum(map(count, module.parameters()))
+    facts.trainable = sum(count(parameter) for parameter in module.parameters() if parameter.requires_grad)
 
 
 def settings(module: nn.Module) -> dict[str, Any]:
@@ -139,11 +145,14 @@ def settings(module: nn.Module) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in (*getattr(type(module), "__constants__", ()), *MORE_SETTINGS):
         value = module.__dict__.get(name)
-        if type(value) in ATOMS or isinstance(value, tuple):
-            found[name] = tuple(value) if isinstance(value, tuple) else value
-        elif value is not None:
-            found[name] = stranger(value)
+        if type(value) in PLAIN_SETTINGS:
+            found[name] = value
+        elif isinstance(value, tuple):
+            found[name] = tuple(part if type(part) in PLAIN_SETTINGS else stranger(part) for part in value)
     return found
+
+
+PLAIN_SETTINGS = frozenset({int, float, bool, str})
 
 
 def count(parameter: nn.Parameter) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch._C import _current_graph_task_id
 
-from insitu.capture.arguments import contained, make_known
+from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.calls import FUNCTION_NOTES, OPERATOR_NOTES, FunctionNote, function_note, operator_note
 from insitu.capture.modes import Handler, skip_when_compiling
 from insitu.capture.tape import END, INHERITED, RESULT, RUNNING, Raised
@@ -33,11 +33,14 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             note = notes.get(func) or function_note(func)
             if not note.silent and (probe.taking or (note.runs_backward and probe.follows_backward)):
                 pairs = stack(_getframe(1))
-                noted = tuple([known(item) for item in args])
-                named = {name: known(item) for name, item in kwargs.items()} if kwargs else None
+                noted = [known(item) for item in args]
+                named = keywords(kwargs, known) if kwargs else ()
                 at, outer, in_function, taking = len(tape), probe.parent, probe.function, probe.taking
-                tape.extend((note, RUNNING, outer, perf_counter(), 0.0, noted, named, False, len(pairs), *pairs))
+                counts = (len(noted), len(named), len(pairs))
+                tape.extend((note, RUNNING, outer, perf_counter(), 0.0, False, *counts, *noted, *named, *pairs))
                 probe.parent, probe.function, probe.taking = at, True, True
+                if note.runs_backward:
+                    probe.backward = True
         except Exception as error:
             probe.trouble("noting a call", error)
         if at < 0:
@@ -54,6 +57,8 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             return result
         finally:
             probe.parent, probe.function, probe.taking = outer, in_function, taking
+            if note.runs_backward:
+                probe.backward = False
             if close is not None:
                 close(probe, at)
 
@@ -103,16 +108,14 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
             if probe.taking:
                 inside = probe.function
                 look = known if inside else known_carefully
-                noted = tuple([look(item) for item in args])
-                named = {name: look(item) for name, item in kwargs.items()} if kwargs else None
-                backward = _current_graph_task_id() != -1
+                noted = [look(item) for item in args]
+                named = keywords(kwargs, look) if kwargs else ()
+                backward = probe.backward and _current_graph_task_id() != -1
+                pairs = () if inside else stack(_getframe(1))
+                counts = (len(noted), len(named), INHERITED if inside else len(pairs))
                 at = len(tape)
-                if inside:
-                    tape.extend((note, RUNNING, probe.parent, perf_counter(), 0.0, noted, named, backward, INHERITED))
-                else:
-                    pairs = stack(_getframe(1))
-                    start = perf_counter()
-                    tape.extend((note, RUNNING, probe.parent, start, 0.0, noted, named, backward, len(pairs), *pairs))
+                start = perf_counter()
+                tape.extend((note, RUNNING, probe.parent, start, 0.0, backward, *counts, *noted, *named, *pairs))
         except Exception as error:
             probe.trouble("noting an operator", error)
         if at < 0:

@@ -18,7 +18,7 @@ from insitu.capture.modes import AtenMode, FunctionMode
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleNote, Names
 from insitu.capture.ops import make_on_aten, make_on_function
-from insitu.capture.sites import Base
+from insitu.capture.sites import INSTRUCTIONS, SHOWN, Base, learn_code
 from insitu.capture.tape import OUTERMOST, MarkNote, Tape
 from insitu.capture.tensors import Keep, Table, make_fresh
 
@@ -30,12 +30,13 @@ class Probe:
     """Records what one thread does, onto a tape.
 
     `taking` says whether calls are recorded now, `parent` is the offset of the innermost call that has not returned,
-    `function` whether that is a torch function, `module` the innermost running module. `close`, if there is one, is
+    `function` whether that is a torch function, `backward` whether one that runs a backward pass has not returned,
+    `module` the innermost running module. `close`, if there is one, is
     called with each record that is complete.
     """
 
     __slots__ = (
-        *("function", "module", "parent", "paused", "taking"),
+        *("backward", "function", "module", "parent", "paused", "taking"),
         *("anchor", "aten_mode", "close", "follows_backward", "fresh", "function_mode", "level", "names", "on_module"),
         *("stack", "table", "tape", "thread", "trouble"),
     )
@@ -53,7 +54,7 @@ class Probe:
         trouble: Trouble,
         close: Close | None,
     ) -> None:
-        self.function = self.paused = False
+        self.function = self.paused = self.backward = False
         self.module: ModuleNote | None = None
         self.parent, self.taking, self.follows_backward = OUTERMOST, taking, follows_backward
         self.names, self.thread, self.level, self.trouble, self.close = names, thread, level, trouble, close
@@ -61,7 +62,7 @@ class Probe:
         self.table: Table = {}
         self.anchor: CodeType | None = None
         self.stack = make_stack(self, base)
-        self.fresh = fresh = make_fresh(self.table, keep)
+        self.fresh = fresh = make_fresh(self, keep)
         self.on_module = make_on_module(self, fresh)
         self.anchor = self.on_module.__code__
         self.function_mode = FunctionMode(make_on_function(self, fresh)) if level != "modules" else None
@@ -82,9 +83,10 @@ class Probe:
             self.function_mode.remove()
 
     def silence(self) -> None:
-        """Record nothing any more, even where a mode could not be switched off."""
+        """Record nothing any more, even where a mode could not be switched off, and free what only recording needs."""
         self.taking = self.follows_backward = False
         self.paused = True
+        self.table.clear()
 
     def note(self, module: nn.Module) -> ModuleNote | None:
         """The note of a module that is called now; None if the call is not recorded."""
@@ -107,14 +109,19 @@ class Probe:
     def mark(self, mark: str, text: str) -> None:
         """Put a mark on the tape."""
         now, at = perf_counter(), len(self.tape)
-        self.tape += (MarkNote(mark, text), None, self.parent, now, now, (), None, False, 0)
+        self.tape += (MarkNote(mark, text), None, self.parent, now, now, False, 0, 0, 0)
         if self.close is not None:
             self.close(self, at)
 
 
 def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[Any]]:
-    """The function that walks from a frame up to the module call that this probe recorded last, or to the base."""
+    """The function that walks from a frame up to the module call that this probe recorded last, or to the base.
+
+    It gives (code, instruction) pairs of the frames that are shown. Codes are looked up by id: hashing one compares
+    all of it. Instructions are shared ints: there are many, and each would be an object of its own.
+    """
     base_id, base_code = base.id, base.code
+    shown, learn, ints, most = SHOWN.get, learn_code, INSTRUCTIONS, len(INSTRUCTIONS)
 
     def stack(frame: FrameType | None) -> list[Any]:
         pairs: list[Any] = []
@@ -123,7 +130,12 @@ def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[An
             code = frame.f_code
             if code is anchor:
                 break
-            pairs += (code, frame.f_lasti)
+            show = shown(id(code))
+            if show is None:
+                show = learn(code)
+            if show:
+                lasti = frame.f_lasti
+                pairs += (code, ints[lasti] if lasti < most else lasti)
             if code is base_code and id(frame) == base_id:
                 break
             frame = frame.f_back

@@ -56,6 +56,19 @@ def is_hidden(filename: str) -> bool:
     return filename.startswith(HIDDEN)
 
 
+# Whether the frames of a code object are shown, by its id. The objects are held, so that the ids stay theirs.
+SHOWN: dict[int, bool] = {}
+_MET: list[CodeType] = []
+INSTRUCTIONS = tuple(range(4096))
+
+
+def learn_code(code: CodeType) -> bool:
+    """Whether the frames of a code object that was not met before are shown."""
+    _MET.append(code)
+    show = SHOWN[id(code)] = not is_hidden(code.co_filename)
+    return show
+
+
 class Sites:
     """Turns chains of (code, instruction) pairs into interned sites."""
 

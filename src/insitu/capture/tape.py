@@ -1,8 +1,8 @@
 """The tape: one flat list for each thread, to which the probe appends a record for each call.
 
-A record is FIXED slots and then the stack, as (code, instruction) pairs, innermost first. Its offset is the identity
-of the call. Everything that can wait is decoded from it later (decode.py). A flat list is the cheapest thing Python
-can append to, and holds at most one object for each call that the garbage collector must look at.
+A record is FIXED slots, then the arguments, then the keyword arguments (names and values in turn), then the stack
+((code, instruction) pairs, innermost first). Its offset is the identity of the call. Everything that can wait is
+decoded from it later (decode.py). A flat list is the cheapest thing Python can append to: a record is no object.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 Tape = list[Any]
 
-NOTE = 0  # what was called: a FunctionNote, OperatorNote, ModuleNote or MarkNote
+NOTE = 0  # what was called: a FunctionNote, OperatorNote, ModuleNote, CompiledNote or MarkNote
 RESULT = 1  # what it returned, RUNNING while it has not, a Raised if it never will
 PARENT = 2  # the offset of the call it was made in, or OUTERMOST
 START = 3
 END = 4
-ARGS = 5
-KWARGS = 6  # None for none
-BACKWARD = 7  # whether autograd's engine ran it
-FRAMES = 8  # how many slots of the stack follow; INHERITED: the stack is that of the parent
+BACKWARD = 5  # whether autograd's engine ran it
+ARGS = 6  # how many slots of arguments follow
+KWARGS = 7  # and of keyword arguments
+FRAMES = 8  # and of the stack; INHERITED: none, the stack is that of the parent
 FIXED = 9
 
 OUTERMOST = -1

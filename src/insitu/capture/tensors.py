@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
+from torch.nn import Parameter
+from torch.nn.parameter import UninitializedTensorMixin
 
 if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
     from insitu.trace.event import TensorFacts
 
 # The producer of a tensor that was there before.
@@ -28,41 +31,67 @@ Fresh = Callable[[Tensor, int], "Value"]
 class Value(weakref.ref[Tensor]):
     """A tensor at one moment.
 
-    `producer` is the offset of the call that made it, `stat` what `keep` made of it, `facts` the decoded form, once
-    there is one.
+    `layout` is shape, dtype and device, and the strides too where it is not contiguous; equal ones are one object.
+    `producer` is the offset of the call that made it; `facts` is the decoded form, once there is one.
     """
 
-    __slots__ = ("device", "dtype", "facts", "producer", "requires_grad", "shape", "stat", "strides", "type")
+    __slots__ = ("facts", "layout", "producer", "requires_grad")
 
-    shape: tuple[Any, ...] | None
-    dtype: torch.dtype
-    device: torch.device
+    layout: Layout
     requires_grad: bool
-    strides: tuple[Any, ...] | None
-    type: type
     producer: int
-    stat: Any
     facts: TensorFacts | None
 
 
+class ParameterValue(Value):
+    """A parameter at one moment."""
+
+    __slots__ = ()
+
+
+class RichValue(Value):
+    """A tensor of which there is more to say: its class is another one, or `keep` made something of it."""
+
+    __slots__ = ("stat", "type")
+
+    stat: Any
+    type: type
+
+
+Layout = tuple[Any, ...]
 Table = dict[int, Value]
 
 
-def make_fresh(table: Table, keep: Keep | None) -> Fresh:
+def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
     """The function that gives a tensor a new value, made by the call at an offset."""
+    table = probe.table
+    layouts: dict[Layout, Layout] = {}
+    same = layouts.setdefault
 
     def fresh(tensor: Tensor, producer: int) -> Value:
-        value = Value(tensor)
+        kind = type(tensor)
+        if keep is not None or (kind is not Tensor and kind is not Parameter):
+            return rich(tensor, producer)
+        value = Value(tensor) if kind is Tensor else ParameterValue(tensor)
+        value.producer = producer
+        value.facts = None
+        try:
+            layout = (tensor.shape, tensor.dtype, tensor.device)
+            if not tensor.is_contiguous():
+                layout += (tensor.stride(),)
+            value.layout = same(layout, layout)
+        except Exception:  # sparse tensors have no strides, strided nested ones no shape
+            value.layout = (odd_shape(tensor), tensor.dtype, tensor.device)
+        value.requires_grad = tensor.requires_grad
+        table[id(tensor)] = value
+        return value
+
+    def rich(tensor: Tensor, producer: int) -> Value:
+        value = RichValue(tensor)
         value.type = type(tensor)
         value.producer = producer
-        value.stat = value.facts = None
-        try:
-            value.shape = tensor.shape
-            value.strides = None if tensor.is_contiguous() else tensor.stride()
-        except Exception:  # lazy, nested and sparse tensors have no plain shape, or no strides
-            value.shape, value.strides = odd_shape(tensor), None
-        value.dtype = tensor.dtype
-        value.device = tensor.device
+        value.facts = value.stat = None
+        value.layout = unheard(probe, tensor)
         value.requires_grad = tensor.requires_grad
         table[id(tensor)] = value
         if keep is not None and producer != GIVEN:
@@ -70,6 +99,18 @@ def make_fresh(table: Table, keep: Keep | None) -> Fresh:
         return value
 
     return fresh
+
+
+def unheard(probe: Probe, tensor: Tensor) -> Layout:
+    """The layout of any tensor. A subclass may dispatch to tell it: that is no call of the user."""
+    taking, probe.taking = probe.taking, False
+    try:
+        layout = (tensor.shape, tensor.dtype, tensor.device)
+        return layout if tensor.is_contiguous() else (*layout, tensor.stride())
+    except Exception:
+        return (odd_shape(tensor), tensor.dtype, tensor.device)
+    finally:
+        probe.taking = taking
 
 
 def guarded(fresh: Fresh) -> Fresh:
@@ -83,13 +124,8 @@ def guarded(fresh: Fresh) -> Fresh:
 
 
 def odd_shape(tensor: Tensor) -> tuple[Any, ...] | None:
-    """The shape of a tensor that has none to ask for: -1 where the parts of a nested tensor differ in size."""
-    try:
-        return tensor.shape
-    except Exception:
-        pass
-    try:
-        sizes = tensor._nested_tensor_size().tolist()  # type: ignore[operator]
-    except Exception:
-        return None
+    """The shape of a tensor that may have none to ask for: -1 where the parts of a nested tensor differ in size."""
+    if not tensor.is_nested:
+        return tensor.shape if not isinstance(tensor, UninitializedTensorMixin) else None
+    sizes = tensor._nested_tensor_size().tolist()  # type: ignore[operator]
     return (len(sizes), *(column[0] if len(set(column)) == 1 else -1 for column in zip(*sizes, strict=True)))

@@ -11,7 +11,8 @@ import numpy as np
 
 from insitu.errors import StoreError
 from insitu.store.tables import Tables, pieces_of
-from insitu.store.value import Array, Template, from_json, storable
+from insitu.store.template import Template, from_json
+from insitu.store.value import Array, storable
 from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, Site, Stats, TensorFacts
 from insitu.trace.trace import Trace
 
@@ -19,8 +20,14 @@ _CALLS = get_args(Kind)
 _MARKS = ("step", "note", "trouble")
 _PHASES = get_args(Phase)
 
-# A small file may repeat a large argument in every event; what all values hold together is limited.
+# A small file may repeat a large argument in every event, so what all values hold together is limited.
 _LARGEST = 2**27
+_VALUES = {
+    "about": ("value",),
+    "rows": ("args", "kwargs", "result"),
+    "tensors": ("shape", "strides", "kept"),
+    "modules": ("bases", "settings"),
+}
 
 
 class Decoder:
@@ -31,10 +38,11 @@ class Decoder:
         pieces = pieces_of(tables["text"]["byte"], tables["strings"]["length"], "string")
         self.strings = [piece.decode("utf-8", "surrogatepass") for piece in pieces]
         self.template = cache(self._template)
-        self.size = 0
         self.refs: Iterator[TensorFacts] = iter(())
         self.arrays: list[Array] = []
+        self._check_size({"arrays": ("shape",)})
         self.arrays = self._arrays()
+        self._check_size(_VALUES)
         self.sites = self._sites()
         self.modules = [self._module(*row) for row in self._rows("modules")]
         self.stats = self._stats()
@@ -53,11 +61,17 @@ class Decoder:
 
     def value(self, number: int) -> Any:
         """A nested value, made anew from its text; the tensors in it are the next ones of `refs`."""
-        template = self.template(number)
-        self.size += template.size
-        if self.size > _LARGEST:
-            raise StoreError(f"the arguments hold more than {_LARGEST} values")
-        return template.build(self.refs)
+        return self.template(number).build(self.refs)
+
+    def _check_size(self, columns: dict[str, tuple[str, ...]]) -> None:
+        size = 0
+        for table, names in columns.items():
+            for name in names:
+                numbers, counts = np.unique(self.tables[table][name], return_counts=True)
+                used = zip(numbers.tolist(), counts.tolist(), strict=True)
+                size += sum(self.template(number).size * count for number, count in used if number >= 0)
+        if size > _LARGEST:
+            raise StoreError(f"its arguments hold {size} values, and at most {_LARGEST} are read")
 
     def _template(self, number: int) -> Template:
         return from_json(self.strings[number], self.arrays)
@@ -73,7 +87,7 @@ class Decoder:
         return [self._array(piece, *row) for piece, row in zip(pieces, self._rows("arrays"), strict=True)]
 
     def _array(self, piece: bytes, dtype: int, shape: int, length: int) -> Array:
-        kind, sizes = storable(self.strings[dtype]), self.value(shape)
+        kind, sizes = _dtype(self.strings[dtype]), self.value(shape)
         if _product(sizes) * kind.itemsize != length:
             raise StoreError(f"an array of {kind} and shape {sizes} has {length} bytes")
         return np.ndarray(sizes, dtype=kind, buffer=piece)
@@ -155,3 +169,13 @@ def _product(sizes: Any) -> int:
     if any(type(size) is not int or size < 0 for size in _tuple(sizes)):
         raise StoreError(f"{sizes!r:.80} is not a shape")
     return prod(sizes)
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    try:
+        found = np.dtype(name if len(name) < 32 else "O")
+    except (TypeError, ValueError):
+        found = np.dtype("O")
+    if not storable(found):
+        raise StoreError(f"arrays of the type {name[:40]!r} are not read")
+    return found

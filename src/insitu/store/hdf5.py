@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from insitu.errors import MissingError, StoreError
 from insitu.store.files import write_whole
@@ -21,12 +22,13 @@ try:
 except ImportError:
     raise MissingError("reading and writing .h5 files needs h5py: pip install h5py") from None
 
-_ATTRIBUTES = ("insitu", "python", "torch", "start")
+_ATTRIBUTES = {"insitu": "insitu", "python": "python", "torch": "torch", "start": "started"}
 _CHUNK = 2**18
+_SMALL = 2**12  # the index of the chunks alone takes half of that
 _MOST_BYTES = 2**32
 # What gzip can do at best. A dataset that declares more than its stored bytes can hold was made to fill the memory.
 _BEST_RATIO = 1100
-_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE}
 
 
 def write(tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bool) -> None:
@@ -34,7 +36,8 @@ def write(tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bo
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:
         file.attrs["format"] = FORMAT
         file.attrs["format_version"] = VERSION
-        file.attrs.update({name: about[name] for name in _ATTRIBUTES if _simple(about.get(name))})
+        file.attrs["checksum"] = _checksum(tables)
+        file.attrs.update({name: _attribute(about[key]) for name, key in _ATTRIBUTES.items() if key in about})
         for table, columns in tables.items():
             for name, column in columns.items():
                 _write_column(file, f"events/{table}/{name}", column)
@@ -43,19 +46,27 @@ def write(tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bo
     write_whole(path, image, overwrite=overwrite)
 
 
-def _simple(value: object) -> bool:
-    # Attributes are limited to 64 KiB; the exact facts are in the table `about` anyway.
-    return type(value) in (int, float) or (type(value) is str and "\0" not in value and len(value) < 1000)
+def _attribute(value: object) -> str:
+    # For a reader with plain h5py; the exact facts are in the table `about`. Attributes take neither NUL nor 64 KiB.
+    return str(value).replace("\0", " ").encode("ascii", "backslashreplace")[:1000].decode("ascii")
 
 
 def _write_column(file: h5py.File, name: str, column: Column) -> None:
-    if not column.size:
+    if column.nbytes < _SMALL:
         file.create_dataset(name, data=column)
         return
-    chunk = max(1, min(len(column), _CHUNK // column.itemsize))
-    file.create_dataset(
-        name, data=column, chunks=(chunk,), compression="gzip", compression_opts=1, shuffle=True, fletcher32=True
-    )
+    chunk = min(len(column), _CHUNK // column.itemsize)
+    file.create_dataset(name, data=column, chunks=(chunk,), compression="gzip", compression_opts=1, shuffle=True)
+
+
+def _checksum(tables: Mapping[str, Mapping[str, Column]]) -> int:
+    """Over all columns as they are stored: a bit that flipped on the way is an error, and not another number."""
+    checksum = 0
+    for table, rules in SCHEMA.items():
+        for name in rules:
+            column = tables[table][name]
+            checksum = crc32(column.astype(column.dtype.newbyteorder("<")).tobytes(), checksum)
+    return checksum
 
 
 def read(path: Path) -> dict[str, dict[str, Column]]:
@@ -68,7 +79,10 @@ def read(path: Path) -> dict[str, dict[str, Column]]:
             table: {name: _child(found[table], name, h5py.Dataset) for name in rules} for table, rules in SCHEMA.items()
         }
         _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
-        return {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
+        tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
+        if _checksum(tables) != int(file.attrs["checksum"]):
+            raise StoreError("it is damaged: its checksum is not that of its columns")
+        return tables
 
 
 @contextmanager
@@ -77,7 +91,7 @@ def _opened(path: Path) -> Iterator[h5py.File]:
         with h5py.File(path, "r") as file:
             yield file
     except FileNotFoundError:
-        raise StoreError(f"there is no file {str(path)!r}") from None
+        raise StoreError("there is no such file") from None
     except StoreError:
         raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, UnicodeError) as error:

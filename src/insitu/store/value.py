@@ -16,22 +16,19 @@ bytes   in base64
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 import numpy as np
 
-from insitu.errors import StoreError
 from insitu.trace.event import Fields, Opaque, TensorFacts, Word
 
 Array = np.ndarray[Any, Any]
-Build = Callable[[Iterator[TensorFacts]], Any]
 
-_DEEPEST = 64
+DEEPEST, _CUT = 64, 8
 _LONGEST_REPR = 200
 _EXACT_INT = 2**53
 _ARRAY_KINDS = "biufcSUmM"
@@ -69,20 +66,32 @@ class Writer:
         self._arrays = arrays
         self._tensors = tensors
         self._depth = 0
+        self._limit = DEEPEST
 
     def json(self, value: Any) -> str:
-        """The value as text; one that is nested too deep, as what holds itself is, becomes its repr."""
+        """The value as text; in one that is nested too deep, as what holds itself is, the depths become their repr."""
         tensors, arrays = len(self._tensors or ()), len(self._arrays)
         try:
             return self._write(value)
         except _TooDeep:
-            self._depth = 0
             del self._arrays[arrays:]
             if self._tensors is not None:
                 del self._tensors[tensors:]
-            return _described(value)
+            return self._write_cut(value)
+
+    def _write_cut(self, value: Any) -> str:
+        # Raising first, and cutting only at a small depth, keeps what holds itself twice from growing without end.
+        self._depth, self._limit = 0, _CUT
+        try:
+            return self._write(value)
+        finally:
+            self._limit = DEEPEST
 
     def _write(self, value: Any) -> str:
+        if self._depth > self._limit:
+            if self._limit == DEEPEST:
+                raise _TooDeep
+            return _described(value)
         write = _WRITERS.get(type(value))
         return write(self, value) if write is not None else self._other(value)
 
@@ -94,9 +103,13 @@ class Writer:
 
     def _items(self, values: Iterable[Any]) -> str:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise _TooDeep
         items = [self._write(value) for value in values]
+        self._depth -= 1
+        return f"[{','.join(items)}]"
+
+    def _pairs(self, pairs: dict[Any, Any]) -> str:
+        self._depth += 1
+        items = [f"[{self._write(key)},{self._write(value)}]" for key, value in pairs.items()]
         self._depth -= 1
         return f"[{','.join(items)}]"
 
@@ -104,17 +117,17 @@ class Writer:
         return f'{{"tuple":{self._items(value)}}}'
 
     def _dict(self, value: dict[Any, Any]) -> str:
-        return f'{{"dict":{self._items(map(list, value.items()))}}}'
+        return f'{{"dict":{self._pairs(value)}}}'
 
     def _fields(self, value: Fields) -> str:
-        return f'{{"fields":[{_quoted(value.type)},{self._items(map(list, value.items.items()))}]}}'
+        return f'{{"fields":[{_quoted(value.type)},{self._pairs(value.items)}]}}'
 
     def _other(self, value: Any) -> str:
         array = type(value) is np.ndarray
-        if (array or isinstance(value, np.generic)) and _storable(value.dtype):
+        if (array or isinstance(value, np.generic)) and storable(value.dtype):
             self._arrays.append(np.asarray(value))
             return f'{{"{"array" if array else "scalar"}":{len(self._arrays) - 1}}}'
-        return _described(value)
+        return _quoted(str(value)) if isinstance(value, str) else _described(value)
 
 
 def _integer(value: int) -> str:
@@ -145,7 +158,8 @@ _WRITERS: dict[type, Callable[[Writer, Any], str]] = {
 }
 
 
-def _storable(dtype: np.dtype[Any]) -> bool:
+def storable(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of this type can be written as bytes and be the same when read."""
     return dtype.kind in _ARRAY_KINDS and dtype.itemsize > 0 and np.dtype(dtype.str) == dtype
 
 
@@ -156,110 +170,3 @@ def _described(value: Any) -> str:
         text = f"<{type(value).__name__}: its repr raised {type(error).__name__}>"
     short = text if len(text) <= _LONGEST_REPR else text[: _LONGEST_REPR - 1] + "…"
     return f'{{"repr":[{_quoted(type(value).__name__)},{_quoted(short)}]}}'
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A text, read once: `build` makes the value anew from the tensors that belong into it."""
-
-    build: Build
-    size: int
-
-
-def from_json(text: str, arrays: list[Array]) -> Template:
-    """The template of a text; a StoreError when it is not one that a `Writer` makes.
-
-    >>> from_json('{"tuple":[1,{"float":"nan"}]}', []).build(iter(()))
-    (1, nan)
-    """
-    reader = _Reader(arrays)
-    try:
-        return Template(reader.read(json.loads(text, parse_constant=_refuse), 0), reader.size)
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
-        raise StoreError(f"the argument {text[:80]!r} cannot be read: {error!r}") from None
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
-
-
-class _Reader:
-    """Compiles the plain form of one value into a function that builds it."""
-
-    def __init__(self, arrays: list[Array]) -> None:
-        self.arrays = arrays
-        self.size = 0
-
-    def read(self, plain: Any, depth: int) -> Build:
-        self.size += 1
-        if depth > _DEEPEST:
-            raise ValueError(f"nested deeper than {_DEEPEST}")
-        if type(plain) is list:
-            items = [self.read(item, depth + 1) for item in plain]
-            return lambda tensors: [item(tensors) for item in items]
-        if type(plain) is not dict:
-            return lambda tensors: plain
-        ((tag, content),) = plain.items()
-        if tag == "tensor":
-            return next
-        if tag in ("tuple", "dict", "fields"):
-            return self._container(tag, content, depth)
-        return self._constant(tag, content)
-
-    def _container(self, tag: str, content: Any, depth: int) -> Build:
-        if tag == "tuple":
-            items = [self.read(item, depth + 1) for item in content]
-            return lambda tensors: tuple([item(tensors) for item in items])
-        if tag == "dict":
-            pairs = [(self.read(key, depth + 1), self.read(item, depth + 1)) for key, item in content]
-            return lambda tensors: {key(tensors): item(tensors) for key, item in pairs}
-        type_name, named = content
-        fields = [(_text(name), self.read(item, depth + 1)) for name, item in named]
-        _text(type_name)
-        return lambda tensors: Fields(type_name, {name: item(tensors) for name, item in fields})
-
-    def _constant(self, tag: str, content: Any) -> Build:
-        if tag == "array":
-            array = self.arrays[_index(content)]
-            self.size += array.size
-            return lambda tensors: array.copy()
-        value = self.arrays[_index(content)][()] if tag == "scalar" else _CONSTANTS[tag](content)
-        return lambda tensors: value
-
-
-def _number(plain: Any) -> float:
-    return float(plain["float"]) if type(plain) is dict else float(plain)
-
-
-def _text(plain: Any) -> str:
-    if type(plain) is not str:
-        raise TypeError(f"{plain!r} is not a text")
-    return plain
-
-
-def _index(plain: Any) -> int:
-    if type(plain) is not int or plain < 0:
-        raise IndexError(f"{plain!r} is not an index")
-    return plain
-
-
-_CONSTANTS: dict[str, Callable[[Any], Any]] = {
-    "word": lambda content: Word(_text(content)),
-    "opaque": lambda content: Opaque(_text(content)),
-    "float": lambda content: float(_text(content)),
-    "int": lambda content: int(_text(content), 16),
-    "complex": lambda content: complex(_number(content[0]), _number(content[1])),
-    "bytes": lambda content: b64decode(_text(content), validate=True),
-    "repr": lambda content: Repr(_text(content[0]), _text(content[1])),
-}
-
-
-def storable(dtype: str) -> np.dtype[Any]:
-    """The NumPy type of this name; a StoreError if arrays of it are not ones that are saved."""
-    try:
-        found = np.dtype(dtype if len(dtype) < 32 else "O")
-    except (TypeError, ValueError):
-        found = np.dtype("O")
-    if not _storable(found):
-        raise StoreError(f"arrays of type {dtype[:40]!r} are not read")
-    return found

@@ -26,9 +26,9 @@ def completed(events: Iterable[Event]) -> Iterator[Event]:
     open_: list[tuple[Event | None, Iterator[Event]]] = [(None, iter(children.get(None, ())))]
     while open_:
         parent, rest = open_[-1]
-        event = next(rest, None)
-        if event is not None:
-            open_.append((event, iter(children.get(event.id, ()))))
+        following = next(rest, None)
+        if following is not None:
+            open_.append((following, iter(children.get(following.id, ()))))
             continue
         open_.pop()
         if parent is not None:
@@ -215,24 +215,23 @@ def _runs(nodes: list[Node], base: Event | None) -> list[tuple[int, int]]:
         return [(0, 1)]
     path = base.path if isinstance(base, Call) else ""
     runs: list[tuple[int, int]] = []
-    start, key = 0, _likeness(nodes[0], path)
+    start = 0
     for index in range(1, len(nodes)):
-        other = _likeness(nodes[index], path)
-        if other != key:
+        first, node = nodes[start], nodes[index]
+        if node.signature != first.signature or _place(node.event, path) != _place(first.event, path):
             runs.append((start, index))
-            start, key = index, other
-    return [*runs, (start, len(nodes))]
+            start = index
+    runs.append((start, len(nodes)))
+    return runs
 
 
-def _likeness(node: Node, base: str) -> Any:
-    """What siblings must share to be folded: numbered modules their place in a list, other calls their line."""
-    event = node.event
+def _place(event: Event, base: str) -> Any:
+    """What identical siblings must share to be folded: numbered modules their list, other calls their line."""
     if isinstance(event, Mark):
         return event.id
     if event.kind != "module":
-        return (node.signature, event.site)
-    name = relative(event.path, base)
-    return (node.signature, ".".join(["#" if part.isdigit() else part for part in name.split(".")]))
+        return event.site
+    return ["#" if part.isdigit() else part for part in relative(event.path, base).split(".")]
 
 
 @dataclass(slots=True, eq=False)

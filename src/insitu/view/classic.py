@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from insitu.trace.event import Call, Event, Fields, Mark, Opaque, TensorFacts
@@ -34,14 +35,13 @@ class Classic:
 
     def __call__(self, event: Event) -> Iterable[Line]:
         """The block of this event, if it is one that has a block."""
+        lines: tuple[Line, ...] = ()
         if isinstance(event, Mark):
             lines = (Line((("  ! ", "red"), (safe(event.text), ""))), BETWEEN) if event.kind == "trouble" else ()
-        elif event.kind == "aten" or is_inner(event):
-            lines = ()
-        elif event.kind == "function":
+        elif event.kind == "function" and not is_inner(event):
             lines = tuple(_block(*_function(event)))
-        else:
-            lines = tuple(_block(*_module(event))) if event.module is None or event.module.leaf else ()
+        elif event.kind == "module" and (event.module is None or event.module.leaf):
+            lines = tuple(_block(*_module(event)))
         return (*self.begin(), *lines) if not self._begun else lines
 
     def finish(self) -> Iterable[Line]:
@@ -137,8 +137,7 @@ def _operand(item: Any) -> Iterable[Span]:
 def _spans(item: Any, depth: int = 0) -> Iterable[Span]:
     """Tensors by shape and device, however they are contained; the rest as grey text."""
     if type(item) is TensorFacts:
-        shape = f"[{', '.join(map(str, item.shape))}]"
-        return (("Tensor ", ""), (safe(shape), "blue"), (" @ ", ""), (safe(item.device), "green"))
+        return _tensor(item.shape, item.device)
     if depth < MOST_DEPTH:
         if isinstance(item, (tuple, list)):
             inner = list(_joined(item, depth))
@@ -146,6 +145,12 @@ def _spans(item: Any, depth: int = 0) -> Iterable[Span]:
         if isinstance(item, (dict, Fields)):
             return (("{", ""), *_named(item.items if isinstance(item, Fields) else item, depth), ("}", ""))
     return ((safe(item.type) if isinstance(item, Opaque) else value(item), "grey"),)
+
+
+@lru_cache(maxsize=4096)
+def _tensor(shape: tuple[int | str, ...], device: str) -> tuple[Span, ...]:
+    text = f"[{', '.join(map(str, shape))}]"
+    return (("Tensor ", ""), (safe(text), "blue"), (" @ ", ""), (safe(device), "green"))
 
 
 def _joined(items: Iterable[Any], depth: int = 0) -> Iterator[Span]:

@@ -68,7 +68,8 @@ class Code:
                 yield Line((("│ " * (depth + 1), ""), ("⬇️", "dim")))
         ending = ";" if start < len(chain) else ""
         where = f"  {safe(call.path)}" if self._native and call.path and call.kind != "module" else ""
-        yield Line((("│ " * len(chain), ""), (f"# {operation(call, native=self._native)}{ending}", "dim"), (where, "teal")))
+        what = f"# {operation(call, native=self._native)}{ending}"
+        yield Line((("│ " * len(chain), ""), (what, "dim"), (where, "teal")))
 
     def _chain(self, site: Site | None) -> list[Site]:
         if site is None:

@@ -35,13 +35,15 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "LeakyReLU": ("negative_slope",),
 }
 _BARE = frozenset(
-    """in_features out_features in1_features in2_features in_channels out_channels kernel_size num_features output_size
-    normalized_shape num_groups num_channels num_embeddings embedding_dim embed_dim input_size hidden_size""".split()
+    {
+        *("in_features", "out_features", "in1_features", "in2_features", "in_channels", "out_channels"),
+        *("kernel_size", "output_size", "num_features", "normalized_shape", "num_groups", "num_channels"),
+        *("num_embeddings", "embedding_dim", "embed_dim", "input_size", "hidden_size"),
+    }
 )
 _ARROWS = frozenset({"in_features", "in_channels", "input_size"})
-_REFLECTED = frozenset(
-    f"__r{name}__" for name in "add sub mul matmul truediv div floordiv mod pow lshift rshift and or xor".split()
-) | {"rsub"}
+_OPERATIONS = ("add", "sub", "mul", "matmul", "truediv", "div", "floordiv", "mod", "pow", "lshift", "rshift")
+_REFLECTED = frozenset({*(f"__r{name}__" for name in (*_OPERATIONS, "and", "or", "xor")), "rsub"})
 
 
 def key_settings(module: ModuleFacts) -> dict[str, Any]:

@@ -72,16 +72,32 @@ class Table:
         """The whole table and its totals."""
         rows = sorted(self._rows.values(), key=lambda row: row.first)
         yield Line((("module", "bold"),), tuple((column.name, "bold") for column in COLUMNS), COLUMNS)
+        depths = self._depths()
         for row in rows:
-            yield self._line(row)
+            yield self._line(row, depths[row.module.path])
         yield self._total(rows)
         for text in self._troubles:
             yield Line(((f"! {text}", "red"),), (), COLUMNS)
 
-    def _line(self, row: Row) -> Line:
-        above = [path for path in _above(row.module.path) if path in self._rows]
-        own = relative(row.module.path, above[-1]) if above else row.module.path
-        return Line((("  " * len(above), ""), (safe(own) or "(root)", "bold")), self._cells(row), COLUMNS)
+    def _depths(self) -> dict[str, int]:
+        """How many of the modules in the table each one lies in; shorter paths first, since they are around others."""
+        depths: dict[str, int] = {}
+        for path in sorted(self._rows, key=len):
+            above = self._above(path)
+            depths[path] = 0 if above is None else depths[above] + 1
+        return depths
+
+    def _above(self, path: str) -> str | None:
+        """The nearest module in the table around this one: `h` is not called, so `h.0` lies in the whole."""
+        while path:
+            path = path.rpartition(".")[0]
+            if path in self._rows:
+                return path
+        return None
+
+    def _line(self, row: Row, depth: int) -> Line:
+        own = relative(row.module.path, self._above(row.module.path) or "")
+        return Line((("  " * depth, ""), (safe(own) or "(root)", "bold")), self._cells(row), COLUMNS)
 
     def _cells(self, row: Row) -> tuple[Span, ...]:
         return (
@@ -89,14 +105,14 @@ class Table:
             (f"{row.module.parameters:,}" if row.module.parameters else "", ""),
             (row.output, "red" if row.output.startswith("✗") else "blue"),
             (duration(row.time) if row.time else "", "green"),
-            (f"{100 * row.time / self._time:.1f}%" if self._time else "", ""),
+            (f"{100 * row.time / self._time:.1f}%" if self._time and row.time else "", ""),
             (f"{row.calls:,}", ""),
             (amount(row.memory), ""),
         )
 
     def _total(self, rows: list[Row]) -> Line:
         """Parameters of the outermost modules, since those of all below are in them; the rest over every call."""
-        outermost = [row for row in rows if not any(above in self._rows for above in _above(row.module.path))]
+        outermost = [row for row in rows if self._above(row.module.path) is None]
         calls, memory = sum(row.calls for row in rows), sum(row.memory for row in rows)
         cells = (
             (f"{len(rows):,} modules", ""),
@@ -108,9 +124,3 @@ class Table:
             (amount(memory), ""),
         )
         return Line((("total", "bold"),), cells, COLUMNS)
-
-
-def _above(path: str) -> list[str]:
-    """The paths of which this one is a part: `h.0.attn` is in `h.0`, `h` and the whole."""
-    parts = path.split(".")
-    return [".".join(parts[:end]) for end in range(len(parts))] if path else []

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
-from typing import TextIO
+from typing import IO
 
 from insitu.view.line import Column, Line, Span
 
@@ -21,7 +21,7 @@ INKS = {
 RESET = "\033[0m"
 GAP = 2
 FEWEST = 8  # characters of a name that are left when it is cut
-CHUNK = 2048  # lines written at a time
+CHUNK = 4096  # lines that are laid out and written at a time
 SIGNS = {
     **{"●": "*", "├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "→": "->", "…": "...", "✗": "!", "µ": "u"},
     **{"⬇": "v", "\ufe0f": ""},
@@ -39,17 +39,17 @@ class Terminal:
     ● fc
     """
 
-    def __init__(self, file: TextIO | None = None, color: bool | None = None, width: int | None = None) -> None:
+    def __init__(self, file: IO[str] | None = None, color: bool | None = None, width: int | None = None) -> None:
         self._file = file
         self._color = color
         self._width = width
-        self._broken: TextIO | None = None
+        self._broken: IO[str] | None = None
         self._widths: dict[tuple[Column, ...], list[int]] = {}
 
     def write(self, lines: Iterable[Line]) -> None:
         """Write the lines."""
         file = self._file if self._file is not None else sys.stdout
-        if file is None or file is self._broken:
+        if file is None or file is self._broken or lines == ():  # most events make no line: be quick
             return
         texts: list[str] = []
         for text in self._texts(lines, file):
@@ -60,26 +60,31 @@ class Terminal:
         if texts:
             self._put(texts, file)
 
-    def _texts(self, lines: Iterable[Line], file: TextIO) -> Iterator[str]:
+    def _texts(self, lines: Iterable[Line], file: IO[str]) -> Iterator[str]:
         color = wants_color(file) if self._color is None else self._color
         plain = needs_ascii(getattr(file, "encoding", None))
         for columns, block in groupby(lines, key=attrgetter("columns")):
-            rows = (line.spans for line in block) if columns is None else self._rows(columns, block, file, plain)
-            for spans in rows:
+            for spans in self._rows(columns, block, file, plain):
                 text = _painted(spans) if color else "".join([text for text, _ in spans])
                 yield text.translate(ASCII) if plain else text
 
     def _rows(
-        self, columns: tuple[Column, ...], lines: Iterable[Line], file: TextIO, plain: bool
-    ) -> Iterator[tuple[Span, ...]]:
+        self, columns: tuple[Column, ...] | None, lines: Iterator[Line], file: IO[str], plain: bool
+    ) -> Iterator[Sequence[Span]]:
         """The rows of a table, laid out; widths only grow, so that what is written later still lines up."""
-        rows = [_in_ascii(line) for line in lines] if plain else list(lines)
+        if columns is None:
+            yield from (line.spans for line in lines)
+            return
         widths = self._widths.setdefault(columns, [0] * (1 + len(columns)))
-        _measure(rows, widths)
-        first, kept = fitted(columns, widths, self._width if self._width is not None else terminal_width(file))
-        return (_laid_out(row, first, kept) for row in rows)
+        while rows := list(islice(lines, CHUNK)):
+            if plain:
+                rows = list(map(_in_ascii, rows))
+            _measure(rows, widths)
+            first, kept = fitted(columns, widths, self._width if self._width is not None else terminal_width(file))
+            for row in rows:
+                yield _laid_out(row, first, kept)
 
-    def _put(self, texts: list[str], file: TextIO) -> None:
+    def _put(self, texts: list[str], file: IO[str]) -> None:
         text = "\n".join(texts) + "\n"
         try:
             try:
@@ -91,7 +96,7 @@ class Terminal:
             self._broken = file
 
 
-def wants_color(file: TextIO) -> bool:
+def wants_color(file: IO[str]) -> bool:
     """Whether to colour what goes to this stream, when nobody has said so."""
     if os.environ.get("NO_COLOR"):
         return False
@@ -101,7 +106,7 @@ def wants_color(file: TextIO) -> bool:
     return is_terminal(file) and os.environ.get("TERM") != "dumb"
 
 
-def is_terminal(file: TextIO) -> bool:
+def is_terminal(file: IO[str]) -> bool:
     """Whether the stream is a terminal; a closed or odd one is not."""
     try:
         return file.isatty()
@@ -109,7 +114,7 @@ def is_terminal(file: TextIO) -> bool:
         return False
 
 
-def terminal_width(file: TextIO) -> int | None:
+def terminal_width(file: IO[str]) -> int | None:
     """The width of the terminal, None for a stream that is none and so has no end."""
     return shutil.get_terminal_size().columns if is_terminal(file) else None
 
@@ -150,13 +155,13 @@ def _measure(rows: list[Line], widths: list[int]) -> None:
                     widths[index] = len(text)
 
 
-def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]]) -> tuple[Span, ...]:
+def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]]) -> Sequence[Span]:
     """The row with blanks between its cells and none at its end."""
+    if not row.cells:
+        return row.spans
     length = 0
     for text, _ in row.spans:
         length += len(text)
-    if not row.cells:
-        return row.spans
     spans = list(row.spans) if length <= first else _cut(row.spans, first)
     blank = first - min(length, first)
     for index, width, right in kept:
@@ -167,7 +172,7 @@ def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]]) -> tuple
             continue
         spans.append((" " * (blank + GAP + (rest if right else 0)) + text, ink))
         blank = 0 if right else rest
-    return tuple(spans)
+    return spans
 
 
 def _cut(spans: tuple[Span, ...], length: int) -> list[Span]:
@@ -187,5 +192,5 @@ def _in_ascii(line: Line) -> Line:
     return Line(spans, tuple((text.translate(ASCII), ink) for text, ink in line.cells), line.columns)
 
 
-def _painted(spans: tuple[Span, ...]) -> str:
+def _painted(spans: Sequence[Span]) -> str:
     return "".join([f"{INKS[ink]}{text}{RESET}" if ink and text else text for text, ink in spans])

@@ -8,15 +8,17 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from insitu.trace.analysis import Fold, Forest, Node, Steps, fold, relative, steps
-from insitu.trace.event import Call, Event, Mark, ModuleFacts, Stats, TensorFacts, tensors
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, tensors
 from insitu.view.line import Column, Line, Span
-from insitu.view.name import compact, function_name, is_inner, module_type
+from insitu.view.name import compact, is_inner, module_type
 from insitu.view.value import duration, result, safe, spread, tensor, union
 
 COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
 NOTHING: Span = ("", "")
 GUIDE = ("│  ", "   ")
 BRANCH = ("├─ ", "└─ ")
+
+Branch = tuple[Fold, Call | None, str, str]
 
 
 class Tree:
@@ -47,8 +49,7 @@ class Tree:
         if not self._live:
             self._roots.append(root)
             return ()
-        if root.children:
-            self._forest.forget()
+        self._forest.forget()
         return self._rows(fold([root]))
 
     def finish(self) -> Iterable[Line]:
@@ -80,11 +81,10 @@ class Tree:
 
     def _rows(self, folds: list[Fold], *, nested: bool = False, before: tuple[Span, ...] = ()) -> Iterator[Line]:
         """One row for each fold and for all that lies in it; a stack, because programs recurse deeper than Python."""
-        stack: list[tuple[Fold, Event | None, str, str]] = []
-        self._push(stack, folds, None, "", nested=nested)
+        stack = self._branches(folds, None, "", nested=nested)
         while stack:
             item, parent, guide, branch = stack.pop()
-            event = item.event
+            event = item.nodes[0].event
             if isinstance(event, Mark):
                 yield _mark(event, guide + branch)
                 continue
@@ -92,25 +92,24 @@ class Tree:
             if before:
                 name, before = (*before, *name), ()
             yield Line(((guide + branch, "grey"), *name) if branch else name, _cells(event, item), COLUMNS)
-            inside = item.children()
-            if inside:
-                self._push(stack, inside, event, guide + (branch and GUIDE[branch is BRANCH[1]]), nested=True)
+            if item.nodes[0].children:
+                deeper = guide + (GUIDE[branch is BRANCH[1]] if branch else "")
+                stack += self._branches(item.children(), event, deeper, nested=True)
 
-    def _push(
-        self, stack: list[tuple[Fold, Event | None, str, str]], folds: list[Fold], parent: Event | None, guide: str, *, nested: bool
-    ) -> None:
-        shown = folds if self._unfold else [item for item in folds if not (isinstance(item.event, Call) and is_inner(item.event))]
-        last = nested
-        for item in reversed(shown):
-            stack.append((item, parent, guide, BRANCH[last] if nested else ""))
-            last = False
+    def _branches(self, folds: list[Fold], parent: Call | None, guide: str, *, nested: bool) -> list[Branch]:
+        """The folds that are shown, the last one first."""
+        shown = folds if self._unfold else [item for item in folds if not _is_hidden(item.nodes[0].event)]
+        branches = [(item, parent, guide, BRANCH[0] if nested else "") for item in reversed(shown)]
+        if nested and branches:
+            branches[0] = (*branches[0][:3], BRANCH[1])
+        return branches
 
-    def _name(self, call: Call, item: Fold, parent: Event | None) -> tuple[Span, ...]:
+    def _name(self, call: Call, item: Fold, parent: Call | None) -> tuple[Span, ...]:
         """The spans that say what was called."""
         spans: list[Span] = []
         module = call.module
         if call.kind == "module" and module is not None:
-            base = parent.path if isinstance(parent, Call) else ""
+            base = parent.path if parent is not None else ""
             path = safe(relative(module.path, base))
             if item.count > 1:
                 final = item.nodes[item.count - 1].event
@@ -122,7 +121,7 @@ class Tree:
                 spans.append((f"× {item.count} identical  ", "yellow"))
             spans.append((self._type(module), "purple"))
         else:
-            spans.append((_aten(call.name), "orange") if call.kind == "aten" else (compact(call), "cyan"))
+            spans.append((safe(call.name), "orange") if call.kind == "aten" else (compact(call), "cyan"))
             if item.count > 1:
                 spans.append((f"  × {item.count} identical", "yellow"))
         if call.phase == "backward":
@@ -136,13 +135,14 @@ class Tree:
         return text
 
 
-def _aten(name: str) -> str:
-    return function_name(name)
+def _is_hidden(event: Event) -> bool:
+    return isinstance(event, Call) and is_inner(event)
 
 
 def _mark(mark: Mark, guide: str) -> Line:
     trouble = mark.kind == "trouble"
-    return Line(((guide, "grey"), (f"{'!' if trouble else '#'} {safe(mark.text)}", "red" if trouble else "green")), (), COLUMNS)
+    text = f"{'!' if trouble else '#'} {safe(mark.text)}"
+    return Line(((guide, "grey"), (text, "red" if trouble else "green")), (), COLUMNS)
 
 
 def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
@@ -164,7 +164,7 @@ def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
         output,
         NOTHING if stats is None else (spread(stats), "red" if stats.nan else ""),
         NOTHING if time is None else (duration(time), "green"),
-        NOTHING if site is None else (f"{_file(site.file)}:{site.line}", "grey"),
+        NOTHING if site is None else _source(site),
     )
 
 
@@ -173,6 +173,6 @@ def union_of(calls: list[Call]) -> Stats | None:
     return union([facts.stats for call in calls for facts in tensors(call.result) if facts.stats is not None])
 
 
-@lru_cache(maxsize=1024)
-def _file(path: str) -> str:
-    return safe(ntpath.basename(posixpath.basename(path)))
+@lru_cache(maxsize=4096)
+def _source(site: Site) -> Span:
+    return (f"{safe(ntpath.basename(posixpath.basename(site.file)))}:{site.line}", "grey")

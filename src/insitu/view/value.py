@@ -132,9 +132,11 @@ def result(item: Any, limit: int = 60) -> str:
         items = item.items if isinstance(item, Fields) else item
         parts = [f"{safe(str(name))}: {result(part)}" for name, part in items.items() if part is not None]
         return short(capped(parts), limit)
+    if item is None:
+        return ""
     found = [tensor(facts) for facts in tensors(item)]
     if not found:
-        return "" if item is None else short(value(item), limit)
+        return short(value(item), limit)
     if len(found) > 1 and len(set(found)) == 1:
         return f"{len(found)} × {found[0]}"
     return short(capped(found), limit)

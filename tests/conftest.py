@@ -1,0 +1,48 @@
+"""After every test, nothing global may be left as it was not before."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_patched() -> Iterator[None]:
+    """Trace functions, collector and torch are after the test what they were before it."""
+    before = _hooks()
+    yield
+    assert _hooks() == before
+    # A test that needs no torch does not import it here either.
+    if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "nn"):
+        assert _patched(torch) == []
+
+
+def _hooks() -> dict[str, Any]:
+    return {
+        "sys.gettrace": sys.gettrace(),
+        "sys.getprofile": sys.getprofile(),
+        "threading.gettrace": threading.gettrace(),
+        "gc.isenabled": gc.isenabled(),
+        "gc.get_threshold": gc.get_threshold(),
+    }
+
+
+def _patched(torch: Any) -> list[str]:
+    call = torch.nn.Module._call_impl
+    found = {
+        "a torch function mode is still active": torch._C._len_torch_function_stack(),
+        "a torch dispatch mode is still active": torch._C._len_torch_dispatch_stack(),
+        "Module._call_impl is not torch's own": _file_of(call) != sys.modules[torch.nn.Module.__module__].__file__,
+        "Module.__call__ is not torch's own": _file_of(torch.nn.Module.__call__) != _file_of(call),
+    }
+    return [what for what, true in found.items() if true]
+
+
+def _file_of(function: Any) -> str | None:
+    code = getattr(function, "__code__", None)
+    return code.co_filename if code is not None else None

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.store.example import ARRAYS, VALUES, _draw
+
+from insitu.errors import StoreError
+from insitu.store.template import from_json
+from insitu.store.value import Repr, Writer
+from insitu.trace.event import TensorFacts
+
+
+def round_trip(value: Any) -> Any:
+    arrays: list[Any] = []
+    return from_json(Writer(arrays).json(value), arrays).build(iter(()))
+
+
+@pytest.mark.parametrize("value", VALUES + ARRAYS, ids=lambda value: type(value).__name__)
+def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    assert _draw(round_trip(value), {}) == _draw(value, {})
+
+
+def test_the_text_is_json_that_any_reader_takes() -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    for value in VALUES:
+        json.loads(Writer([]).json(value), parse_constant=refuse)
+
+
+def test_tensors_are_listed_apart_so_that_equal_calls_have_equal_texts() -> None:
+    one, two = TensorFacts(1, (2,), "f32", "cpu"), TensorFacts(2, (3,), "f32", "cpu")
+    tensors: list[TensorFacts] = []
+    writer = Writer([], tensors)
+    assert writer.json((one, {"mask": two})) == writer.json((two, {"mask": one}))
+    assert tensors == [one, two, two, one]
+    rebuilt = from_json(writer.json((one, {"mask": two})), []).build(iter([one, two]))
+    assert rebuilt[0] is one and rebuilt[1]["mask"] is two
+
+
+def test_each_building_gives_containers_of_its_own() -> None:
+    template = from_json(Writer([]).json([{"a": []}]), [])
+    first, second = template.build(iter(())), template.build(iter(()))
+    first[0]["a"].append(1)
+    assert second == [{"a": []}]
+
+
+class Stranger:
+    def __init__(self, text: str = "", error: bool = False) -> None:
+        self.text, self.error = text, error
+
+    def __repr__(self) -> str:
+        if self.error:
+            raise RuntimeError("no")
+        return self.text
+
+    def __reduce__(self) -> Any:
+        raise AssertionError("nothing is ever pickled")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Stranger("<a stranger>"), "<a stranger>"),
+        (Stranger("x" * 1000), "x" * 199 + "…"),
+        (Stranger(error=True), "<Stranger: its repr raised RuntimeError>"),
+        (np.array([object], dtype=object), "array([<class 'object'>], dtype=object)"),
+        (np.zeros(2, dtype=[("a", "i4")]), "array([(0,), (0,)], dtype=[('a', '<i4')])"),
+        (TensorFacts(1, (2,), "f32", "cpu"), "f32[2]"),
+        ({1}, "{1}"),
+    ],
+)
+def test_other_objects_are_their_repr_and_say_so(value: Any, text: str) -> None:
+    assert round_trip([value]) == [Repr(type(value).__name__, text)]
+
+
+def test_text_of_another_class_is_text() -> None:
+    class Version(str):
+        pass
+
+    assert type(round_trip(Version("2.13"))) is str
+
+
+def test_what_holds_itself_is_cut_off() -> None:
+    loop: list[Any] = [1]
+    loop += [loop, loop]
+    deep: Any = ()
+    for _ in range(500):
+        deep = (deep,)
+    for value in (loop, deep):
+        rebuilt = round_trip((5, value))
+        assert rebuilt[0] == 5
+        while not isinstance(rebuilt, Repr):
+            rebuilt = rebuilt[-1]
+
+
+def test_what_is_cut_off_takes_its_tensors_along() -> None:
+    tensor = TensorFacts(1, (2,), "f32", "cpu")
+    loop: list[Any] = [tensor]
+    loop.append(loop)
+    tensors: list[TensorFacts] = []
+    template = from_json(Writer([], tensors).json(loop), [])
+    remaining = iter(tensors)
+    template.build(remaining)
+    assert next(remaining, None) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "NaN", "[Infinity]", "{}", '{"a":1}', '{"tuple":1}', '{"tuple":[],"list":[]}', '{"word":1}'),
+        *('{"float":"x"}', '{"float":1.0}', '{"int":"xyz"}', '{"bytes":"?"}', '{"complex":[1]}', '{"array":0}'),
+        *(
+            '{"array":-1}',
+            '{"scalar":"0"}',
+            '{"fields":[1,[]]}',
+            '{"fields":["A",[[1,2]]]}',
+            '{"dict":[1]}',
+            '{"repr":[1,2]}',
+        ),
+        *("[" * 70 + "]" * 70, "[" * 100_000, "1" * 5000),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_text_that_is_none_of_ours_is_refused(text: str) -> None:
+    with pytest.raises(StoreError, match="cannot be read"):
+        from_json(text, [])

@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import zipapp
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import insitu
+from insitu import cli
+from insitu.program import exit_code
+from insitu.trace.event import Call, ModuleFacts, TensorFacts
+from insitu.trace.trace import Trace
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests write relative names; colours and switches of the machine do not count."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("INSITU", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    linear = ModuleFacts("layers.0", "Linear", settings={"in_features": 3, "out_features": 2})
+    call = Call(
+        0, None, "module", "Linear", linear, result=TensorFacts(1, (4, 2), "f32", "cpu", producer=0), duration=9
+    )
+    insitu.save(Trace([call]), tmp_path / "run.h5")
+    return tmp_path / "run.h5"
+
+
+def python(*words: str, program: str | None = None) -> subprocess.CompletedProcess[str]:
+    if program is not None:
+        Path("script.py").write_text(textwrap.dedent(program))
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, timeout=100)
+
+
+def run(*words: str, program: str | None = None) -> subprocess.CompletedProcess[str]:
+    return python("-m", "insitu", "run", *words, program=program)
+
+
+# show
+
+
+def test_show_prints_the_trace(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", str(saved)]) == 0
+    out, err = capsys.readouterr()
+    assert "Linear" in out and "f32[4, 2]" in out and err == ""
+
+
+def test_show_takes_every_view(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seen = set()
+    for view in ("tree", "classic", "table"):
+        assert cli.main(["show", str(saved), "--view", view]) == 0
+        seen.add(capsys.readouterr().out)
+    assert len(seen) == 3
+    assert cli.main(["show", str(saved), "--view", "code"]) == 0
+
+
+def test_show_passes_its_options_on(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr("insitu.view.show", lambda trace, **options: given.update(options))
+    words = ["--only", "a.*", "--only", "b", "--no-color", "--width", "40", "--unfold"]
+    assert cli.main(["show", str(saved), *words]) == 0
+    assert given == {"view": "tree", "only": ["a.*", "b"], "color": False, "width": 40, "unfold": True}
+
+
+def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
+    done = python(
+        "-c",
+        "import sys; from insitu.cli import main; main(['show', 'run.h5'])\n"
+        "print([name for name in ('torch', 'pandas') if name in sys.modules])",
+    )
+    assert done.stdout.endswith("[]\n") and "Linear" in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["show", "nowhere.h5"], "insitu: 'nowhere.h5' cannot be loaded: there is no such file"),
+        (["show", "run.txt"], "insitu: 'run.txt' does not end in one of '.h5', '.hdf5', as files of traces do"),
+        (["show", "run.h5", "--view", "tre"], "did you mean 'tree'?"),
+        (["show", "run.h5", "--view", "code", "--unfold"], "--unfold is for the view 'tree'"),
+        (["show", "run.h5", "--only", "a..b"], "'a..b' is not a path pattern"),
+        (["run"], "insitu: run needs a script"),
+        (["run", "-m"], "insitu: -m needs the name of a module"),
+        (["run", "nowhere.py"], "insitu: there is no script 'nowhere.py'"),
+        (["run", "."], "insitu: the folder '.' has no __main__.py to run"),
+        (["run", "--quiet", "script.py"], "insitu: --quiet without --to FILE would show nothing"),
+        (["run", "--to", "run.txt", "script.py"], "'.h5', '.hdf5'"),
+        (["run", "--to", "run.h5", "script.py"], "run.h5' is there already"),
+        (["run", "--view", "nice", "script.py"], "view='nice' is not one of"),
+    ],
+)
+def test_an_error_is_one_line_and_code_2(
+    saved: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    Path("script.py").write_text("raise SystemExit('the script ran')")
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert message in err and err.startswith("insitu: ") and err.count("\n") == 1 and out == ""
+
+
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "insitu run train.py" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["show", "--help"], ["demo", "--help"]])
+def test_every_help_has_an_example(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(words)
+    assert stop.value.code == 0
+    assert "example:\n  insitu " in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert capsys.readouterr().out == f"insitu {insitu.__version__}\n"
+
+
+@pytest.mark.parametrize("width", ["0", "-3", "x"])
+def test_a_width_is_a_number_from_1(saved: Path, capsys: pytest.CaptureFixture[str], width: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["show", "run.h5", "--width", width])
+    assert stop.value.code == 2
+    assert "--width" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_error(saved: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as gone:
+        done = subprocess.run(
+            [sys.executable, "-m", "insitu", "show", "run.h5"],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert done.stderr == b"" and done.returncode in (0, 141)
+
+
+# run
+
+FORWARD = """
+    import sys, torch
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    print("sum", model(torch.zeros(4, 3)).mul(0).sum().item(), *sys.argv[1:])
+"""
+
+
+def test_run_traces_a_script_and_leaves_its_output_alone() -> None:
+    done = run("script.py", "--view", "x", program=FORWARD)
+    assert (done.returncode, done.stdout) == (0, "sum 0.0 --view x\n")
+    assert "Sequential" in done.stderr and "Linear" in done.stderr and "f32[4, 2]" in done.stderr
+
+
+def test_run_saves_what_it_traced() -> None:
+    done = run("--to", "new.h5", "--quiet", "--level", "aten", "script.py", program=FORWARD)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "sum 0.0\n", "")
+    trace = insitu.load("new.h5")
+    assert list(trace.modules) == ["", "0", "1"]
+    assert trace.find(name="aten.relu*", kind="aten")
+    assert trace.about["insitu"] == insitu.__version__ and type(trace.about["torch"]) is str
+
+
+def test_run_saves_where_it_was_started_whatever_the_program_does() -> None:
+    done = run("--to", "new.h5", "script.py", program="import os, torch; os.chdir('/'); torch.ones(1)")
+    assert done.returncode == 0
+    assert len(insitu.load("new.h5").calls) == 1
+
+
+def test_run_only_these_paths() -> None:
+    done = run("--only", "0", "--to", "new.h5", "--quiet", "script.py", program=FORWARD)
+    assert done.returncode == 0
+    assert list(insitu.load("new.h5").modules) == ["0"]
+
+
+FACTS = """
+    import sys, __main__
+    print(__name__, __file__, sys.argv, sys.path[0], __main__.__dict__ is globals(), type(__builtins__))
+    print(__spec__.name if __spec__ else None, __package__, __doc__, type(__loader__).__name__)
+    print(sorted({*globals()} - {"__annotations__"}))
+"""
+
+
+def test_a_script_sees_what_python_would_show_it() -> None:
+    Path("folder").mkdir()
+    Path("folder/script.py").write_text(textwrap.dedent(FACTS))
+    for words in (["folder/script.py", "a", "-b", "--", "--to"], [str(Path("folder/script.py").absolute())]):
+        assert run(*words).stdout == python(*words).stdout
+
+
+def test_a_module_sees_what_python_would_show_it() -> None:
+    Path("package").mkdir()
+    Path("package/__init__.py").touch()
+    Path("package/part.py").write_text(textwrap.dedent(FACTS))
+    Path("package/__main__.py").write_text(textwrap.dedent(FACTS))
+    for words in (["-m", "package.part", "-x", "--view"], ["-m", "package"]):
+        expected = python(*words)
+        assert expected.returncode == 0
+        assert run(*words).stdout == expected.stdout
+
+
+def test_a_folder_and_an_archive_run_their_main_file() -> None:
+    Path("folder").mkdir()
+    Path("folder/__main__.py").write_text("import sys; print(sys.argv, __name__, __file__, sys.path[0])")
+    zipapp.create_archive("folder", "app.pyz")
+    for name in ("folder", "app.pyz"):
+        assert run(name, "a").stdout.split()[:3] == python(name, "a").stdout.split()[:3] != []
+
+
+def test_the_exit_code_is_the_programs_own() -> None:
+    done = run("--to", "new.h5", "--quiet", "script.py", program="import sys, torch; torch.ones(2); sys.exit('bye')")
+    assert (done.returncode, done.stderr) == (1, "bye\n")
+    assert len(insitu.load("new.h5").calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "message"),
+    [
+        *(
+            (None, 0, ""),
+            (SystemExit(), 0, ""),
+            (SystemExit(0), 0, ""),
+            (SystemExit(7), 7, ""),
+            (SystemExit(True), 1, ""),
+        ),
+        *((SystemExit("bye"), 1, "bye\n"), (SystemExit((1, 2)), 1, "(1, 2)\n"), (OSError("x"), 1, "OSError: x\n")),
+        *((KeyboardInterrupt(), 130, "KeyboardInterrupt\n"), (GeneratorExit(), 1, "GeneratorExit\n")),
+    ],
+)
+def test_exit_codes(failure: Any, code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(failure) == code
+    assert capsys.readouterr().err == message
+
+
+FAILING = """
+    import torch
+    def middle(x):
+        try:
+            {}["key"]
+        except KeyError as error:
+            raise ValueError("first") from error
+    def fail(x):
+        try:
+            middle(x)
+        except ValueError:
+            return torch.nn.Linear(3, 2)(x)
+    fail(torch.ones(4, 5))
+"""
+
+
+def test_an_exception_prints_as_python_prints_it_and_the_trace_is_kept() -> None:
+    done = run("--to", "new.h5", "--quiet", "script.py", program=FAILING)
+    expected = python("script.py")
+    assert done.returncode == expected.returncode == 1
+    assert done.stderr == expected.stderr
+    assert insitu.load("new.h5").find(kind="module")[0].raised == "RuntimeError"
+
+
+def test_an_exception_of_ours_in_the_program_is_the_programs() -> None:
+    done = run("script.py", program="import insitu\ninsitu.load('nowhere.h5')")
+    assert done.returncode == 1
+    assert 'script.py", line 2' in done.stderr and "StoreError" in done.stderr
+
+
+def test_a_syntax_error_prints_as_python_prints_it() -> None:
+    done, expected = run("script.py", program="import torch\n1 +\n"), python("script.py")
+    assert done.returncode == expected.returncode == 1
+    assert done.stderr.startswith(expected.stderr)
+
+
+def test_the_programs_own_excepthook_is_used() -> None:
+    done = run("script.py", program="import sys; sys.excepthook = lambda *e: print('mine', e[0].__name__); 1 / 0")
+    assert (done.returncode, done.stdout) == (1, "mine ZeroDivisionError\n")
+
+
+def test_an_interrupt_gives_130_and_the_trace() -> None:
+    program = (
+        f"import os, torch\ntorch.ones(2)\nos.kill(os.getpid(), {int(signal.SIGINT)})\nimport time; time.sleep(50)"
+    )
+    done = run("--to", "new.h5", "script.py", program=program)
+    assert done.returncode == 130
+    assert "KeyboardInterrupt" in done.stderr and len(insitu.load("new.h5").calls) == 1
+
+
+def test_a_trace_that_cannot_be_saved_does_not_hide_the_exit_code() -> None:
+    for code, expected in ((0, 2), (5, 5)):
+        Path("folder").mkdir()
+        program = f"import os, sys, torch; torch.ones(1); os.rmdir('folder'); sys.exit({code})"
+        done = run("--to", "folder/new.h5", "script.py", program=program)
+        assert done.returncode == expected
+        assert "insitu: there is no directory" in done.stderr
+
+
+def test_a_program_without_torch_is_told_so() -> None:
+    done = run("script.py", program="print('hi')")
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert done.stderr == "insitu: the program called nothing of torch\n"
+
+
+def test_a_program_may_close_its_output() -> None:
+    done = run("script.py", program="import sys, torch; torch.ones(2); print('x'); sys.stdout.close()")
+    assert (done.returncode, done.stdout) == (0, "x\n")
+    assert "torch.ones" in done.stderr and "Error" not in done.stderr
+
+
+def test_threads_that_outlive_the_script_still_have_it() -> None:
+    program = """
+        import threading, time, sys
+        def later():
+            time.sleep(0.5)
+            print(sys.modules["__main__"].later is later)
+        threading.Thread(target=later).start()
+    """
+    assert run("script.py", program=program).stdout == "True\n"
+
+
+def test_insitu_0_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSITU", "0")
+    done = run("--to", "new.h5", "script.py", program=FORWARD)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "sum 0.0\n", "")
+    assert not Path("new.h5").exists()

@@ -1,0 +1,46 @@
+"""The table and the texts of values."""
+
+from __future__ import annotations
+
+from tests.view.build import Run, linear, tensor
+
+from insitu.trace.event import Opaque
+from insitu.view import render
+from insitu.view.value import safe, size, value
+
+TABLE = """\
+module   type           parameters  output       time  share  calls  memory
+(root)   Net                    30  f32[2, 6]   3.0ms  75.0%      2    96 B
+  fc.0   Linear(4 → 6)          30  f32[2, 6]   2.0ms  50.0%      2    96 B
+    act  ReLU                       bf16[2, 6]                    2    48 B
+total    3 modules              30              4.0ms             6   240 B"""
+
+
+def test_the_table() -> None:
+    run, x = Run(), tensor(2, 4)
+    for run.step in range(2):
+        with run.inside(run.module("", "Net", x, leaf=False, out=tensor(2, 6), duration=1_500_000, parameters=30)):
+            fc = linear(run, "fc.0", 4, 6, x, duration=1_000_000, parameters=30)
+            with run.inside(fc):
+                run.module("fc.0.act", "ReLU", x, out=tensor(2, 6, dtype="bf16"))
+        run.call("function", "torch.Tensor.sum", x, duration=500_000)
+    assert render(run.trace, "table") == TABLE
+
+
+def test_safe_texts() -> None:
+    assert safe("日本 → x") == "日本 → x"
+    assert safe("\x00\u202e\ud800\u2028") == r"\x00\u202e\ud800\u2028"
+
+
+def test_values_never_raise() -> None:
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert "…" in value(deep)
+    assert value(10**5000).startswith("<int of ")
+    assert value([10**5000]).startswith("[<int of ")
+    assert value(object()) == "<object>"
+    assert value(Opaque("a\nb")) == r"<a\nb>"
+    assert value(list(range(100))).endswith("31, … 68 more]")
+    assert value({"a\n": "b\n"}) == r"{a\n: 'b\n'}"
+    assert size(tensor("s0", 2)) == 0

@@ -1,0 +1,212 @@
+"""The tree: nesting, folding, columns."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.view.build import Run, linear, site, stats, tensor
+
+from insitu.trace.analysis import completed
+from insitu.trace.event import Fields, Word
+from insitu.view import make, render
+
+
+def block(run: Run, index: int, *, width: int = 96, nan: int = 0) -> None:
+    x, path = tensor(2, 24, 96), f"h.{index}"
+    place = site("x = block(x)", 43, "GPT.forward")
+    inner = site("a = attn(x)", 31, "Block.forward", place)
+    out = tensor(2, 24, 96, stats=stats(-5.0 - index, 5.45))
+    with run.inside(run.module(path, "Block", x, leaf=False, out=out, site=place, duration=240_000_000)):
+        norm = {"normalized_shape": (96,)}
+        run.module(f"{path}.ln_1", "LayerNorm", x, settings=norm, out=x, site=inner, duration=2_200_000)
+        linear(run, f"{path}.c_attn", 96, 3 * width, x, site=inner, duration=15_700_000)
+        run.call("function", "torch.Tensor.split", tensor(2, 24, 288), 96, kwargs={"dim": 2}, out=(x, x, x))
+        scores = tensor(2, 6, 24, 24, stats=stats(0, 1, nan=nan))
+        run.call("function", "torch.nn.functional.softmax", scores, kwargs={"dim": -1}, out=scores, site=inner)
+
+
+def gpt(blocks: int = 12, *, odd: int | None = None, nan: int | None = None) -> Run:
+    run = Run()
+    root = run.module("", "GPT", tensor(2, 24, dtype="i64"), leaf=False, out=tensor(2, 24, 256), duration=3_000_000_000)
+    with run.inside(root):
+        embedding = {"num_embeddings": 256, "embedding_dim": 96}
+        run.module("wte", "Embedding", tensor(2, 24, dtype="i64"), settings=embedding, out=tensor(2, 24, 96))
+        for index in range(blocks):
+            block(run, index, width=97 if index == odd else 96, nan=48 if index == nan else 0)
+    return run
+
+
+FOLDED = """\
+GPT                                   f32[2, 24, 256]                  3.00s
+├─ wte  Embedding(256, 96)            f32[2, 24, 96]
+└─ h.0 … h.11  × 12 identical  Block  f32[2, 24, 96]      -16 … 5.45   2.88s  model.py:43
+   ├─ ln_1  LayerNorm(96)             f32[2, 24, 96]                  26.4ms  model.py:31
+   ├─ c_attn  Linear(96 → 288)        f32[2, 24, 288]                  188ms  model.py:31
+   ├─ .split(96, dim=2)               3 × f32[2, 24, 96]
+   └─ F.softmax(dim=-1)               f32[2, 6, 24, 24]   ✗ 48 NaN            model.py:31"""
+
+
+def rows(run: Run, **options: Any) -> list[str]:
+    return render(run.trace, **options).split("\n")
+
+
+def test_twelve_identical_blocks_are_one_and_a_nan_in_the_fourth_is_seen() -> None:
+    assert render(gpt(nan=3).trace) == FOLDED
+
+
+def test_a_block_that_differs_is_not_folded() -> None:
+    found = [row for row in rows(gpt(odd=5)) if "Block" in row]
+    assert [row.split("  f32")[0].strip(" ├└─") for row in found] == [
+        "h.0 … h.4  × 5 identical  Block",
+        "h.5  Block",
+        "h.6 … h.11  × 6 identical  Block",
+    ]
+
+
+def test_unfold_shows_all_and_what_leaf_modules_do() -> None:
+    found = rows(gpt(), unfold=True)
+    assert sum("  Block" in row for row in found) == 12
+    assert sum("F.linear" in row for row in found) == 12
+    assert len(found) == len(gpt().events)
+
+
+def test_modules_of_other_names_do_not_fold() -> None:
+    run, x = Run(), tensor(10, 20, 6)
+    with run.inside(run.module("", "MHA", x, leaf=False, out=x)):
+        for name in ("query", "key", "value"):
+            linear(run, name, 6, 6, x)
+    assert [row.split()[1] for row in rows(run)[1:]] == ["query", "key", "value"]
+
+
+def test_a_loop_on_one_line_folds_and_two_lines_do_not() -> None:
+    run, x, loop = Run(), tensor(2), site("x = x + 1", 3, "f")
+    for place in (loop, loop, loop, site("x = x + 1", 4, "f")):
+        run.call("function", "torch.Tensor.__add__", x, 1, operator="+", out=x, site=place)
+    assert rows(run) == ["+ 1  × 3 identical  f32[2]  model.py:3", "+ 1                 f32[2]  model.py:4"]
+
+
+def test_identical_steps_fold_when_replayed() -> None:
+    run, x = Run(), tensor(2)
+    for run.step in range(4):
+        run.mark("step", f"step {run.step}")
+        run.events[-1].step = run.step
+        run.module("", "Net", x, out=tensor(3) if run.step == 3 else x, duration=1_000_000)
+    assert rows(run) == [
+        "step 0 … 2  × 3 identical  Net  f32[2]  3.0ms",
+        "step 3  Net                     f32[3]  1.0ms",
+    ]
+
+
+def test_steps_of_several_roots_have_a_row_of_their_own() -> None:
+    run, x = Run(), tensor(2)
+    for run.step in range(2):
+        run.module("", "Net", x, out=x)
+        run.call("function", "torch.Tensor.backward", x, kwargs={"gradient": None})
+    assert rows(run) == ["step 0 … 1  × 2 identical", "├─ Net        f32[2]", "└─ .backward"]
+
+
+def test_live_shows_each_root_when_it_is_complete() -> None:
+    run, view = gpt(2), make("tree")
+    shown = [list(view(event)) for event in completed(run.events)]
+    assert all(not lines for lines in shown[:-1])
+    assert len(shown[-1]) == 7
+    assert list(view.finish()) == []
+
+
+def test_calls_whose_parent_never_came_are_shown_at_the_end() -> None:
+    run, view = gpt(2), make("tree")
+    for event in list(completed(run.events))[:-1]:
+        assert list(view(event)) == []
+    assert [str(line).split()[0] for line in view.finish()][:2] == ["wte", "h.0"]
+
+
+def test_narrow_terminals_drop_source_then_values_then_time() -> None:
+    run = gpt(nan=3)
+    full = len(max(FOLDED.split("\n"), key=len))
+    assert render(run.trace, width=full) == FOLDED
+    assert "model.py" not in render(run.trace, width=full - 1) and "NaN" in render(run.trace, width=full - 1)
+    third = render(run.trace, width=70)
+    assert "NaN" not in third and "2.88s" in third
+    fourth = render(run.trace, width=60)
+    assert "2.88s" not in fourth and "h.0 … h.11  × 12 identical  Block  f32[2, 24, 96]" in fourth
+    last = render(run.trace, width=40).split("\n")
+    assert last[2] == "└─ h.0 … h.11  × 12…  f32[2, 24, 96]"
+    assert max(map(len, last)) <= 40
+
+
+def cell(result: Any, **more: Any) -> str:
+    run = Run()
+    run.call("function", "torch.f", tensor(1), out=result, **more)
+    return render(run.trace).removeprefix("torch.f").strip()
+
+
+def test_outputs_of_every_kind() -> None:
+    assert cell((tensor(2), None)) == "f32[2]"
+    assert cell((tensor(2), tensor(3, dtype="i64"))) == "f32[2], i64[3]"
+    assert cell({"loss": tensor(), "n": 3}) == "loss: f32[], n: 3"
+    assert cell(Fields("Out", {"logits": tensor(2), "cache": None})) == "logits: f32[2]"
+    assert cell(tensor("s0", 2)) == "f32[s0, 2]"
+    assert len(cell([tensor(index) for index in range(100)])) <= 60
+    assert cell(None, raised="RuntimeError") == "✗ raised RuntimeError"
+    assert cell(tensor(2, stats=stats(None, None, inf=2))) == "f32[2]  2 Inf"
+    assert cell(tensor(2, stats=stats(-1.0, 2.0, inf=2))) == "f32[2]  -1 … 2, 2 Inf"
+
+
+def name(function: str, *args: Any, **more: Any) -> str:
+    run = Run()
+    run.call("function", function, *args, **more)
+    return render(run.trace)
+
+
+def test_compact_names() -> None:
+    x = tensor(2)
+    assert name("torch.cat", [x, x], kwargs={"dim": 1}) == "torch.cat(dim=1)"
+    assert name("torch.Tensor.view", x, 10, 20) == ".view(10, 20)"
+    assert name("torch.Tensor.__truediv__", x, 4.0, operator="/") == "/ 4.0"
+    assert name("torch.Tensor.__rsub__", x, 1, operator="-") == "1 -"
+    assert name("torch.Tensor.__getitem__", x, (Word("..."), 0), operator="[]") == "[..., 0]"
+    assert name("torch.Tensor.__neg__", x, operator="-") == "-"
+    assert name("torch.f", x, "a" * 200) == f"torch.f({'a' * 47}…)"
+
+
+def test_marks() -> None:
+    run = Run()
+    with run.inside(run.module("", "Net", tensor(2), leaf=False, out=tensor(2))):
+        run.mark("step", "step 0")
+        run.mark("trouble", "could not\nread \x1b[31mx")
+        run.mark("note", "here")
+    assert rows(run) == ["Net  f32[2]", r"├─ ! could not\nread \x1b[31mx", "└─ # here"]
+
+
+def test_backward_calls_lie_in_backward() -> None:
+    run, x = Run(), tensor(2)
+    with run.inside(run.call("function", "torch.Tensor.backward", x)):
+        run.call("aten", "aten.mm", x, out=x, phase="backward")
+    assert rows(run) == [".backward", "└─ aten.mm  backward  f32[2]"]
+
+
+def test_two_thousand_nested_calls() -> None:
+    run, x = Run(), tensor(2)
+    for depth in range(2000):
+        call = run.module(".".join("a" * depth), "Nest", x, leaf=False, out=x)
+        run._open.append(call)
+    assert len(rows(run)) == 2000
+    for view in ("classic", "code", "table"):
+        render(run.trace, view)
+
+
+def test_speed_of_a_hundred_thousand_events(capsys: Any) -> None:
+    run = Run()
+    while len(run.events) < 100_000:
+        run.step += 1
+        with run.inside(run.module("", "GPT", tensor(2, 24), leaf=False, out=tensor(2, 24, 256))):
+            for index in range(12):
+                block(run, index)
+    trace, report = run.trace, []
+    for view, options in (("tree", {}), ("tree", {"unfold": True}), ("classic", {}), ("code", {}), ("table", {})):
+        start = time.perf_counter()
+        assert render(trace, view, **options)
+        report.append(f"{view}{' unfolded' if options else ''} {time.perf_counter() - start:.2f} s")
+    with capsys.disabled():
+        print(f"\n{len(run.events):,} events to text: {', '.join(report)}")
