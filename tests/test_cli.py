@@ -187,7 +187,7 @@ def test_run_only_these_paths() -> None:
 
 FACTS = """
     import sys, __main__
-    print(__name__, __file__, sys.argv, sys.path[0], __main__.__dict__ is globals(), type(__builtins__))
+    print(__name__, __file__, sys.argv, sys.path[0], __main__.__dict__ is globals())
     print(__spec__.name if __spec__ else None, __package__, __doc__, type(__loader__).__name__)
     print(sorted({*globals()} - {"__annotations__"}))
 """

@@ -57,6 +57,7 @@ def watch(
     level: str | None = None,
     keep: Keep = "meta",
     only: str | Iterable[str] = (),
+    name: str | None = None,
     file: IO[str] | None = None,
     color: bool | None = None,
     width: int | None = None,
@@ -75,13 +76,15 @@ def watch(
       │
       ● TRACING Linear COMPLETE
 
-    `view` is "tree", "classic", "code", "table", or a view of your own; the rest is as for `record`.
+    `view` is "tree", "classic", "code", "table", or a view of your own (`insitu.view.View`); `name` is what the
+    header of the classic view says. The rest is as for `record`.
     """
     if isinstance(view, str):
         choose("view", view, views.VIEWS)
     level = level or ("aten" if view == "code" else "functions")
+    title = name or (type(subject).__name__ if subject is not None else "torch")
     terminal = Terminal(file, color=color, width=width)
-    return Session("watch", subject, level=level, keep=keep, only=only, printer=lambda: Printer(view, subject, terminal))
+    return Session("watch", subject, level=level, keep=keep, only=only, printer=lambda: Printer(view, title, terminal))
 
 
 class Session:
@@ -155,9 +158,8 @@ class Running:
 class Printer:
     """A sink that prints through a view."""
 
-    def __init__(self, view: str | views.View, subject: nn.Module | None, terminal: Terminal) -> None:
-        name = type(subject).__name__ if subject is not None else "torch"
-        options = {"name": name} if view == "classic" else {}
+    def __init__(self, view: str | views.View, title: str, terminal: Terminal) -> None:
+        options = {"name": title} if view == "classic" else {}
         self.view = views.make(view, **options) if isinstance(view, str) else view
         self.terminal = terminal
 

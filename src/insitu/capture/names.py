@@ -53,11 +53,15 @@ class ModuleNote:
 
 
 class Names:
-    """The notes of all modules of a session, found by id."""
+    """The notes of all modules of a session, found by id.
 
-    def __init__(self, subject: nn.Module | None, wanted: Callable[[str], bool]) -> None:
+    What is only needed to show them is filled in at the end, or with `live` as soon as they are met.
+    """
+
+    def __init__(self, subject: nn.Module | None, wanted: Callable[[str], bool], *, live: bool = False) -> None:
         self.notes: dict[int, ModuleNote] = {}
         self.has_subject = subject is not None
+        self._live = live
         self._wanted = wanted
         self._taken: set[str] = set()
         self._shared: dict[Any, Any] = {}
@@ -96,7 +100,10 @@ class Names:
             note = self.notes.get(id(module))
             if note is not None and note.ref() is module:
                 continue
-            self.notes[id(module)] = ModuleNote(module, path, wanted=self._wanted(path), subject=subject)
+            note = ModuleNote(module, path, wanted=self._wanted(path), subject=subject)
+            self.notes[id(module)] = note
+            if self._live:
+                describe(module, note.facts, self._shared)
             todo += reversed(list(named_children(module, path, subject)))
 
 

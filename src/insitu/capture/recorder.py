@@ -48,7 +48,7 @@ class Recorder:
         rank: int = 0,
     ) -> None:
         self.subject, self.level, self.only, self.sinks, self.rank = subject, level, tuple(only), tuple(sinks), rank
-        self.names = Names(subject, self._wanted)
+        self.names = Names(subject, self._wanted, live=bool(self.sinks))
         self.keep = make_keep(keep, self.trouble)
         self.probes: list[Probe] = []
         self.troubles: dict[str, Exception] = {}

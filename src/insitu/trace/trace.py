@@ -168,6 +168,11 @@ class Trace:
             raise MissingError("to_pandas() needs pandas: pip install pandas") from None
         return pandas.DataFrame([_row(call) for call in self.calls], columns=_COLUMNS).set_index("id")
 
+    def __str__(self) -> str:
+        from insitu.view import render  # a trace knows no view, except for print(trace)
+
+        return render(self)
+
     def __repr__(self) -> str:
         events = self.events
         return f"<Trace: {len(events)} events, {len(self.modules)} modules>"

@@ -1,0 +1,227 @@
+"""What holds for the project as a whole: which folder may import which, sizes, versions."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import insitu
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "insitu"
+DROPINS = ROOT / "dropins" / "src"
+FILES = sorted([*SOURCE.rglob("*.py"), *DROPINS.rglob("*.py")])
+
+# What the files of a folder may import besides the standard library and their own folder.
+ALLOWED = {
+    "trace": {"insitu.errors", "numpy", "pandas"},
+    "view": {"insitu.errors", "insitu.trace"},
+    "store": {"insitu.errors", "insitu.trace", "numpy", "h5py"},
+    "capture": {"insitu.errors", "insitu.trace", "numpy", "torch"},
+}
+# Only these import torch as soon as they are imported themselves.
+WITH_TORCH = ("capture", "dist.py", "session.py", "demo.py")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement: the module, the names taken from it, and whether importing the file runs it."""
+
+    module: str
+    names: tuple[str, ...]
+    at_once: bool
+    line: int
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """Every import of a file, those inside functions too; what only a type checker sees is left out."""
+    waiting: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text("utf-8")), True)]
+    while waiting:
+        node, at_once = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, (), at_once, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield Import(_absolute(node, path), tuple(alias.name for alias in node.names), at_once, node.lineno)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += [(child, at_once) for child in node.orelse]
+        else:
+            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            waiting += [(child, at_once and not inside) for child in ast.iter_child_nodes(node)]
+
+
+def _absolute(node: ast.ImportFrom, path: Path) -> str:
+    if not node.level:
+        return node.module or ""
+    package = path.relative_to(DROPINS if path.is_relative_to(DROPINS) else SOURCE.parent).parts[: -node.level]
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def modules(found: Import) -> list[str]:
+    """The modules that are meant: `from insitu import store` means insitu.store."""
+    return [f"insitu.{name}" for name in found.names] if found.module == "insitu" else [found.module]
+
+
+def is_standard(module: str) -> bool:
+    return module.split(".")[0] in sys.stdlib_module_names
+
+
+def within(module: str, allowed: set[str]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in allowed)
+
+
+@pytest.mark.parametrize("folder", ALLOWED)
+def test_data_goes_one_way(folder: str) -> None:
+    allowed = ALLOWED[folder] | {f"insitu.{folder}"}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{found.line} imports {module}"
+        for path in sorted((SOURCE / folder).rglob("*.py"))
+        for found in imports(path)
+        for module in modules(found)
+        if not is_standard(module) and not within(module, allowed)
+    ]
+    assert wrong == []
+
+
+def test_only_capture_and_the_session_import_torch_at_once() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{found.line}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.relative_to(SOURCE).parts[0] not in WITH_TORCH
+        for found in imports(path)
+        if found.at_once and within(found.module, {"torch", "insitu.session", "insitu.capture", "insitu.dist"})
+    ]
+    assert wrong == []
+
+
+def test_pandas_waits_until_it_is_asked_for() -> None:
+    at_once = [path for path in FILES for found in imports(path) if found.at_once and within(found.module, {"pandas"})]
+    assert at_once == []
+
+
+def test_the_drop_ins_use_nothing_but_the_public_names() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{found.line} imports {found.module} {found.names}"
+        for path in sorted(DROPINS.rglob("*.py"))
+        for found in imports(path)
+        if not is_standard(found.module)
+        and not within(found.module, {path.relative_to(DROPINS).parts[0]})
+        and not (found.module == "insitu" and set(found.names) <= set(insitu.__all__))
+    ]
+    assert wrong == []
+
+
+def test_the_check_of_imports_sees_every_form(tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text(
+        "import a.b, c\nfrom d import e, f\nif TYPE_CHECKING:\n import g\nelse:\n import h\n"
+        "def i():\n import j\nclass k:\n import m\ntry:\n import n\nexcept ImportError:\n pass\n"
+    )
+    found = {(item.module, item.names, item.at_once) for item in imports(tmp_path / "file.py")}
+    assert found == {
+        *(("a.b", (), True), ("c", (), True), ("d", ("e", "f"), True), ("h", (), True)),
+        *(("j", (), False), ("m", (), True), ("n", (), True)),
+    }
+
+
+def test_importing_insitu_imports_no_torch() -> None:
+    program = (
+        "import insitu, sys; print([name for name in ('torch', 'numpy', 'h5py', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_public_names_are_sorted_and_there() -> None:
+    assert insitu.__all__ == sorted(insitu.__all__)
+    assert [name for name in insitu.__all__ if not hasattr(insitu, name)] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_is_one_idea(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) < 400
+    assert path.stem not in {"utils", "util", "common", "helpers", "misc"}
+
+
+def test_the_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "dropins" / "pyproject.toml").read_text())["project"]
+    assert project["version"] == insitu.__version__
+    assert f"insitu=={insitu.__version__}" in project["dependencies"]
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    versions = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert next(version for version in versions if version != "Unreleased") == insitu.__version__
+
+
+def test_the_pinned_torch_is_in_the_declared_range() -> None:
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert pins["torch"].split(".")[0] == "2" and "torch>=2.6,<3" in declared["dependencies"]
+    tools = {re.split(r"[><=]", name)[0] for name in declared["optional-dependencies"]["dev"]}
+    assert tools <= set(pins)
+
+
+def other_pythons() -> list[str]:
+    """The other Pythons of this machine that run; none is no failure: there is just nothing to test."""
+    names = [f"python3.{minor}" for minor in range(11, 20) if minor != sys.version_info.minor]
+    return [python for name in names if (python := _running(name)) is not None]
+
+
+def _running(name: str) -> str | None:
+    found = shutil.which(name)
+    if found is None:
+        return None
+    for environment in (dict(os.environ), *_pyenv_environments(name)):
+        asked = subprocess.run([found, "-c", "import sys; print(sys.executable)"], env=environment, **_CAPTURED)
+        if asked.returncode == 0:
+            return asked.stdout.strip()
+    return None
+
+
+def _pyenv_environments(name: str) -> Iterator[dict[str, str]]:
+    """pyenv puts a `python3.12` on the path that runs only when the version is chosen."""
+    if shutil.which("pyenv"):
+        for version in subprocess.run(["pyenv", "whence", name], **_CAPTURED).stdout.split():
+            yield {**os.environ, "PYENV_VERSION": version}
+
+
+_CAPTURED = {"capture_output": True, "text": True, "check": False, "timeout": 60}
+
+
+# Not a script of its own: the Python that runs it has neither numpy nor torch.
+ELSEWHERE = """
+import sys
+from insitu.trace.event import Call, ModuleFacts, Site, TensorFacts
+from insitu.trace.trace import Trace
+from insitu import view
+x = TensorFacts(1, (2, 3), "f32", "cpu")
+place = Site("model.py", 3, "forward", "y = x.relu()", 4, 12)
+module = ModuleFacts("act", "ReLU")
+trace = Trace([
+    Call(0, None, "module", "ReLU", module, (x,), {}, x, None, place, 0, 9),
+    Call(1, 0, "function", "torch.relu", module, (x,), {}, x, None, place, 1, 5),
+])
+assert trace.find("act") == [trace[0]] and trace.consumers(x) == trace.calls
+for name in view.VIEWS:
+    view.show(trace, view=name, color=False, width=100)
+assert not {"torch", "numpy", "pandas"} & set(sys.modules)
+"""
+
+
+if OTHERS := other_pythons():  # without another Python there is no test, rather than one that is skipped
+
+    @pytest.mark.parametrize("python", OTHERS)
+    def test_traces_and_views_work_on_other_pythons(python: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent), "PYTHONIOENCODING": "utf-8"}
+        done = subprocess.run([python, "-W", "error", "-c", ELSEWHERE], env=environment, **_CAPTURED)
+        assert done.returncode == 0, done.stderr
+        assert "f32[2, 3]" in done.stdout
