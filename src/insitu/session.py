@@ -109,18 +109,17 @@ class Session:
         self._running: list[Running] = []
 
     def __enter__(self) -> Trace:
-        if os.environ.get("INSITU") == "0":
-            running = Running(None, Trace(), None)
-        else:
-            running = self._start(sys._getframe(1))
+        off = os.environ.get("INSITU") == "0"
+        running = Running(None, Trace(), None) if off else self._start(sys._getframe(1))
         self._running.append(running)
         return running.trace
 
     def _start(self, frame: Any) -> Running:
         printer = self._printer() if self._printer else None
         sinks: tuple[Sink, ...] = (printer,) if printer else ()
-        options = {"level": self._level, "keep": self._keep, "only": self._only, "rank": current_rank()}
-        recorder = Recorder(self._subject, sinks=sinks, **options)
+        recorder = Recorder(
+            self._subject, level=self._level, keep=self._keep, only=self._only, sinks=sinks, rank=current_rank()
+        )
         trace = Trace(about=about(self._subject, self._level))
         trace.attach(recorder.events, recorder.step)
         if printer:

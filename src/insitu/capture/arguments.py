@@ -90,7 +90,7 @@ def sequence(item: list[Any] | tuple[Any, ...], leaf: Leaf, depth: int) -> Any:
     """A list, tuple or named tuple; long ones are cut unless they hold tensors."""
     names = getattr(type(item), "_fields", None)
     if isinstance(names, tuple) and len(names) == len(item):
-        items = {str(name): contained(part, leaf, depth) for name, part in zip(names, tuple.__iter__(item), strict=True)}
+        items = {str(name): contained(part, leaf, depth) for name, part in zip(names, item, strict=True)}
         return Fields(type(item).__name__, items)
     if type(item) is list and set(map(type, item)) == INTS:
         return shared_ints(item)
@@ -146,8 +146,11 @@ def plain_number(item: Any) -> Any:
     """A number or string of a class of its own, as the plain one it is."""
     if isinstance(item, numpy.generic):
         return item.item() if item.dtype.kind in "biufcSU" else Opaque(type(item).__name__)
-    base = next(base for base in ATOM_BASES if isinstance(item, base))
-    return base.__new__(base, item) if base is not str else str.__str__(item)
+    if isinstance(item, int):
+        return int.__int__(item)
+    if isinstance(item, float):
+        return float.__float__(item)
+    return str.__str__(item) if isinstance(item, str) else complex(item.real, item.imag)
 
 
 def _parts(item: slice) -> list[Any]:

@@ -13,13 +13,16 @@ from typing import Any, Literal
 TENSOR_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad"})
 
 # Functions that only tell facts of a tensor, or change facts that are no values.
-FACTS = frozenset(
-    """size dim ndimension numel nelement stride storage_offset element_size data_ptr dim_order get_device storage
+_FACTS = """
+    size dim ndimension numel nelement stride storage_offset element_size data_ptr dim_order get_device storage
     untyped_storage is_contiguous is_complex is_conj is_coalesced is_distributed is_floating_point is_inference is_neg
     is_pinned is_same_size is_set_to is_shared is_signed is_storage is_tensor sparse_dim dense_dim qscheme q_scale
     q_zero_point q_per_channel_axis result_type __len__ __hash__ __dir__ __dlpack_device__ _is_view _is_zerotensor
-    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_""".split()
-)
+    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_
+"""
+FACTS = frozenset(_FACTS.split())
+_IN_PLACE = "setitem iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor"
+IN_PLACE_OPERATORS = frozenset(f"__{name}__" for name in _IN_PLACE.split())
 
 
 class FunctionNote:
@@ -41,9 +44,9 @@ class FunctionNote:
 
 
 class OperatorNote:
-    """An ATen operator, or one of another namespace: how to call it, and which arguments it changes and does not return."""
+    """An operator of ATen or of a library: how to call it, and the arguments that it changes but does not return."""
 
-    __slots__ = ("call", "function", "kind", "name", "views", "writes")
+    __slots__ = ("call", "function", "kind", "name", "writes")
 
     kind: Literal["aten"]
 
@@ -53,7 +56,6 @@ class OperatorNote:
         self.name = operator_name(function)
         self.call = getattr(function, "_op", function)
         self.writes = unreturned_writes(function)
-        self.views = bool(getattr(function, "is_view", False))
 
 
 def function_name(function: Callable[..., Any]) -> str:
@@ -111,12 +113,6 @@ def changes_first(last: str) -> bool:
     return last.endswith(("_", "="))
 
 
-IN_PLACE_OPERATORS = frozenset(
-    f"__{name}__"
-    for name in "setitem iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor".split()
-)
-
-
 def operator_name(function: Any) -> str:
     """`aten.mul.Tensor`, `aten.embedding`, `mylib.op`; the default overload is not named."""
     qualified = getattr(function, "__qualname__", None)
@@ -131,7 +127,9 @@ def unreturned_writes(function: Any) -> tuple[int | str, ...]:
     if schema is None or len(schema.returns):
         return ()
     arguments = enumerate(schema.arguments)
-    return tuple(a.name if a.kwarg_only else i for i, a in arguments if a.alias_info is not None and a.alias_info.is_write)
+    return tuple(
+        a.name if a.kwarg_only else i for i, a in arguments if a.alias_info is not None and a.alias_info.is_write
+    )
 
 
 # Notes of torch's own callables live as long as torch does; those of others are made again at each call.

@@ -121,7 +121,7 @@ class Region:
         except Exception as trouble:
             probe.trouble("noting a compiled result", trouble)
         if self.mode is not None:
-            self.mode.__enter__()
+            self.mode.enter()
 
 
 class CompiledNote:

@@ -13,7 +13,21 @@ from insitu.capture.calls import FunctionNote
 from insitu.capture.names import ModuleNote
 from insitu.capture.probe import Probe
 from insitu.capture.sites import Base, Sites
-from insitu.capture.tape import ARGS, FIXED, FRAMES, INHERITED, KWARGS, NOTE, OUTERMOST, PARENT, RUNNING, START, MarkNote, Raised, Tape
+from insitu.capture.tape import (
+    ARGS,
+    FIXED,
+    FRAMES,
+    INHERITED,
+    KWARGS,
+    NOTE,
+    OUTERMOST,
+    PARENT,
+    RUNNING,
+    START,
+    MarkNote,
+    Raised,
+    Tape,
+)
 from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value
 from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Site, Stats, TensorFacts, Word
 
@@ -65,13 +79,17 @@ class Decoder:
 
     def all(self, probes: list[Probe]) -> list[Event]:
         """Every event of all tapes, in the order they began, with ids from 0 on."""
-        found = [(probe.tape[at + START], index, at) for index, probe in enumerate(probes) for at in records(probe.tape)]
+        found = [
+            (probe.tape[at + START], index, at) for index, probe in enumerate(probes) for at in records(probe.tape)
+        ]
         if len(probes) > 1:
             found.sort(key=lambda item: item[0])
         numbers = {(index, at): number for number, (_, index, at) in enumerate(found)}
         tapes = [self.tape(probe, _numbering(numbers, index)) for index, probe in enumerate(probes)]
         self.step = -1
-        self.explicit_steps = any(isinstance(p.tape[at], MarkNote) and p.tape[at].mark == "step" for p in probes for at in records(p.tape))
+        self.explicit_steps = any(
+            isinstance(p.tape[at], MarkNote) and p.tape[at].mark == "step" for p in probes for at in records(p.tape)
+        )
         events = [tapes[index].event(at) for _, index, at in found]
         for value in self._decoded:
             value.facts = None  # the next decoding, with more on the tapes, may number differently
@@ -174,7 +192,7 @@ class TapeDecoder:
         )
 
     def _arguments(self, note: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments; torch's Python functions hand on all their keywords, so those at their default are left out."""
+        """The arguments, less those that torch's Python functions only hand on at their defaults."""
         tape, plain = self.probe.tape, self.plain
         first = at + FIXED
         last = first + tape[at + ARGS]
@@ -239,7 +257,9 @@ class TapeDecoder:
 
 def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:
     """Whether a keyword argument was handed on at its default, or is torch's own business (`_stacklevel`)."""
-    return name in defaults and (name.startswith("_") or (type(item) is type(defaults[name]) and item == defaults[name]))
+    return name in defaults and (
+        name.startswith("_") or (type(item) is type(defaults[name]) and item == defaults[name])
+    )
 
 
 def _numbering(numbers: dict[tuple[int, int], int], index: int) -> Callable[[int], int]:

@@ -32,18 +32,22 @@ class FunctionMode(TorchFunctionMode):
         # On the instance: torch finds it there, and one Python call for each function is saved.
         self.__torch_function__ = MethodType(handler, self)  # type: ignore[method-assign]
 
+    def enter(self) -> None:
+        """Put this mode on the stack of this thread."""
+        self.__enter__()  # type: ignore[no-untyped-call]
+
     def remove(self) -> bool:
         """Take this mode off the stack of this thread; whether it was on it."""
         return remove(self, [_get_function_stack_at(i) for i in range(_len_torch_function_stack())])
 
 
-class AtenMode(TorchDispatchMode):
+class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Calls the handler for each ATen operator."""
 
     supports_higher_order_operators = True
 
     def __init__(self, handler: Handler) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.__torch_dispatch__ = MethodType(handler, self)  # type: ignore[method-assign]
 
     @classmethod
@@ -53,8 +57,12 @@ class AtenMode(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """The handlers are marked once (`skip_when_compiling`); torch's own way would cost something at each operator."""
+        """Not torch's way, which costs at each operator: the handlers are marked once (`skip_when_compiling`)."""
         return False
+
+    def enter(self) -> None:
+        """Put this mode on the stack of this thread."""
+        self.__enter__()  # type: ignore[no-untyped-call]
 
     def remove(self) -> bool:
         """Take this mode off the stack of this thread; whether it was on it."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _getframe = sys._getframe
 get_ident = threading.get_ident
-original_call = nn.Module._call_impl
+original_call: Callable[..., Any] = nn.Module._call_impl
 
 
 class Joinable(Protocol):
@@ -173,7 +173,7 @@ def run_specially(probe: Probe, note: ModuleNote, run: Callable[[], Any], *, in_
     mode = probe.function_mode
     if not in_function or mode is None:
         return run()
-    mode.__enter__()  # torch switched it off for the function we are in
+    mode.enter()  # torch switched it off for the function we are in
     try:
         return run()
     finally:

@@ -73,7 +73,7 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
     A tensor that an operator of this call has made keeps that value. Otherwise the function made it, unless the same
     tensor went in and the function is none that changes it.
     """
-    tape, get, below = probe.tape, probe.table.get, probe.level == "aten"
+    tape, get = probe.tape, probe.table.get
 
     def note_result(note: FunctionNote, at: int, args: Any, result: Any) -> None:
         def made(tensor: Tensor) -> Value:

@@ -21,6 +21,7 @@ from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.sites import INSTRUCTIONS, SHOWN, Base, learn_code
 from insitu.capture.tape import OUTERMOST, MarkNote, Tape
 from insitu.capture.tensors import Keep, Table, make_fresh
+from insitu.trace.event import MarkKind
 
 Close = Callable[["Probe", int], None]
 Trouble = Callable[[str, Exception], None]
@@ -71,9 +72,9 @@ class Probe:
     def enter(self) -> None:
         """Switch the modes on, for this thread."""
         if self.function_mode is not None:
-            self.function_mode.__enter__()
+            self.function_mode.enter()
         if self.aten_mode is not None:
-            self.aten_mode.__enter__()
+            self.aten_mode.enter()
 
     def leave(self) -> None:
         """Switch them off again, wherever in the stacks they are by now."""
@@ -106,7 +107,7 @@ class Probe:
             self.trouble("naming a module", error)
             return None
 
-    def mark(self, mark: str, text: str) -> None:
+    def mark(self, mark: MarkKind, text: str) -> None:
         """Put a mark on the tape."""
         now, at = perf_counter(), len(self.tape)
         self.tape += (MarkNote(mark, text), None, self.parent, now, now, False, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Places in the source: (code, instruction) pairs while tracing, interned `Site`s with lines and columns when decoding."""
+"""Places in the source: (code, instruction) pairs while tracing, interned `Site`s when decoding."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ OTHER_OPERATORS = {
 }
 
 
+# File, line, function, text, first and last column.
+Place = tuple[str, int, str, str, int | None, int | None]
+
+
 class Base:
     """The frame in which a session was entered, by id so that it is not kept alive, and the chain above it.
 
@@ -42,10 +46,12 @@ class Base:
     def __init__(self, frame: FrameType | None) -> None:
         while frame is not None and is_hidden(frame.f_code.co_filename):
             frame = frame.f_back
-        usable = frame is not None and not frame.f_code.co_flags & GENERATOR_FLAGS
-        self.id, self.code = (id(frame), frame.f_code) if usable and frame is not None else (0, None)
+        self.id = 0
+        self.code: CodeType | None = None
         self.above: list[Any] = []
-        outer = frame.f_back if usable and frame is not None else None
+        if frame is None or frame.f_code.co_flags & GENERATOR_FLAGS:
+            return
+        self.id, self.code, outer = id(frame), frame.f_code, frame.f_back
         while outer is not None:
             self.above += (outer.f_code, outer.f_lasti)
             outer = outer.f_back
@@ -73,7 +79,7 @@ class Sites:
     """Turns chains of (code, instruction) pairs into interned sites."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[int, int], tuple[CodeType, tuple[Any, ...] | None]] = {}
+        self._places: dict[tuple[int, int], tuple[CodeType, Place | None]] = {}
         self._sites: dict[tuple[int, int, int], Site | None] = {}
         self._operators: dict[tuple[int, int], str | None] = {}
         self._positions: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
@@ -105,7 +111,7 @@ class Sites:
             self._sites[key] = site
             return site
 
-    def _place(self, code: CodeType, lasti: int) -> tuple[Any, ...] | None:
+    def _place(self, code: CodeType, lasti: int) -> Place | None:
         """File, line, function, text, start and end; None for a hidden frame."""
         key = (id(code), lasti)
         if key not in self._places:
@@ -113,7 +119,7 @@ class Sites:
             self._places[key] = (code, shown)  # the code is held so that its id stays its own
         return self._places[key][1]
 
-    def _read(self, code: CodeType, lasti: int) -> tuple[Any, ...]:
+    def _read(self, code: CodeType, lasti: int) -> Place:
         line, end_line, start, end = self._position(code, lasti)
         text = linecache.getline(code.co_filename, line).rstrip("\n") if line else ""
         columns: tuple[int | None, int | None] = (None, None)

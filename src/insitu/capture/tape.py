@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+from insitu.trace.event import MarkKind
+
 Tape = list[Any]
 
 NOTE = 0  # what was called: a FunctionNote, OperatorNote, ModuleNote, CompiledNote or MarkNote
@@ -50,7 +52,7 @@ class MarkNote:
 
     __slots__ = ("kind", "mark", "text")
 
-    def __init__(self, mark: str, text: str) -> None:
+    def __init__(self, mark: MarkKind, text: str) -> None:
         self.kind = "mark"
         self.mark = mark
         self.text = text

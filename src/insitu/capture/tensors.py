@@ -11,11 +11,10 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.nn import Parameter
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -76,7 +75,7 @@ def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
         value.producer = producer
         value.facts = None
         try:
-            layout = (tensor.shape, tensor.dtype, tensor.device)
+            layout: Layout = (tensor.shape, tensor.dtype, tensor.device)
             if not tensor.is_contiguous():
                 layout += (tensor.stride(),)
             value.layout = same(layout, layout)
@@ -127,5 +126,5 @@ def odd_shape(tensor: Tensor) -> tuple[Any, ...] | None:
     """The shape of a tensor that may have none to ask for: -1 where the parts of a nested tensor differ in size."""
     if not tensor.is_nested:
         return tensor.shape if not isinstance(tensor, UninitializedTensorMixin) else None
-    sizes = tensor._nested_tensor_size().tolist()  # type: ignore[operator]
+    sizes = tensor._nested_tensor_size().tolist()
     return (len(sizes), *(column[0] if len(set(column)) == 1 else -1 for column in zip(*sizes, strict=True)))

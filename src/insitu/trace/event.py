@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 Kind = Literal["module", "function", "aten"]
 Phase = Literal["forward", "backward"]
+MarkKind = Literal["step", "note", "trouble"]
 
 
 class Word(str):
@@ -49,7 +50,7 @@ class Fields:
 class Stats:
     """The values of a tensor in a few numbers; min, max, mean and std are over the finite elements.
 
-    Where there is no finite element they are None. `histogram` counts the finite elements in equal bins from min to max.
+    Where no element is finite they are None. `histogram` counts the finite elements in equal bins from min to max.
     """
 
     count: int
@@ -180,7 +181,7 @@ class Mark:
 
     id: int
     parent: int | None
-    kind: Literal["step", "note", "trouble"]
+    kind: MarkKind
     text: str
     start: int = 0
     thread: int = 0

@@ -17,7 +17,7 @@ from insitu.errors import PatternError
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern as a regular expression that matches whole paths."""
     if not pattern or any(segment == "" for segment in pattern.split(".")):
-        raise PatternError(f"{pattern!r} is not a path pattern: write segments with dots between, as in 'encoder.*.attn'")
+        raise PatternError(f"{pattern!r} is no path pattern: write segments with dots between, as in 'encoder.*.attn'")
     expression = "".join(_segment(segment) for segment in pattern.split("."))
     return re.compile(expression)
 
