@@ -11,7 +11,6 @@ import importlib.machinery
 import sys
 import threading
 from collections.abc import Sequence
-from time import perf_counter
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -104,7 +103,7 @@ class Region:
         noted, named = [known(item) for item in args], keywords(kwargs, known)
         counts = (len(noted), len(named), len(pairs))
         self.at = len(probe.tape)
-        start = perf_counter()
+        start = probe.clock()
         probe.tape.extend((note, RUNNING, probe.parent, start, 0.0, False, *counts, *noted, *named, *pairs))
 
     def close(self, result: Any, error: BaseException | None) -> None:
@@ -113,7 +112,7 @@ class Region:
         probe.taking, probe.paused = self.taking, False
         try:
             if at >= 0:
-                probe.tape[at + END] = perf_counter()
+                probe.tape[at + END] = probe.clock()
                 made = Raised(error) if error else contained(result, lambda tensor: probe.fresh(tensor, at))
                 probe.tape[at + RESULT] = made
                 if probe.close is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import perf_counter
 
 from insitu.capture.decode import Decoder, TapeDecoder
 from insitu.capture.probe import Probe, Trouble
@@ -28,6 +29,7 @@ class Live:
 
     def close(self, probe: Probe, at: int) -> None:
         """The record at an offset is complete: called by the probe."""
+        began = perf_counter()
         taking, probe.taking = probe.taking, False  # what the sinks do is none of the user's
         try:
             with self._lock:
@@ -41,6 +43,7 @@ class Live:
             self.trouble("handing on an event", error)
         finally:
             probe.taking = taking
+            probe.spent += perf_counter() - began
 
     def _tape(self, probe: Probe) -> tuple[TapeDecoder, list[int]]:
         if id(probe) not in self._tapes:

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -119,7 +118,7 @@ def call_in_new_thread(module: nn.Module, args: Any, kwargs: Any) -> Any:
 
 def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
     """The handler of module calls. The function mode is on while it runs: facts are read with care."""
-    tape, stack, close = probe.tape, probe.stack, probe.close
+    tape, stack, close, clock = probe.tape, probe.stack, probe.close, probe.clock
     fresh = guarded(fresh)
     known = make_known(probe.table, fresh)
 
@@ -133,7 +132,7 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             backward = probe.backward and _current_graph_task_id() != -1
             counts = (len(noted), len(named), len(pairs))
             at = len(tape)
-            tape.extend((note, RUNNING, outer[0], perf_counter(), 0.0, backward, *counts, *noted, *named, *pairs))
+            tape.extend((note, RUNNING, outer[0], clock(), 0.0, backward, *counts, *noted, *named, *pairs))
             probe.parent, probe.function, probe.taking, probe.module = at, False, True, note
         except Exception as error:
             probe.trouble("noting a module call", error)
@@ -144,9 +143,9 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
                 result = run_specially(probe, note, partial(run, self, *args, **kwargs), in_function=outer[1])
             else:
                 result = run(self, *args, **kwargs)
-            tape[at + END] = perf_counter()
+            tape[at + END] = clock()
         except BaseException as error:
-            tape[at + END] = perf_counter()
+            tape[at + END] = clock()
             tape[at + RESULT] = Raised(error)
             raise
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -24,7 +23,7 @@ _NONE: dict[str, Any] = {}
 
 def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
     """The handler of torch functions. Their mode is off while it runs, so facts can be read freely."""
-    tape, stack, close, notes = probe.tape, probe.stack, probe.close, FUNCTION_NOTES
+    tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_NOTES
     known = make_known(probe.table, fresh)
 
     def on_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -37,7 +36,7 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
                 named = keywords(kwargs, known) if kwargs else ()
                 at, outer, in_function, taking = len(tape), probe.parent, probe.function, probe.taking
                 counts = (len(noted), len(named), len(pairs))
-                tape.extend((note, RUNNING, outer, perf_counter(), 0.0, False, *counts, *noted, *named, *pairs))
+                tape.extend((note, RUNNING, outer, clock(), 0.0, False, *counts, *noted, *named, *pairs))
                 probe.parent, probe.function, probe.taking = at, True, True
                 if note.runs_backward:
                     probe.backward = True
@@ -47,9 +46,9 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             return func(*args, **(kwargs or _NONE))
         try:
             result = func(*args, **(kwargs or _NONE))
-            tape[at + END] = perf_counter()
+            tape[at + END] = clock()
         except BaseException as error:
-            tape[at + END] = perf_counter()
+            tape[at + END] = clock()
             tape[at + RESULT] = Raised(error)
             raise
         else:
@@ -97,7 +96,7 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
 
 def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
     """The handler of ATen operators. Inside a function it can read facts freely and needs no stack of its own."""
-    tape, stack, close, notes = probe.tape, probe.stack, probe.close, OPERATOR_NOTES
+    tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, OPERATOR_NOTES
     known, careful = make_known(probe.table, fresh), guarded(fresh)
     known_carefully = make_known(probe.table, careful)
 
@@ -114,7 +113,7 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
                 pairs = () if inside else stack(_getframe(1))
                 counts = (len(noted), len(named), INHERITED if inside else len(pairs))
                 at = len(tape)
-                start = perf_counter()
+                start = clock()
                 tape.extend((note, RUNNING, probe.parent, start, 0.0, backward, *counts, *noted, *named, *pairs))
         except Exception as error:
             probe.trouble("noting an operator", error)
@@ -122,9 +121,9 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
             return func(*args, **(kwargs or _NONE))
         try:
             result = note.call(*args, **(kwargs or _NONE))
-            tape[at + END] = perf_counter()
+            tape[at + END] = clock()
         except BaseException as error:
-            tape[at + END] = perf_counter()
+            tape[at + END] = clock()
             tape[at + RESULT] = Raised(error)
             raise
         else:

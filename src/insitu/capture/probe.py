@@ -32,15 +32,14 @@ class Probe:
 
     `taking` says whether calls are recorded now, `parent` is the offset of the innermost call that has not returned,
     `function` whether that is a torch function, `backward` whether one that runs a backward pass has not returned,
-    `module` the innermost running module. `close`, if there is one, is
+    `module` the innermost running module, `spent` the seconds that went into statistics and printing: the clock of
+    the calls leaves them out. `close`, if there is one, is
     called with each record that is complete.
     """
 
-    __slots__ = (
-        *("backward", "function", "module", "parent", "paused", "taking"),
-        *("anchor", "aten_mode", "close", "follows_backward", "fresh", "function_mode", "level", "names", "on_module"),
-        *("stack", "table", "tape", "thread", "trouble"),
-    )
+    _STATE = ("backward", "function", "module", "parent", "paused", "spent", "taking")
+    _PARTS = ("anchor", "aten_mode", "clock", "close", "follows_backward", "fresh", "function_mode", "level", "names")
+    __slots__ = (*_STATE, *_PARTS, "on_module", "stack", "table", "tape", "thread", "trouble")
 
     def __init__(
         self,
@@ -59,6 +58,8 @@ class Probe:
         self.module: ModuleNote | None = None
         self.parent, self.taking, self.follows_backward = OUTERMOST, taking, follows_backward
         self.names, self.thread, self.level, self.trouble, self.close = names, thread, level, trouble, close
+        self.spent = 0.0
+        self.clock = perf_counter if keep is None and close is None else lambda: perf_counter() - self.spent
         self.tape: Tape = []
         self.table: Table = {}
         self.anchor: CodeType | None = None
@@ -109,7 +110,7 @@ class Probe:
 
     def mark(self, mark: MarkKind, text: str) -> None:
         """Put a mark on the tape."""
-        now, at = perf_counter(), len(self.tape)
+        now, at = self.clock(), len(self.tape)
         self.tape += (MarkNote(mark, text), None, self.parent, now, now, False, 0, 0, 0)
         if self.close is not None:
             self.close(self, at)

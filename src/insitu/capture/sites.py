@@ -14,8 +14,11 @@ import torch
 
 from insitu.trace.event import Site
 
-# Frames of these packages are left out of the chains: the user did not write them.
-HIDDEN = tuple(os.path.join(folder, "") for folder in (*torch.__path__, os.path.dirname(os.path.dirname(__file__))))
+# Frames of torch, of this tool and of the import system are left out of the chains: the user did not write them. The
+# demo is an example, and shown.
+OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+HIDDEN = (*(os.path.join(folder, "") for folder in torch.__path__), OWN, "<frozen ")
+DEMO = os.path.join(OWN, "demo.py")
 GENERATOR_FLAGS = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
 BINARY_OPERATORS: list[str] = [symbol for _, symbol in opcode._nb_ops]  # type: ignore[attr-defined]
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(sys.version_info[:2], 5)
@@ -58,8 +61,8 @@ class Base:
 
 
 def is_hidden(filename: str) -> bool:
-    """Whether a file belongs to torch or to this tool."""
-    return filename.startswith(HIDDEN)
+    """Whether the frames of a file are left out."""
+    return filename.startswith(HIDDEN) and filename != DEMO
 
 
 # Whether the frames of a code object are shown, by its id. The objects are held, so that the ids stay theirs.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -94,7 +95,9 @@ def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
         value.requires_grad = tensor.requires_grad
         table[id(tensor)] = value
         if keep is not None and producer != GIVEN:
+            began = perf_counter()
             value.stat = keep(tensor)
+            probe.spent += perf_counter() - began
         return value
 
     return fresh

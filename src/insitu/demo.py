@@ -1,0 +1,100 @@
+"""A small transformer, traced and shown in every view: what `insitu demo` and `make demo` run."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import insitu
+
+
+class Attention(nn.Module):
+    """Causal self-attention with several heads."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.c_attn = nn.Linear(width, 3 * width)
+        self.c_proj = nn.Linear(width, width)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = map(self.split_heads, self.c_attn(x).chunk(3, dim=-1))
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
+        weights = F.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+        x = self.c_proj((weights @ v).transpose(1, 2).flatten(2))
+        return x
+
+
+class Block(nn.Module):
+    """Attention and a small network, each with a residual."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.ln_1(x))
+        x = x + self.mlp(self.ln_2(x))
+        return x
+
+
+class GPT(nn.Module):
+    """A language model of the usual shape, small enough to read."""
+
+    def __init__(self, vocabulary: int = 256, width: int = 96, heads: int = 6, layers: int = 4) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(vocabulary, width)
+        self.wpe = nn.Embedding(64, width)
+        self.h = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.h:
+            x = block(x)
+        x = self.head(self.ln_f(x))
+        return x
+
+
+def main() -> None:
+    """Trace the model and show what the tool can do."""
+    torch.manual_seed(0)
+    model, tokens = GPT(), torch.randint(256, (2, 24))
+
+    title("tree", "with insitu.watch(model, keep='stats'): model(tokens)")
+    with insitu.watch(model, keep="stats"):
+        model(tokens)
+
+    title("table", "insitu.show(trace, view='table')")
+    with insitu.record(model, level="aten") as trace:
+        model(tokens)
+    insitu.show(trace, view="table")
+
+    title("code", "insitu.show(trace, view='code', only='h.0.attn')")
+    insitu.show(trace, view="code", only="h.0.attn")
+
+    title("classic", "with insitu.watch(model, view='classic', only='h.0.attn'): model(tokens)")
+    with insitu.watch(model, view="classic", only="h.0.attn"):
+        model(tokens)
+
+    title("a call that fails stays in the trace", "model(tokens.float())")
+    try:
+        with insitu.watch(model):
+            model(tokens.float())
+    except RuntimeError as error:
+        print(f"RuntimeError: {error}")
+
+
+def title(name: str, code: str) -> None:
+    """Print what comes next, and the code that makes it."""
+    print(f"\n── {name} {'─' * max(0, 76 - len(name))}\n>>> {code}\n")
