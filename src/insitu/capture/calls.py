@@ -38,7 +38,7 @@ class FunctionNote:
         self.name = function_name(function)
         self.defaults = plain_defaults(function)
         last = self.name.rpartition(".")[2]
-        self.silent = is_silent(function, last)
+        self.silent = is_silent(function, last) or self.name.startswith("torch.ops.profiler.")
         self.in_place = changes_first(last)
         self.runs_backward = self.name in ("torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
 
@@ -68,6 +68,9 @@ def function_name(function: Callable[..., Any]) -> str:
     if qualified.startswith(("TensorBase.", "Tensor.")):
         return f"torch.Tensor.{name}"
     module = getattr(function, "__module__", None) or getattr(owner, "__name__", None) or "torch"
+    if module.startswith("torch._ops."):
+        called = qualified.partition("::")[2].removesuffix(".default") or name
+        return f"torch.ops.{module.removeprefix('torch._ops.')}.{called}"
     return f"{PUBLIC_MODULES.get(module, module)}.{public_name(module, name)}"
 
 

@@ -68,17 +68,20 @@ class Regions:
         if self._original is not None:
             sys.modules[EVAL_FRAME]._maybe_set_eval_frame = self._original  # type: ignore[attr-defined]
             self._original = None
+        for _ in self._open:  # regions that outlive all sessions end unseen
+            patch.pause(-1)
+        self._open.clear()
 
     def _switch(self, callback: Any) -> Any:
         """In place of `_maybe_set_eval_frame`: only the outermost compiled wrapper of a thread makes a region."""
-        frame, ident = sys._getframe(1), get_ident()
+        frame, ident, original = sys._getframe(1), get_ident(), self._original
         wrapper, opened = self._open.get(ident, (None, []))
         if wrapper is frame:
             del self._open[ident]
             _leave(frame, opened)
         elif wrapper is None and callable(callback) and frame.f_code.co_name == "compile_wrapper":
             self._open[ident] = (frame, _enter(frame, ident))
-        return self._original(callback)
+        return original(callback)
 
 
 class Region:

@@ -36,6 +36,10 @@ class FunctionMode(TorchFunctionMode):
         """Put this mode on the stack of this thread."""
         self.__enter__()  # type: ignore[no-untyped-call]
 
+    def silence(self) -> None:
+        """Do nothing any more, wherever this mode may still be on a stack."""
+        self.__torch_function__ = MethodType(pass_on, self)  # type: ignore[method-assign]
+
     def remove(self) -> bool:
         """Take this mode off the stack of this thread; whether it was on it."""
         return remove(self, [_get_function_stack_at(i) for i in range(_len_torch_function_stack())])
@@ -64,9 +68,18 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Put this mode on the stack of this thread."""
         self.__enter__()  # type: ignore[no-untyped-call]
 
+    def silence(self) -> None:
+        """Do nothing any more, wherever this mode may still be on a stack."""
+        self.__torch_dispatch__ = MethodType(pass_on, self)  # type: ignore[method-assign]
+
     def remove(self) -> bool:
         """Take this mode off the stack of this thread; whether it was on it."""
         return remove(self, [_get_dispatch_stack_at(i) for i in range(_len_torch_dispatch_stack())])
+
+
+def pass_on(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """The handler of a mode that does nothing."""
+    return func(*args, **(kwargs or {}))
 
 
 def remove(mode: Any, stack: list[Any]) -> bool:

@@ -7,6 +7,7 @@ thread with no probe it calls the original and does nothing else.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -83,8 +84,18 @@ class Patch:
         else:
             self.probes.pop(ident, None)
 
+    def abandon(self) -> None:
+        """This process is the child of a fork: the sessions go on in the parent, not here."""
+        self._lock = threading.RLock()
+        for probe in [probe for probes in self.probes.values() for probe in probes]:
+            probe.silence()
+        self.probes.clear()
+        self.sessions = ()
+        self._settle()
+
 
 patch = Patch()
+os.register_at_fork(after_in_child=patch.abandon)
 
 
 def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ from insitu.capture.modes import AtenMode, FunctionMode
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleNote, Names
 from insitu.capture.ops import make_on_aten, make_on_function
-from insitu.capture.sites import INSTRUCTIONS, SHOWN, Base, learn_code
+from insitu.capture.sites import INSTRUCTIONS, SHOWN, TOP, Base, learn_code
 from insitu.capture.tape import OUTERMOST, MarkNote, Tape
 from insitu.capture.tensors import Keep, Table, make_fresh
 from insitu.trace.event import MarkKind
@@ -86,6 +86,9 @@ class Probe:
 
     def silence(self) -> None:
         """Record nothing any more, even where a mode could not be switched off, and free what only recording needs."""
+        for mode in (self.function_mode, self.aten_mode):
+            if mode is not None:
+                mode.silence()
         self.taking = self.follows_backward = False
         self.paused = True
         self.table.clear()
@@ -131,7 +134,7 @@ def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[An
         while frame is not None:
             code = frame.f_code
             if code is anchor:
-                break
+                return pairs
             show = shown(id(code))
             if show is None:
                 show = learn(code)
@@ -139,8 +142,9 @@ def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[An
                 lasti = frame.f_lasti
                 pairs += (code, ints[lasti] if lasti < most else lasti)
             if code is base_code and id(frame) == base_id:
-                break
+                return pairs
             frame = frame.f_back
+        pairs += TOP
         return pairs
 
     return stack

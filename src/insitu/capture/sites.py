@@ -69,6 +69,8 @@ def is_hidden(filename: str) -> bool:
 SHOWN: dict[int, bool] = {}
 _MET: list[CodeType] = []
 INSTRUCTIONS = tuple(range(4096))
+# Ends a stack that was walked to its top: nothing lies further out.
+TOP = (None, 0)
 
 
 def learn_code(code: CodeType) -> bool:
@@ -90,14 +92,15 @@ class Sites:
     def chain(self, pairs: Sequence[Any], caller: Site | None) -> Site | None:
         """The site of the innermost of the pairs, which come innermost first; `caller` is what lies further out."""
         for index in range(len(pairs) - 2, -1, -2):
-            caller = self._site(pairs[index], pairs[index + 1], caller)
+            code = pairs[index]
+            caller = self._site(code, pairs[index + 1], caller) if code is not None else None
         return caller
 
     def operator(self, pairs: Sequence[Any]) -> str | None:
         """The symbol when the innermost visible frame was executing an operator."""
         for index in range(0, len(pairs), 2):
             code, lasti = pairs[index], pairs[index + 1]
-            if self._place(code, lasti) is not None:
+            if code is not None and self._place(code, lasti) is not None:
                 key = (id(code), lasti)
                 if key not in self._operators:
                     self._operators[key] = operator_symbol(code.co_code, lasti)

@@ -8,6 +8,7 @@ decoded from it later (decode.py). A flat list is the cheapest thing Python can 
 from __future__ import annotations
 
 import gc
+import threading
 from typing import Any
 
 from insitu.trace.event import MarkKind
@@ -70,17 +71,20 @@ class Patience:
     def __init__(self) -> None:
         self.sessions = 0
         self.before = gc.get_threshold()
+        self._lock = threading.Lock()
 
     def begin(self) -> None:
         """A session starts."""
-        if self.sessions == 0:
-            self.before = gc.get_threshold()
-            if self.before[0] and self.before[0] < self.PATIENT[0]:
-                gc.set_threshold(*self.PATIENT)
-        self.sessions += 1
+        with self._lock:
+            self.sessions += 1
+            if self.sessions == 1:
+                self.before = gc.get_threshold()
+                if 0 < self.before[0] < self.PATIENT[0]:
+                    gc.set_threshold(*self.PATIENT)
 
     def end(self) -> None:
         """A session has ended."""
-        self.sessions -= 1
-        if self.sessions == 0 and gc.get_threshold() == self.PATIENT:
-            gc.set_threshold(*self.before)
+        with self._lock:
+            self.sessions -= 1
+            if self.sessions == 0 and gc.get_threshold() == self.PATIENT:
+                gc.set_threshold(*self.before)

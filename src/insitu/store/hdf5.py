@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+
 from insitu.errors import MissingError, StoreError
 from insitu.store.files import write_whole
 from insitu.store.tables import FORMAT, SCHEMA, VERSION, Column, Tables
@@ -34,10 +36,10 @@ _FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE}
 def write(tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bool) -> None:
     """Write the tables, and the facts about the trace that are plain as attributes, to a file."""
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:
-        file.attrs["format"] = FORMAT
+        file.attrs["format"] = _text(FORMAT)
         file.attrs["format_version"] = VERSION
         file.attrs["checksum"] = _checksum(tables)
-        file.attrs.update({name: _attribute(about[key]) for name, key in _ATTRIBUTES.items() if key in about})
+        file.attrs.update({name: _text(about[key]) for name, key in _ATTRIBUTES.items() if key in about})
         for table, columns in tables.items():
             for name, column in columns.items():
                 _write_column(file, f"events/{table}/{name}", column)
@@ -46,9 +48,9 @@ def write(tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bo
     write_whole(path, image, overwrite=overwrite)
 
 
-def _attribute(value: object) -> str:
+def _text(value: object) -> np.bytes_:
     # For a reader with plain h5py; the exact facts are in the table `about`. Attributes take neither NUL nor 64 KiB.
-    return str(value).replace("\0", " ").encode("ascii", "backslashreplace")[:1000].decode("ascii")
+    return np.bytes_(str(value).replace("\0", " ").encode("ascii", "backslashreplace")[:1000])
 
 
 def _write_column(file: h5py.File, name: str, column: Column) -> None:
@@ -80,7 +82,7 @@ def read(path: Path) -> dict[str, dict[str, Column]]:
         }
         _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
         tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
-        if _checksum(tables) != int(file.attrs["checksum"]):
+        if _checksum(tables) != _attribute(file, "checksum"):
             raise StoreError("it is damaged: its checksum is not that of its columns")
         return tables
 
@@ -100,11 +102,20 @@ def _opened(path: Path) -> Iterator[h5py.File]:
 
 
 def _check_format(file: h5py.File) -> None:
-    if file.attrs.get("format") != FORMAT:
-        raise StoreError("it is an HDF5 file, but not one of insitu: it lacks the attribute 'format'")
-    version = int(file.attrs["format_version"])
-    if not 1 <= version <= VERSION:
-        raise StoreError(f"it has format version {version}, and this insitu reads up to {VERSION}: update insitu")
+    if _attribute(file, "format") != FORMAT.encode():
+        raise StoreError("it is an HDF5 file, but not one of insitu: its attribute 'format' does not say so")
+    version = _attribute(file, "format_version")
+    if not isinstance(version, np.integer) or not 1 <= version <= VERSION:
+        raise StoreError(f"it has format version {version}, and this insitu reads 1 to {VERSION}: update insitu")
+
+
+def _attribute(file: h5py.File, name: str) -> Any:
+    """A number or a text of fixed length; None for any other."""
+    found = file.attrs.get_id(name) if name in file.attrs else None
+    # Text of variable length lies in a heap of its own, and the library loops for ever in one that is damaged.
+    if found is None or found.shape != () or found.dtype.kind not in "Siu":
+        return None
+    return file.attrs[name]
 
 
 def _child(group: h5py.Group, name: str, kind: type) -> Any:

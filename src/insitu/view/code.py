@@ -20,7 +20,8 @@ class Code:
 
     What a call shares with the chain of the call before is not repeated. `succinct` compares the outer places by
     their line alone; the innermost one by its columns too, so that each operator stands under its own expression.
-    `native` adds the path of the module, and shows functions or modules when the trace has nothing finer.
+    `native` adds the path of the module, and shows functions or modules when the trace has nothing finer. A function
+    that failed before it came to an operator is always shown.
     """
 
     def __init__(self, *, succinct: bool = True, native: bool = True) -> None:
@@ -43,7 +44,8 @@ class Code:
         covered = event.id in self._covered
         self._covered.discard(event.id)
         fineness = FINENESS[event.kind]
-        innermost = not covered and (fineness >= self._finest or (self._native and event.raised is not None))
+        failed = event.raised is not None and (self._native or event.kind == "function")
+        innermost = not covered and (fineness >= self._finest or failed)
         if not (covered or innermost):
             return ()
         if event.parent is not None:

@@ -1,0 +1,94 @@
+"""`python -m benchmarks [names…] [--quick] [--json FILE]`: measure, and print one table.
+
+The exit code says whether everything could be measured, not whether it was fast: that depends on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.measure import Effort, Row
+
+# The peers come last: some of them leave torch changed.
+TOPICS = {
+    "overhead": "a session at each level, against the no-op floors and running alone",
+    "deep": "the same, called from sixty frames further down",
+    "inactive": "insitu imported but not in use",
+    "large": "Llama-70B on the meta device: time and memory",
+    "text": "100,000 events as text",
+    "command": "insitu show of a small file",
+    "peers": "DebugMode, torchlens, torch-code-tracing, torchview, torchinfo",
+}
+
+
+def main() -> int:
+    """Measure the topics that were asked for."""
+    options = parser().parse_args()
+    prepare()
+    rows: list[Row] = []
+    failed: list[str] = []
+    for topic in options.names or TOPICS:
+        try:
+            rows += measured(topic, Effort(options.quick))
+        except Exception:
+            failed.append(topic)
+            traceback.print_exc()
+    print(", ".join(f"{name} {version}" for name, version in report.environment().items()))
+    print(report.METHOD, "gc thresholds:", gc.get_threshold(), end="\n\n")
+    print(report.table(rows))
+    if options.json:
+        report.save(rows, options.json)
+    for topic in failed:
+        print(f"{topic} could not be measured: see above", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    topics = "\n".join(f"  {name:10}{about}" for name, about in TOPICS.items())
+    made = argparse.ArgumentParser(
+        "python -m benchmarks",
+        description="Measure what insitu costs.",
+        epilog=f"names:\n{topics}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("names", nargs="*", type=known_topic, help="what to measure (default: everything)")
+    made.add_argument("--quick", action="store_true", help="fewer repeats: about a minute, and more noise")
+    made.add_argument("--json", type=Path, metavar="FILE", help="also write all that was measured to a file")
+    return made
+
+
+def known_topic(name: str) -> str:
+    """The name, if it is one of a topic."""
+    if name not in TOPICS:
+        raise argparse.ArgumentTypeError(f"no benchmark is called {name!r}: choose from {', '.join(TOPICS)}")
+    return name
+
+
+def prepare() -> None:
+    """One thread, so that CPU time is time."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def measured(topic: str, effort: Effort) -> Iterator[Row]:
+    """The rows of a topic, with a sign of life for each."""
+    started = time.perf_counter()
+    print(f"{topic}: {TOPICS[topic]}", file=sys.stderr, flush=True)
+    for row in import_module(f"benchmarks.{topic}").rows(effort):
+        print(f"  {row.name}: {report.number(row.median, row.unit)}", file=sys.stderr, flush=True)
+        yield row
+    print(f"  {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""torch-code-tracing on insitu: every ATen operator under the line of source that ran it.
+
+>>> import torch
+>>> with TracingMode(quiet=True) as mode:
+...     x = torch.ones(2, 3) * 2
+>>> [trace.op_str for trace in mode.traces]
+['ones([2, 3], device=cpu, pin_memory=False) -> f32[2, 3]', 'mul.Tensor(f32[2, 3], 2) -> f32[2, 3]']
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from types import TracebackType
+
+import insitu
+from insitu.view import Line, make
+from torch_code_tracing.trace import Trace
+
+__all__ = ["Trace", "TracingMode"]
+
+
+class TracingMode:
+    """Prints every operator that torch runs in a `with` block, and keeps it in `traces`.
+
+    `quiet` keeps and does not print. `succinct` shows a line of source once for all that its calls lead to. `color`
+    colours what goes to a terminal; it never puts colour codes into a file. The same mode may be used again, also
+    inside itself: `traces` grows, and each operator is in it once.
+    """
+
+    def __init__(self, *, quiet: bool = False, succinct: bool = True, color: bool = True) -> None:
+        self.traces: list[Trace] = []
+        self._quiet, self._succinct, self._color = quiet, succinct, None if color else False
+        self._view = make("code", succinct=succinct, native=False)
+        self._entered: list[AbstractContextManager[None] | None] = []
+
+    def __enter__(self) -> TracingMode:
+        block = None if self._entered else self._watching()
+        if block is not None:
+            block.__enter__()
+        self._entered.append(block)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        block = self._entered.pop()
+        if block is not None:
+            block.__exit__(kind, error, tb)
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        # Entered from a generator, the session looks for no frame of its own below which all calls would lie.
+        with insitu.watch(view=_Keeping(self), level="aten", color=self._color):
+            yield
+
+    def _keep(self, event: insitu.Event) -> Iterable[Line]:
+        """The lines of an event; if it has any, it is an operator to keep."""
+        lines = tuple(self._view(event))
+        if lines and isinstance(event, insitu.Call):
+            # Ids are those of one session: across several, only the order of the calls tells what came before what.
+            self.traces.append(Trace(replace(event, parent=None)))
+        return () if self._quiet else lines
+
+    def print(self, *, succinct: bool = True) -> None:
+        """Print all traces.
+
+        >>> with TracingMode(quiet=True) as mode:
+        ...     pass
+        >>> mode.print()
+        """
+        insitu.show(self._trace(), "code", color=self._color, succinct=succinct, native=False)
+
+    def format(self, *, color: bool = False, succinct: bool = True) -> str:
+        """All traces as text, coloured if that is asked for.
+
+        >>> TracingMode().format()
+        ''
+        """
+        file = io.StringIO()
+        insitu.show(self._trace(), "code", file=file, color=color, succinct=succinct, native=False)
+        return file.getvalue().removesuffix("\n")
+
+    def _trace(self) -> insitu.Trace:
+        return insitu.Trace([trace.call for trace in self.traces])
+
+
+class _Keeping:
+    """The view of a mode: what it shows, it keeps."""
+
+    def __init__(self, mode: TracingMode) -> None:
+        self._mode = mode
+
+    def begin(self) -> Iterable[Line]:
+        return ()
+
+    def __call__(self, event: insitu.Event) -> Iterable[Line]:
+        return self._mode._keep(event)
+
+    def finish(self) -> Iterable[Line]:
+        return ()

@@ -1,0 +1,90 @@
+"""What the README shows is what happens: its code runs, and prints what stands below it.
+
+`pytest --update` writes the output anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import insitu
+
+README = Path(__file__).parent.parent / "README.md"
+TIME = re.compile(r"\s+\d+(\.\d+)?(ns|µs|ms|s)\b")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def timeless(text: str) -> list[str]:
+    """The lines without times, and without the spaces that only align them."""
+    return [re.sub(r"\s+", " ", TIME.sub("", line)) for line in text.strip().splitlines()]
+
+
+def test_first_example_prints_what_is_shown(request: pytest.FixtureRequest) -> None:
+    torch.manual_seed(0)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(blocks("python")[0], "example.py", "exec"), {})
+    (shown,) = blocks("")[:1]
+    if request.config.getoption("--update"):
+        README.write_text(README.read_text(encoding="utf-8").replace(shown, printed.getvalue()), encoding="utf-8")
+    else:
+        assert timeless(printed.getvalue()) == timeless(shown)
+
+
+def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"tokens": torch.randint(256, (2, 24))}
+    seen: list[Any] = []
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        for example in blocks("python"):
+            if promised := re.search(r"^# (\w+Error): (.*)$", example, re.MULTILINE):
+                with pytest.raises(getattr(insitu, promised[1]), match=re.escape(promised[2])):
+                    exec(example, names)
+                seen.append(promised[1])
+            else:
+                exec(example, names)
+    assert seen == ["PatternError"]
+    assert names["trace"].calls[0].outputs[0].kept > 0
+    assert "TRACING GPT COMPLETE" in printed.getvalue()
+    assert names["trace"].find("h.0.attn") and names["softmax"].name == "torch.nn.functional.softmax"
+
+
+def test_the_names_in_comments_are_right() -> None:
+    model = __import__("insitu.demo", fromlist=["GPT"]).GPT()
+    with insitu.record(model, level="aten") as trace:
+        model(torch.randint(256, (2, 24)))
+    softmax = trace.find("h.0.**", name="softmax")[0]
+    producer = trace.producer(softmax.inputs[0])
+    assert producer is not None and f"'{producer.name}'" in README.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_every_shell_example_runs(tmp_path: Path) -> None:
+    program = "from insitu.demo import GPT; import torch; GPT()(torch.randint(256, (2, 24)))"
+    (tmp_path / "train.py").write_text(program)
+    lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("insitu")]
+    assert len(lines) == 4
+    for line in lines:
+        command = shlex.split(line, comments=True)
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, (line, done.stderr)
+    assert (tmp_path / "run.h5").exists()
+
+
+def test_it_stays_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
