@@ -42,5 +42,5 @@ def rows(effort: Effort) -> Iterator[Row]:
         ("MHA.forward called as a function", recorded_without_modules, mha()),
     ):
         cases = {"top": partial(record, subject, 0), "deep": partial(record, subject, DEPTH)}
-        times = in_turn(cases, effort.repeats(15))
+        times = in_turn(cases, effort.repeats(30))
         yield Row(f"everything on, {DEPTH} frames deeper / at the top, {what}", times.ratio("deep", "top"))

@@ -20,7 +20,7 @@ def rows(effort: Effort) -> Iterator[Row]:
             subject.forward()
         return trace
 
-    times = in_turn({"alone": subject.forward, "traced": traced}, effort.repeats(15))
+    times = in_turn({"alone": subject.forward, "traced": traced}, effort.repeats(12))
     yield Row("everything on / untraced, meta Llama-70B", times.ratio("traced", "alone"), at_most(1.5))
     yield from memory(subject)
 

@@ -21,7 +21,7 @@ class Effort:
 
     def repeats(self, full: int) -> int:
         """How often to repeat what a full run repeats so many times."""
-        return max(3, full // 5) if self.quick else full
+        return max(2, full // 5) if self.quick else full
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class Times:
 
 def in_turn(cases: Mapping[str, Case | Run], repeats: int) -> Times:
     """Time each case once a turn, after a turn that does not count; each turn begins with another one."""
+    gc.collect()
+    gc.freeze()  # what was there before is no tool's business, and would be walked again and again
     every = [(name, case if isinstance(case, Case) else Case(case)) for name, case in cases.items()]
     seconds: dict[str, list[float]] = {name: [] for name, _ in every}
     for turn in range(-1, repeats):
@@ -74,6 +76,7 @@ def in_turn(cases: Mapping[str, Case | Run], repeats: int) -> Times:
             taken = case.seconds()
             if turn >= 0:
                 seconds[name].append(taken)
+    gc.unfreeze()
     return Times(seconds)
 
 

@@ -40,7 +40,7 @@ def forward(subject: Subject, effort: Effort) -> Iterator[Row]:
             "aten": partial(recorded, "aten", run),
             "each pass": Case(partial(recorded, "aten", subject.forward), number=PASSES),
         },
-        effort.repeats(25),
+        effort.repeats(50),
     )
     name, alone = subject.name, partial(times.ratio, other="alone")
     each_pass = [PASSES * ratio for ratio in times.ratio("each pass", "alone")]
@@ -57,7 +57,7 @@ def training(subject: Subject, effort: Effort) -> Iterator[Row]:
     """Forward and backward passes with everything on."""
     run = subject.trainings
     cases = {"alone": run, "tuned floor": partial(floors.tuned, run), "aten": partial(recorded, "aten", run)}
-    times = in_turn(cases, effort.repeats(20))
+    times = in_turn(cases, effort.repeats(40))
     note = f"insitu {told(times.ratio('aten', 'alone'))} of untraced"
     name = f"everything on, forward + backward / tuned no-op floor, {subject.name}"
     yield Row(name, times.ratio("aten", "tuned floor"), at_most(1.5), note=note)

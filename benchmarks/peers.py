@@ -10,7 +10,7 @@ from functools import partial
 
 import insitu
 from benchmarks.measure import Case, Effort, Row, Run, Target, Times, at_least, in_turn, told
-from benchmarks.models import SMALL, Subject
+from benchmarks.models import SMALL, Subject, gpt2
 
 Peer = Callable[[Subject], object]
 
@@ -73,7 +73,7 @@ PEERS: dict[str, tuple[str, Peer, Target | None]] = {
 
 def rows(effort: Effort) -> Iterator[Row]:
     """How many times as long each peer takes."""
-    for make in SMALL:
+    for make in (gpt2,) if effort.quick else SMALL:
         subject = make()
         times = in_turn(cases(subject), effort.repeats(9))
         for name, (title, _, target) in PEERS.items():
@@ -107,4 +107,6 @@ def silently(peer: Peer, subject: Subject) -> object:
 def details(times: Times, name: str) -> str:
     """The other ways to compare."""
     decoded = told(times.ratio(name, "insitu decoded"))
-    return f"{told(times.overhead(name, 'insitu', 'alone'))} the overhead; {decoded} if insitu decodes its events at once"
+    return (
+        f"{told(times.overhead(name, 'insitu', 'alone'))} the overhead; {decoded} if insitu decodes its events at once"
+    )

@@ -16,7 +16,7 @@ HEAD = ("", "measured", "quartiles", "target", "verdict", "")
 RIGHT = (1,)
 METHOD = (
     "CPU time of one thread, in turn after a warm-up; the median of the ratios of all turns. The garbage collector is"
-    " on, and made to collect before each time that is taken."
+    " on; before each time that is taken it has collected, and what was there before all of them is frozen."
 )
 
 

@@ -1,4 +1,4 @@
-"""After every test, nothing global may be left as it was not before."""
+"""What all tests share: the option `--update`, and that each leaves nothing global changed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update", action="store_true", help="write the expected texts anew instead of comparing with them"
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -88,7 +88,7 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
         (["show", "run.txt"], "insitu: 'run.txt' does not end in one of '.h5', '.hdf5', as files of traces do"),
         (["show", "run.h5", "--view", "tre"], "did you mean 'tree'?"),
         (["show", "run.h5", "--view", "code", "--unfold"], "--unfold is for the view 'tree'"),
-        (["show", "run.h5", "--only", "a..b"], "'a..b' is not a path pattern"),
+        (["show", "run.h5", "--only", "a..b"], "path pattern: write segments with dots between"),
         (["run"], "insitu: run needs a script"),
         (["run", "-m"], "insitu: -m needs the name of a module"),
         (["run", "nowhere.py"], "insitu: there is no script 'nowhere.py'"),

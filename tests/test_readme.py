@@ -23,8 +23,12 @@ README = Path(__file__).parent.parent / "README.md"
 TIME = re.compile(r"\s+\d+(\.\d+)?(ns|µs|ms|s)\b")
 
 
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    found = FENCED.findall(README.read_text(encoding="utf-8"))
+    return [text for named, text in found if named == language]
 
 
 def timeless(text: str) -> list[str]:
@@ -37,7 +41,7 @@ def test_first_example_prints_what_is_shown(request: pytest.FixtureRequest) -> N
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(blocks("python")[0], "example.py", "exec"), {})
-    (shown,) = blocks("")[:1]
+    shown = blocks("")[0]
     if request.config.getoption("--update"):
         README.write_text(README.read_text(encoding="utf-8").replace(shown, printed.getvalue()), encoding="utf-8")
     else:

@@ -9,11 +9,10 @@ import sys
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 
 from insitu.errors import InsituError
-
-_TOOL = str(Path(__file__).parent)
+from insitu.tracebacks import without_own_frames
 
 
 class Program:
@@ -87,7 +86,7 @@ def exit_code(failure: BaseException | None) -> int:
 def _report(error: BaseException) -> None:
     """Print an exception as `python` does, without the frames of this tool."""
     for part in _connected(error):
-        part.__traceback__ = _without_tool(part.__traceback__)
+        part.__traceback__ = without_own_frames(part.__traceback__)
     sys.excepthook(type(error), error, error.__traceback__)
 
 
@@ -103,19 +102,3 @@ def _connected(error: BaseException) -> Iterator[BaseException]:
         yield found
         waiting += [found.__cause__, found.__context__]
         waiting += found.exceptions if isinstance(found, BaseExceptionGroup) else ()
-
-
-def _without_tool(traceback: TracebackType | None) -> TracebackType | None:
-    frames: list[TracebackType] = []
-    while traceback is not None:
-        frames.append(traceback)
-        traceback = traceback.tb_next
-    kept: TracebackType | None = None
-    for frame in reversed(frames):
-        if not _is_tool(frame.tb_frame.f_code.co_filename):
-            kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return kept
-
-
-def _is_tool(file: str) -> bool:
-    return file.startswith(_TOOL + os.sep) or file == "<frozen runpy>"

@@ -22,10 +22,10 @@ from insitu.errors import InsituWarning, SubjectError, choose
 from insitu.trace.event import Event
 from insitu.trace.path import compiled, matches, require
 from insitu.trace.trace import Trace
+from insitu.tracebacks import without_own_frames
 from insitu.view.terminal import Terminal
 
 Keep = str | Callable[[Tensor], Any]
-OWN_FOLDER = os.path.join(os.path.dirname(__file__), "")
 
 
 def record(
@@ -130,8 +130,7 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         running = self._running.pop()
         running.stop(self._only)
-        if tb is not None:
-            hide_own_frames(tb)
+        without_own_frames(tb)
 
 
 class Running:
@@ -219,17 +218,8 @@ def about(subject: nn.Module | None, level: str) -> dict[str, Any]:
     return {
         "insitu": __version__,
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "subject": type(subject).__name__ if subject is not None else None,
         "level": level,
     }
-
-
-def hide_own_frames(tb: TracebackType) -> None:
-    """Take the frames of this tool out of the traceback of the user's exception."""
-    here: TracebackType | None = tb
-    while here is not None:
-        while here.tb_next is not None and here.tb_next.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
-            here.tb_next = here.tb_next.tb_next
-        here = here.tb_next

@@ -158,13 +158,17 @@ def nothing_left() -> Iterator[None]:
     try:
         yield
     finally:
-        assert left_over() == before
+        after = left_over()
+        clean_up(before)
+        changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+        assert not changed, f"left as it was not before: {changed}"
 
 
-def collected(run: Callable[[], Any]) -> list[Any]:
-    """What a trace of a run without a subject, everything on, has as calls."""
-    import insitu
-
-    with insitu.record(level="aten") as trace:
-        run()
-    return trace.calls
+def clean_up(before: dict[str, Any]) -> None:
+    """Take away what a session has left, so that one failure is not a hundred."""
+    while torch._C._len_torch_function_stack() > before["function modes"]:
+        torch._C._pop_torch_function_stack()
+    while torch._C._len_torch_dispatch_stack() > before["dispatch modes"]:
+        torch._C._pop_torch_dispatch_stack()
+    nn.Module._call_impl = before["_call_impl"]
+    gc.set_threshold(*before["collector"][0])

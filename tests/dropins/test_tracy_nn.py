@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch import nn
 import insitu
 from tracy_nn import Tracer, trace_model
 
+Check = Callable[[str, str], None]
 NAMES = ["MHA", "Before", "My Model", "MHA", "MyModel", "MyModel"]
 LINEAR = """\
   ● TRACING {name} STARTED
@@ -52,9 +54,9 @@ def blocks(text: str) -> list[str]:
     return [block.strip("\n") for block in text.split("\n  │\n")]
 
 
-def test_the_program_of_the_seed_prints_what_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_of_the_seed_prints_what_is_expected(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     names_of("mha.py")
-    assert capsys.readouterr().out == expected("mha.txt")
+    check("mha.txt", capsys.readouterr().out)
 
 
 def test_what_is_expected_is_what_the_seed_shows() -> None:
@@ -65,7 +67,10 @@ def test_what_is_expected_is_what_the_seed_shows() -> None:
     assert [block for block in blocks(last) if block not in rest] == []
 
 
-@pytest.mark.parametrize(("snippet", "name"), zip(snippets("000.md") + snippets("001.md"), NAMES, strict=True))
+SNIPPETS = list(zip(snippets("000.txt") + snippets("001.txt"), NAMES, strict=True))
+
+
+@pytest.mark.parametrize(("snippet", "name"), SNIPPETS)
 def test_every_snippet_runs_as_written(snippet: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     names = names_of("mha.py")
     printed = capsys.readouterr().out
@@ -283,7 +288,7 @@ def test_the_switch_in_the_environment(
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
-def test_what_the_original_missed_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_original_missed_is_there(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = names_of("everything.py")
     model, x = names["model"], names["x"]
     with torch.no_grad():
@@ -291,4 +296,4 @@ def test_what_the_original_missed_is_there(capsys: pytest.CaptureFixture[str]) -
         with Tracer("Everything").trace(model):
             traced = model(x)
     assert torch.equal(plain, traced)
-    assert capsys.readouterr().out == expected("everything.txt")
+    check("everything.txt", capsys.readouterr().out)

@@ -10,8 +10,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
 
@@ -32,27 +31,21 @@ class TracingMode:
 
     def __init__(self, *, quiet: bool = False, succinct: bool = True, color: bool = True) -> None:
         self.traces: list[Trace] = []
-        self._quiet, self._succinct, self._color = quiet, succinct, None if color else False
+        self._quiet, self._color = quiet, None if color else False
         self._view = make("code", succinct=succinct, native=False)
-        self._entered: list[AbstractContextManager[None] | None] = []
+        self._session = insitu.watch(view=_Keeping(self), level="aten", color=self._color)
+        self._depth = 0
 
     def __enter__(self) -> TracingMode:
-        block = None if self._entered else self._watching()
-        if block is not None:
-            block.__enter__()
-        self._entered.append(block)
+        if self._depth == 0:
+            self._session.__enter__()
+        self._depth += 1
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        block = self._entered.pop()
-        if block is not None:
-            block.__exit__(kind, error, tb)
-
-    @contextmanager
-    def _watching(self) -> Iterator[None]:
-        # Entered from a generator, the session looks for no frame of its own below which all calls would lie.
-        with insitu.watch(view=_Keeping(self), level="aten", color=self._color):
-            yield
+        self._depth -= 1
+        if self._depth == 0:
+            self._session.__exit__(kind, error, tb)
 
     def _keep(self, event: insitu.Event) -> Iterable[Line]:
         """The lines of an event; if it has any, it is an operator to keep."""

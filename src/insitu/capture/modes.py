@@ -100,3 +100,10 @@ def skip_when_compiling(*functions: Callable[..., Any]) -> None:
     """Keep dynamo from compiling functions of ours; what they call is the user's and is left to it."""
     for function in functions:
         set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT))
+
+
+def as_anchor(handler: Handler) -> Handler:
+    """A handler with a code object of its own: on a stack, it says that its probe has recorded what lies above."""
+    handler.__code__ = handler.__code__.replace()
+    skip_when_compiling(handler)
+    return handler

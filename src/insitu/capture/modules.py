@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction, _current_graph_task_id
 
 from insitu.capture.arguments import contained, keywords, make_known
-from insitu.capture.modes import skip_when_compiling
+from insitu.capture.modes import as_anchor, skip_when_compiling
 from insitu.capture.names import ModuleNote
 from insitu.capture.tape import END, RESULT, RUNNING, Raised
 from insitu.capture.tensors import Fresh, Value, guarded
@@ -168,10 +168,7 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
                 close(probe, at)
 
     note_result = make_module_result(probe, fresh)
-    # A code object of its own: finding it on the stack says that this probe has recorded what lies above.
-    on_module.__code__ = on_module.__code__.replace()
-    skip_when_compiling(on_module)
-    return on_module
+    return as_anchor(on_module)
 
 
 def run_specially(probe: Probe, note: ModuleNote, run: Callable[[], Any], *, in_function: bool) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch._C import _current_graph_task_id
 
 from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.calls import FUNCTION_NOTES, OPERATOR_NOTES, FunctionNote, function_note, operator_note
-from insitu.capture.modes import Handler, skip_when_compiling
+from insitu.capture.modes import Handler, as_anchor, skip_when_compiling
 from insitu.capture.tape import END, INHERITED, RESULT, RUNNING, Raised
 from insitu.capture.tensors import Fresh, Value, guarded
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _getframe = sys._getframe
 _NONE: dict[str, Any] = {}
+# The innermost Python frame while autograd's engine runs its own operators.
+ENGINE = torch.autograd.graph._engine_run_backward.__code__
 
 
 def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
@@ -62,8 +65,7 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
                 close(probe, at)
 
     note_result = make_function_result(probe, fresh)
-    skip_when_compiling(on_function)
-    return on_function
+    return as_anchor(on_function)
 
 
 def make_function_result(probe: Probe, fresh: Fresh) -> Any:
@@ -106,12 +108,15 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
             note = notes.get(id(func)) or operator_note(func)
             if probe.taking:
                 inside = probe.function
+                frame = _getframe(1)
+                # Autograd may run Python code inside a function: hooks, and the backward of the user's own functions.
+                inherits = inside and (not probe.backward or frame.f_code is ENGINE)
                 look = known if inside else known_carefully
                 noted = [look(item) for item in args]
                 named = keywords(kwargs, look) if kwargs else ()
                 backward = probe.backward and _current_graph_task_id() != -1
-                pairs = () if inside else stack(_getframe(1))
-                counts = (len(noted), len(named), INHERITED if inside else len(pairs))
+                pairs = () if inherits else stack(frame)
+                counts = (len(noted), len(named), INHERITED if inherits else len(pairs))
                 at = len(tape)
                 start = clock()
                 tape.extend((note, RUNNING, probe.parent, start, 0.0, backward, *counts, *noted, *named, *pairs))

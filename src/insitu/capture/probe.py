@@ -38,7 +38,7 @@ class Probe:
     """
 
     _STATE = ("backward", "function", "module", "parent", "paused", "spent", "taking")
-    _PARTS = ("anchor", "aten_mode", "clock", "close", "follows_backward", "fresh", "function_mode", "level", "names")
+    _PARTS = ("anchors", "aten_mode", "clock", "close", "follows_backward", "fresh", "function_mode", "level", "names")
     __slots__ = (*_STATE, *_PARTS, "on_module", "stack", "table", "tape", "thread", "trouble")
 
     def __init__(
@@ -62,12 +62,13 @@ class Probe:
         self.clock = perf_counter if keep is None and close is None else lambda: perf_counter() - self.spent
         self.tape: Tape = []
         self.table: Table = {}
-        self.anchor: CodeType | None = None
+        self.anchors: tuple[CodeType, ...] = ()
         self.stack = make_stack(self, base)
         self.fresh = fresh = make_fresh(self, keep)
         self.on_module = make_on_module(self, fresh)
-        self.anchor = self.on_module.__code__
-        self.function_mode = FunctionMode(make_on_function(self, fresh)) if level != "modules" else None
+        on_function = make_on_function(self, fresh)
+        self.anchors = (self.on_module.__code__, on_function.__code__)
+        self.function_mode = FunctionMode(on_function) if level != "modules" else None
         self.aten_mode = AtenMode(make_on_aten(self, fresh)) if level == "aten" else None
 
     def enter(self) -> None:
@@ -120,7 +121,7 @@ class Probe:
 
 
 def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[Any]]:
-    """The function that walks from a frame up to the module call that this probe recorded last, or to the base.
+    """The function that walks from a frame up to the call that this probe recorded last, or to the base.
 
     It gives (code, instruction) pairs of the frames that are shown. Codes are looked up by id: hashing one compares
     all of it. Instructions are shared ints: there are many, and each would be an object of its own.
@@ -130,10 +131,10 @@ def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[An
 
     def stack(frame: FrameType | None) -> list[Any]:
         pairs: list[Any] = []
-        anchor = probe.anchor
+        module_call, function_call = probe.anchors
         while frame is not None:
             code = frame.f_code
-            if code is anchor:
+            if code is module_call or code is function_call:
                 return pairs
             show = shown(id(code))
             if show is None:
