@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import inspect
 import sys
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -43,14 +45,27 @@ class StackMode(TorchFunctionMode):
         self.seen: list[tuple[str, list[traceback.FrameSummary]]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        frames = [frame for frame in traceback.extract_stack(sys._getframe(1)) if not hidden(frame.filename)]
+        frames = stack(sys._getframe(1))
         self.seen.append((getattr(func, "__name__", "?"), frames))
         return func(*args, **(kwargs or {}))
 
 
+def stack(frame: FrameType | None) -> list[traceback.FrameSummary]:
+    """The stack as `traceback` shows it, outermost first, and with the columns that it knows only of exceptions."""
+    shown = []
+    while frame is not None:
+        where = inspect.getframeinfo(frame, context=1).positions
+        columns = {"end_lineno": where.end_lineno, "colno": where.col_offset, "end_colno": where.end_col_offset}
+        if not hidden(frame.f_code.co_filename):
+            code = frame.f_code
+            shown.append(traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, **columns))
+        frame = frame.f_back
+    return shown[::-1]
+
+
 def hidden(filename: str) -> bool:
-    """Whether a file is torch's or the tool's own."""
-    return "/site-packages/torch/" in filename or "/src/insitu/" in filename
+    """Whether a file is torch's, the tool's own, or frozen into the interpreter."""
+    return "/site-packages/torch/" in filename or "/src/insitu/" in filename or filename.startswith("<frozen")
 
 
 def operator_name(func: Any) -> str:

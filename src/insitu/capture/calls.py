@@ -57,6 +57,13 @@ class OperatorNote:
         self.call = getattr(function, "_op", function)
         self.writes = unreturned_writes(function)
 
+    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> list[Any]:
+        """The arguments of a call that it has changed but not returned."""
+        if not self.writes:
+            return []
+        given: dict[int | str, Any] = {**dict(enumerate(args)), **(kwargs or {})}
+        return [given[key] for index, name in self.writes for key in (index, name) if key in given]
+
 
 def function_name(function: Callable[..., Any]) -> str:
     """The name under which users know a torch function: `torch.Tensor.view`, `torch.nn.functional.softmax`."""
@@ -124,15 +131,13 @@ def operator_name(function: Any) -> str:
     return qualified.replace("::", ".").removesuffix(".default")
 
 
-def unreturned_writes(function: Any) -> tuple[int | str, ...]:
-    """The arguments that an operator changes without returning them, as `_foreach_add_` does."""
+def unreturned_writes(function: Any) -> list[tuple[int, str]]:
+    """Index and name of the arguments that an operator changes without returning them, as `_foreach_add_` does."""
     schema = getattr(function, "_schema", None)
     if schema is None or len(schema.returns):
-        return ()
+        return []
     arguments = enumerate(schema.arguments)
-    return tuple(
-        a.name if a.kwarg_only else i for i, a in arguments if a.alias_info is not None and a.alias_info.is_write
-    )
+    return [(i, argument.name) for i, argument in arguments if argument.alias_info and argument.alias_info.is_write]
 
 
 # Notes of torch's own callables live as long as torch does; those of others are made again at each call.

@@ -77,14 +77,17 @@ def plain(item: Any) -> Any:
 SMALL_FLOATS = tuple(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))
 
 
-def statistics(tensor: Tensor) -> Stats:
-    """The statistics of a tensor of any dtype and layout; a complex one is seen by its absolute values.
+def statistics(tensor: Tensor) -> Stats | None:
+    """The statistics of a tensor; a complex one is seen by its absolute values. None where torch cannot read the dtype.
 
     >>> found = statistics(torch.tensor([0.0, 1.0, float("nan")]))
     >>> found.min, found.max, found.mean, found.nan, found.zeros
     (0.0, 1.0, 0.5, 1, 1)
     """
-    values = flat_floats(tensor)
+    try:
+        values = flat_floats(tensor)
+    except NotImplementedError:  # types of less than a byte
+        return None
     count = values.numel()
     if count == 0:
         return Stats(0, None, None, None, None, 0, 0, 0)

@@ -77,6 +77,11 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return remove(self, [_get_dispatch_stack_at(i) for i in range(_len_torch_dispatch_stack())])
 
 
+def only_own_modes() -> bool:
+    """Whether no function mode but those of this tool is on the stack of this thread."""
+    return all(isinstance(_get_function_stack_at(i), FunctionMode) for i in range(_len_torch_function_stack()))
+
+
 def pass_on(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """The handler of a mode that does nothing."""
     return func(*args, **(kwargs or {}))

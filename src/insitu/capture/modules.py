@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction, _current_graph_task_id
 
 from insitu.capture.arguments import contained, keywords, make_known
-from insitu.capture.modes import as_anchor, skip_when_compiling
+from insitu.capture.modes import as_anchor, only_own_modes, skip_when_compiling
 from insitu.capture.names import ModuleNote
 from insitu.capture.tape import END, RESULT, RUNNING, Raised
 from insitu.capture.tensors import Fresh, Value, guarded
@@ -103,12 +103,26 @@ def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     probes = patch.probes.get(get_ident())
     if probes is None:
         return call_in_new_thread(self, args, kwargs)
+    if torch._C._get_tracing_state() is not None:  # torch.jit.trace records each look at a tensor
+        return call_unseen(self, probes, args, kwargs)
     run = original_call
     for probe in probes:
         note = probe.note(self)
         if note is not None:
             run = partial(probe.on_module, note, run)
     return run(self, *args, **kwargs)
+
+
+def call_unseen(module: nn.Module, probes: tuple[Probe, ...], args: Any, kwargs: Any) -> Any:
+    """Call a module while none of the probes records anything."""
+    states = [(probe, probe.taking, probe.paused) for probe in probes]
+    for probe in probes:
+        probe.taking, probe.paused = False, True
+    try:
+        return original_call(module, *args, **kwargs)
+    finally:
+        for probe, taking, paused in states:
+            probe.taking, probe.paused = taking, paused
 
 
 def call_in_new_thread(module: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -188,8 +202,8 @@ def run_specially(probe: Probe, note: ModuleNote, run: Callable[[], Any], *, in_
 
 
 def may_fuse(module: nn.Module) -> bool:
-    """Whether torch could take a fused path here, which it does not when functions are overridden."""
-    if module.training:
+    """Whether torch could take a fused path here, which it does not when functions are overridden by others too."""
+    if module.training or not only_own_modes():
         return False
     return not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in module.parameters())
 

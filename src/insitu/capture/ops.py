@@ -10,7 +10,14 @@ from torch import Tensor
 from torch._C import _current_graph_task_id
 
 from insitu.capture.arguments import contained, keywords, make_known
-from insitu.capture.calls import FUNCTION_NOTES, OPERATOR_NOTES, FunctionNote, function_note, operator_note
+from insitu.capture.calls import (
+    FUNCTION_NOTES,
+    OPERATOR_NOTES,
+    FunctionNote,
+    OperatorNote,
+    function_note,
+    operator_note,
+)
 from insitu.capture.modes import Handler, as_anchor, skip_when_compiling
 from insitu.capture.tape import END, INHERITED, RESULT, RUNNING, Raised
 from insitu.capture.tensors import Fresh, Value, guarded
@@ -132,7 +139,7 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
             tape[at + RESULT] = Raised(error)
             raise
         else:
-            note_result(note.writes, at, args, result, fresh if inside else careful)
+            note_result(note, at, args, kwargs, result, fresh if inside else careful)
             return result
         finally:
             if close is not None:
@@ -147,14 +154,14 @@ def make_aten_result(probe: Probe) -> Any:
     """Notes what an operator returned: every tensor of it is new, also one that was changed in place."""
     tape = probe.tape
 
-    def note_result(writes: tuple[int, ...], at: int, args: Any, result: Any, fresh: Fresh) -> None:
+    def note_result(note: OperatorNote, at: int, args: Any, kwargs: Any, result: Any, fresh: Fresh) -> None:
         try:
             if type(result) is Tensor:
                 tape[at + RESULT] = fresh(result, at)
             else:
                 tape[at + RESULT] = contained(result, lambda tensor: fresh(tensor, at))
-                for index in writes:
-                    contained(args[index], lambda tensor: fresh(tensor, at))
+                for changed in note.written(args, kwargs):
+                    contained(changed, lambda tensor: fresh(tensor, at))
         except Exception as error:
             tape[at + RESULT] = None
             probe.trouble("noting a result", error)
