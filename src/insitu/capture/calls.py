@@ -61,8 +61,8 @@ class OperatorNote:
         """The arguments of a call that it has changed but not returned."""
         if not self.writes:
             return []
-        given: dict[int | str, Any] = {**dict(enumerate(args)), **(kwargs or {})}
-        return [given[key] for index, name in self.writes for key in (index, name) if key in given]
+        named = kwargs or {}
+        return [args[index] if index < len(args) else named.get(name) for index, name in self.writes]
 
 
 def function_name(function: Callable[..., Any]) -> str:

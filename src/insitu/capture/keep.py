@@ -47,8 +47,8 @@ def unseen(function: Callable[[Tensor], Any], what: str, trouble: Callable[[str,
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Whether there are values to look at: not on the meta device, not fake, not inside a functorch transform."""
-    if tensor.device.type == "meta" or not is_plain_class(tensor):
+    """Whether there is memory to look at: not on the meta device, not fake, not inside a functorch transform."""
+    if tensor.device.type == "meta" or not is_plain_class(tensor) or tensor._is_zerotensor():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
