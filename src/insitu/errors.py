@@ -10,6 +10,8 @@ InsituError
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -40,6 +42,14 @@ class MissingError(InsituError, ImportError):
 
 class InsituWarning(UserWarning):
     """Something about the tracing that the user should know; the run goes on."""
+
+
+def tell(text: str) -> None:
+    """Warn the user; where warnings are errors it is printed, for it is no error of their program."""
+    try:
+        warnings.warn(text, InsituWarning, stacklevel=3)
+    except InsituWarning:
+        print(text, file=sys.stderr)
 
 
 def choose(option: str, value: object, choices: Iterable[str]) -> str:

@@ -6,8 +6,8 @@ import os
 import platform
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable
+from threading import get_ident
 from types import TracebackType
 from typing import IO, Any
 
@@ -18,9 +18,9 @@ from insitu import view as views
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.recorder import LEVELS, Recorder
-from insitu.errors import InsituWarning, SubjectError, choose
+from insitu.errors import PatternError, SubjectError, choose, tell
 from insitu.trace.event import Event
-from insitu.trace.path import compiled, matches, require
+from insitu.trace.path import compiled, require
 from insitu.trace.trace import Trace
 from insitu.tracebacks import without_own_frames
 from insitu.view.terminal import Terminal
@@ -106,12 +106,12 @@ class Session:
         self._keep = keep
         self._only = checked_patterns(only, subject)
         self._printer = printer
-        self._running: list[Running] = []
+        self._running: list[tuple[int, Running]] = []
 
     def __enter__(self) -> Trace:
         off = os.environ.get("INSITU") == "0"
-        running = Running(None, Trace(), None) if off else self._start(sys._getframe(1))
-        self._running.append(running)
+        running = Running.off() if off else self._start(sys._getframe(1))
+        self._running.append((get_ident(), running))
         return running.trace
 
     def _start(self, frame: Any) -> Running:
@@ -122,14 +122,16 @@ class Session:
         )
         trace = Trace(about=about(self._subject, self._level))
         trace.attach(recorder.events, recorder.step)
+        running = Running(recorder, trace, printer)
         if printer:
-            printer.begin()
+            running.print(printer.begin)
         recorder.start(frame)
-        return Running(recorder, trace, printer)
+        return running
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        running = self._running.pop()
-        running.stop(self._only)
+        mine = [index for index, (ident, _) in enumerate(self._running) if ident == get_ident()]
+        _, running = self._running.pop(mine[-1] if mine else -1)  # it may be left in another thread
+        running.stop()
         without_own_frames(tb)
 
 
@@ -139,18 +141,30 @@ class Running:
     def __init__(self, recorder: Recorder | None, trace: Trace, printer: Printer | None) -> None:
         self.recorder, self.trace, self.printer = recorder, trace, printer
 
-    def stop(self, only: tuple[str, ...]) -> None:
+    @classmethod
+    def off(cls) -> Running:
+        """One that does nothing: the tool is switched off."""
+        trace = Trace()
+        trace.attach(list, lambda: None)
+        return cls(None, trace, None)
+
+    def stop(self) -> None:
         """End the recording and say what did not match."""
-        if self.recorder is None:
-            return
-        self.recorder.stop()
+        if self.recorder is not None:
+            self.recorder.stop()
         self.trace.detach()
-        if self.printer:
-            self.printer.finish()
-        called = {note.path for note in self.recorder.names.notes.values()}
-        for pattern in only:
-            if not any(matches(pattern, path) for path in called):
-                warnings.warn(f"no module matched {pattern!r}", InsituWarning, stacklevel=3)
+        if self.printer is not None:
+            self.print(self.printer.finish)
+        for pattern in self.recorder.unmatched() if self.recorder is not None else ():
+            tell(f"no module that was called matches {pattern!r}")
+
+    def print(self, write: Callable[[], None]) -> None:
+        """Print the head or the foot; a view that fails there does not reach the user's code."""
+        try:
+            write()
+        except Exception as error:
+            if self.recorder is not None:
+                self.recorder.trouble("printing", error)
 
 
 class Printer:
@@ -179,17 +193,26 @@ def checked_subject(verb: str, subject: object) -> nn.Module | None:
         return subject
     hint = f": give an instance, {subject.__name__}(...)" if isinstance(subject, type) else ""
     raise SubjectError(
-        f"insitu.{verb} cannot trace {subject!r:.80} (a {type(subject).__name__}){hint}; "
+        f"insitu.{verb} cannot trace {brief(subject)}{hint}; "
         f"it takes a torch.nn.Module, or nothing to trace all that torch does in the block"
     )
 
 
+def brief(item: object) -> str:
+    """An object of the user in a few words, whatever its repr does."""
+    try:
+        text = repr(item)
+    except Exception:
+        text = "an object that cannot be printed"
+    return f"{text[:80]} (a {type(item).__name__})"
+
+
 def checked_patterns(only: str | Iterable[str], subject: nn.Module | None) -> tuple[str, ...]:
     """The patterns as a tuple, each of them one that can match."""
-    patterns = (only,) if isinstance(only, str) else tuple(only)
+    patterns = (only,) if isinstance(only, str) or not isinstance(only, Iterable) else tuple(only)
     for pattern in patterns:
         if not isinstance(pattern, str):
-            raise SubjectError(f"only={pattern!r:.80} is no path pattern: write text such as 'encoder.*'")
+            raise PatternError(f"only={brief(pattern)} is no path pattern: write text such as 'encoder.*'")
         compiled(pattern)
         if subject is not None:
             require(pattern, module_paths(subject), what="module")

@@ -8,7 +8,7 @@ import inspect
 import sys
 import traceback
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -167,7 +167,6 @@ def left_over() -> dict[str, Any]:
 @contextmanager
 def nothing_left() -> Iterator[None]:
     """What is global is afterwards as it was before, however the block ends."""
-    import torch._dynamo.eval_frame  # so that it is the same module before and after
 
     before = left_over()
     try:
@@ -184,6 +183,6 @@ def clean_up(before: dict[str, Any]) -> None:
     while torch._C._len_torch_function_stack() > before["function modes"]:
         torch._C._pop_torch_function_stack()
     while torch._C._len_torch_dispatch_stack() > before["dispatch modes"]:
-        torch._C._pop_torch_dispatch_stack()
+        torch._C._pop_torch_dispatch_stack(None)
     nn.Module._call_impl = before["_call_impl"]
     gc.set_threshold(*before["collector"][0])

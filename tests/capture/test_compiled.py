@@ -341,7 +341,7 @@ def test_a_session_that_ends_inside_a_region_while_another_goes_on() -> None:
             work(x)
             x + 1
         x + 2
-    assert [call.name for call in trace.calls if call.kind == "function"] [1:] == []
+    assert [call.name for call in trace.calls if call.kind == "function"][1:] == []
     assert "torch.Tensor.add" not in [call.name for call in trace.calls]
 
 

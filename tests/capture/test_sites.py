@@ -136,9 +136,9 @@ def unicode() -> None:
     f"{größe} {é.sum()}"
 
 
-def long_function() -> None:
+def loop() -> None:
     value = x.sin()
-    for _ in range(300):
+    for _ in range(3):
         value = value + 1
 
 
@@ -148,10 +148,21 @@ def in_torch_decorator() -> None:
 
 
 PROGRAMS = [
-    *(simple, several_on_a_line, many_lines, recursion, generators, lambdas, comprehensions, decorated, methods, executed),
-    *(caught, unicode, long_function, in_torch_decorator),
+    *(
+        simple,
+        several_on_a_line,
+        many_lines,
+        recursion,
+        generators,
+        lambdas,
+        comprehensions,
+        decorated,
+        methods,
+        executed,
+    ),
+    *(caught, unicode, loop, in_torch_decorator),
 ]
-SILENT = ("__get__", "size", "dim", "numel", "_set_grad_enabled", "_has_torch_function")
+SILENT = ("is_contiguous", "__get__", "size", "dim", "numel", "_set_grad_enabled", "_has_torch_function")
 
 
 def place(site: Site) -> tuple[Any, ...]:
@@ -207,6 +218,15 @@ def test_the_columns_are_the_expression() -> None:
         *["x.sin()", "x.cos()", "x.sin() + x.cos()", "é.sum()"],
         *found[10:],
     ]
+
+
+def test_far_into_a_long_function() -> None:
+    source = "def long(x):\n" + "    x = x + 1\n" * 600
+    names: dict[str, Any] = {}
+    exec(compile(source, "long.py", "exec"), names)
+    with insitu.record() as trace:
+        names["long"](x)
+    assert [call.site.line for call in trace.calls if call.site] == list(range(2, 602))
 
 
 def test_sites_are_interned() -> None:

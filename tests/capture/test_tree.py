@@ -108,10 +108,21 @@ def test_module_facts() -> None:
         model[1](torch.ones(1, 1, 4, 4))
         model[2](torch.ones(1, 2))
     linear, conv, outer = (trace.modules[path] for path in ("0", "1", "2"))
-    assert (linear.type, linear.parameters, linear.own_parameters, linear.trainable, linear.leaf) == ("Linear", 20, 20, 5, True)
+    assert (linear.type, linear.parameters, linear.own_parameters, linear.trainable, linear.leaf) == (
+        "Linear",
+        20,
+        20,
+        5,
+        True,
+    )
     assert (linear.settings["in_features"], linear.settings["out_features"]) == (3, 5)
     assert conv.settings["kernel_size"] == (3, 1)
-    assert (outer.parameters, outer.own_parameters, outer.leaf, outer.bases[:2]) == (6, 0, False, ("Sequential", "Module"))
+    assert (outer.parameters, outer.own_parameters, outer.leaf, outer.bases[:2]) == (
+        6,
+        0,
+        False,
+        ("Sequential", "Module"),
+    )
 
 
 class Color(enum.Enum):
@@ -152,7 +163,10 @@ def shown(item: Any) -> Any:
 X = torch.ones(2, 3)
 ARGUMENTS = {
     "atoms": ((1, 2.5, True, None, "text", 2 + 1j), (1, 2.5, True, None, "text", 2 + 1j)),
-    "containers": (([X, (X, 1)], {"a": X, 1: [X]}), (["f32[2, 3]", ("f32[2, 3]", 1)], {"a": "f32[2, 3]", "1": ["f32[2, 3]"]})),
+    "containers": (
+        ([X, (X, 1)], {"a": X, 1: [X]}),
+        (["f32[2, 3]", ("f32[2, 3]", 1)], {"a": "f32[2, 3]", "1": ["f32[2, 3]"]}),
+    ),
     "named": (
         (Data(X, 3), Named(X, 4)),
         (Fields("Data", {"x": "f32[2, 3]", "n": 3}), Fields("Named", {"first": "f32[2, 3]", "second": 4})),
@@ -208,7 +222,13 @@ def test_facts() -> None:
     transposed = trace.calls[0]
     assert transposed.name == "torch.Tensor.T"
     (before,), (after,) = transposed.inputs, transposed.outputs
-    assert (before.shape, before.dtype, before.device, before.requires_grad, before.strides) == ((2, 3), "f16", "cpu", True, None)
+    assert (before.shape, before.dtype, before.device, before.requires_grad, before.strides) == (
+        (2, 3),
+        "f16",
+        "cpu",
+        True,
+        None,
+    )
     assert (after.shape, after.strides, after.requires_grad, after.type) == (tuple(y.shape), y.stride(), True, "Tensor")
     meta = trace.find(name="__or__", kind="function")[0].outputs[0]
     assert (meta.shape, meta.dtype, meta.device, str(meta)) == ((0,), "b8", "meta", "b8[0]")
@@ -218,8 +238,19 @@ def test_facts() -> None:
 @pytest.mark.parametrize(
     ("dtype", "short"),
     [
-        *[(torch.float64, "f64"), (torch.bfloat16, "bf16"), (torch.int8, "i8"), (torch.uint16, "u16"), (torch.bool, "b8")],
-        *[(torch.complex64, "c64"), (torch.float8_e5m2, "f8e5m2"), (torch.quint8, "quint8"), (torch.float4_e2m1fn_x2, "f4e2m1fn_x2")],
+        *[
+            (torch.float64, "f64"),
+            (torch.bfloat16, "bf16"),
+            (torch.int8, "i8"),
+            (torch.uint16, "u16"),
+            (torch.bool, "b8"),
+        ],
+        *[
+            (torch.complex64, "c64"),
+            (torch.float8_e5m2, "f8e5m2"),
+            (torch.quint8, "quint8"),
+            (torch.float4_e2m1fn_x2, "f4e2m1fn_x2"),
+        ],
     ],
 )
 def test_short_dtypes(dtype: torch.dtype, short: str) -> None:
@@ -239,7 +270,7 @@ OPERATORS = {
     "**": lambda x, y: 2**x,
     "[]": lambda x, y: x[0, :],
     "<": lambda x, y: x < y,
-    ">=": lambda x, y: 1 >= x,
+    ">=": lambda x, y: y >= x,
     "==": lambda x, y: x == y,
     "!=": lambda x, y: x != y,
     "&": lambda x, y: x.bool() & True,
@@ -268,7 +299,7 @@ def test_operators_in_place_and_calls_that_are_none() -> None:
         y.add(1)
         torch.add(x, y).sum()
         [x + 1 for _ in range(2)]
-        x.T
+        _ = x.T
     assert [call.operator for call in trace.calls] == [
         *["+=", "[]=", "[]", "*=", "[]=", None, "@=", "-", None, None, None, "+", "+", None],
     ]
@@ -282,7 +313,7 @@ def test_names() -> None:
         F.softmax(x, -1)
         torch.linalg.inv(x)
         torch.fft.fft(x)
-        x.data
+        _ = x.data
         torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None])
         torch.special.erf(x)
         torch.einsum("ij,jk->ik", x, x)
@@ -318,8 +349,8 @@ def test_whatever_is_raised_passes_through(kind: type[BaseException], level: str
             raise error
 
     model = nn.Sequential(Model())
-    trace = insitu.Trace()
-    with pytest.raises(kind) as caught, insitu.record(model, level=level) as trace:
+    session = insitu.record(model, level=level)
+    with pytest.raises(kind) as caught, session as trace:
         model(torch.ones(1))
     assert caught.value is error
     assert error.__context__ is None and error.__cause__ is None
@@ -460,7 +491,7 @@ def test_recomputation_is_part_of_the_backward_pass(level: str, reentrant: bool)
     modules = [(call.name, call.phase) for call in trace.calls if call.kind == "module"]
     names = ["Sequential", "Linear", "ReLU"]
     assert modules == [*((name, "forward") for name in names), *((name, "backward") for name in names)]
-    again = [call for call in trace.find(name="linear", kind="function")]
+    again = trace.find(name="linear", kind="function")
     if level != "modules":
         assert [call.phase for call in again] == ["forward", "backward"]
 
@@ -571,3 +602,51 @@ def same_numbering(ids: list[int]) -> list[int]:
     """Ids in the order in which they appear."""
     numbers: dict[int, int] = {}
     return [numbers.setdefault(number, len(numbers)) for number in ids]
+
+
+class BadTuple(tuple):  # type: ignore[type-arg]
+    def __len__(self) -> int:
+        raise RuntimeError("do not count")
+
+
+class Lying:
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("do not ask")
+
+
+class Pretending:
+    __class__ = Tensor  # type: ignore[assignment]
+
+
+@dataclasses.dataclass
+class Unset:
+    value: int = dataclasses.field(init=False)
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("do not look")
+
+
+@pytest.mark.parametrize("kind", [BadTuple, Lying, Pretending, Unset])
+def test_an_argument_that_cannot_be_looked_at_is_its_type_and_the_call_is_there(kind: type) -> None:
+    model = nn.Sequential(Taking())
+    with insitu.record(model, level="modules") as trace:
+        model([kind(), X])
+    assert troubles(trace) == []
+    assert [call.path for call in trace.calls] == ["", "0"]
+    odd, tensor = trace.calls[0].args[0]
+    assert odd == Opaque(kind.__name__) or kind is BadTuple
+    assert repr(tensor) == "f32[2, 3]"
+
+
+def test_a_function_that_cannot_be_hashed() -> None:
+    class Callable:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, x: Tensor) -> Tensor:
+            return x.sin()
+
+    with insitu.record() as trace:
+        torch.overrides.handle_torch_function(Callable(), (X,), X)
+    assert troubles(trace) == []
+    assert len(trace.calls) == 1

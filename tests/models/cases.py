@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -609,7 +609,7 @@ def small_things() -> Program:
 class Loud(Tensor):
     """A user's subclass that overrides functions."""
 
-    calls: collections.Counter[str] = collections.Counter()
+    calls: ClassVar[collections.Counter[str]] = collections.Counter()
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

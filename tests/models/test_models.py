@@ -73,8 +73,8 @@ def bare(name: str) -> list[str]:
     return mode.ops
 
 
-# What test_zero_tensors_have_no_memory_to_look_at runs in a process of its own, and what no dispatch mode can live with:
-# torch.jit.trace below one gives another graph, whoever made the mode.
+# What test_zero_tensors_have_no_memory_to_look_at runs in a process of its own, and what no dispatch mode can live
+# with: torch.jit.trace below one gives another graph, whoever made the mode.
 ELSEWHERE = {
     ("forward_mode", "aten+stats"),
     ("traced_by_jit_meanwhile", "aten"),

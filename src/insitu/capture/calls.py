@@ -28,13 +28,12 @@ IN_PLACE_OPERATORS = frozenset(f"__{name}__" for name in _IN_PLACE.split())
 class FunctionNote:
     """A torch function: whether it is worth an event, and whether it changes its first argument."""
 
-    __slots__ = ("defaults", "function", "in_place", "kind", "name", "runs_backward", "silent")
+    __slots__ = ("defaults", "in_place", "kind", "name", "runs_backward", "silent")
 
     kind: Literal["function"]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.kind = "function"
-        self.function = function
         self.name = function_name(function)
         self.defaults = plain_defaults(function)
         last = self.name.rpartition(".")[2]

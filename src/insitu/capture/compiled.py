@@ -1,12 +1,13 @@
 """Living with torch.compile: a compiled region stays compiled, and is one call in the trace.
 
-Dynamo guards on the stack of function modes and looks at `nn.Module._call_impl`. So while a compiled region runs, the
-function mode is off and the original is back. The region is recognised where dynamo switches itself on and off:
-`_maybe_set_eval_frame`, called by the wrapper around everything that was compiled, on entry and on exit.
+Dynamo guards on the stack of function modes, so while a compiled region runs, the function mode is off. The region is
+recognised where dynamo switches itself on and off: `_maybe_set_eval_frame`, called by the wrapper around everything
+that was compiled, on entry and on exit. While something is being compiled, `nn.Module._call_impl` is the original.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import sys
 import threading
@@ -61,6 +62,9 @@ class Regions:
         self._original = getattr(module, "_maybe_set_eval_frame", None)
         if self._original is not None:
             module._maybe_set_eval_frame = self._switch  # type: ignore[attr-defined]
+            compilations = importlib.import_module("torch._dynamo.callback").callback_handler
+            compilations.register_start_callback(_compiling)
+            compilations.register_end_callback(_compiled)
 
     def _uninstall(self) -> None:
         if self._finder in sys.meta_path:
@@ -68,9 +72,10 @@ class Regions:
         if self._original is not None:
             sys.modules[EVAL_FRAME]._maybe_set_eval_frame = self._original  # type: ignore[attr-defined]
             self._original = None
-        for _ in self._open:  # regions that outlive all sessions end unseen
-            patch.pause(-1)
-        self._open.clear()
+            compilations = sys.modules["torch._dynamo.callback"].callback_handler
+            compilations.remove_start_callback(_compiling)
+            compilations.remove_end_callback(_compiled)
+        self._open.clear()  # regions that outlive all sessions end unseen
 
     def _switch(self, callback: Any) -> Any:
         """In place of `_maybe_set_eval_frame`: only the outermost compiled wrapper of a thread makes a region."""
@@ -112,6 +117,8 @@ class Region:
     def close(self, result: Any, error: BaseException | None) -> None:
         """The region has ended."""
         probe, at = self.probe, self.at
+        if probe.over:
+            return
         probe.taking, probe.paused = self.taking, False
         try:
             if at >= 0:
@@ -136,8 +143,15 @@ class CompiledNote:
         self.name = f"torch.compile.{getattr(function, '__qualname__', type(function).__name__)}"
 
 
-def _enter(frame: FrameType, ident: int) -> list[Region]:
+def _compiling(_: Any) -> None:
     patch.pause(1)
+
+
+def _compiled(_: Any) -> None:
+    patch.pause(-1)
+
+
+def _enter(frame: FrameType, ident: int) -> list[Region]:
     scope = frame.f_locals
     function = scope.get("fn")
     owner = getattr(function, "__self__", None) or getattr(function, "__wrapped__", None)
@@ -150,7 +164,6 @@ def _leave(frame: FrameType, opened: list[Region]) -> None:
     scope = frame.f_locals
     for region in reversed(opened):
         region.close(scope.get("result"), None if "result" in scope else sys.exc_info()[1])
-    patch.pause(-1)
 
 
 class _Finder:

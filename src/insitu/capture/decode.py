@@ -60,6 +60,25 @@ def records(tape: Tape) -> Iterator[int]:
         at += FIXED + tape[at + ARGS] + tape[at + KWARGS] + max(tape[at + FRAMES], 0)
 
 
+class Steps:
+    """Counts the steps: each outermost call of the subject is one, until a mark has said where they begin."""
+
+    def __init__(self) -> None:
+        self.current = 0
+        self._said = self._begun = self._called = False
+
+    def of(self, note: Any, inherited: int | None) -> int:
+        """The step of a record; `inherited` is that of its parent, None for an outermost one."""
+        if isinstance(note, MarkNote) and note.mark == "step":
+            self.current += self._begun or self._said
+            self._said = True
+        elif inherited is None and not self._said and isinstance(note, ModuleNote) and note.subject:
+            self.current += self._called
+            self._called = True
+        self._begun = True
+        return self.current if inherited is None or self._said else inherited
+
+
 class Decoder:
     """Turns the records of one session into events, one by one or all at once."""
 
@@ -67,8 +86,7 @@ class Decoder:
         self.sites = Sites()
         self.outside = self.sites.chain(base.above, None)
         self.origin, self.rank = origin, rank
-        self.step = -1
-        self.explicit_steps = False
+        self.steps = Steps()
         self._tensor_numbers = count()
         self._decoded: list[Value] = []
         self._layouts: dict[int, tuple[Layout, tuple[Any, ...]]] = {}
@@ -86,10 +104,6 @@ class Decoder:
             found.sort(key=lambda item: item[0])
         numbers = {(index, at): number for number, (_, index, at) in enumerate(found)}
         tapes = [self.tape(probe, _numbering(numbers, index)) for index, probe in enumerate(probes)]
-        self.step = -1
-        self.explicit_steps = any(
-            isinstance(p.tape[at], MarkNote) and p.tape[at].mark == "step" for p in probes for at in records(p.tape)
-        )
         events = [tapes[index].event(at) for _, index, at in found]
         for value in self._decoded:
             value.facts = None  # the next decoding, with more on the tapes, may number differently
@@ -98,14 +112,6 @@ class Decoder:
     def forget(self) -> None:
         """Drop what is only needed to decode the same tape again."""
         self._decoded.clear()
-
-    def begins_step(self, note: Any, parent: int) -> None:
-        """Count a step where one begins: at a mark, or at an outermost call of the subject."""
-        if isinstance(note, MarkNote):
-            if note.mark == "step":
-                self.step, self.explicit_steps = self.step + 1, True
-        elif parent == OUTERMOST and not self.explicit_steps and isinstance(note, ModuleNote) and note.subject:
-            self.step += 1
 
     def facts(self, value: Value, number: Callable[[int], int]) -> TensorFacts:
         """The facts of a tensor; the same object whenever it is asked for again."""
@@ -147,12 +153,16 @@ def enrich(facts: TensorFacts, value: Value) -> None:
         facts.kept = value.stat
 
 
+# Where a call was made, the module that it is or that was running, and the step.
+Place = tuple[Site | None, ModuleFacts | None, int]
+
+
 class TapeDecoder:
     """Turns the records of one tape into events."""
 
     def __init__(self, decoder: Decoder, probe: Probe, number: Callable[[int], int]) -> None:
         self.decoder, self.probe, self.number = decoder, probe, number
-        self._places: dict[int, tuple[Site | None, ModuleFacts | None]] = {}
+        self._places: dict[int, Place] = {}
 
     def forget(self) -> None:
         """The tape was cleared."""
@@ -162,13 +172,11 @@ class TapeDecoder:
         """The event of the record at an offset."""
         decoder, tape = self.decoder, self.probe.tape
         note, result, parent, start, end, backward, *_ = tape[at : at + FIXED]
-        decoder.begins_step(note, parent)
+        site, module, step = self.place(at)
         parent_id = None if parent == OUTERMOST else self.number(parent)
         began = round((start - decoder.origin) * 1e9)
-        step = max(decoder.step, 0)
         if isinstance(note, MarkNote):
             return Mark(self.number(at), parent_id, note.mark, note.text, began, self.probe.thread, step, decoder.rank)
-        site, module = self.place(at)
         args, kwargs = self._arguments(note, at)
         running = result is RUNNING
         return Call(
@@ -211,22 +219,25 @@ class TapeDecoder:
         first = at + FIXED + tape[at + ARGS] + tape[at + KWARGS]
         return tape[first : first + max(tape[at + FRAMES], 0)]
 
-    def place(self, at: int) -> tuple[Site | None, ModuleFacts | None]:
-        """Where a call was made, and the module that it is or that was running."""
+    def place(self, at: int) -> Place:
+        """The place of a record; that of its parents is found first, also when they are not complete yet."""
         chain = []
         while at != OUTERMOST and at not in self._places:
             chain.append(at)
             at = self.probe.tape[at + PARENT]
-        site, module = self._places[at] if at != OUTERMOST else (self.decoder.outside, None)
+        place = self._places[at] if at != OUTERMOST else None
         for at in reversed(chain):
-            site, module = self._places[at] = self._place(at, site, module)
-        return site, module
+            place = self._places[at] = self._place(at, place)
+        assert place is not None
+        return place
 
-    def _place(self, at: int, site: Site | None, module: ModuleFacts | None) -> tuple[Site | None, ModuleFacts | None]:
+    def _place(self, at: int, outer: Place | None) -> Place:
         note = self.probe.tape[at + NOTE]
+        site, module, step = outer or (self.decoder.outside, None, None)
         if self.probe.tape[at + FRAMES] != INHERITED:
             site = self.decoder.sites.chain(self._pairs(at), site)
-        return site, note.facts if isinstance(note, ModuleNote) else module
+        step = self.decoder.steps.of(note, step)
+        return site, note.facts if isinstance(note, ModuleNote) else module, step
 
     def plain(self, item: Any) -> Any:
         """What was noted of an argument or a result, as plain data."""

@@ -121,12 +121,23 @@ def flat_floats(tensor: Tensor) -> Tensor:
 def moments(values: Tensor, total: float | None, largest: float) -> tuple[float, float]:
     """Mean and standard deviation: from the sum of squares, in two passes where that would lose the digits."""
     count = values.numel()
-    mean = values.double().mean().item() if total is None else total / count
-    square = torch.dot(values, values).item() / count if largest < 1e15 else math.inf
+    if total is None or largest >= 1e15:
+        return scaled_moments(values, largest)
+    mean = total / count
+    square = torch.dot(values, values).item() / count
     variance = square - mean * mean
-    if not math.isfinite(square) or variance < 1e-3 * square:
+    if variance < 1e-3 * square:
         variance = (values.double() - mean).square().mean().item()
     return mean, math.sqrt(max(variance, 0.0))
+
+
+def scaled_moments(values: Tensor, largest: float) -> tuple[float, float]:
+    """The same for values so large that their sum or their squares overflow."""
+    if largest == 0:
+        return 0.0, 0.0
+    scaled = values.double() / largest
+    mean = scaled.mean()
+    return mean.item() * largest, (scaled - mean).square().mean().sqrt().item() * largest
 
 
 def histogram(values: Tensor, low: float, high: float) -> tuple[int, ...]:

@@ -60,5 +60,6 @@ class Live:
         probe.table.update(alive)
         cleared[0] += len(probe.tape)
         probe.tape.clear()
+        probe.codes.clear()
         tape.forget()
         self.decoder.forget()

@@ -29,6 +29,7 @@ class FunctionMode(TorchFunctionMode):
 
     def __init__(self, handler: Handler) -> None:
         super().__init__()
+        self.silent = False
         # On the instance: torch finds it there, and one Python call for each function is saved.
         self.__torch_function__ = MethodType(handler, self)  # type: ignore[method-assign]
 
@@ -38,11 +39,12 @@ class FunctionMode(TorchFunctionMode):
 
     def silence(self) -> None:
         """Do nothing any more, wherever this mode may still be on a stack."""
+        self.silent = True
         self.__torch_function__ = MethodType(pass_on, self)  # type: ignore[method-assign]
 
     def remove(self) -> bool:
         """Take this mode off the stack of this thread; whether it was on it."""
-        return remove(self, [_get_function_stack_at(i) for i in range(_len_torch_function_stack())])
+        return remove(self, function_stack())
 
 
 class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -52,6 +54,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, handler: Handler) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.silent = False
         self.__torch_dispatch__ = MethodType(handler, self)  # type: ignore[method-assign]
 
     @classmethod
@@ -70,16 +73,34 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def silence(self) -> None:
         """Do nothing any more, wherever this mode may still be on a stack."""
+        self.silent = True
         self.__torch_dispatch__ = MethodType(pass_on, self)  # type: ignore[method-assign]
 
     def remove(self) -> bool:
         """Take this mode off the stack of this thread; whether it was on it."""
-        return remove(self, [_get_dispatch_stack_at(i) for i in range(_len_torch_dispatch_stack())])
+        return remove(self, dispatch_stack())
+
+
+def function_stack() -> list[Any]:
+    """The function modes of this thread, the innermost last."""
+    return [_get_function_stack_at(i) for i in range(_len_torch_function_stack())]
+
+
+def dispatch_stack() -> list[Any]:
+    """The dispatch modes of this thread, the innermost last."""
+    return [_get_dispatch_stack_at(i) for i in range(_len_torch_dispatch_stack())]
 
 
 def only_own_modes() -> bool:
     """Whether no function mode but those of this tool is on the stack of this thread."""
-    return all(isinstance(_get_function_stack_at(i), FunctionMode) for i in range(_len_torch_function_stack()))
+    return all(isinstance(mode, FunctionMode) for mode in function_stack())
+
+
+def sweep() -> None:
+    """Take off this thread's stacks what sessions had to leave there: those ended in another thread, or in a hook."""
+    for mode in (*function_stack(), *dispatch_stack()):
+        if isinstance(mode, (FunctionMode, AtenMode)) and mode.silent:
+            mode.remove()
 
 
 def pass_on(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -58,12 +58,14 @@ class Patch:
         """A session has ended."""
         with self._lock:
             self.sessions = tuple(other for other in self.sessions if other is not session)
+            if not self.sessions:
+                self._pauses = 0
             self._settle()
 
     def pause(self, by: int) -> None:
         """Take the replacement out for a while (1), or put it back (-1): dynamo must see the original."""
         with self._lock:
-            self._pauses += by
+            self._pauses = max(0, self._pauses + by)
             self._settle()
 
     def _settle(self) -> None:
@@ -154,7 +156,7 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             pairs = stack(_getframe(1))
             noted = [known(item) for item in args]
             named = keywords(kwargs, known) if kwargs else ()
-            backward = probe.backward and _current_graph_task_id() != -1
+            backward = _current_graph_task_id() != -1
             counts = (len(noted), len(named), len(pairs))
             at = len(tape)
             tape.extend((note, RUNNING, outer[0], clock(), 0.0, backward, *counts, *noted, *named, *pairs))
@@ -174,7 +176,7 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             tape[at + RESULT] = Raised(error)
             raise
         else:
-            note_result(at, result)
+            note_result(note, at, result)
             return result
         finally:
             probe.parent, probe.function, probe.taking, probe.module = outer
@@ -208,14 +210,16 @@ def may_fuse(module: nn.Module) -> bool:
     return not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in module.parameters())
 
 
-def make_module_result(probe: Probe, fresh: Fresh) -> Callable[[int, Any], None]:
+def make_module_result(probe: Probe, fresh: Fresh) -> Callable[[ModuleNote, int, Any], None]:
     """Notes what a module returned: mostly tensors that have a value already."""
     tape, get = probe.tape, probe.table.get
 
-    def note_result(at: int, result: Any) -> None:
+    def note_result(note: ModuleNote, at: int, result: Any) -> None:
         def made(tensor: Tensor) -> Value:
             value = get(id(tensor))
-            return value if value is not None and value() is tensor else fresh(tensor, at)
+            if value is not None and value() is tensor and (value.producer >= at or not note.in_place):
+                return value
+            return fresh(tensor, at)
 
         try:
             tape[at + RESULT] = made(result) if type(result) is Tensor else contained(result, made)

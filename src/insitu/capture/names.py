@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from torch import nn
+from torch._C import DisableTorchFunction
 
 from insitu.capture.arguments import stranger
 from insitu.trace.event import ModuleFacts
@@ -37,7 +38,7 @@ MORE_SETTINGS = ("embed_dim", "num_heads")
 class ModuleNote:
     """A module that is, or may be, called: its path, and what the hot path must know of it."""
 
-    __slots__ = ("facts", "fused", "kind", "path", "ref", "subject", "transparent", "wanted")
+    __slots__ = ("called", "facts", "fused", "in_place", "kind", "path", "ref", "subject", "transparent", "wanted")
 
     kind: Literal["module"]
 
@@ -46,9 +47,11 @@ class ModuleNote:
         self.ref = weakref.ref(module)
         self.path = path
         self.wanted = wanted
+        self.called = False
         self.subject = subject
         self.transparent = wrapped_name(module) is not None
         self.fused = isinstance(module, FUSED)
+        self.in_place = module.__dict__.get("inplace") is True
         self.facts = ModuleFacts(path, type(module).__name__)
 
 
@@ -79,10 +82,11 @@ class Names:
 
     def describe(self) -> None:
         """Fill in what is only needed to show the modules, while they are still there to be asked."""
-        for note in self.notes.values():
-            module = note.ref()
-            if module is not None:
-                describe(module, note.facts, self._shared)
+        with DisableTorchFunction():  # modes of others are not to see this
+            for note in self.notes.values():
+                module = note.ref()
+                if module is not None:
+                    describe(module, note.facts, self._shared)
 
     def _free_path(self, name: str, caller: ModuleNote | None) -> str:
         path = ".".join(filter(None, (caller.path if caller else "", name)))
@@ -103,7 +107,8 @@ class Names:
             note = ModuleNote(module, path, wanted=self._wanted(path), subject=subject)
             self.notes[id(module)] = note
             if self._live:
-                describe(module, note.facts, self._shared)
+                with DisableTorchFunction():
+                    describe(module, note.facts, self._shared)
             todo += reversed(list(named_children(module, path, subject)))
 
 

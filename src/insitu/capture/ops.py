@@ -44,9 +44,10 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
                 pairs = stack(_getframe(1))
                 noted = [known(item) for item in args]
                 named = keywords(kwargs, known) if kwargs else ()
-                at, outer, in_function, taking = len(tape), probe.parent, probe.function, probe.taking
+                backward = probe.backward and _current_graph_task_id() != -1
+                at, outer, was = len(tape), probe.parent, (probe.function, probe.taking, probe.backward)
                 counts = (len(noted), len(named), len(pairs))
-                tape.extend((note, RUNNING, outer, clock(), 0.0, False, *counts, *noted, *named, *pairs))
+                tape.extend((note, RUNNING, outer, clock(), 0.0, backward, *counts, *noted, *named, *pairs))
                 probe.parent, probe.function, probe.taking = at, True, True
                 if note.runs_backward:
                     probe.backward = True
@@ -62,12 +63,10 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             tape[at + RESULT] = Raised(error)
             raise
         else:
-            note_result(note, at, args, result)
+            note_result(note, at, args, kwargs, result)
             return result
         finally:
-            probe.parent, probe.function, probe.taking = outer, in_function, taking
-            if note.runs_backward:
-                probe.backward = False
+            probe.parent, (probe.function, probe.taking, probe.backward) = outer, was
             if close is not None:
                 close(probe, at)
 
@@ -83,14 +82,16 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
     """
     tape, get = probe.tape, probe.table.get
 
-    def note_result(note: FunctionNote, at: int, args: Any, result: Any) -> None:
+    def note_result(note: FunctionNote, at: int, args: Any, kwargs: Any, result: Any) -> None:
+        in_place = note.in_place or (kwargs and ("out" in kwargs or kwargs.get("inplace") is True))
+
         def made(tensor: Tensor) -> Value:
             value = get(id(tensor))
-            if value is not None and value() is tensor and (value.producer >= at or not note.in_place):
-                if value.producer >= at:  # noted below autograd, where nothing requires a gradient yet
-                    value.requires_grad = tensor.requires_grad
-                return value
-            return fresh(tensor, at)
+            if value is None or value() is not tensor or (in_place and value.producer < at):
+                return fresh(tensor, at)
+            if value.producer >= at:
+                settle(value, tensor)
+            return value
 
         try:
             tape[at + RESULT] = made(result) if type(result) is Tensor else contained(result, made)
@@ -101,6 +102,13 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
             probe.trouble("noting a result", error)
 
     return note_result
+
+
+def settle(value: Value, tensor: Tensor) -> None:
+    """A value was noted below autograd, where nothing requires a gradient yet."""
+    value.requires_grad = tensor.requires_grad
+    if value.facts is not None:
+        value.facts.requires_grad = value.requires_grad
 
 
 def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:

@@ -13,14 +13,15 @@ from types import CodeType, FrameType
 from typing import Any
 
 from torch import nn
+from torch._C import _len_torch_function_stack
 
 from insitu.capture.modes import AtenMode, FunctionMode
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleNote, Names
 from insitu.capture.ops import make_on_aten, make_on_function
-from insitu.capture.sites import INSTRUCTIONS, SHOWN, TOP, Base, learn_code
+from insitu.capture.sites import INSTRUCTIONS, TOP, Base, Codes
 from insitu.capture.tape import OUTERMOST, MarkNote, Tape
-from insitu.capture.tensors import Keep, Table, make_fresh
+from insitu.capture.tensors import Keep, Table, guarded, make_fresh
 from insitu.trace.event import MarkKind
 
 Close = Callable[["Probe", int], None]
@@ -37,8 +38,19 @@ class Probe:
     called with each record that is complete.
     """
 
-    _STATE = ("backward", "function", "module", "parent", "paused", "spent", "taking")
-    _PARTS = ("anchors", "aten_mode", "clock", "close", "follows_backward", "fresh", "function_mode", "level", "names")
+    _STATE = ("backward", "function", "module", "over", "parent", "paused", "spent", "taking")
+    _PARTS = (
+        "anchors",
+        "aten_mode",
+        "clock",
+        "close",
+        "codes",
+        "follows_backward",
+        "fresh",
+        "function_mode",
+        "level",
+        "names",
+    )
     __slots__ = (*_STATE, *_PARTS, "on_module", "stack", "table", "tape", "thread", "trouble")
 
     def __init__(
@@ -54,7 +66,7 @@ class Probe:
         trouble: Trouble,
         close: Close | None,
     ) -> None:
-        self.function = self.paused = self.backward = False
+        self.function = self.paused = self.backward = self.over = False
         self.module: ModuleNote | None = None
         self.parent, self.taking, self.follows_backward = OUTERMOST, taking, follows_backward
         self.names, self.thread, self.level, self.trouble, self.close = names, thread, level, trouble, close
@@ -62,9 +74,12 @@ class Probe:
         self.clock = perf_counter if keep is None and close is None else lambda: perf_counter() - self.spent
         self.tape: Tape = []
         self.table: Table = {}
+        self.codes = Codes()
         self.anchors: tuple[CodeType, ...] = ()
         self.stack = make_stack(self, base)
         self.fresh = fresh = make_fresh(self, keep)
+        if _len_torch_function_stack():  # modes of others are not to see how facts are read
+            self.fresh = fresh = guarded(fresh)
         self.on_module = make_on_module(self, fresh)
         on_function = make_on_function(self, fresh)
         self.anchors = (self.on_module.__code__, on_function.__code__)
@@ -91,7 +106,7 @@ class Probe:
             if mode is not None:
                 mode.silence()
         self.taking = self.follows_backward = False
-        self.paused = True
+        self.paused = self.over = True
         self.table.clear()
 
     def note(self, module: nn.Module) -> ModuleNote | None:
@@ -103,6 +118,7 @@ class Probe:
             note = self._learn(module)
         if note is None or note.transparent or not (self.taking or note.wanted):
             return None
+        note.called = True
         return note
 
     def _learn(self, module: nn.Module) -> ModuleNote | None:
@@ -127,7 +143,7 @@ def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[An
     all of it. Instructions are shared ints: there are many, and each would be an object of its own.
     """
     base_id, base_code = base.id, base.code
-    shown, learn, ints, most = SHOWN.get, learn_code, INSTRUCTIONS, len(INSTRUCTIONS)
+    shown, learn, ints, most = probe.codes.get, probe.codes.learn, INSTRUCTIONS, len(INSTRUCTIONS)
 
     def stack(frame: FrameType | None) -> list[Any]:
         pairs: list[Any] = []

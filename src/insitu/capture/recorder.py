@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from time import perf_counter
@@ -22,7 +20,7 @@ from insitu.capture.names import Names
 from insitu.capture.probe import Probe
 from insitu.capture.sites import Base
 from insitu.capture.tape import Patience
-from insitu.errors import InsituWarning
+from insitu.errors import tell
 from insitu.trace.event import Event
 from insitu.trace.path import matches
 
@@ -47,7 +45,7 @@ class Recorder:
         sinks: Iterable[Sink] = (),
         rank: int = 0,
     ) -> None:
-        self.subject, self.level, self.only, self.sinks, self.rank = subject, level, tuple(only), tuple(sinks), rank
+        self.level, self.only, self.sinks, self.rank = level, tuple(only), tuple(sinks), rank
         self.names = Names(subject, self._wanted, live=bool(self.sinks))
         self.keep = make_keep(keep, self.trouble)
         self.probes: list[Probe] = []
@@ -96,7 +94,7 @@ class Recorder:
             level=self.level,
             keep=self.keep,
             base=base,
-            taking=self.subject is None and not self.only,
+            taking=not self.names.has_subject and not self.only,
             follows_backward=self.level == "aten" and not self.only,
             trouble=self.trouble,
             close=self.live.close if self.live else None,
@@ -109,7 +107,7 @@ class Recorder:
         ident = get_ident()
         if ident in self._threads:
             return self._threads[ident]
-        if self.subject is None:
+        if not self.names.has_subject:
             return None if ident in self._earlier_threads else self._probe(Base(None))
         note = self.names.notes.get(id(module))
         return self._probe(Base(None)) if note is not None and note.ref() is module else None
@@ -126,6 +124,11 @@ class Recorder:
     def _decoder(self) -> Decoder:
         return Decoder(self.base, origin=self.origin, rank=self.rank)
 
+    def unmatched(self) -> list[str]:
+        """The patterns of `only` that no module that was called has matched."""
+        called = [note.path for note in self.names.notes.values() if note.called]
+        return [pattern for pattern in self.only if not any(matches(pattern, path) for path in called)]
+
     def _describe(self) -> None:
         try:
             self.names.describe()
@@ -138,9 +141,6 @@ class Recorder:
             return
         self.troubles[what] = error
         text = f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}"
-        try:
-            warnings.warn(text, InsituWarning, stacklevel=2)
-        except InsituWarning:  # warnings are errors in this program, but this is not its error
-            print(text, file=sys.stderr)
+        tell(text)
         if self.probes:
             self.probes[0].mark("trouble", text)

@@ -65,19 +65,27 @@ def is_hidden(filename: str) -> bool:
     return filename.startswith(HIDDEN) and filename != DEMO
 
 
-# Whether the frames of a code object are shown, by its id. The objects are held, so that the ids stay theirs.
-SHOWN: dict[int, bool] = {}
-_MET: list[CodeType] = []
 INSTRUCTIONS = tuple(range(4096))
 # Ends a stack that was walked to its top: nothing lies further out.
 TOP = (None, 0)
 
 
-def learn_code(code: CodeType) -> bool:
-    """Whether the frames of a code object that was not met before are shown."""
-    _MET.append(code)
-    show = SHOWN[id(code)] = not is_hidden(code.co_filename)
-    return show
+class Codes(dict[int, bool]):
+    """Whether the frames of a code object are shown, by its id. The objects are held, so that the ids stay theirs."""
+
+    def __init__(self) -> None:
+        self._met: list[CodeType] = []
+
+    def learn(self, code: CodeType) -> bool:
+        """The answer for a code object that was not met before."""
+        self._met.append(code)
+        show = self[id(code)] = not is_hidden(code.co_filename)
+        return show
+
+    def clear(self) -> None:
+        """Let go of all."""
+        super().clear()
+        self._met.clear()
 
 
 class Sites:
