@@ -432,7 +432,7 @@ def test_no_subject_is_fine() -> None:
 BROKEN = {
     "names": "insitu.capture.names.Names.learn",
     "settings": "insitu.capture.names.settings",
-    "codes": "insitu.capture.sites.is_hidden",
+    "codes": "insitu.capture.sites.Codes.learn",
     "arguments": "insitu.capture.arguments.stranger",
     "containers": "insitu.capture.arguments.sequence",
     "function notes": "insitu.capture.ops.function_note",

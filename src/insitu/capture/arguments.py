@@ -20,7 +20,7 @@ from insitu.trace.event import Fields, Opaque, Word
 # What is kept as it is: small, immutable, and holding on to nothing.
 ATOMS = frozenset(
     {
-        *(int, float, bool, str, type(None), complex, type(...)),
+        *(int, float, bool, type(None), complex, type(...)),
         *(torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format),
     }
 )
@@ -28,6 +28,7 @@ FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 MOST_ITEMS = 64
 MOST_DEPTH = 8
 MOST_SHARED = 10_000
+MOST_TEXT = 200
 
 Leaf = Callable[[Tensor], Any]
 
@@ -69,20 +70,30 @@ def contained(item: Any, leaf: Leaf, depth: int = 0) -> Any:
     kind = type(item)
     if kind in ATOMS:
         return item
-    if isinstance(item, Tensor):
+    if kind is str:
+        return item if len(item) <= MOST_TEXT else item[:MOST_TEXT] + "…"
+    if issubclass(kind, Tensor):
         if kind is Tensor or kind is Parameter:
             return leaf(item)
         with DisableTorchFunction():  # the getters of a subclass are the user's code
             return leaf(item)
     if depth == MOST_DEPTH:
         return Opaque(kind.__name__)
-    if isinstance(item, (list, tuple)):
-        return sequence(item, leaf, depth + 1)
-    if isinstance(item, dict):
-        return mapping(item, leaf, depth + 1)
-    if dataclasses.is_dataclass(item) and not isinstance(item, type):
-        names = [field.name for field in dataclasses.fields(item)]
-        return Fields(kind.__name__, {name: contained(getattr(item, name, None), leaf, depth + 1) for name in names})
+    try:
+        return looked_into(item, kind, leaf, depth + 1)
+    except Exception:  # an object of the user that does not let itself be looked at
+        return Opaque(kind.__name__)
+
+
+def looked_into(item: Any, kind: type, leaf: Leaf, depth: int) -> Any:
+    """A container with its items noted, or what can be said of a stranger."""
+    if issubclass(kind, (list, tuple)):
+        return sequence(item, leaf, depth)
+    if issubclass(kind, dict):
+        return mapping(item, leaf, depth)
+    if hasattr(kind, "__dataclass_fields__"):
+        names = [field.name for field in dataclasses.fields(kind)]
+        return Fields(kind.__name__, {name: contained(getattr(item, name, None), leaf, depth) for name in names})
     return stranger(item)
 
 
@@ -116,7 +127,10 @@ def shared_ints(item: list[int]) -> list[Any]:
 
 def mapping(item: dict[Any, Any], leaf: Leaf, depth: int) -> Any:
     """A dict as a dict, a subclass of it (`ModelOutput`) as named fields."""
-    items = {str(key) if type(key) in ATOMS else f"<{type(key).__name__}>": value for key, value in dict.items(item)}
+    items = {
+        str(key) if type(key) in ATOMS or type(key) is str else f"<{type(key).__name__}>": value
+        for key, value in dict.items(item)
+    }
     noted = {key: contained(value, leaf, depth) for key, value in items.items()}
     return noted if type(item) is dict else Fields(type(item).__name__, noted)
 

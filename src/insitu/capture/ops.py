@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch._C import _current_graph_task_id
+from torch._C import DisableTorchFunction, _current_graph_task_id
 
 from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.calls import (
@@ -39,7 +39,10 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
     def on_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         at = -1
         try:
-            note = notes.get(func) or function_note(func)
+            try:
+                note = notes.get(func) or function_note(func)
+            except TypeError:  # it cannot be hashed
+                note = FunctionNote(func)
             if not note.silent and (probe.taking or (note.runs_backward and probe.follows_backward)):
                 pairs = stack(_getframe(1))
                 noted = [known(item) for item in args]
@@ -90,7 +93,7 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
             if value is None or value() is not tensor or (in_place and value.producer < at):
                 return fresh(tensor, at)
             if value.producer >= at:
-                settle(value, tensor)
+                settle(value, tensor, careful=probe.careful)
             return value
 
         try:
@@ -104,9 +107,13 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
     return note_result
 
 
-def settle(value: Value, tensor: Tensor) -> None:
+def settle(value: Value, tensor: Tensor, *, careful: bool) -> None:
     """A value was noted below autograd, where nothing requires a gradient yet."""
-    value.requires_grad = tensor.requires_grad
+    if careful:
+        with DisableTorchFunction():
+            value.requires_grad = tensor.requires_grad
+    else:
+        value.requires_grad = tensor.requires_grad
     if value.facts is not None:
         value.facts.requires_grad = value.requires_grad
 

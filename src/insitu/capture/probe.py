@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 from torch._C import _len_torch_function_stack
 
-from insitu.capture.modes import AtenMode, FunctionMode
+from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleNote, Names
 from insitu.capture.ops import make_on_aten, make_on_function
@@ -42,16 +42,15 @@ class Probe:
     _PARTS = (
         "anchors",
         "aten_mode",
+        "careful",
         "clock",
         "close",
         "codes",
         "follows_backward",
         "fresh",
         "function_mode",
-        "level",
-        "names",
     )
-    __slots__ = (*_STATE, *_PARTS, "on_module", "stack", "table", "tape", "thread", "trouble")
+    __slots__ = (*_STATE, *_PARTS, "level", "names", "on_module", "stack", "table", "tape", "thread", "trouble")
 
     def __init__(
         self,
@@ -78,7 +77,8 @@ class Probe:
         self.anchors: tuple[CodeType, ...] = ()
         self.stack = make_stack(self, base)
         self.fresh = fresh = make_fresh(self, keep)
-        if _len_torch_function_stack():  # modes of others are not to see how facts are read
+        self.careful = _len_torch_function_stack() > 0  # modes of others are not to see how facts are read
+        if self.careful:
             self.fresh = fresh = guarded(fresh)
         self.on_module = make_on_module(self, fresh)
         on_function = make_on_function(self, fresh)
@@ -88,6 +88,7 @@ class Probe:
 
     def enter(self) -> None:
         """Switch the modes on, for this thread."""
+        sweep()
         if self.function_mode is not None:
             self.function_mode.enter()
         if self.aten_mode is not None:
@@ -99,6 +100,7 @@ class Probe:
             self.aten_mode.remove()
         if self.function_mode is not None:
             self.function_mode.remove()
+        sweep()
 
     def silence(self) -> None:
         """Record nothing any more, even where a mode could not be switched off, and free what only recording needs."""

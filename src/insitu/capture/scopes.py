@@ -1,0 +1,156 @@
+"""Which names a function binds, takes, reads and loses: read from its syntax tree, as the compiler would."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# Annotations and type parameters have scopes of their own, or are not evaluated at all.
+UNSEEN = frozenset({"annotation", "returns", "type_params"})
+# Python 3.12 and later have it; what no tree can contain stands for it before.
+TYPE_ALIAS: type[ast.AST] = getattr(ast, "TypeAlias", ast.Interactive)
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names of one function, nested functions left out."""
+
+    parameters: list[str] = field(default_factory=list)
+    bound: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
+    # Unbound again somewhere: by `del`, or at the end of `except … as`.
+    lost: set[str] = field(default_factory=set)
+    # Declared global or nonlocal here, or bound from outside by a nested function that declares them so.
+    shared: set[str] = field(default_factory=set)
+
+
+def scope_of(function: Function) -> Scope:
+    """The names of a function."""
+    scope = names_in([function.body] if isinstance(function, ast.Lambda) else function.body)
+    scope.parameters = parameters(function.args)
+    return scope
+
+
+def parameters(arguments: ast.arguments) -> list[str]:
+    """The names of the parameters, in the order in which they are written."""
+    stars = [[star] if star else [] for star in (arguments.vararg, arguments.kwarg)]
+    return [
+        argument.arg
+        for part in (arguments.posonlyargs, arguments.args, stars[0], arguments.kwonlyargs, stars[1])
+        for argument in part
+    ]
+
+
+def names_in(nodes: Iterable[ast.AST]) -> Scope:
+    """The names that these nodes bind, read and lose in the function they stand in."""
+    scope = Scope()
+    # Names that a comprehension binds for itself hide those of the function inside of it. An explicit stack: a deep
+    # expression must not meet the recursion limit of the program that is traced.
+    waiting: list[tuple[ast.AST, frozenset[str]]] = [(node, frozenset()) for node in nodes]
+    while waiting:
+        node, hidden = waiting.pop()
+        note(node, hidden, scope)
+        if isinstance(node, COMPREHENSIONS):
+            inside = hidden.union(targets_of(*(part.target for part in node.generators)))
+            waiting.append((node.generators[0].iter, hidden))
+            waiting += [(child, inside) for child in inner_parts(node)]
+        else:
+            waiting += [(child, hidden) for child in evaluated(node)]
+    return scope
+
+
+def note(node: ast.AST, hidden: frozenset[str], scope: Scope) -> None:
+    """Write down what one node does to the names of its function."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()):
+            if name not in hidden:
+                scope.read.add(name)
+        case ast.Name(id=name, ctx=context):
+            if name not in hidden:
+                scope.bound.add(name)
+                if isinstance(context, ast.Del):
+                    scope.lost.add(name)
+        case ast.ExceptHandler(name=str(name)):
+            scope.bound.add(name)
+            scope.lost.add(name)
+        case ast.Global(names=names) | ast.Nonlocal(names=names):
+            scope.shared.update(names)
+        case _:
+            scope.bound.update(captured(node))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        nested = [child for child in ast.walk(node) if isinstance(child, ast.Nonlocal | ast.Global)]
+        scope.shared.update(name for declaration in nested for name in declaration.names)
+
+
+def captured(node: ast.AST) -> list[str]:
+    """The names that a node binds although no `Name` stands for them: definitions, imports, patterns."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return [alias.asname or alias.name.partition(".")[0] for alias in names]
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            return [name]
+    return []
+
+
+def evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """The children that are evaluated in the same scope as the node."""
+    if isinstance(node, ast.Lambda):
+        yield from defaults(node.args)
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield from (*node.decorator_list, *defaults(node.args))
+    elif isinstance(node, ast.ClassDef):
+        yield from node.decorator_list
+        if not getattr(node, "type_params", None):
+            yield from (*node.bases, *node.keywords)
+    elif isinstance(node, TYPE_ALIAS):
+        yield node.name  # type: ignore[attr-defined]
+    else:
+        yield from children(node)
+
+
+def defaults(arguments: ast.arguments) -> list[ast.expr]:
+    """The default values, which are evaluated where the function is defined."""
+    return [*arguments.defaults, *(value for value in arguments.kw_defaults if value is not None)]
+
+
+def children(node: ast.AST) -> Iterator[ast.AST]:
+    """All children but annotations and type parameters."""
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if name in UNSEEN:
+            continue
+        if isinstance(value, ast.AST):
+            yield value
+        elif isinstance(value, list):
+            yield from (child for child in value if isinstance(child, ast.AST))
+
+
+def inner_parts(comprehension: ast.AST) -> Iterator[ast.AST]:
+    """What a comprehension evaluates in its own scope: all but the first iterable."""
+    for child in children(comprehension):
+        if isinstance(child, ast.comprehension):
+            if child is not comprehension.generators[0]:  # type: ignore[attr-defined]
+                yield child.iter
+            yield from (child.target, *child.ifs)
+        else:
+            yield child
+
+
+def targets_of(*targets: ast.AST | None) -> list[str]:
+    """The plain names among assignment targets, in the order in which they are bound, each once."""
+    found: dict[str, None] = {}
+    waiting = [target for target in reversed(targets) if target is not None]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            found[node.id] = None
+        elif isinstance(node, ast.Tuple | ast.List):
+            waiting += reversed(node.elts)
+        elif isinstance(node, ast.Starred):
+            waiting.append(node.value)
+    return list(found)
