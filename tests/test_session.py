@@ -433,8 +433,6 @@ BROKEN = {
     "names": "insitu.capture.names.Names.learn",
     "settings": "insitu.capture.names.settings",
     "codes": "insitu.capture.sites.Codes.learn",
-    "arguments": "insitu.capture.arguments.stranger",
-    "containers": "insitu.capture.arguments.sequence",
     "function notes": "insitu.capture.ops.function_note",
     "operator notes": "insitu.capture.ops.operator_note",
     "layouts": "insitu.capture.tensors.unheard",

@@ -91,7 +91,7 @@ def looked_into(item: Any, kind: type, leaf: Leaf, depth: int) -> Any:
         return sequence(item, leaf, depth)
     if issubclass(kind, dict):
         return mapping(item, leaf, depth)
-    if hasattr(kind, "__dataclass_fields__"):
+    if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
         return Fields(kind.__name__, {name: contained(getattr(item, name, None), leaf, depth) for name in names})
     return stranger(item)

@@ -1,4 +1,4 @@
-"""The definition of a function in its file: found from the code object, and checked against it."""
+"""The definition of a function in its file: found from its code object, and checked against it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ import linecache
 import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from insitu.capture.scopes import Function, names_in
+from insitu.capture.scopes import Function, captured
 from insitu.errors import InsituError
 
+Node = TypeVar("Node", bound=ast.AST)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+LAMBDA = "<lambda>"
 MARKER = "\0insitu here"
-# Filters of warnings are global; only one compilation at a time may set them.
-_WARNINGS = threading.Lock()
+# The filters of warnings are global: one compilation at a time may set them.
+_QUIET = threading.RLock()
 
 
 class NoSource(InsituError):
@@ -28,13 +32,13 @@ class NoSource(InsituError):
         super().__init__(f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) cannot be rewritten: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step down in a tree: the child of `node` in `field`, at `index` if the field is a list."""
+class Step(NamedTuple):
+    """One step up from a node: it is the child of `parent` in `field`, at `index` if the field is a list."""
 
-    node: ast.AST
+    parent: ast.AST
     field: str
     index: int | None
+    above: Step | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +47,16 @@ class Definition:
 
     code: CodeType
     node: Function
-    steps: tuple[Step, ...]
+    up: Step | None
     source: Source
 
     def compiled(self, node: Function) -> list[CodeType]:
         """Every code object with the name and place of this one, when `node` stands where the function stands."""
-        child: ast.AST = node
-        for step in reversed(self.steps):
-            child = with_child(step, child)
-        return [code for code in nested_codes(compiled(child, self.code.co_filename)) if self._is_like(code)]
+        child, up = node, self.up
+        tree: ast.AST = child
+        while up is not None:
+            tree, up = with_child(up, tree), up.above
+        return [code for code in nested_codes(compiled(tree, self.code.co_filename)) if self._is_like(code)]
 
     def _is_like(self, code: CodeType) -> bool:
         mine = self.code
@@ -65,16 +70,34 @@ class Source:
         self.lines = lines
         with quiet():
             self.tree = ast.parse("".join(lines), filename)
-        self.functions: dict[tuple[str, int], list[tuple[Function, tuple[Step, ...]]]] = {}
-        for node, steps in functions_in(self.tree):
-            self.functions.setdefault((name_of(node), first_line(node)), []).append((node, steps))
-        self._names: frozenset[str] | None = None
+
+    def candidates(self, code: CodeType) -> list[tuple[Function, Step | None]]:
+        """The functions that begin on the line and have the name of the code."""
+        index = self._lambdas if code.co_name == LAMBDA else self._functions
+        return index.get((code.co_name, code.co_firstlineno), [])
 
     def is_builtin(self, name: str) -> bool:
-        """Whether the name means a builtin in this file: nothing in the file ever binds it."""
-        if self._names is None:
-            self._names = frozenset(bound_anywhere(self.tree))
-        return name in vars(builtins) and name not in self._names and "*" not in self._names
+        """Whether the name means a builtin wherever it is read in this file: nothing here ever binds it."""
+        return name in vars(builtins) and name not in self._bound and "*" not in self._bound
+
+    @cached_property
+    def _functions(self) -> dict[tuple[str, int], list[tuple[Function, Step | None]]]:
+        return self._index(deep=False)
+
+    @cached_property
+    def _lambdas(self) -> dict[tuple[str, int], list[tuple[Function, Step | None]]]:
+        return self._index(deep=True)
+
+    def _index(self, *, deep: bool) -> dict[tuple[str, int], list[tuple[Function, Step | None]]]:
+        index: dict[tuple[str, int], list[tuple[Function, Step | None]]] = {}
+        for node, up in functions_in(self.tree, deep=deep):
+            name = LAMBDA if isinstance(node, ast.Lambda) else node.name
+            index.setdefault((name, first_line(node)), []).append((node, up))
+        return index
+
+    @cached_property
+    def _bound(self) -> frozenset[str]:
+        return frozenset(bound_anywhere(self.tree))
 
 
 _SOURCES: dict[str, Source] = {}
@@ -82,16 +105,15 @@ _SOURCES: dict[str, Source] = {}
 
 def find(code: CodeType) -> Definition:
     """The definition of a function; NoSource when there is none, or when it would compile to something else."""
-    if code.co_name.startswith("<") and code.co_name != "<lambda>":
+    if code.co_name.startswith("<") and code.co_name != LAMBDA:
         raise NoSource(code, f"a {code.co_name} is no function")
-    source = source_of(code)
-    definition = _matching(code, source)
+    definition = _matching(code, source_of(code))
     if definition is None:
         # The lines may have been read before the file was changed and imported again.
         linecache.checkcache(code.co_filename)
         definition = _matching(code, source_of(code))
     if definition is None:
-        reason = "its lines compile to something else (the file was changed after it was imported, or its code was)"
+        reason = "its lines compile to something else (the file was changed since, or a tool rewrote the function)"
         raise NoSource(code, reason)
     return definition
 
@@ -101,7 +123,7 @@ def source_of(code: CodeType) -> Source:
     lines = linecache.getlines(code.co_filename)
     if not lines:
         made = "it was made by exec or eval" if code.co_filename.startswith("<") else "its file cannot be read"
-        raise NoSource(code, made)
+        raise NoSource(code, f"{made}, there are no lines of it")
     known = _SOURCES.get(code.co_filename)
     if known is None or known.lines is not lines:
         try:
@@ -112,97 +134,91 @@ def source_of(code: CodeType) -> Source:
 
 
 def _matching(code: CodeType, source: Source) -> Definition | None:
-    candidates = source.functions.get((unmangled(code.co_name), code.co_firstlineno), [])
-    for node, steps in candidates:
-        definition = Definition(code, node, steps, source)
-        compilations = definition.compiled(node)
-        if len(candidates) > 1 and len(marked := definition.compiled(with_marker(node))) == len(compilations):
+    candidates = source.candidates(code)
+    for node, up in candidates:
+        definition = Definition(code, node, up, source)
+        found = definition.compiled(node)
+        if len(candidates) > 1 and len(marked := definition.compiled(with_marker(node))) == len(found):
             # Several lambdas on a line: the one that is meant is where the marker turns up.
-            compilations = [plain for plain, other in zip(compilations, marked, strict=True) if is_marked(other)]
-        if any(is_same(code, other) for other in compilations):
+            found = [plain for plain, other in zip(found, marked, strict=True) if is_marked(other)]
+        if any(is_same(code, other) for other in found):
             return definition
     return None
 
 
-def unmangled(name: str) -> str:
-    return name
-
-
 def is_same(code: CodeType, other: CodeType) -> bool:
-    """Whether two code objects do the same at the same lines, and the same columns where both know them."""
+    """Whether two code objects do the same on the same lines, and in the same columns if these are known."""
     if code != other or list(code.co_lines()) != list(other.co_lines()):
         return False
-    mine, others = list(code.co_positions()), list(other.co_positions())
-    if mine != others and any(place[2] is not None for place in mine):
+    places = list(code.co_positions())
+    if places != list(other.co_positions()) and any(place[2] is not None for place in places):
         return False
     inner = zip(code.co_consts, other.co_consts, strict=True)
     return all(is_same(one, two) for one, two in inner if isinstance(one, CodeType))
 
 
 def with_marker(node: Function) -> Function:
-    """The same function with a constant inside that nothing else has."""
-    copy = clone(node)
-    mark = ast.copy_location(ast.Constant(value=MARKER), node)
+    """The function with a constant inside that nothing else has; what is nested in it stays."""
+    copy = shallow(node)
     if isinstance(copy, ast.Lambda):
-        both = ast.copy_location(ast.Tuple(elts=[copy.body, mark], ctx=ast.Load()), node)
-        copy.body = both
+        mark = ast.copy_location(ast.Constant(value=MARKER), node)
+        copy.body = ast.copy_location(ast.List(elts=[copy.body, mark], ctx=ast.Load()), node)
     return copy
 
 
 def is_marked(code: CodeType) -> bool:
-    return MARKER in code.co_consts or any(
-        MARKER in constant for constant in code.co_consts if isinstance(constant, tuple)
-    )
+    """Whether the marker is among the constants of the code itself."""
+    return any(constant == MARKER or constant == (MARKER,) for constant in code.co_consts)
 
 
-def functions_in(tree: ast.AST) -> Iterator[tuple[Function, tuple[Step, ...]]]:
-    """Every function of a tree, with the way down to it."""
-    waiting: list[tuple[ast.AST, tuple[Step, ...]]] = [(tree, ())]
+def functions_in(tree: ast.AST, *, deep: bool) -> Iterator[tuple[Function, Step | None]]:
+    """Every function of a tree with the way up from it; lambdas, which are in expressions, only if `deep`."""
+    waiting: list[tuple[ast.AST, Step | None]] = [(tree, None)]
     while waiting:
-        node, steps = waiting.pop()
+        node, up = waiting.pop()
         if isinstance(node, FUNCTIONS):
-            yield node, steps
+            yield node, up
         for name, value in ast.iter_fields(node):
-            if isinstance(value, ast.AST):
-                waiting.append((value, (*steps, Step(node, name, None))))
-            elif isinstance(value, list):
-                inner = [(index, child) for index, child in enumerate(value) if isinstance(child, ast.AST)]
-                waiting += [(child, (*steps, Step(node, name, index))) for index, child in inner]
+            if isinstance(value, list):
+                for index, child in enumerate(value):
+                    if isinstance(child, ast.AST) and (deep or not isinstance(child, ast.expr)):
+                        waiting.append((child, Step(node, name, index, up)))
+            elif deep and isinstance(value, ast.AST):
+                waiting.append((value, Step(node, name, None, up)))
 
 
 def bound_anywhere(tree: ast.AST) -> Iterator[str]:
-    """Every name that anything in the file binds, in whatever scope."""
+    """Every name that anything in the file binds, in whatever scope; `*` if one cannot know."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.Name | ast.stmt | ast.ExceptHandler | ast.pattern):
-            yield from names_in([node]).bound if not isinstance(node, ast.stmt) else ()
-
-
-def name_of(node: Function) -> str:
-    """The name that the code of a function has."""
-    return "<lambda>" if isinstance(node, ast.Lambda) else node.name
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                yield name
+            case _:
+                yield from captured(node)
 
 
 def first_line(node: Function) -> int:
     """The line at which the code of a function begins: that of its first decorator."""
-    return node.lineno if isinstance(node, ast.Lambda) else min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def with_child(step: Step, child: ast.AST) -> ast.AST:
-    """A copy of the node with another child; modules and classes keep only this child, and the `__future__`."""
-    copy = shallow(step.node)
-    old = getattr(step.node, step.field)
-    if step.index is None:
-        setattr(copy, step.field, child)
-    elif step.field == "body" and isinstance(step.node, ast.Module | ast.ClassDef):
-        setattr(copy, step.field, [*filter(is_future, old), child])
-    else:
-        setattr(copy, step.field, [*old[: step.index], child, *old[step.index + 1 :]])
+    """A copy of the parent with another child; modules and classes keep only this child, and the `__future__`."""
+    copy = shallow(step.parent)
+    value: Any = child
+    if step.index is not None:
+        old = getattr(step.parent, step.field)
+        if step.field == "body" and isinstance(step.parent, ast.Module | ast.ClassDef):
+            value = [*filter(is_future, old), child]
+        else:
+            value = [*old[: step.index], child, *old[step.index + 1 :]]
+    setattr(copy, step.field, value)
     return copy
 
 
 def is_future(node: ast.AST) -> bool:
+    """Whether a statement changes how the rest of the file is compiled."""
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
@@ -213,17 +229,12 @@ def compiled(tree: Any, filename: str) -> CodeType:
     return code
 
 
-class quiet(warnings.catch_warnings):
+@contextmanager
+def quiet() -> Iterator[None]:
     """No warning is shown, and none becomes an error, while this lasts."""
-
-    def __enter__(self) -> None:
-        _WARNINGS.acquire()
-        super().__enter__()
+    with _QUIET, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        _WARNINGS.release()
+        yield
 
 
 def nested_codes(code: CodeType) -> Iterator[CodeType]:
@@ -234,4 +245,26 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
             yield from nested_codes(constant)
 
 
-def shallow[Node: ast.AST](node: Node) -> Node: ...
+def shallow(node: Node) -> Node:
+    """A copy of one node, with the same children."""
+    copy = type(node).__new__(type(node))
+    copy.__dict__.update(node.__dict__)
+    return copy
+
+
+def clone(root: Node) -> Node:
+    """A copy of a whole tree, made without recursion: expressions may be deep."""
+    copy = shallow(root)
+    waiting: list[ast.AST] = [copy]
+    while waiting:
+        node = waiting.pop()
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, ast.AST):
+                inner = shallow(value)
+                setattr(node, name, inner)
+                waiting.append(inner)
+            elif isinstance(value, list):
+                parts = [shallow(child) if isinstance(child, ast.AST) else child for child in value]
+                setattr(node, name, parts)
+                waiting += [part for part in parts if isinstance(part, ast.AST)]
+    return copy

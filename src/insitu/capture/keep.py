@@ -121,7 +121,7 @@ def flat_floats(tensor: Tensor) -> Tensor:
 def moments(values: Tensor, total: float | None, largest: float) -> tuple[float, float]:
     """Mean and standard deviation: from the sum of squares, in two passes where that would lose the digits."""
     count = values.numel()
-    if total is None or largest >= 1e15:
+    if total is None or not 1e-15 < largest < 1e15:
         return scaled_moments(values, largest)
     mean = total / count
     square = torch.dot(values, values).item() / count
@@ -132,7 +132,7 @@ def moments(values: Tensor, total: float | None, largest: float) -> tuple[float,
 
 
 def scaled_moments(values: Tensor, largest: float) -> tuple[float, float]:
-    """The same for values so large that their sum or their squares overflow."""
+    """The same for values so large, or so small, that their sum or their squares would leave the range."""
     if largest == 0:
         return 0.0, 0.0
     scaled = values.double() / largest

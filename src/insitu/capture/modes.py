@@ -15,6 +15,7 @@ from torch._C import (
     _get_function_stack_at,
     _len_torch_dispatch_stack,
     _len_torch_function_stack,
+    _pop_torch_dispatch_stack,
 )
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 from torch.overrides import TorchFunctionMode
@@ -116,7 +117,10 @@ def remove(mode: Any, stack: list[Any]) -> bool:
     while (top := stack.pop()) is not mode:
         top.__exit__(None, None, None)
         above.append(top)
-    mode.__exit__(None, None, None)
+    if isinstance(mode, AtenMode) and not mode.old_dispatch_mode_flags:
+        _pop_torch_dispatch_stack(None)  # it was left inside a call, and torch has put it back after that
+    else:
+        mode.__exit__(None, None, None)
     for other in reversed(above):
         other.__enter__()
     return True
