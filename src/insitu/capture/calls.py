@@ -18,7 +18,7 @@ _FACTS = """
     untyped_storage is_contiguous is_complex is_conj is_coalesced is_distributed is_floating_point is_inference is_neg
     is_pinned is_same_size is_set_to is_shared is_signed is_storage is_tensor sparse_dim dense_dim qscheme q_scale
     q_zero_point q_per_channel_axis result_type __len__ __hash__ __dir__ __dlpack_device__ _is_view _is_zerotensor
-    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_
+    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_ device _set_grad_enabled
 """
 FACTS = frozenset(_FACTS.split())
 _IN_PLACE = "setitem iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor"

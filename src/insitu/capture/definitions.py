@@ -1,6 +1,7 @@
 """The definition of a function in its file: found from its code object, and checked against it."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import builtins
@@ -10,7 +11,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +22,7 @@ from insitu.errors import InsituError
 Node = TypeVar("Node", bound=ast.AST)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LAMBDA = "<lambda>"
+FUTURE = reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 MARKER = "\0insitu here"
 # The filters of warnings are global: one compilation at a time may set them.
 _QUIET = threading.RLock()
@@ -33,11 +36,11 @@ class NoSource(InsituError):
 
 
 class Step(NamedTuple):
-    """One step up from a node: it is the child of `parent` in `field`, at `index` if the field is a list."""
+    """One step up from a node: it is the child of `parent` in `field`, at `position` if the field is a list."""
 
     parent: ast.AST
     field: str
-    index: int | None
+    position: int | None
     above: Step | None
 
 
@@ -52,11 +55,11 @@ class Definition:
 
     def compiled(self, node: Function) -> list[CodeType]:
         """Every code object with the name and place of this one, when `node` stands where the function stands."""
-        child, up = node, self.up
-        tree: ast.AST = child
+        tree: ast.AST = node
+        up = self.up
         while up is not None:
             tree, up = with_child(up, tree), up.above
-        return [code for code in nested_codes(compiled(tree, self.code.co_filename)) if self._is_like(code)]
+        return [code for code in nested_codes(compiled(tree, self.code)) if self._is_like(code)]
 
     def _is_like(self, code: CodeType) -> bool:
         mine = self.code
@@ -204,28 +207,26 @@ def first_line(node: Function) -> int:
 
 
 def with_child(step: Step, child: ast.AST) -> ast.AST:
-    """A copy of the parent with another child; modules and classes keep only this child, and the `__future__`."""
+    """A copy of the parent with another child; modules and classes keep only this child."""
     copy = shallow(step.parent)
     value: Any = child
-    if step.index is not None:
+    if step.position is not None:
         old = getattr(step.parent, step.field)
         if step.field == "body" and isinstance(step.parent, ast.Module | ast.ClassDef):
-            value = [*filter(is_future, old), child]
+            value = [child]
         else:
-            value = [*old[: step.index], child, *old[step.index + 1 :]]
+            value = [*old[: step.position], child, *old[step.position + 1 :]]
     setattr(copy, step.field, value)
     return copy
 
 
-def is_future(node: ast.AST) -> bool:
-    """Whether a statement changes how the rest of the file is compiled."""
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+def compiled(tree: Any, like: CodeType) -> CodeType:
+    """The tree as code, without the warnings that were given when the program itself was compiled.
 
-
-def compiled(tree: Any, filename: str) -> CodeType:
-    """The tree as code, without the warnings that were given when the program itself was compiled."""
+    What was imported from `__future__` is in the flags of the code; in a notebook it stood in another cell.
+    """
     with quiet():
-        code: CodeType = compile(tree, filename, "exec", dont_inherit=True)
+        code: CodeType = compile(tree, like.co_filename, "exec", like.co_flags & FUTURE, dont_inherit=True)
     return code
 
 

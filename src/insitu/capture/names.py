@@ -115,11 +115,19 @@ class Names:
 def named_children(module: nn.Module, path: str, subject: bool) -> Iterator[tuple[nn.Module, str, bool]]:
     """Each child with its path; what a wrapper wraps has the path, and the rank, of the wrapper."""
     inner = wrapped_name(module)
-    for name, child in module.named_children():
+    for name, child in children(module):
         if name == inner:
             yield child, path, subject
         else:
             yield child, f"{path}.{name}" if path else name, False
+
+
+def children(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The children of a module; none if it does not let itself be asked."""
+    try:
+        return list(module.named_children())
+    except Exception:
+        return []
 
 
 def wrapped_name(module: nn.Module) -> str | None:
@@ -144,7 +152,7 @@ def describe(module: nn.Module, facts: ModuleFacts, shared: dict[Any, Any]) -> N
     if kind not in shared:
         shared[kind] = tuple(base.__name__ for base in kind.__mro__[:-1])
     facts.bases = shared[kind]
-    facts.leaf = next(module.children(), None) is None
+    facts.leaf = not children(module)
     facts.settings = settings(module)
     facts.settings = shared.setdefault((kind, *facts.settings.items()), facts.settings)
     facts.own_parameters = sum(map(count, module.parameters(recurse=False)))

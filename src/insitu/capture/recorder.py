@@ -21,7 +21,7 @@ from insitu.capture.probe import Probe
 from insitu.capture.sites import Base
 from insitu.capture.tape import Patience
 from insitu.errors import tell
-from insitu.trace.event import Event
+from insitu.trace.event import Event, MarkKind
 from insitu.trace.path import matches
 
 LEVELS = ("modules", "functions", "aten")
@@ -114,8 +114,7 @@ class Recorder:
 
     def step(self) -> None:
         """A new step begins."""
-        probe = self._threads.get(get_ident()) or self.probes[0]
-        probe.mark("step", "")
+        self._mark("step", "")
 
     def events(self) -> list[Event]:
         """Every event so far."""
@@ -142,5 +141,9 @@ class Recorder:
         self.troubles[what] = error
         text = f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}"
         tell(text)
+        self._mark("trouble", text)
+
+    def _mark(self, kind: MarkKind, text: str) -> None:
+        """Put a mark on the tape of this thread: that of another one may be written to at this very moment."""
         if self.probes:
-            self.probes[0].mark("trouble", text)
+            (self._threads.get(get_ident()) or self._probe(Base(None))).mark(kind, text)

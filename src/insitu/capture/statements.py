@@ -1,0 +1,410 @@
+"""Reports put into the syntax tree of a function: after each binding, and wherever an object may have changed.
+
+What is put in has no place in the source: the compiler then gives it the line of the instruction before, so that
+debuggers, coverage and tracebacks see the lines of the program and nothing else. Only what runs first, or last, in a
+frame has the line of its statement, for there a debugger asks for it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from insitu.capture.scopes import (
+    TYPE_ALIAS,
+    UNSEEN,
+    Function,
+    captured,
+    children,
+    evaluated,
+    names_in,
+    parameters,
+    scope_of,
+    targets_of,
+)
+
+Moment = Literal["given", "bound", "maybe", "deleted"]
+Placed = TypeVar("Placed", ast.expr, ast.stmt, ast.ExceptHandler)
+Report = tuple[Moment, str, int]
+
+# Constants that stand in the compiled code until the real objects take their place; a NUL is in nobody's program.
+NAME_ERROR = "\0insitu NameError"
+ANY_ERROR = "\0insitu BaseException"
+# Declares nothing: takes the place of declarations that were moved to the top of their function.
+NOTHING = "insitu: moved"
+
+# Builtins that change none of their arguments, unless the program defines them anew.
+PURE = frozenset(
+    {
+        *("abs", "bool", "callable", "chr", "complex", "divmod", "enumerate", "float", "id", "int", "isinstance"),
+        *("issubclass", "len", "ord", "pow", "range", "reversed", "round", "slice", "type", "zip"),
+    }
+)
+SUITES = (ast.stmt, ast.ExceptHandler, ast.match_case)
+ALWAYS = (ast.AugAssign, ast.Import, ast.ImportFrom, ast.ClassDef, ast.With, ast.AsyncWith, ast.AsyncFor)
+RUNS_OTHERS = (ast.Await, ast.Yield, ast.YieldFrom)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to report in a function and in those nested in it, and what was put in so far."""
+
+    wanted: Callable[[str], bool]
+    is_builtin: Callable[[str], bool]
+    # Python nests at most 20 blocks. 2: try … finally around every statement that may change something; 1: around
+    # simple ones only; 0: around none, so that what a statement changed before it raised or returned goes unreported.
+    guards: int
+    placeholders: dict[Report, str] = field(default_factory=dict)
+
+    def placeholder(self, moment: Moment, name: str, line: int) -> str:
+        """The constant that stands for the reporter."""
+        return self.placeholders.setdefault((moment, name, line), f"\0insitu {len(self.placeholders)}")
+
+    def may_change(self, *nodes: ast.AST | None) -> bool:
+        """Whether running these nodes, without the statements inside of them, may change an object."""
+        waiting = [node for node in nodes if node is not None]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Call) and not self._is_pure(node):
+                return True
+            if isinstance(node, ALWAYS + RUNS_OTHERS) or is_store(node):
+                return True
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
+                return True
+            if isinstance(node, ast.comprehension) and node.is_async:
+                return True
+            waiting += (child for child in evaluated(node) if not isinstance(child, SUITES))
+        return False
+
+    def _is_pure(self, call: ast.Call) -> bool:
+        name = call.func.id if isinstance(call.func, ast.Name) else None
+        return name in PURE and self.is_builtin(name) and not call.keywords
+
+
+def is_store(node: ast.AST) -> bool:
+    """Whether the node sets or deletes an attribute or an item."""
+    return isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+
+
+def insert(function: Function, plan: Plan) -> None:
+    """Put the reports into a function, in place."""
+    if isinstance(function, ast.Lambda):
+        wrap_lambda(function, plan)
+        in_expressions(function, plan, function.lineno)
+    else:
+        Reporting(function, plan).insert()
+
+
+class Reporting:
+    """Puts the reports into one function, statement by statement, in the order in which they stand."""
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, plan: Plan) -> None:
+        self.function = function
+        self.plan = plan
+        self.scope = scope = scope_of(function)
+        self.own = scope.bound.union(scope.parameters)
+        others = sorted((self.own | scope.read).difference(scope.parameters))
+        self.followed = [name for name in (*scope.parameters, *others) if self._is_followed(name)]
+        # Names that may be bound, and names that are bound for certain, where the next report is put in.
+        self.possible = (scope.read - scope.bound).union(scope.parameters, scope.shared)
+        self.unsure = scope.lost | scope.shared
+        self.sure = set(scope.parameters) - self.unsure
+        self.declarations: list[ast.stmt] = []
+
+    def _is_followed(self, name: str) -> bool:
+        return self.plan.wanted(name) and (name in self.own or not self.plan.is_builtin(name))
+
+    def insert(self) -> None:
+        """Put the reports in, in place."""
+        node = self.function
+        start = int(is_docstring(node.body[0]))
+        place = first_place(node.body)
+        rest = self.block(node.body[start:])
+        given = [name for name in self.scope.parameters if self.plan.wanted(name)]
+        entry = self.reports("given", given, node.lineno)
+        put_at(place or node, *entry)
+        node.body = [*node.body[:start], *self.declarations, *entry, *rest]
+
+    def block(self, nodes: list[ast.stmt], sure: Iterable[str] = ()) -> list[ast.stmt]:
+        """The statements of a suite with their reports; `sure` is what is bound whenever the suite runs."""
+        before = self.sure
+        self.sure = before | (set(sure) - self.unsure)
+        done = [new for node in nodes for new in self.statement(node)]
+        self.sure = before
+        return done
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        """A statement with the reports that belong to it."""
+        match node:
+            case ast.Global() | ast.Nonlocal():
+                return [self.moved(node)]
+            case ast.If() | ast.While():
+                return self.test(node)
+            case ast.For() | ast.AsyncFor():
+                return self.loop(node)
+            case ast.With() | ast.AsyncWith():
+                return self.context(node)
+            case ast.Match():
+                return self.match(node)
+            case ast.Try() | ast.TryStar():
+                return self.attempt(node)
+        return self.simple(node)
+
+    def simple(self, node: ast.stmt) -> list[ast.stmt]:
+        """A statement without a suite of the same function."""
+        names = [name for name in bound_by(node) if self.plan.wanted(name)]
+        changing = self.plan.may_change(node)
+        fresh = {name for name in names if name not in self.possible}
+        self.header(node)
+        self.inside(node)
+        body: list[ast.stmt] = [node]
+        others = [name for name in self.followed if name not in names]
+        if changing and isinstance(node, ast.Return):
+            return self.ending(node, others, need=1)
+        if changing:
+            body = self.raising(node, [name for name in self.followed if name not in fresh], need=1)
+        body += self.reports("deleted" if isinstance(node, ast.Delete) else "bound", names, node.lineno)
+        self.sure |= set(names) - self.unsure
+        return [*body, *self.maybes(node, others)] if changing else body
+
+    def inside(self, node: ast.stmt) -> None:
+        """Put the reports into the functions that a statement defines."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            insert(node, self.plan)
+        elif isinstance(node, ast.ClassDef):
+            for function in methods_in(node):
+                insert(function, self.plan)
+
+    def test(self, node: ast.If | ast.While) -> list[ast.stmt]:
+        """`if` and `while`."""
+        changing = self.plan.may_change(node)
+        self.header(node)
+        if isinstance(node, ast.While):
+            self.possible |= names_in([node]).bound
+        node.body = [*self.start(node, changing), *self.block(node.body)]
+        if node.orelse:
+            node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
+        return self.after(node, changing)
+
+    def loop(self, node: ast.For | ast.AsyncFor) -> list[ast.stmt]:
+        """`for`: what it binds is reported first in its body."""
+        changing, names = self.plan.may_change(node), bound_by(node)
+        self.header(node)
+        self.possible |= names_in([node]).bound
+        node.body = [*self.start(node, changing, names), *self.block(node.body, names)]
+        node.orelse = self.block(node.orelse)
+        return self.after(node, changing)
+
+    def context(self, node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
+        """`with`: entering and leaving run code of others."""
+        names = bound_by(node)
+        self.header(node)
+        node.body = [*self.start(node, True, names), *self.block(node.body, names)]
+        return self.ending(node, self.followed, need=2)
+
+    def match(self, node: ast.Match) -> list[ast.stmt]:
+        """`match`: captures are reported before the guard, for they stay bound when it fails."""
+        changing = self.plan.may_change(node, *(case.guard for case in node.cases))
+        self.header(node)
+        for case in node.cases:
+            names = sorted(names_in([case.pattern]).bound)
+            self.header(case, node.lineno)
+            self.possible.update(names)
+            first = self.start(case.pattern, False, names)
+            if case.guard is not None and first:
+                case.guard, first = in_sequence([one.value for one in first], case.guard, []), []
+            case.body = [*first, *self.start(case.pattern, changing, (), names), *self.block(case.body, names)]
+        return self.after(node, changing)
+
+    def attempt(self, node: ast.Try | ast.TryStar) -> list[ast.stmt]:
+        """`try`: the parts are blocks of their own."""
+        node.body = self.block(node.body)
+        for handler in node.handlers:
+            changing = self.plan.may_change(handler.type)
+            self.header(handler, handler.lineno)
+            names = [handler.name] if handler.name else []
+            self.possible.update(names)
+            handler.body = [*self.start(handler, changing, names), *self.block(handler.body)]
+        node.orelse = self.block(node.orelse)
+        node.finalbody = self.block(node.finalbody)
+        return [node]
+
+    def header(self, node: Any, line: int | None = None) -> None:
+        """Report what the expressions of a statement bind themselves, and learn the names that are bound from now."""
+        own = [child for child in evaluated(node) if not isinstance(child, SUITES)]
+        self.possible |= names_in(own).bound.union(captured(node))
+        in_expressions(node, self.plan, line or node.lineno)
+
+    def moved(self, node: ast.Global | ast.Nonlocal) -> ast.stmt:
+        """A declaration moves to the top: a report that reads the name must not come before it."""
+        self.declarations.append(placed(type(node)(names=node.names)))
+        return ast.copy_location(ast.Global(names=[NOTHING]), node)
+
+    def start(self, node: Any, changing: bool, names: Collection[str] = (), known: Collection[str] = ()) -> list[Any]:
+        """The reports at the start of a suite: the names that were just bound, and what the header may have changed."""
+        bound = [name for name in names if self.plan.wanted(name)]
+        others = [name for name in self.followed if changing and name not in names and name not in known]
+        return [*self.reports("bound", bound, node.lineno), *self.maybes(node, others)]
+
+    def after(self, node: ast.stmt, changing: bool) -> list[ast.stmt]:
+        """The reports after a statement with suites, for what its header may have changed last.
+
+        A suite that is left by return, break or continue needs none: what the header did was reported when it began.
+        """
+        if not changing:
+            return [node]
+        return [*self.raising(node, self.followed, need=2), *self.maybes(node, self.followed)]
+
+    def raising(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
+        """The statement, and reports when it raises."""
+        last = self.maybes(node, names)
+        if self.plan.guards < need or not last:
+            return [node]
+        caught = handler(ANY_ERROR, [*last, placed(ast.Raise(exc=None, cause=None))])
+        put_at(node, caught)
+        return [placed(ast.Try(body=[node], handlers=[caught], orelse=[], finalbody=[]))]
+
+    def ending(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
+        """The statement, and reports however it ends: it may return, and run code of others while it does."""
+        last = self.maybes(node, names)
+        if self.plan.guards < need or not last:
+            return [node, *last]
+        put_at(node, *last)
+        return [placed(ast.Try(body=[node], handlers=[], orelse=[], finalbody=last))]
+
+    def reports(self, moment: Moment, names: Iterable[str], line: int) -> list[ast.stmt]:
+        """Statements that report names which are bound for certain."""
+        return [placed(ast.Expr(value=report(self.plan, moment, name, line))) for name in names]
+
+    def maybes(self, node: Any, names: Iterable[str]) -> list[ast.stmt]:
+        """Statements that report names whose object may have changed; one that is not bound is passed over."""
+        done: list[ast.stmt] = []
+        for name in names:
+            if name in self.sure:
+                done += self.reports("maybe", [name], node.lineno)
+            elif name in self.possible and self.plan.guards:
+                passing = handler(NAME_ERROR, [placed(ast.Pass())])
+                body = self.reports("maybe", [name], node.lineno)
+                done.append(placed(ast.Try(body=body, handlers=[passing], orelse=[], finalbody=[])))
+        return done
+
+
+def bound_by(node: ast.AST) -> list[str]:
+    """The names that a statement binds or deletes itself, in order; those in its expressions and suites left out."""
+    match node:
+        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+            return targets_of(*targets)
+        case ast.AnnAssign(value=None):
+            return []
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            return targets_of(target)
+        case ast.For(target=target) | ast.AsyncFor(target=target):
+            return targets_of(target)
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            return targets_of(*(item.optional_vars for item in items))
+    return targets_of(node.name) if isinstance(node, TYPE_ALIAS) else captured(node)  # type: ignore[attr-defined]
+
+
+def in_expressions(root: ast.AST, plan: Plan, line: int) -> None:
+    """Report the names bound by `:=`, and what lambdas are given, in the expressions of a node."""
+    waiting: list[ast.AST] = [] if isinstance(root, TYPE_ALIAS) else [root]
+    while waiting:
+        node = waiting.pop()
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if name in UNSEEN or isinstance(value, SUITES):
+                continue
+            if isinstance(value, ast.AST):
+                setattr(node, name, reporting(value, plan, line))
+                waiting.append(value)
+            elif isinstance(value, list):
+                setattr(node, name, [reporting(part, plan, line) for part in value])
+                waiting += (part for part in value if isinstance(part, ast.AST) and not isinstance(part, SUITES))
+
+
+def reporting(node: Any, plan: Plan, line: int) -> Any:
+    """The expression, or one that also reports what it binds."""
+    if isinstance(node, ast.Lambda):
+        wrap_lambda(node, plan)
+    elif isinstance(node, ast.NamedExpr) and plan.wanted(node.target.id):
+        call = calling(plan.placeholder("bound", node.target.id, line), node)
+        put_at(node, call, call.func)
+        return call
+    return node
+
+
+def wrap_lambda(node: ast.Lambda, plan: Plan) -> None:
+    """Report what a lambda is given, and the same again once its body has run."""
+    names = [name for name in parameters(node.args) if plan.wanted(name)]
+    after = names if plan.may_change(node.body) else []
+    given = [report(plan, "given", name, node.lineno) for name in names]
+    if given:
+        node.body = in_sequence(given, node.body, [report(plan, "maybe", name, node.lineno) for name in after])
+
+
+def in_sequence(before: list[ast.expr], value: ast.expr, after: list[ast.expr]) -> ast.expr:
+    """The value, with other expressions evaluated around it."""
+    parts = ast.Tuple(elts=[*before, value, *after], ctx=ast.Load())
+    whole = ast.Subscript(value=parts, slice=ast.Constant(value=len(before)), ctx=ast.Load())
+    put_at(value, *before, *after)
+    put_at(value, whole, parts, whole.slice)
+    return whole
+
+
+def report(plan: Plan, moment: Moment, name: str, line: int) -> ast.expr:
+    """An expression that reports one name."""
+    value = ast.Constant(value=None) if moment == "deleted" else ast.Name(id=name, ctx=ast.Load())
+    return calling(plan.placeholder(moment, name, line), placed(value))
+
+
+def calling(placeholder: str, value: ast.expr) -> ast.Call:
+    """A call of a constant with one argument."""
+    return placed(ast.Call(func=placed(ast.Constant(value=placeholder)), args=[value], keywords=[]))
+
+
+def handler(error: str, body: list[ast.stmt]) -> ast.ExceptHandler:
+    """`except` with a constant for the class, so that no name of the program is read."""
+    return placed(ast.ExceptHandler(type=placed(ast.Constant(value=error)), name=None, body=body))
+
+
+def placed(node: Placed) -> Placed:
+    """The node, with no place in the source."""
+    node.lineno = node.end_lineno = node.col_offset = node.end_col_offset = -1
+    return node
+
+
+def methods_in(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions defined in the body of a class, whatever statements they stand in, and in classes inside of it."""
+    waiting: list[ast.AST] = list(node.body)
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield part
+        else:
+            waiting += (child for child in children(part) if isinstance(child, SUITES))
+
+
+def is_docstring(node: ast.stmt) -> bool:
+    """Whether a statement is a docstring, if it comes first."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def first_place(body: list[ast.stmt]) -> ast.AST | None:
+    """Where the first instruction of a function comes from: that is where a debugger stops first."""
+    for node in body[int(is_docstring(body[0])) :]:
+        silent = isinstance(node, ast.Global | ast.Nonlocal) or (isinstance(node, ast.AnnAssign) and not node.value)
+        if not silent:
+            decorators = getattr(node, "decorator_list", None)
+            return decorators[0] if decorators else node
+    return None
+
+
+def put_at(place: Any, *nodes: ast.AST) -> None:
+    """Give nodes that have no place, and those inside of them, the place where another one begins."""
+    for root in nodes:
+        for node in ast.walk(root):
+            if getattr(node, "lineno", -1) == -1 and isinstance(node, ast.expr | ast.stmt | ast.ExceptHandler):
+                node.lineno = node.end_lineno = place.lineno
+                node.col_offset = node.end_col_offset = place.col_offset
