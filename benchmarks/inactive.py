@@ -53,7 +53,7 @@ def switched_off(effort: Effort) -> Row:
 
 
 def measured_here(what: str) -> float:
-    """How long passes take after insitu was imported and used in this process, against before: the least of many times."""
+    """The least time of passes after insitu was imported and used in this process, against the least before."""
     torch.set_num_threads(1)
     subject = mha()
     for _ in range(5):

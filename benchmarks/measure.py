@@ -66,10 +66,10 @@ class Times:
 
 def in_turn(cases: Mapping[str, Case | Run], repeats: int) -> Times:
     """Time each case once a turn, after a turn that does not count; each turn begins with another one."""
-    gc.collect()
-    gc.freeze()  # what was there before is no tool's business, and would be walked again and again
     every = [(name, case if isinstance(case, Case) else Case(case)) for name, case in cases.items()]
     seconds: dict[str, list[float]] = {name: [] for name, _ in every}
+    gc.collect()
+    gc.freeze()  # what was there before is no tool's business, and would be walked again and again
     for turn in range(-1, repeats):
         shift = turn % len(every)
         for name, case in every[shift:] + every[:shift]:

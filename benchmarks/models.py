@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,7 +73,7 @@ def gpt2() -> Subject:
 
     logging.set_verbosity_error()
     torch.manual_seed(0)
-    size = {"n_layer": 4, "n_head": 2, "n_embd": 32, "vocab_size": 100, "n_positions": 64}
+    size: dict[str, Any] = {"n_layer": 4, "n_head": 2, "n_embd": 32, "vocab_size": 100, "n_positions": 64}
     config = GPT2Config(**size, attn_implementation="eager", use_cache=False)
     return Subject("GPT2", GPT2Model(config).eval(), torch.randint(0, 100, (2, 16)))
 
@@ -96,7 +97,12 @@ def llama() -> Subject:
     """A Llama of 70 billion parameters on the meta device."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    size = {"hidden_size": 8192, "num_hidden_layers": 80, "intermediate_size": 28672, "vocab_size": 128256}
+    size: dict[str, Any] = {
+        "hidden_size": 8192,
+        "num_hidden_layers": 80,
+        "intermediate_size": 28672,
+        "vocab_size": 128256,
+    }
     with warnings.catch_warnings(), torch.device("meta"):
         warnings.simplefilter("ignore")
         model = LlamaForCausalLM(LlamaConfig(**size, num_attention_heads=64, num_key_value_heads=8))

@@ -7,7 +7,7 @@ from functools import partial
 
 import insitu
 from benchmarks import floors
-from benchmarks.measure import Case, Effort, Row, at_most, in_turn, told
+from benchmarks.measure import Case, Effort, Row, Run, at_most, in_turn, told
 from benchmarks.models import PASSES, SMALL, Subject
 
 
@@ -30,18 +30,16 @@ def rows(effort: Effort) -> Iterator[Row]:
 def forward(subject: Subject, effort: Effort) -> Iterator[Row]:
     """Forward passes at each level."""
     run = subject.forwards
-    times = in_turn(
-        {
-            "alone": run,
-            "floor": partial(floors.standard, run),
-            "tuned floor": partial(floors.tuned, run),
-            "modules": partial(recorded, "modules", run),
-            "functions": partial(recorded, "functions", run),
-            "aten": partial(recorded, "aten", run),
-            "each pass": Case(partial(recorded, "aten", subject.forward), number=PASSES),
-        },
-        effort.repeats(50),
-    )
+    cases: dict[str, Case | Run] = {
+        "alone": run,
+        "floor": partial(floors.standard, run),
+        "tuned floor": partial(floors.tuned, run),
+        "modules": partial(recorded, "modules", run),
+        "functions": partial(recorded, "functions", run),
+        "aten": partial(recorded, "aten", run),
+        "each pass": Case(partial(recorded, "aten", subject.forward), number=PASSES),
+    }
+    times = in_turn(cases, effort.repeats(50))
     name, alone = subject.name, partial(times.ratio, other="alone")
     each_pass = [PASSES * ratio for ratio in times.ratio("each pass", "alone")]
     note = f"floor {told(alone('floor'))}, insitu {told(alone('aten'))} of untraced"
@@ -56,7 +54,11 @@ def forward(subject: Subject, effort: Effort) -> Iterator[Row]:
 def training(subject: Subject, effort: Effort) -> Iterator[Row]:
     """Forward and backward passes with everything on."""
     run = subject.trainings
-    cases = {"alone": run, "tuned floor": partial(floors.tuned, run), "aten": partial(recorded, "aten", run)}
+    cases: dict[str, Case | Run] = {
+        "alone": run,
+        "tuned floor": partial(floors.tuned, run),
+        "aten": partial(recorded, "aten", run),
+    }
     times = in_turn(cases, effort.repeats(40))
     note = f"insitu {told(times.ratio('aten', 'alone'))} of untraced"
     name = f"everything on, forward + backward / tuned no-op floor, {subject.name}"

@@ -1,6 +1,6 @@
-"""Small functions, one for each way to bind or change a variable, and what is to be reported of them.
+"""Running a small program as it is and rewritten, and what of both can be compared.
 
-Plain Python without pytest: other interpreters run them too.
+Plain Python without pytest, like all that `running.py` runs: other interpreters run it too.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import textwrap
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from insitu.capture.rewrite import Point, rewrite
 
+Reporter = Callable[[Point], Callable[[Any], Any]]
 _numbers = itertools.count()
 
 
@@ -34,13 +35,13 @@ def made(source: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Program:
-    """A program: how to run it, which names to follow, and the reports to expect."""
+    """A program, how to run it, which names to follow in which function, and the reports to expect."""
 
     name: str
     source: str
-    run: str
-    wanted: str
-    expected: str
+    expected: str = ""
+    run: str = "f()"
+    wanted: str = "x"
     target: str = "f"
     since: tuple[int, int] = (3, 11)
 
@@ -49,32 +50,49 @@ class Program:
         found = eval(self.target, names)
         return getattr(found, "__func__", found)
 
-    def rewritten(self, names: dict[str, Any], reporter: Callable[[Point], Callable[[Any], Any]]) -> CodeType:
-        return rewrite(self.function(names).__code__, self.is_wanted, reporter)
+    def rewritten(self, reporter: Reporter) -> dict[str, Any]:
+        """The names that the program defines, with the function rewritten."""
+        names = made(self.source)
+        function = self.function(names)
+        function.__code__ = rewrite(function.__code__, self.is_wanted, reporter)
+        return names
 
     def is_wanted(self, name: str) -> bool:
         return self.wanted == "*" or name in self.wanted.split()
 
 
-def reports_of(program: Program) -> list[str]:
-    """What the rewritten program reports, as text."""
-    seen: list[str] = []
+def silent(point: Point) -> Callable[[Any], Any]:
+    """A reporter that drops what it is told."""
+    return id
+
+
+def writing(seen: list[str]) -> Reporter:
+    """Reporters that write down what they are told."""
 
     def reporter(point: Point) -> Callable[[Any], Any]:
-        def report(value: Any) -> Any:
-            seen.append(f"{point.moment} {point.name} {point.line} {value!r}")
-            return value
+        return lambda value: seen.append(f"{point.moment} {point.name} {point.line} {text(value)}")
 
-        return report
+    return reporter
 
-    names = made(program.source)
-    program.function(names).__code__ = program.rewritten(names, reporter)
-    outcome(program, names)
+
+def text(value: Any) -> str:
+    """A value as text that is the same on every run and every Python."""
+    if isinstance(value, ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, FunctionType | type):
+        return f"{type(value).__name__} {value.__qualname__}"
+    return repr(value)
+
+
+def reports_of(program: Program) -> list[str]:
+    """What the rewritten program reports."""
+    seen: list[str] = []
+    outcome(program, program.rewritten(writing(seen)))
     return seen
 
 
 def outcome(program: Program, names: dict[str, Any]) -> tuple[Any, ...]:
-    """What a run returns, or raises and on which lines."""
+    """What a run returns, or raises and on which lines and columns."""
     try:
         return ("returned", repr(eval(program.run, names)))
     except Exception as error:
@@ -83,14 +101,14 @@ def outcome(program: Program, names: dict[str, Any]) -> tuple[Any, ...]:
         return ("raised", type(error), error.args, repr(error.__context__), frames)
 
 
-def lines_of(program: Program, names: dict[str, Any]) -> list[tuple[str, str, int]]:
-    """Every event that a debugger would see in the program."""
+def events_of(program: Program, names: dict[str, Any]) -> list[tuple[str, str, int]]:
+    """The calls, lines and returns that a debugger would see in the program."""
     seen: list[tuple[str, str, int]] = []
 
     def tracer(frame: FrameType, event: str, argument: Any) -> Any:
         if not frame.f_code.co_filename.startswith("<program"):
             return None
-        if event in ("call", "line", "return"):
+        if event != "exception":
             seen.append((event, frame.f_code.co_qualname, frame.f_lineno))
         return tracer
 
@@ -103,6 +121,17 @@ def lines_of(program: Program, names: dict[str, Any]) -> list[tuple[str, str, in
     return seen
 
 
-def quiet(point: Point) -> Callable[[Any], Any]:
-    """A reporter that says nothing."""
-    return lambda value: value
+def stops(events: list[tuple[str, str, int]]) -> dict[str, list[int]]:
+    """Where a debugger that steps through each function would stop; the same line twice in a row is once."""
+    found: dict[str, list[int]] = {}
+    for event, function, line in events:
+        lines = found.setdefault(function, [])
+        if event == "line" and lines[-1:] != [line]:
+            lines.append(line)
+    return found
+
+
+def codes_in(code: CodeType) -> list[CodeType]:
+    """A code object and all inside of it."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return [code, *(each for constant in inner for each in codes_in(constant))]

@@ -147,7 +147,7 @@ OPERATOR_NOTES: dict[int, OperatorNote] = {}
 def function_note(function: Callable[..., Any]) -> FunctionNote:
     """The note of a function that has none yet."""
     note = FunctionNote(function)
-    if note.name.startswith("torch."):
+    if note.name.startswith("torch.") and type(function).__hash__ is not None:
         FUNCTION_NOTES[function] = note
     return note
 

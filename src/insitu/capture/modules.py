@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch._C import DisableTorchFunction, _current_graph_task_id
+from torch._C import DisableTorchFunction, _current_graph_task_id, _get_tracing_state
 
 from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.modes import as_anchor, only_own_modes, skip_when_compiling
@@ -105,8 +105,14 @@ def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     probes = patch.probes.get(get_ident())
     if probes is None:
         return call_in_new_thread(self, args, kwargs)
-    if torch._C._get_tracing_state() is not None:  # torch.jit.trace records each look at a tensor
+    if _get_tracing_state() is not None:  # torch.jit.trace records each look at a tensor
         return call_unseen(self, probes, args, kwargs)
+    if len(probes) == 1:
+        (probe,) = probes
+        note = probe.note(self)
+        if note is None:
+            return original_call(self, *args, **kwargs)
+        return probe.on_module(note, original_call, self, *args, **kwargs)
     run = original_call
     for probe in probes:
         note = probe.note(self)
@@ -147,22 +153,22 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
     """The handler of module calls. The function mode is on while it runs: facts are read with care."""
     tape, stack, close, clock = probe.tape, probe.stack, probe.close, probe.clock
     fresh = guarded(fresh)
-    known = make_known(probe.table, fresh)
+    extend, known = tape.extend, make_known(probe.table, fresh)
 
     def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        outer = probe.parent, probe.function, probe.taking, probe.module
-        at = -1
+        at, outer = len(tape), (probe.parent, probe.function, probe.taking, probe.module)
         try:
-            pairs = stack(_getframe(1))
             noted = [known(item) for item in args]
             named = keywords(kwargs, known) if kwargs else ()
-            backward = _current_graph_task_id() != -1
-            counts = (len(noted), len(named), len(pairs))
-            at = len(tape)
-            tape.extend((note, RUNNING, outer[0], clock(), 0.0, backward, *counts, *noted, *named, *pairs))
+            pairs = stack(_getframe(1))
+            in_engine = _current_graph_task_id() != -1
+            extend((note, RUNNING, outer[0], clock(), 0.0, in_engine, len(noted), len(named), len(pairs)))
+            extend(noted)
+            extend(named)
+            extend(pairs)
             probe.parent, probe.function, probe.taking, probe.module = at, False, True, note
-        except Exception as error:
-            probe.trouble("noting a module call", error)
+        except BaseException as error:
+            at = probe.give_up(at, error)
         if at < 0:
             return run(self, *args, **kwargs)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
 _getframe = sys._getframe
-_NONE: dict[str, Any] = {}
+UNKNOWN = FunctionNote(torch.is_tensor)  # a silent one, for what cannot be named
+NO_PAIRS: list[Any] = []
 # The innermost Python frame while autograd's engine runs its own operators.
 ENGINE = torch.autograd.graph._engine_run_backward.__code__
 
@@ -34,32 +36,35 @@ ENGINE = torch.autograd.graph._engine_run_backward.__code__
 def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
     """The handler of torch functions. Their mode is off while it runs, so facts can be read freely."""
     tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_NOTES
-    known = make_known(probe.table, fresh)
+    known, learn = make_known(probe.table, fresh), make_learn(probe)
+    extend = tape.extend
 
     def on_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        at = -1
         try:
-            try:
-                note = notes.get(func) or function_note(func)
-            except TypeError:  # it cannot be hashed
-                note = FunctionNote(func)
-            if not note.silent and (probe.taking or (note.runs_backward and probe.follows_backward)):
-                pairs = stack(_getframe(1))
-                noted = [known(item) for item in args]
-                named = keywords(kwargs, known) if kwargs else ()
-                backward = probe.backward and _current_graph_task_id() != -1
-                at, outer, was = len(tape), probe.parent, (probe.function, probe.taking, probe.backward)
-                counts = (len(noted), len(named), len(pairs))
-                tape.extend((note, RUNNING, outer, clock(), 0.0, backward, *counts, *noted, *named, *pairs))
-                probe.parent, probe.function, probe.taking = at, True, True
-                if note.runs_backward:
-                    probe.backward = True
-        except Exception as error:
-            probe.trouble("noting a call", error)
+            note = notes[func]
+        except (KeyError, TypeError):  # it was not met before, or cannot be hashed
+            note = learn(func)
+        if note.silent or not (probe.taking or (note.runs_backward and probe.follows_backward)):
+            return func(*args, **kwargs) if kwargs else func(*args)
+        at, outer, function, taking, backward = len(tape), probe.parent, probe.function, probe.taking, probe.backward
+        try:
+            noted = [known(item) for item in args]
+            named = keywords(kwargs, known) if kwargs else ()
+            pairs = stack(_getframe(1))
+            in_engine = backward and _current_graph_task_id() != -1
+            extend((note, RUNNING, outer, clock(), 0.0, in_engine, len(noted), len(named), len(pairs)))
+            extend(noted)
+            extend(named)
+            extend(pairs)
+            probe.parent, probe.function, probe.taking = at, True, True
+            if note.runs_backward:
+                probe.backward = True
+        except BaseException as error:
+            at = probe.give_up(at, error)
         if at < 0:
-            return func(*args, **(kwargs or _NONE))
+            return func(*args, **kwargs) if kwargs else func(*args)
         try:
-            result = func(*args, **(kwargs or _NONE))
+            result = func(*args, **kwargs) if kwargs else func(*args)
             tape[at + END] = clock()
         except BaseException as error:
             tape[at + END] = clock()
@@ -69,12 +74,25 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             note_result(note, at, args, kwargs, result)
             return result
         finally:
-            probe.parent, (probe.function, probe.taking, probe.backward) = outer, was
+            probe.parent, probe.function, probe.taking, probe.backward = outer, function, taking, backward
             if close is not None:
                 close(probe, at)
 
     note_result = make_function_result(probe, fresh)
     return as_anchor(on_function)
+
+
+def make_learn(probe: Probe) -> Callable[[Any], FunctionNote]:
+    """The function that notes a torch function at its first call."""
+
+    def learn(func: Any) -> FunctionNote:
+        try:
+            return function_note(func)
+        except Exception as error:
+            probe.trouble("naming a function", error)
+            return UNKNOWN
+
+    return learn
 
 
 def make_function_result(probe: Probe, fresh: Fresh) -> Any:
@@ -121,33 +139,36 @@ def settle(value: Value, tensor: Tensor, *, careful: bool) -> None:
 def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
     """The handler of ATen operators. Inside a function it can read facts freely and needs no stack of its own."""
     tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, OPERATOR_NOTES
-    known, careful = make_known(probe.table, fresh), guarded(fresh)
+    extend, known, careful = tape.extend, make_known(probe.table, fresh), guarded(fresh)
     known_carefully = make_known(probe.table, careful)
 
     def on_aten(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         at = -1
-        try:
-            note = notes.get(id(func)) or operator_note(func)
-            if probe.taking:
-                inside = probe.function
-                frame = _getframe(1)
-                # Autograd may run Python code inside a function: hooks, and the backward of the user's own functions.
-                inherits = inside and (not probe.backward or frame.f_code is ENGINE)
+        if probe.taking:
+            at, inside = len(tape), probe.function
+            try:
+                note = notes.get(id(func)) or operator_note(func)
                 look = known if inside else known_carefully
                 noted = [look(item) for item in args]
                 named = keywords(kwargs, look) if kwargs else ()
-                backward = probe.backward and _current_graph_task_id() != -1
-                pairs = () if inherits else stack(frame)
-                counts = (len(noted), len(named), INHERITED if inherits else len(pairs))
-                at = len(tape)
-                start = clock()
-                tape.extend((note, RUNNING, probe.parent, start, 0.0, backward, *counts, *noted, *named, *pairs))
-        except Exception as error:
-            probe.trouble("noting an operator", error)
+                frame = _getframe(1)
+                in_engine = probe.backward and _current_graph_task_id() != -1
+                # Autograd may run Python code inside a function: hooks, and the backward of the user's own functions.
+                if inside and (not probe.backward or frame.f_code is ENGINE):
+                    pairs, frames = NO_PAIRS, INHERITED
+                else:
+                    pairs = stack(frame)
+                    frames = len(pairs)
+                extend((note, RUNNING, probe.parent, clock(), 0.0, in_engine, len(noted), len(named), frames))
+                extend(noted)
+                extend(named)
+                extend(pairs)
+            except BaseException as error:
+                at = probe.give_up(at, error)
         if at < 0:
-            return func(*args, **(kwargs or _NONE))
+            return func(*args, **kwargs) if kwargs else func(*args)
         try:
-            result = note.call(*args, **(kwargs or _NONE))
+            result = note.call(*args, **kwargs) if kwargs else note.call(*args)
             tape[at + END] = clock()
         except BaseException as error:
             tape[at + END] = clock()

@@ -130,6 +130,14 @@ class Probe:
             self.trouble("naming a module", error)
             return None
 
+    def give_up(self, at: int, error: BaseException) -> int:
+        """Noting a call failed: forget what was noted, tell an error, pass on an interrupt. Returns no offset: -1."""
+        del self.tape[at:]
+        if not isinstance(error, Exception):
+            raise error
+        self.trouble("noting a call", error)
+        return -1
+
     def mark(self, mark: MarkKind, text: str) -> None:
         """Put a mark on the tape."""
         now, at = self.clock(), len(self.tape)

@@ -107,6 +107,8 @@ def evaluated(node: ast.AST) -> Iterator[ast.AST]:
         yield from node.decorator_list
         if not getattr(node, "type_params", None):
             yield from (*node.bases, *node.keywords)
+    elif isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
+        return  # `x: int` alone binds nothing
     elif isinstance(node, TYPE_ALIAS):
         yield node.name  # type: ignore[attr-defined]
     else:

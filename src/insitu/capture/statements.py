@@ -206,17 +206,19 @@ class Reporting:
 
     def match(self, node: ast.Match) -> list[ast.stmt]:
         """`match`: captures are reported before the guard, for they stay bound when it fails."""
-        changing = self.plan.may_change(node, *(case.guard for case in node.cases))
+        changing, guards = self.plan.may_change(node.subject), False
         self.header(node)
         for case in node.cases:
             names = sorted(names_in([case.pattern]).bound)
-            self.header(case, node.lineno)
+            guards = guards or self.plan.may_change(case.guard)
+            self.header(case, case.pattern.lineno)
             self.possible.update(names)
             first = self.start(case.pattern, False, names)
             if case.guard is not None and first:
                 case.guard, first = in_sequence([one.value for one in first], case.guard, []), []
-            case.body = [*first, *self.start(case.pattern, changing, (), names), *self.block(case.body, names)]
-        return self.after(node, changing)
+            header = [*self.start(node, changing, (), names), *self.start(case.pattern, guards)]
+            case.body = [*first, *header, *self.block(case.body, names)]
+        return self.after(node, changing or guards)
 
     def attempt(self, node: ast.Try | ast.TryStar) -> list[ast.stmt]:
         """`try`: the parts are blocks of their own."""
@@ -329,9 +331,7 @@ def reporting(node: Any, plan: Plan, line: int) -> Any:
     if isinstance(node, ast.Lambda):
         wrap_lambda(node, plan)
     elif isinstance(node, ast.NamedExpr) and plan.wanted(node.target.id):
-        call = calling(plan.placeholder("bound", node.target.id, line), node)
-        put_at(node, call, call.func)
-        return call
+        return in_sequence([], node, [report(plan, "bound", node.target.id, line)])
     return node
 
 
@@ -354,14 +354,10 @@ def in_sequence(before: list[ast.expr], value: ast.expr, after: list[ast.expr]) 
 
 
 def report(plan: Plan, moment: Moment, name: str, line: int) -> ast.expr:
-    """An expression that reports one name."""
+    """An expression that reports one name: a constant called with one argument."""
     value = ast.Constant(value=None) if moment == "deleted" else ast.Name(id=name, ctx=ast.Load())
-    return calling(plan.placeholder(moment, name, line), placed(value))
-
-
-def calling(placeholder: str, value: ast.expr) -> ast.Call:
-    """A call of a constant with one argument."""
-    return placed(ast.Call(func=placed(ast.Constant(value=placeholder)), args=[value], keywords=[]))
+    reporter = placed(ast.Constant(value=plan.placeholder(moment, name, line)))
+    return placed(ast.Call(func=reporter, args=[placed(value)], keywords=[]))
 
 
 def handler(error: str, body: list[ast.stmt]) -> ast.ExceptHandler:
