@@ -116,9 +116,8 @@ def f(x):
     y = 0
     spoil(x)
 """)
-    with followed(names["f"]) as seen:
-        with suppress(ValueError):
-            names["f"]([])
+    with followed(names["f"]) as seen, suppress(ValueError):
+        names["f"]([])
     assert seen[-1] == ("maybe", "x", 6, "[1]")
 
 

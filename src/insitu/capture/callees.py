@@ -98,6 +98,8 @@ class Search:
                         self.follow(in_globals(function, name), reference.attributes)
                     case Reference("super", name):
                         self.member(in_parents(contents(cells.get("__class__")), receiver, name), receiver)
+                    case Reference("local", "__class__", ()):
+                        continue  # loaded for `super()`
                     case Reference(_, name) if name == first:
                         if reference.attributes:
                             self.follow(receiver, reference.attributes)

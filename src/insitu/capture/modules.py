@@ -140,7 +140,7 @@ def call_in_new_thread(module: nn.Module, args: Any, kwargs: Any) -> Any:
         return original_call(module, *args, **kwargs)
     for probe in probes:
         patch.listen(probe)
-        probe.enter()
+        probe.start()
     try:
         return call_impl(module, *args, **kwargs)
     finally:
@@ -172,8 +172,8 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
         if at < 0:
             return run(self, *args, **kwargs)
         try:
-            if note.fused or outer[1]:
-                result = run_specially(probe, note, partial(run, self, *args, **kwargs), in_function=outer[1])
+            if note.fused or outer[1] or (probe.lazy and not outer[2]):
+                result = run_specially(probe, note, partial(run, self, *args, **kwargs), outer[1], outer[2])
             else:
                 result = run(self, *args, **kwargs)
             tape[at + END] = clock()
@@ -193,20 +193,32 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
     return as_anchor(on_module)
 
 
-def run_specially(probe: Probe, note: ModuleNote, run: Callable[[], Any], *, in_function: bool) -> Any:
-    """Run a module that may choose a fused kernel, or one called from inside a torch function (recomputation)."""
+def run_specially(probe: Probe, note: ModuleNote, run: Callable[[], Any], in_function: bool, was_taking: bool) -> Any:
+    """Run a module that may choose a fused kernel, that is called from inside a torch function (recomputation), or
+    with which recording begins: there, modes must be switched off, or on."""
+    if probe.lazy and not was_taking:
+        probe.enter()
+        try:
+            return run_fused(note, run)
+        finally:
+            probe.leave()
+    mode = probe.function_mode
+    if not in_function or mode is None:
+        return run_fused(note, run)
+    mode.enter()  # torch switched it off for the function we are in
+    try:
+        return run_fused(note, run)
+    finally:
+        mode.remove()
+
+
+def run_fused(note: ModuleNote, run: Callable[[], Any]) -> Any:
+    """Run a module, and stay out of it where torch may take a fused path."""
     module = note.ref()
     if note.fused and module is not None and may_fuse(module):
         with DisableTorchFunction():
             return run()
-    mode = probe.function_mode
-    if not in_function or mode is None:
-        return run()
-    mode.enter()  # torch switched it off for the function we are in
-    try:
-        return run()
-    finally:
-        mode.remove()
+    return run()
 
 
 def may_fuse(module: nn.Module) -> bool:
@@ -236,4 +248,4 @@ def make_module_result(probe: Probe, fresh: Fresh) -> Callable[[ModuleNote, int,
     return note_result
 
 
-skip_when_compiling(call_impl, call_in_new_thread, run_specially)
+skip_when_compiling(call_impl, call_unseen, call_in_new_thread, run_specially, run_fused)

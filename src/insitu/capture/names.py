@@ -56,15 +56,11 @@ class ModuleNote:
 
 
 class Names:
-    """The notes of all modules of a session, found by id.
+    """The notes of all modules of a session, found by id."""
 
-    What is only needed to show them is filled in at the end, or with `live` as soon as they are met.
-    """
-
-    def __init__(self, subject: nn.Module | None, wanted: Callable[[str], bool], *, live: bool = False) -> None:
+    def __init__(self, subject: nn.Module | None, wanted: Callable[[str], bool]) -> None:
         self.notes: dict[int, ModuleNote] = {}
         self.has_subject = subject is not None
-        self._live = live
         self._wanted = wanted
         self._taken: set[str] = set()
         self._shared: dict[Any, Any] = {}
@@ -80,13 +76,11 @@ class Names:
         self._add_tree(module, path, subject=False)
         return self.notes[id(module)]
 
-    def describe(self) -> None:
-        """Fill in what is only needed to show the modules, while they are still there to be asked."""
+    def describe(self, note: ModuleNote, module: nn.Module) -> None:
+        """Fill in, at the first call, what is needed to show the module: later it may be gone."""
+        note.called = True
         with DisableTorchFunction():  # modes of others are not to see this
-            for note in self.notes.values():
-                module = note.ref()
-                if module is not None:
-                    describe(module, note.facts, self._shared)
+            describe(module, note.facts, self._shared)
 
     def _free_path(self, name: str, caller: ModuleNote | None) -> str:
         path = ".".join(filter(None, (caller.path if caller else "", name)))
@@ -106,9 +100,6 @@ class Names:
                 continue
             note = ModuleNote(module, path, wanted=self._wanted(path), subject=subject)
             self.notes[id(module)] = note
-            if self._live:
-                with DisableTorchFunction():
-                    describe(module, note.facts, self._shared)
             todo += reversed(list(named_children(module, path, subject)))
 
 

@@ -42,15 +42,17 @@ class Probe:
     _PARTS = (
         "anchors",
         "aten_mode",
-        "careful",
         "clock",
         "close",
         "codes",
-        "follows_backward",
         "fresh",
         "function_mode",
+        "level",
+        "names",
+        "on_module",
     )
-    __slots__ = (*_STATE, *_PARTS, "level", "names", "on_module", "stack", "table", "tape", "thread", "trouble")
+    _RULES = ("careful", "follows_backward", "lazy")
+    __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "thread", "trouble")
 
     def __init__(
         self,
@@ -68,6 +70,7 @@ class Probe:
         self.function = self.paused = self.backward = self.over = False
         self.module: ModuleNote | None = None
         self.parent, self.taking, self.follows_backward = OUTERMOST, taking, follows_backward
+        self.lazy = not taking and not follows_backward
         self.names, self.thread, self.level, self.trouble, self.close = names, thread, level, trouble, close
         self.spent = 0.0
         self.clock = perf_counter if keep is None and close is None else lambda: perf_counter() - self.spent
@@ -85,6 +88,11 @@ class Probe:
         self.anchors = (self.on_module.__code__, on_function.__code__)
         self.function_mode = FunctionMode(on_function) if level != "modules" else None
         self.aten_mode = AtenMode(make_on_aten(self, fresh)) if level == "aten" else None
+
+    def start(self) -> None:
+        """Switch the modes on from the start, if they are needed outside the modules that are recorded."""
+        if not self.lazy:
+            self.enter()
 
     def enter(self) -> None:
         """Switch the modes on, for this thread."""
@@ -120,7 +128,8 @@ class Probe:
             note = self._learn(module)
         if note is None or note.transparent or not (self.taking or note.wanted):
             return None
-        note.called = True
+        if not note.called:
+            self._describe(note, module)
         return note
 
     def _learn(self, module: nn.Module) -> ModuleNote | None:
@@ -129,6 +138,12 @@ class Probe:
         except Exception as error:
             self.trouble("naming a module", error)
             return None
+
+    def _describe(self, note: ModuleNote, module: nn.Module) -> None:
+        try:
+            self.names.describe(note, module)
+        except Exception as error:
+            self.trouble("describing a module", error)
 
     def give_up(self, at: int, error: BaseException) -> int:
         """Noting a call failed: forget what was noted, tell an error, pass on an interrupt. Returns no offset: -1."""

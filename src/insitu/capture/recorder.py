@@ -46,7 +46,7 @@ class Recorder:
         rank: int = 0,
     ) -> None:
         self.level, self.only, self.sinks, self.rank = level, tuple(only), tuple(sinks), rank
-        self.names = Names(subject, self._wanted, live=bool(self.sinks))
+        self.names = Names(subject, self._wanted)
         self.keep = make_keep(keep, self.trouble)
         self.probes: list[Probe] = []
         self.troubles: dict[str, Exception] = {}
@@ -63,7 +63,6 @@ class Recorder:
         self.live = Live(self._decoder(), self.sinks, self.trouble) if self.sinks else None
         self._earlier_threads = frozenset(thread.ident or 0 for thread in threading.enumerate())
         with ExitStack() as undo:
-            undo.callback(self._describe)
             for part in (patience, regions):
                 part.begin()
                 undo.callback(part.end)
@@ -72,7 +71,7 @@ class Recorder:
             probe = self._probe(self.base)
             patch.listen(probe)
             undo.callback(patch.unlisten, probe, get_ident())
-            probe.enter()
+            probe.start()
             undo.callback(self._leave, probe, get_ident())
             self._undo = undo.pop_all()
 
@@ -127,12 +126,6 @@ class Recorder:
         """The patterns of `only` that no module that was called has matched."""
         called = [note.path for note in self.names.notes.values() if note.called]
         return [pattern for pattern in self.only if not any(matches(pattern, path) for path in called)]
-
-    def _describe(self) -> None:
-        try:
-            self.names.describe()
-        except Exception as error:
-            self.trouble("describing the modules", error)
 
     def trouble(self, what: str, error: Exception) -> None:
         """The tool itself failed: say so once for each kind of failure, and let the user's program go on."""

@@ -47,14 +47,14 @@ class Base:
     __slots__ = ("above", "code", "id")
 
     def __init__(self, frame: FrameType | None) -> None:
-        while frame is not None and is_hidden(frame.f_code.co_filename):
-            frame = frame.f_back
         self.id = 0
         self.code: CodeType | None = None
         self.above: list[Any] = []
         if frame is None or frame.f_code.co_flags & GENERATOR_FLAGS:
             return
-        self.id, self.code, outer = id(frame), frame.f_code, frame.f_back
+        self.id, self.code = id(frame), frame.f_code
+        # What `insitu run` runs has nothing above it but this tool.
+        outer = frame.f_back if not is_hidden(frame.f_code.co_filename) else None
         while outer is not None:
             self.above += (outer.f_code, outer.f_lasti)
             outer = outer.f_back

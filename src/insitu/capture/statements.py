@@ -92,7 +92,9 @@ def insert(function: Function, plan: Plan) -> None:
     """Put the reports into a function, in place."""
     if isinstance(function, ast.Lambda):
         wrap_lambda(function, plan)
-        in_expressions(function, plan, function.lineno)
+        body = ast.Expr(value=function.body)  # not the defaults: they are evaluated outside
+        in_expressions(body, plan, function.lineno)
+        function.body = body.value
     else:
         Reporting(function, plan).insert()
 
