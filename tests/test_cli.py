@@ -329,5 +329,26 @@ def test_threads_that_outlive_the_script_still_have_it() -> None:
 def test_insitu_0_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSITU", "0")
     done = run("--to", "new.h5", "script.py", program=FORWARD)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "sum 0.0\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "sum 0.0\n", "insitu: INSITU=0, so nothing was traced\n")
     assert not Path("new.h5").exists()
+
+
+LONG = """
+import torch
+for index in range(150):
+    x = torch.ones(2)
+    y = x + index
+"""
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_of_a_long_trace_the_beginning_is_printed(everything: bool) -> None:
+    done = run(*(["--all"] if everything else []), "script.py", program=LONG)
+    lines = done.stderr.splitlines()
+    assert len(lines) == (300 if everything else 201)
+    assert everything or lines[-1] == "… 100 more lines: --all prints them, --to FILE.h5 keeps the trace"
+
+
+def test_the_launcher_is_in_no_chain() -> None:
+    done = run("--view", "code", "script.py", program="import torch\ntorch.ones(2) + 1\n")
+    assert done.stderr.splitlines()[0].startswith("torch.ones(2) + 1  # ")

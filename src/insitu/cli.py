@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import insitu
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from insitu.program import Program
     from insitu.trace.trace import Trace
 
+MOST_LINES = 200
 _RUN_EXAMPLE = """\
 The options stand before the script; what follows it belongs to the script. Its own output stays as it is, its exit
 code too; the trace is printed to stderr when it ends, also when it fails.
@@ -134,6 +136,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
     parser.add_argument("--to", metavar="FILE", help="also save the trace, as in run.h5")
     parser.add_argument("--overwrite", action="store_true", help="let --to replace a file that is there")
+    parser.add_argument("--all", action="store_true", help=f"print all of a trace of more than {MOST_LINES} lines")
     parser.add_argument("--quiet", action="store_true", help="print nothing, only save (with --to)")
 
 
@@ -142,15 +145,14 @@ def _show_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--view", default="tree", help="tree (default), classic, code or table")
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
     parser.add_argument("--color", action=argparse.BooleanOptionalAction, help="colour, whatever the terminal says")
-    parser.add_argument("--width", type=_positive, metavar="N", help="columns to use (default: those of the terminal)")
+    parser.add_argument("--width", type=_columns, metavar="N", help="columns to use (default: those of the terminal)")
     parser.add_argument("--unfold", action="store_true", help="show each of several identical blocks")
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+def _columns(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of columns")
+    return int(text)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -181,6 +183,7 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
     _check_run(options)
     trace, code = _traced(Program(command), options)
     if os.environ.get("INSITU") == "0":
+        print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
         return code
     delivered = _deliver(trace, options)
     return code or delivered
@@ -223,8 +226,21 @@ def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:
     return trace, exit_code(failure)
 
 
+def _show_beginning(trace: Trace, options: argparse.Namespace) -> None:
+    """Print the trace of a program; of a long one the beginning, because nobody reads 80,000 lines."""
+    from insitu import view
+
+    file = sys.stderr
+    extra: dict[str, Any] = {"live": False} if options.view == "tree" else {}
+    lines = view.replay(trace.events, view.make(options.view, **extra))
+    view.Terminal(file).write(islice(lines, None if options.all else MOST_LINES))
+    left = sum(1 for _ in lines)
+    if left:
+        print(f"… {left:,} more lines: --all prints them, --to FILE.h5 keeps the trace", file=file)
+
+
 def _deliver(trace: Trace, options: argparse.Namespace) -> int:
-    from insitu import store, view
+    from insitu import store
 
     with suppress(OSError):
         _flush()  # what the program printed comes first
@@ -232,9 +248,10 @@ def _deliver(trace: Trace, options: argparse.Namespace) -> int:
         if options.to is not None:
             store.save(trace, options.to, overwrite=options.overwrite)
         if not options.quiet and not trace.events:
-            print("insitu: the program called nothing of torch", file=sys.stderr)
+            nothing = "none of its modules matched --only" if options.only else "the program called nothing of torch"
+            print(f"insitu: {nothing}", file=sys.stderr)
         elif not options.quiet:
-            view.show(trace, view=options.view, file=sys.stderr)
+            _show_beginning(trace, options)
     except InsituError as error:
         return _complain(error)
     return 0

@@ -10,10 +10,13 @@ InsituError
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+_OWN_FOLDER = os.path.join(os.path.dirname(__file__), "")
 
 
 class InsituError(Exception):
@@ -46,8 +49,11 @@ class InsituWarning(UserWarning):
 
 def tell(text: str) -> None:
     """Warn the user; where warnings are errors it is printed, for it is no error of their program."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        frame, level = frame.f_back, level + 1
     try:
-        warnings.warn(text, InsituWarning, stacklevel=3)
+        warnings.warn(text, InsituWarning, stacklevel=level)
     except InsituWarning:
         print(text, file=sys.stderr)
 

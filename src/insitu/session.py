@@ -70,7 +70,7 @@ def watch(
     ...     _ = model(torch.ones(4, 3))
       ● TRACING Linear STARTED
       │
-      ●  (Linear) (in_features: 3, out_features: 2)
+      ● (Linear) (in_features: 3, out_features: 2)
       ├─ Input: Tensor [4, 3] @ cpu
       └─ Output: Tensor [4, 2] @ cpu
       │
@@ -79,7 +79,7 @@ def watch(
     `view` is "tree", "classic", "code", "table", or a view of your own (`insitu.view.View`); `name` is what the
     header of the classic view says. The rest is as for `record`.
     """
-    if isinstance(view, str):
+    if not callable(view):
         choose("view", view, views.VIEWS)
     level = level or ("aten" if view == "code" else "functions")
     title = name or (type(subject).__name__ if subject is not None else "torch")
@@ -121,7 +121,7 @@ class Session:
             self._subject, level=self._level, keep=self._keep, only=self._only, sinks=sinks, rank=current_rank()
         )
         trace = Trace(about=about(self._subject, self._level))
-        trace.attach(recorder.events, recorder.step)
+        trace._attach(recorder.events, recorder.step)
         running = Running(recorder, trace, printer)
         if printer:
             running.print(printer.begin)
@@ -145,18 +145,19 @@ class Running:
     def off(cls) -> Running:
         """One that does nothing: the tool is switched off."""
         trace = Trace()
-        trace.attach(list, lambda: None)
+        trace._attach(list, lambda: None)
         return cls(None, trace, None)
 
     def stop(self) -> None:
         """End the recording and say what did not match."""
         if self.recorder is not None:
             self.recorder.stop()
-        self.trace.detach()
+        self.trace._detach()
         if self.printer is not None:
             self.print(self.printer.finish)
-        for pattern in self.recorder.unmatched() if self.recorder is not None else ():
-            tell(f"no module that was called matches {pattern!r}")
+        if self.recorder is not None:
+            for text in self.recorder.complaints():
+                tell(text)
 
     def print(self, write: Callable[[], None]) -> None:
         """Print the head or the foot; a view that fails there does not reach the user's code."""
@@ -185,6 +186,7 @@ class Printer:
     def finish(self) -> None:
         """Print what the view has held back, and the foot."""
         self.terminal.write(self.view.finish())
+        self.terminal.flush()
 
 
 def checked_subject(verb: str, subject: object) -> nn.Module | None:
@@ -204,7 +206,7 @@ def brief(item: object) -> str:
         text = repr(item)
     except Exception:
         text = "an object that cannot be printed"
-    return f"{text[:80]} (a {type(item).__name__})"
+    return f"{' '.join(text.split()):.80} (a {type(item).__name__})"
 
 
 def checked_patterns(only: str | Iterable[str], subject: nn.Module | None) -> tuple[str, ...]:

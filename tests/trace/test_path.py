@@ -58,7 +58,11 @@ def test_matches(pattern: str, path: str, expected: bool) -> None:
     assert matches(pattern, path) is expected
 
 
-@pytest.mark.parametrize("pattern", ["", ".", "a..b", ".a", "a.", "**..a"])
+def test_the_empty_pattern_is_the_root() -> None:
+    assert matches("", "") and not matches("", "a")
+
+
+@pytest.mark.parametrize("pattern", [".", "a..b", ".a", "a.", "**..a"])
 def test_what_is_no_pattern(pattern: str) -> None:
     with pytest.raises(PatternError, match="no path pattern") as caught:
         compiled(pattern)

@@ -197,12 +197,12 @@ def test_events_are_read_while_the_session_runs_and_kept_afterwards() -> None:
         return list(source)
 
     trace = Trace()
-    trace.attach(read, lambda: source.append(Mark(len(source), None, "step", "")))
+    trace._attach(read, lambda: source.append(Mark(len(source), None, "step", "")))
     assert len(trace) == 0
     trace.step()
     source.append(Call(1, None, "function", "f"))
     assert len(trace) == 2 and trace[1].kind == "function"
-    trace.detach()
+    trace._detach()
     assert len(trace) == 2
     count = len(reads)
     assert trace.calls and trace.find(name="f") and len(reads) == count

@@ -10,9 +10,9 @@ from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Site, Stats
 from insitu.trace.trace import Trace
 
 
-def tensor(*shape: int | str, dtype: str = "f32", device: str = "cpu", stats: Stats | None = None) -> TensorFacts:
+def tensor(*shape: int | str, dtype: str = "f32", device: str = "cpu", **more: Any) -> TensorFacts:
     """A tensor of this shape."""
-    return TensorFacts(0, shape, dtype, device, stats=stats)
+    return TensorFacts(0, shape, dtype, device, **more)
 
 
 def stats(low: float | None, high: float | None, *, nan: int = 0, inf: int = 0) -> Stats:

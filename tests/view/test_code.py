@@ -51,7 +51,12 @@ def gemma() -> Run:
 def test_the_seed_to_the_letter() -> None:
     expected = (EXPECTED / "code.txt").read_text().rstrip("\n")
     assert render(gemma().trace, "code", native=False) == expected
-    assert render(gemma().trace, "code") == expected
+
+
+def test_natively_a_line_with_several_operators_stands_once() -> None:
+    text = render(gemma().trace, "code")
+    assert text.count("return super().forward(input_ids) * self.embed_scale") == 1
+    assert not any(line.endswith(";") for line in text.split("\n"))
 
 
 def lines(run: Run, **options: Any) -> list[str]:
@@ -62,7 +67,7 @@ def test_the_same_place_again_is_only_the_operator() -> None:
     run, here = Run(), site("y = f(x)", 3, "<module>", mark="f(x)")
     for name in ("aten.t", "mylib.op.out"):
         run.call("aten", name, tensor(2), out=(tensor(2), None), site=here)
-    assert lines(run) == [
+    assert lines(run, native=False) == [
         "y = f(x)  # model.py:3 in <module>:",
         "│ # t(f32[2]) -> (f32[2], None);",
         "│ # mylib::op.out(f32[2]) -> (f32[2], None)",
@@ -115,7 +120,7 @@ def test_functions_are_silent_beside_their_operators() -> None:
 def test_colour_marks_the_exact_columns() -> None:
     run = Run()
     run.call("aten", "aten.t", tensor(2), out=tensor(2), site=site("    y = f(x)", 3, "g", mark="f(x)"))
-    first, second = lines(run, color=True)
+    first, second = lines(run, color=True, native=False)
     assert first == "y = \033[36mf(x)\033[0m\033[2m  # model.py:3 in g:\033[0m"
     assert second == "│ \033[2m# t(f32[2]) -> f32[2];\033[0m"
 

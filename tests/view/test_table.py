@@ -13,7 +13,7 @@ module   type           parameters  output       time  share  calls  memory
 (root)   Net                    30  f32[2, 6]   3.0ms  75.0%      2    96 B
   fc.0   Linear(4 → 6)          30  f32[2, 6]   2.0ms  50.0%      2    96 B
     act  ReLU                       bf16[2, 6]                    2    48 B
-total    3 modules              30              4.0ms             6   240 B"""
+total    3 modules              30              4.0ms             6    48 B"""
 
 
 def test_the_table() -> None:

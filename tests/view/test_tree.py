@@ -44,15 +44,25 @@ GPT                                   f32[2, 24, 256]                  3.00s
    ├─ ln_1  LayerNorm(96)             f32[2, 24, 96]                  26.4ms  model.py:31
    ├─ c_attn  Linear(96 → 288)        f32[2, 24, 288]                  188ms  model.py:31
    ├─ .split(96, dim=2)               3 × f32[2, 24, 96]
-   └─ F.softmax(dim=-1)               f32[2, 6, 24, 24]   ✗ 48 NaN            model.py:31"""
+   └─ F.softmax(dim=-1)               f32[2, 6, 24, 24]   0 … 1               model.py:31"""
 
 
 def rows(run: Run, **options: Any) -> list[str]:
     return render(run.trace, **options).split("\n")
 
 
-def test_twelve_identical_blocks_are_one_and_a_nan_in_the_fourth_is_seen() -> None:
-    assert render(gpt(nan=3).trace) == FOLDED
+def test_twelve_identical_blocks_are_one() -> None:
+    assert render(gpt().trace) == FOLDED
+
+
+def test_the_block_that_makes_a_nan_stands_alone() -> None:
+    found = rows(gpt(nan=3))
+    assert [row.split("  f32")[0].strip(" ├└─") for row in found if "Block" in row] == [
+        "h.0 … h.2  × 3 identical  Block",
+        "h.3  Block",
+        "h.4 … h.11  × 8 identical  Block",
+    ]
+    assert [index for index, row in enumerate(found) if "✗ 48 NaN" in row] == [11]
 
 
 def test_a_block_that_differs_is_not_folded() -> None:
@@ -122,12 +132,12 @@ def test_calls_whose_parent_never_came_are_shown_at_the_end() -> None:
 
 
 def test_narrow_terminals_drop_source_then_values_then_time() -> None:
-    run = gpt(nan=3)
+    run = gpt()
     full = len(max(FOLDED.split("\n"), key=len))
     assert render(run.trace, width=full) == FOLDED
-    assert "model.py" not in render(run.trace, width=full - 1) and "NaN" in render(run.trace, width=full - 1)
+    assert "model.py" not in render(run.trace, width=full - 1) and "-16 … 5.45" in render(run.trace, width=full - 1)
     third = render(run.trace, width=70)
-    assert "NaN" not in third and "2.88s" in third
+    assert "5.45" not in third and "2.88s" in third
     fourth = render(run.trace, width=60)
     assert "2.88s" not in fourth and "h.0 … h.11  × 12 identical  Block  f32[2, 24, 96]" in fourth
     last = render(run.trace, width=40).split("\n")
@@ -148,7 +158,8 @@ def test_outputs_of_every_kind() -> None:
     assert cell(Fields("Out", {"logits": tensor(2), "cache": None})) == "logits: f32[2]"
     assert cell(tensor("s0", 2)) == "f32[s0, 2]"
     assert len(cell([tensor(index) for index in range(100)])) <= 60
-    assert cell(None, raised="RuntimeError") == "✗ raised RuntimeError"
+    assert cell(None, raised="RuntimeError") == "✗ raised RuntimeError ← f32[1]"
+    assert cell(tensor(2, kept=0.25)) == "f32[2]  0.25"
     assert cell(tensor(2, stats=stats(None, None, inf=2))) == "f32[2]  2 Inf"
     assert cell(tensor(2, stats=stats(-1.0, 2.0, inf=2))) == "f32[2]  -1 … 2, 2 Inf"
 

@@ -58,7 +58,7 @@ class Definition:
         tree: ast.AST = node
         up = self.up
         while up is not None:
-            tree, up = with_child(up, tree), up.above
+            tree, up = with_child(up, tree, self.source.imports), up.above
         return [code for code in nested_codes(compiled(tree, self.code)) if self._is_like(code)]
 
     def _is_like(self, code: CodeType) -> bool:
@@ -97,6 +97,11 @@ class Source:
             name = LAMBDA if isinstance(node, ast.Lambda) else node.name
             index.setdefault((name, first_line(node)), []).append((node, up))
         return index
+
+    @cached_property
+    def imports(self) -> list[ast.stmt]:
+        """The imports of the module itself: the compiler loads attributes of what they bind in another way."""
+        return list(imports_in(self.tree))
 
     @cached_property
     def _bound(self) -> frozenset[str]:
@@ -190,6 +195,17 @@ def functions_in(tree: ast.AST, *, deep: bool) -> Iterator[tuple[Function, Step 
                 waiting.append((value, Step(node, name, None, up)))
 
 
+def imports_in(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Every import statement of a module that is not in a function or a class, in order."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not isinstance(node, (ast.expr, ast.ClassDef, *FUNCTIONS)):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
 def bound_anywhere(tree: ast.AST) -> Iterator[str]:
     """Every name that anything in the file binds, in whatever scope; `*` if one cannot know."""
     for node in ast.walk(tree):
@@ -206,13 +222,15 @@ def first_line(node: Function) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
-def with_child(step: Step, child: ast.AST) -> ast.AST:
-    """A copy of the parent with another child; modules and classes keep only this child."""
+def with_child(step: Step, child: ast.AST, imports: list[ast.stmt]) -> ast.AST:
+    """A copy of the parent with another child; classes keep only this child, a module also its imports."""
     copy = shallow(step.parent)
     value: Any = child
     if step.position is not None:
         old = getattr(step.parent, step.field)
-        if step.field == "body" and isinstance(step.parent, ast.Module | ast.ClassDef):
+        if isinstance(step.parent, ast.Module):
+            value = [*imports, child]
+        elif isinstance(step.parent, ast.ClassDef) and step.field == "body":
             value = [child]
         else:
             value = [*old[: step.position], child, *old[step.position + 1 :]]

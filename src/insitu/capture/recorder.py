@@ -22,7 +22,7 @@ from insitu.capture.sites import Base
 from insitu.capture.tape import Patience
 from insitu.errors import tell
 from insitu.trace.event import Event, MarkKind
-from insitu.trace.path import matches
+from insitu.trace.path import matches, nearest
 
 LEVELS = ("modules", "functions", "aten")
 patience = Patience()
@@ -122,10 +122,14 @@ class Recorder:
     def _decoder(self) -> Decoder:
         return Decoder(self.base, origin=self.origin, rank=self.rank)
 
-    def unmatched(self) -> list[str]:
-        """The patterns of `only` that no module that was called has matched."""
+    def complaints(self) -> list[str]:
+        """What the user may have meant otherwise: patterns that matched nothing, a subject that was not called."""
         called = [note.path for note in self.names.notes.values() if note.called]
-        return [pattern for pattern in self.only if not any(matches(pattern, path) for path in called)]
+        if self.names.has_subject and not called and not self.only:
+            return ["the model that was to be traced was not called in this block"]
+        unmatched = [pattern for pattern in self.only if not any(matches(pattern, path) for path in called)]
+        known = [note.path for note in self.names.notes.values()]
+        return [f"no module that was called matches {pattern!r}{nearest(pattern, known)}" for pattern in unmatched]
 
     def trouble(self, what: str, error: Exception) -> None:
         """The tool itself failed: say so once for each kind of failure, and let the user's program go on."""

@@ -394,13 +394,25 @@ def first_place(body: list[ast.stmt]) -> ast.AST | None:
     for node in body[int(is_docstring(body[0])) :]:
         silent = isinstance(node, ast.Global | ast.Nonlocal) or (isinstance(node, ast.AnnAssign) and not node.value)
         if not silent:
-            decorators = getattr(node, "decorator_list", None)
-            return decorators[0] if decorators else node
+            return decorators[0] if (decorators := getattr(node, "decorator_list", None)) else node
     return None
 
 
-def put_at(place: Any, *nodes: ast.AST) -> None:
+def place_of(node: Any) -> Any:
+    """The part of a statement whose line surely has instructions: that of a mere `if (` has none."""
+    match node:
+        case ast.If(test=part) | ast.While(test=part) | ast.For(iter=part) | ast.AsyncFor(iter=part):
+            return part
+        case ast.With(items=[item, *_]) | ast.AsyncWith(items=[item, *_]):
+            return item.context_expr
+        case ast.Match(subject=part) | ast.Expr(value=part) | ast.Delete(targets=[part, *_]):
+            return part
+    return node
+
+
+def put_at(node: ast.AST, *nodes: ast.AST) -> None:
     """Give nodes that have no place, and those inside of them, the place where another one begins."""
+    place = place_of(node)
     for root in nodes:
         for node in ast.walk(root):
             if getattr(node, "lineno", -1) == -1 and isinstance(node, ast.expr | ast.stmt | ast.ExceptHandler):

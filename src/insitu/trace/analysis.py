@@ -159,7 +159,7 @@ def frozen(value: Any) -> Any:
     """A value as something that can be compared and hashed: of tensors the shape and dtype, of strangers the type."""
     kind = type(value)
     if kind is TensorFacts:
-        return (value.dtype, value.shape)
+        return _frozen_tensor(value)
     if kind is int or kind is str or value is None:
         return value
     if kind is tuple or kind is list:
@@ -175,7 +175,14 @@ def frozen(value: Any) -> Any:
 
 def _frozen_items(items: Iterable[Any]) -> tuple[Any, ...]:
     # tensors first, without a call: they are most of what there is
-    return tuple([(item.dtype, item.shape) if type(item) is TensorFacts else frozen(item) for item in items])
+    return tuple([_frozen_tensor(item) if type(item) is TensorFacts else frozen(item) for item in items])
+
+
+def _frozen_tensor(facts: TensorFacts) -> Any:
+    """Dtype and shape, and whether there is NaN: a block that makes it is not like the others."""
+    if facts.stats is not None and facts.stats.nan:
+        return (facts.dtype, facts.shape, "nan")
+    return (facts.dtype, facts.shape)
 
 
 @dataclass(slots=True, eq=False)

@@ -121,6 +121,9 @@ class Site:
     end: int | None = None
     caller: Site | None = None
 
+    def __repr__(self) -> str:
+        return f"<{self.file}:{self.line} in {self.function}>"
+
     def chain(self) -> list[Site]:
         """The places from the outermost caller to this one."""
         places: list[Site] = []
@@ -158,6 +161,12 @@ class Call:
     thread: int = 0
     step: int = 0
     rank: int = 0
+
+    def __repr__(self) -> str:
+        given = ", ".join([*map(repr, self.args), *(f"{name}={item!r}" for name, item in self.kwargs.items())])
+        outcome = f"raised {self.raised}" if self.raised is not None else f"-> {self.result!r}"
+        where = f" at {self.site.file}:{self.site.line}" if self.site is not None else ""
+        return f"<Call {self.id} {self.path or self.kind} {self.name}({given:.200}) {outcome:.200}{where}>"
 
     @property
     def path(self) -> str:

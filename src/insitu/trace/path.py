@@ -16,7 +16,9 @@ from insitu.errors import PatternError
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern as a regular expression that matches whole paths."""
-    if not pattern or any(segment == "" for segment in pattern.split(".")):
+    if not pattern:  # the root
+        return re.compile("")
+    if any(segment == "" for segment in pattern.split(".")):
         raise PatternError(f"{pattern!r} is no path pattern: write segments with dots between, as in 'encoder.*.attn'")
     expression = "".join(_segment(segment) for segment in pattern.split("."))
     return re.compile(expression)
@@ -42,6 +44,13 @@ def require(pattern: str, paths: Collection[str], what: str = "path") -> None:
     """Raise, naming the nearest ones, when the pattern matches none of all the paths there can be."""
     if not any(matches(pattern, path) for path in paths):
         raise PatternError(f"no {what} matches {pattern!r}{suggestion(pattern, paths)}")
+
+
+def nearest(pattern: str, called: Collection[str]) -> str:
+    """What to write instead of a pattern that matched none of the paths: what is in it, or one that is like it."""
+    if any(matches(f"{pattern}.**", path) for path in called):
+        return f" ({pattern}.* is what is in it)"
+    return suggestion(pattern, called)
 
 
 def suggestion(pattern: str, paths: Iterable[str]) -> str:

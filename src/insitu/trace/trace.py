@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from insitu.errors import InsituError, MissingError
+from insitu.errors import InsituError, MissingError, SubjectError, choose
 from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, TensorFacts
 from insitu.trace.path import matches
 
@@ -56,11 +56,11 @@ class Trace:
         self._cached_index: _Index | None = None
         self._on_step: Callable[[], None] | None = None
 
-    def attach(self, source: Source, on_step: Callable[[], None]) -> None:
+    def _attach(self, source: Source, on_step: Callable[[], None]) -> None:
         """Read the events from a running session; used by the session itself."""
         self._source, self._on_step, self._open = source, on_step, True
 
-    def detach(self) -> None:
+    def _detach(self) -> None:
         """The session has ended: its events are read once more, when they are asked for, and kept."""
         self._open, self._on_step = False, None
 
@@ -125,11 +125,13 @@ class Trace:
 
     def producer(self, tensor: TensorFacts) -> Call | None:
         """The call that made this tensor; None if it was there before the trace began."""
+        _require_tensor(tensor)
         made_by = self._index.by_id.get(tensor.producer) if tensor.producer is not None else None
         return made_by if isinstance(made_by, Call) else None
 
     def consumers(self, tensor: TensorFacts) -> list[Call]:
         """The calls that were given this tensor."""
+        _require_tensor(tensor)
         return self._index.consumers.get(tensor.id, [])
 
     def find(
@@ -149,6 +151,10 @@ class Trace:
         """
         if path is not None and name is None and kind is None:
             kind = "module"
+        if kind is not None:
+            choose("kind", kind, get_args(Kind))
+        if phase is not None:
+            choose("phase", phase, get_args(Phase))
         return [
             call
             for call in self.calls
@@ -161,17 +167,18 @@ class Trace:
         ]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row for each call."""
+        """One row for each call; start and duration are nanoseconds, the statistics those of the first output."""
         try:
             import pandas
         except ImportError:
             raise MissingError("to_pandas() needs pandas: pip install pandas") from None
-        return pandas.DataFrame([_row(call) for call in self.calls], columns=_COLUMNS).set_index("id")
+        frame = pandas.DataFrame([_row(call) for call in self.calls], columns=_COLUMNS).set_index("id")
+        return frame.astype({"parent": "Int64", "duration": "Int64", "line": "Int64"})
 
     def __str__(self) -> str:
         from insitu.view import render  # a trace knows no view, except for print(trace)
 
-        return render(self)
+        return render(self) if self.events else "(no calls)"
 
     def __repr__(self) -> str:
         events = self.events
@@ -180,18 +187,27 @@ class Trace:
 
 _COLUMNS = (
     *("id", "parent", "kind", "name", "path", "type", "inputs", "output", "start", "duration"),
-    *("file", "line", "function", "phase", "step", "rank", "thread", "raised"),
+    *("file", "line", "function", "operator", "phase", "step", "rank", "thread", "raised"),
+    *("min", "max", "mean", "std", "nan", "inf", "kept"),
 )
 
 
 def _row(call: Call) -> tuple[Any, ...]:
-    site = call.site
+    site, outputs = call.site, call.outputs
+    stats = outputs[0].stats if outputs else None
     return (
         *(call.id, call.parent, call.kind, call.name, call.path, call.module.type if call.module else None),
         *(", ".join(map(repr, call.inputs)), ", ".join(map(repr, call.outputs)), call.start, call.duration),
         *((site.file, site.line, site.function) if site else (None, None, None)),
-        *(call.phase, call.step, call.rank, call.thread, call.raised),
+        *(call.operator, call.phase, call.step, call.rank, call.thread, call.raised),
+        *((stats.min, stats.max, stats.mean, stats.std, stats.nan, stats.inf) if stats else (None,) * 6),
+        outputs[0].kept if outputs else None,
     )
+
+
+def _require_tensor(item: object) -> None:
+    if not isinstance(item, TensorFacts):
+        raise SubjectError(f"a {type(item).__name__} is no tensor of a trace: give call.inputs[0] or call.outputs[0]")
 
 
 def _named(pattern: str, call: Call) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from insitu.errors import choose
+from insitu.errors import ChoiceError, SubjectError, choose
 from insitu.trace.analysis import completed, select
 from insitu.trace.event import Event
 from insitu.trace.trace import Trace
@@ -32,7 +33,11 @@ def make(name: str, /, **options: Any) -> View:
     >>> [str(line) for line in view.begin()]
     ['  ● TRACING MHA STARTED', '  │']
     """
-    return VIEWS[choose("view", name, VIEWS)](**options)
+    factory = VIEWS[choose("view", name, VIEWS)]
+    known = inspect.signature(factory).parameters
+    for option in options:
+        choose(f"an option of the view {name!r}", option, known)
+    return factory(**options)
 
 
 def replay(events: Iterable[Event], view: View, only: str | Iterable[str] | None = None) -> Iterator[Line]:
@@ -75,7 +80,17 @@ def show(
     only: str | Iterable[str] | None = None,
     **options: Any,
 ) -> None:
-    """Print a trace."""
+    """Print a trace through a view: "tree", "classic", "code" or "table".
+
+    `only` is path patterns, `width` the columns to use, `color` overrides what the terminal says. The tree also takes
+    `unfold=True`: every one of several identical blocks, and what the leaf modules do inside.
+    """
+    if not isinstance(trace, Trace):
+        raise SubjectError(
+            f"insitu.show takes a trace, not a {type(trace).__name__}: `with insitu.record(...) as trace`"
+        )
+    if width is not None and width < 1:
+        raise ChoiceError(f"width={width!r} is no number of columns")
     if view == "tree":
         options.setdefault("live", False)
     lines = replay(trace.events, make(view, **options), only)

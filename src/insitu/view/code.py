@@ -41,6 +41,8 @@ class Code:
         """The lines of this event, if it is one of the innermost calls."""
         if isinstance(event, Mark):
             return (Line(((f"# ! {safe(event.text)}", "red"),)),) if event.kind == "trouble" and self._native else ()
+        if event.name.startswith("profiler."):  # marks that torch makes for its profiler
+            return ()
         covered = event.id in self._covered
         self._covered.discard(event.id)
         fineness = FINENESS[event.kind]
@@ -68,7 +70,7 @@ class Code:
             yield Line((("│ " * depth, ""), *self._place(chain[depth])))
             if depth < last:
                 yield Line((("│ " * (depth + 1), ""), ("⬇️", "dim")))
-        ending = ";" if start < len(chain) else ""
+        ending = ";" if start < len(chain) and not self._native else ""
         where = f"  {safe(call.path)}" if self._native and call.path and call.kind != "module" else ""
         what = f"# {operation(call, native=self._native)}{ending}"
         yield Line((("│ " * len(chain), ""), (what, "dim"), (where, "teal")))
@@ -91,7 +93,8 @@ class Code:
                 continue
             if site.line != other.line or site.file != other.file:
                 return index
-            if (index == last or not self._succinct) and (site.start, site.end) != (other.start, other.end):
+            exact = not self._succinct or (index == last and not self._native)
+            if exact and (site.start, site.end) != (other.start, other.end):
                 return index
         return min(len(chain), len(self._before))
 

@@ -39,6 +39,7 @@ class Table:
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
+        self._tensors: dict[int, int] = {}
         self._time = 0
         self._troubles: list[str] = []
 
@@ -66,7 +67,9 @@ class Table:
         row.output = result(call.result, 40) if call.raised is None else f"✗ raised {safe(call.raised)}"
         row.calls += 1
         row.time += call.duration or 0
-        row.memory += sum(map(size, call.outputs))
+        sizes = {facts.id: size(facts) for facts in call.outputs}
+        row.memory += sum(sizes.values())
+        self._tensors.update(sizes)
 
     def finish(self) -> Iterator[Line]:
         """The whole table and its totals."""
@@ -111,11 +114,11 @@ class Table:
         )
 
     def _total(self, rows: list[Row]) -> Line:
-        """Parameters of the outermost modules, since those of all below are in them; the rest over every call."""
+        """Parameters of the outermost modules, since those of all below are in them; of outputs each tensor once."""
         outermost = [row for row in rows if self._above(row.module.path) is None]
-        calls, memory = sum(row.calls for row in rows), sum(row.memory for row in rows)
+        calls, memory = sum(row.calls for row in rows), sum(self._tensors.values())
         cells = (
-            (f"{len(rows):,} modules", ""),
+            (f"{len(rows):,} module{'s' if len(rows) != 1 else ''}", ""),
             (f"{sum(row.module.parameters for row in outermost):,}", ""),
             ("", ""),
             (duration(self._time) if self._time else "", "green"),

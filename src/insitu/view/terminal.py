@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import groupby, islice
 from operator import attrgetter
@@ -21,6 +22,7 @@ INKS = {
 RESET = "\033[0m"
 GAP = 2
 FEWEST = 8  # characters of a name that are left when it is cut
+MOST_OUTPUT = 24  # characters of the first column where the terminal is narrow
 CHUNK = 4096  # lines that are laid out and written at a time
 SIGNS = {
     **{"●": "*", "├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "→": "->", "…": "...", "✗": "!", "µ": "u"},
@@ -84,6 +86,13 @@ class Terminal:
             for row in rows:
                 yield _laid_out(row, first, kept)
 
+    def flush(self) -> None:
+        """Let a reader of the stream see all that was written."""
+        file = self._file if self._file is not None else sys.stdout
+        if file is not None and file is not self._broken:
+            with suppress(OSError, ValueError, AttributeError):
+                file.flush()
+
     def _put(self, texts: list[str], file: IO[str]) -> None:
         text = "\n".join(texts) + "\n"
         try:
@@ -133,6 +142,8 @@ def fitted(columns: tuple[Column, ...], widths: list[int], room: int | None) -> 
     """The width of the text and, for each column that stays, its index, width and side."""
     kept = [(index, width, columns[index].right) for index, width in enumerate(widths[1:]) if width]
     leaving = sorted((drop, index) for index, column in enumerate(columns) if (drop := column.drop) is not None)
+    if room is not None and kept and kept[0][0] == 0:
+        kept[0] = (0, min(kept[0][1], max(MOST_OUTPUT, room // 4)), kept[0][2])
     while room is not None and leaving and widths[0] + sum(GAP + width for _, width, _ in kept) > room:
         _, gone = leaving.pop(0)
         kept = [column for column in kept if column[0] != gone]
@@ -166,6 +177,8 @@ def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]]) -> Seque
     blank = first - min(length, first)
     for index, width, right in kept:
         text, ink = row.cells[index]
+        if len(text) > width:
+            text = text[: width - 1] + "…"
         rest = width - len(text)
         if not text:
             blank += GAP + width

@@ -6,15 +6,18 @@ import ntpath
 import posixpath
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from insitu.trace.analysis import Fold, Forest, Node, Steps, fold, relative, steps
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, tensors
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, is_inner, module_type
-from insitu.view.value import duration, result, safe, spread, tensor, union
+from insitu.view.value import duration, result, safe, short, spread, tensor, union
 
 COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
 NOTHING: Span = ("", "")
+# Attributes that are only looked at, many times in each step of an optimizer.
+UNSEEN = frozenset({"torch.Tensor.grad", "torch.Tensor.grad=", "torch.Tensor.data"})
 GUIDE = ("│  ", "   ")
 BRANCH = ("├─ ", "└─ ")
 
@@ -98,7 +101,7 @@ class Tree:
 
     def _branches(self, folds: list[Fold], parent: Call | None, guide: str, *, nested: bool) -> list[Branch]:
         """The folds that are shown, the last one first."""
-        shown = folds if self._unfold else [item for item in folds if not _is_hidden(item.nodes[0].event)]
+        shown = folds if self._unfold else [item for item in folds if not _is_hidden(item.nodes[0])]
         branches = [(item, parent, guide, BRANCH[0] if nested else "") for item in reversed(shown)]
         if nested and branches:
             branches[0] = (*branches[0][:3], BRANCH[1])
@@ -135,8 +138,14 @@ class Tree:
         return text
 
 
-def _is_hidden(event: Event) -> bool:
-    return isinstance(event, Call) and is_inner(event)
+def _is_hidden(node: Node) -> bool:
+    """How a leaf does its work is left out, unless operators were asked for or the leaf is all there is."""
+    event = node.event
+    if not isinstance(event, Call) or event.raised is not None:
+        return False
+    if event.name in UNSEEN or event.name.startswith("profiler."):
+        return True
+    return event.kind == "function" and not node.children and event.path != "" and is_inner(event)
 
 
 def _mark(mark: Mark, guide: str) -> Line:
@@ -149,7 +158,8 @@ def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
     """Output, values, time and source of a row that may stand for many calls."""
     value, site = call.result, call.site
     if call.raised is not None:
-        output = (f"✗ raised {safe(call.raised)}", "red")
+        given = result(call.args)
+        output = (f"✗ raised {safe(call.raised)}" + (f" ← {given}" if given else ""), "red")
     else:
         output = (tensor(value) if type(value) is TensorFacts else result(value), "blue")
     if len(item.nodes) == 1:
@@ -162,10 +172,18 @@ def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
         stats = union_of(calls)
     return (
         output,
-        NOTHING if stats is None else (spread(stats), "red" if stats.nan else ""),
+        _kept(value) if stats is None else (spread(stats), "red" if stats.nan else ""),
         NOTHING if time is None else (duration(time), "green"),
         NOTHING if site is None else _source(site),
     )
+
+
+def _kept(item: Any) -> Span:
+    """What the user's own function kept of the first tensor of a result."""
+    kept = next((facts.kept for facts in tensors(item) if facts.kept is not None), None)
+    if kept is None:
+        return NOTHING
+    return (f"{kept:.4g}" if isinstance(kept, float) else short(safe(str(kept)), 24), "")
 
 
 def union_of(calls: list[Call]) -> Stats | None:
