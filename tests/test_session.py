@@ -609,3 +609,23 @@ def test_in_a_fork() -> None:
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- what is known of modules ---------------------------------------------------------------------------------------
+
+
+def test_a_model_that_is_gone_before_the_end_is_known_all_the_same() -> None:
+    def work() -> None:
+        nn.Sequential(nn.Linear(3, 4))(x)
+
+    with insitu.record() as trace:
+        work()
+    assert trace.modules["0"].settings["out_features"] == 4
+    assert trace.modules[""].parameters == 16
+
+
+def test_a_trace_can_be_printed_while_it_is_recorded() -> None:
+    model = nn.Linear(3, 4)
+    with insitu.record(model) as trace:
+        model(x)
+        assert "Linear(3 → 4)" in str(trace)
