@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import io
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import IO, Any
 
 from insitu.errors import ChoiceError, SubjectError, choose
 from insitu.trace.analysis import completed, select
+from insitu.trace.collector import collector_paused
 from insitu.trace.event import Event
 from insitu.trace.trace import Trace
 from insitu.view.classic import Classic
@@ -94,17 +93,5 @@ def show(
     if view == "tree":
         options.setdefault("live", False)
     lines = replay(trace.events, make(view, **options), only)
-    with _uncollected():
+    with collector_paused():
         Terminal(file, color, width).write(lines)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the garbage collector: lines make no cycles, and walking a large trace took a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -1,0 +1,19 @@
+"""The garbage collector, out of the way while a trace is turned into something else."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without the collector: millions of small objects are made and none is garbage, and to find that out takes long."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
