@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from inspect import CO_ITERABLE_COROUTINE
+from itertools import product
 from operator import or_
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
@@ -23,6 +25,8 @@ Node = TypeVar("Node", bound=ast.AST)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LAMBDA = "<lambda>"
 FUTURE = reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
+# `types.coroutine` sets it on the code of a generator.
+FLAGS_SET_LATER = CO_ITERABLE_COROUTINE
 MARKER = "\0insitu here"
 # The filters of warnings are global: one compilation at a time may set them.
 _QUIET = threading.RLock()
@@ -52,13 +56,16 @@ class Definition:
     node: Function
     up: Step | None
     source: Source
+    # Whether the rest of its file is needed to compile it.
+    whole: bool
 
     def compiled(self, node: Function) -> list[CodeType]:
         """Every code object with the name and place of this one, when `node` stands where the function stands."""
         tree: ast.AST = node
+        imports = None if self.whole else self.source.imports
         up = self.up
         while up is not None:
-            tree, up = with_child(up, tree, self.source.imports), up.above
+            tree, up = with_child(up, tree, imports), up.above
         return [code for code in nested_codes(compiled(tree, self.code)) if self._is_like(code)]
 
     def _is_like(self, code: CodeType) -> bool:
@@ -143,8 +150,9 @@ def source_of(code: CodeType) -> Source:
 
 def _matching(code: CodeType, source: Source) -> Definition | None:
     candidates = source.candidates(code)
-    for node, up in candidates:
-        definition = Definition(code, node, up, source)
+    # Without the rest of the file it is quicker, and nearly always the same.
+    for (node, up), whole in product(candidates, (False, True)):
+        definition = Definition(code, node, up, source, whole)
         found = definition.compiled(node)
         if len(candidates) > 1 and len(marked := definition.compiled(with_marker(node))) == len(found):
             # Several lambdas on a line: the one that is meant is where the marker turns up.
@@ -156,7 +164,9 @@ def _matching(code: CodeType, source: Source) -> Definition | None:
 
 def is_same(code: CodeType, other: CodeType) -> bool:
     """Whether two code objects do the same on the same lines, and in the same columns if these are known."""
-    if code != other or list(code.co_lines()) != list(other.co_lines()):
+    if code != other.replace(co_flags=code.co_flags & FLAGS_SET_LATER | other.co_flags) or list(
+        code.co_lines()
+    ) != list(other.co_lines()):
         return False
     places = list(code.co_positions())
     if places != list(other.co_positions()) and any(place[2] is not None for place in places):
@@ -222,15 +232,15 @@ def first_line(node: Function) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
-def with_child(step: Step, child: ast.AST, imports: list[ast.stmt]) -> ast.AST:
-    """A copy of the parent with another child; classes keep only this child, a module also its imports."""
+def with_child(step: Step, child: ast.AST, imports: list[ast.stmt] | None) -> ast.AST:
+    """A copy of the parent with another child; given imports, modules and classes keep only these and the child."""
     copy = shallow(step.parent)
     value: Any = child
     if step.position is not None:
         old = getattr(step.parent, step.field)
-        if isinstance(step.parent, ast.Module):
+        if imports is not None and isinstance(step.parent, ast.Module):
             value = [*imports, child]
-        elif isinstance(step.parent, ast.ClassDef) and step.field == "body":
+        elif imports is not None and isinstance(step.parent, ast.ClassDef) and step.field == "body":
             value = [child]
         else:
             value = [*old[: step.position], child, *old[step.position + 1 :]]

@@ -85,7 +85,7 @@ class Filling:
         for code in definition.compiled(node):
             filled = self.filled(code, code.co_qualname)
             if filled is not code:
-                return filled
+                return filled.replace(co_flags=definition.code.co_flags)
         raise NoSource(definition.code, "its definition was not found again")
 
     def filled(self, code: CodeType, function: str) -> CodeType:

@@ -402,11 +402,13 @@ def place_of(node: Any) -> Any:
     """The part of a statement whose line surely has instructions: that of a mere `if (` has none."""
     match node:
         case ast.If(test=part) | ast.While(test=part) | ast.For(iter=part) | ast.AsyncFor(iter=part):
-            return part
+            return place_of(part)
         case ast.With(items=[item, *_]) | ast.AsyncWith(items=[item, *_]):
-            return item.context_expr
+            return place_of(item.context_expr)
         case ast.Match(subject=part) | ast.Expr(value=part) | ast.Delete(targets=[part, *_]):
-            return part
+            return place_of(part)
+        case ast.UnaryOp(op=ast.Not(), operand=part) | ast.IfExp(test=part):
+            return place_of(part)
     return node
 
 

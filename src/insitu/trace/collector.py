@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without the collector: millions of small objects are made and none is garbage, and to find that out takes long."""
+    """Without the collector: millions of small objects are made, none is garbage, and finding that out takes long."""
     was_on = gc.isenabled()
     gc.disable()
     try:
