@@ -232,15 +232,19 @@ def make_module_result(probe: Probe, fresh: Fresh) -> Callable[[ModuleNote, int,
     """Notes what a module returned: mostly tensors that have a value already."""
     tape, get = probe.tape, probe.table.get
 
-    def note_result(note: ModuleNote, at: int, result: Any) -> None:
-        def made(tensor: Tensor) -> Value:
-            value = get(id(tensor))
-            if value is not None and value() is tensor and (value.producer >= at or not note.in_place):
-                return value
-            return fresh(tensor, at)
+    def made(tensor: Tensor, at: int, in_place: bool) -> Value:
+        value = get(id(tensor))
+        if value is not None and value() is tensor and (value.producer >= at or not in_place):
+            return value
+        return fresh(tensor, at)
 
+    def note_result(note: ModuleNote, at: int, result: Any) -> None:
+        in_place = note.in_place
         try:
-            tape[at + RESULT] = made(result) if type(result) is Tensor else contained(result, made)
+            if type(result) is Tensor:
+                tape[at + RESULT] = made(result, at, in_place)
+            else:
+                tape[at + RESULT] = contained(result, lambda tensor: made(tensor, at, in_place))
         except Exception as error:
             tape[at + RESULT] = None
             probe.trouble("noting a result", error)

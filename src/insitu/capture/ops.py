@@ -101,22 +101,24 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
     A tensor that an operator of this call has made keeps that value. Otherwise the function made it, unless the same
     tensor went in and the function is none that changes it.
     """
-    tape, get = probe.tape, probe.table.get
+    tape, get, careful = probe.tape, probe.table.get, probe.careful
+
+    def made(tensor: Tensor, at: int, in_place: bool) -> Value:
+        value = get(id(tensor))
+        if value is None or value() is not tensor or (in_place and value.producer < at):
+            return fresh(tensor, at)
+        if value.producer >= at:
+            settle(value, tensor, careful=careful)
+        return value
 
     def note_result(note: FunctionNote, at: int, args: Any, kwargs: Any, result: Any) -> None:
         in_place = note.in_place or (kwargs and ("out" in kwargs or kwargs.get("inplace") is True))
-
-        def made(tensor: Tensor) -> Value:
-            value = get(id(tensor))
-            if value is None or value() is not tensor or (in_place and value.producer < at):
-                return fresh(tensor, at)
-            if value.producer >= at:
-                settle(value, tensor, careful=probe.careful)
-            return value
-
         try:
-            tape[at + RESULT] = made(result) if type(result) is Tensor else contained(result, made)
-            if note.in_place and args and type(result) is not Tensor and isinstance(args[0], Tensor):
+            if type(result) is Tensor:
+                tape[at + RESULT] = made(result, at, in_place)
+                return
+            tape[at + RESULT] = contained(result, lambda tensor: made(tensor, at, in_place))
+            if note.in_place and args and isinstance(args[0], Tensor):
                 contained(args[0], lambda tensor: fresh(tensor, at))
         except Exception as error:
             tape[at + RESULT] = None
