@@ -121,6 +121,26 @@ def events_of(program: Program, names: dict[str, Any]) -> list[tuple[str, str, i
     return seen
 
 
+def lines_covered(program: Program, names: dict[str, Any]) -> set[tuple[str, int]]:
+    """The lines that `sys.monitoring` reports, as coverage does; empty where Python has none."""
+    seen: set[tuple[str, int]] = set()
+    if sys.version_info >= (3, 12):
+        monitoring, event, tool = sys.monitoring, sys.monitoring.events.LINE, sys.monitoring.COVERAGE_ID
+
+        def line_runs(code: CodeType, line: int) -> None:
+            if code.co_filename.startswith("<program"):
+                seen.add((code.co_qualname, line))
+
+        monitoring.use_tool_id(tool, "test")
+        monitoring.register_callback(tool, event, line_runs)
+        monitoring.set_events(tool, event)
+        outcome(program, names)
+        monitoring.set_events(tool, 0)
+        monitoring.register_callback(tool, event, None)
+        monitoring.free_tool_id(tool)
+    return seen
+
+
 def stops(events: list[tuple[str, str, int]]) -> dict[str, list[int]]:
     """Where a debugger that steps through each function would stop; the same line twice in a row is once."""
     found: dict[str, list[int]] = {}

@@ -21,6 +21,7 @@ from tests.follow.programs import (
     Program,
     codes_in,
     events_of,
+    lines_covered,
     made,
     outcome,
     reports_of,
@@ -52,6 +53,10 @@ def debuggers_see_the_same_lines(program: Program) -> None:
     assert [event for event in after if event[2] is None] == []
 
 
+def coverage_sees_the_same_lines(program: Program) -> None:
+    assert lines_covered(program, made(program.source)) == lines_covered(program, program.rewritten(silent))
+
+
 def code_stays_compatible(program: Program) -> None:
     function, other = program.function(made(program.source)), program.function(program.rewritten(silent))
     old, new = function.__code__, other.__code__
@@ -75,6 +80,7 @@ PROGRAM_CHECKS = [
     reports_are_as_expected,
     behaviour_is_unchanged,
     debuggers_see_the_same_lines,
+    coverage_sees_the_same_lines,
     code_stays_compatible,
     nothing_wanted_is_the_same_code,
 ]
@@ -196,6 +202,81 @@ def case_deep_in_the_stack_of_the_program() -> None:
 
     room = sys.getrecursionlimit() - len(inspect.stack(0)) - 300
     assert deeper(room) == ["bound y 2 1"] * 200
+
+
+def case_what_the_rest_of_a_file_changes_in_the_code() -> None:
+    """The compiler looks at imports, and at other uses of `super`, before it chooses instructions."""
+    names = made("""
+        import os.path
+        if True:
+            from json import decoder
+        safe = super
+        class C(dict):
+            def f(self, x):
+                y = decoder.JSONDecoder(), os.path.join("a")
+                super().update(x)
+                return y
+    """)
+    assert {point.line for point in points_of(names["C"].f.__code__, "y")} == {7, 8}
+
+
+def case_a_generator_made_a_coroutine() -> None:
+    names = made("""
+        import types
+        @types.coroutine
+        def f(x):
+            y = yield x
+            return y
+        async def run():
+            return await f(1)
+    """)
+    f = names["f"]
+    seen: list[str] = []
+    f.__code__ = rewrite(f.__code__, {"y"}.__contains__, writing(seen))
+    running = names["run"]()
+    assert running.send(None) == 1
+    try:
+        running.send(2)
+    except StopIteration as stop:
+        assert stop.value == 2 and seen == ["bound y 5 2"]
+
+
+def case_statements_whose_first_line_has_no_instructions() -> None:
+    program = Program(
+        "layout",
+        """
+        def f(x):
+            if not (
+                x.pop()
+                and x.pop()
+            ):
+                (
+                    x.append(1)
+                )
+            while (
+                x.pop()
+            ):
+                pass
+            for _ in (
+                x.copy()
+            ):
+                del (
+                    x[0]
+                )
+            return (
+                x.append(2)
+            )
+        """,
+        run="f([0, 5, 0, 3, 0])",
+    )
+    for check in PROGRAM_CHECKS:
+        if check is not reports_are_as_expected:
+            check(program)
+    assert reports_of(program)[1:4] == [
+        "maybe x 2 [0, 5, 0, 3]",
+        "maybe x 6 [0, 5, 0, 3, 1]",
+        "maybe x 2 [0, 5, 0, 3, 1]",
+    ]
 
 
 def case_long_functions() -> None:

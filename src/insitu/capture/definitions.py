@@ -115,7 +115,9 @@ class Source:
         return frozenset(bound_anywhere(self.tree))
 
 
+# The files that were asked for last: trees are large.
 _SOURCES: dict[str, Source] = {}
+KEPT_SOURCES = 32
 
 
 def find(code: CodeType) -> Definition:
@@ -139,12 +141,15 @@ def source_of(code: CodeType) -> Source:
     if not lines:
         made = "it was made by exec or eval" if code.co_filename.startswith("<") else "its file cannot be read"
         raise NoSource(code, f"{made}, there are no lines of it")
-    known = _SOURCES.get(code.co_filename)
+    known = _SOURCES.pop(code.co_filename, None)
     if known is None or known.lines is not lines:
         try:
-            known = _SOURCES[code.co_filename] = Source(lines, code.co_filename)
+            known = Source(lines, code.co_filename)
         except (SyntaxError, ValueError, RecursionError) as error:
             raise NoSource(code, f"its file cannot be parsed ({error})") from error
+    _SOURCES[code.co_filename] = known
+    for oldest in list(_SOURCES)[:-KEPT_SOURCES]:
+        _SOURCES.pop(oldest, None)
     return known
 
 

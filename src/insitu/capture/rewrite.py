@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from types import CodeType
 from typing import Any
 
@@ -54,6 +55,7 @@ def rewrite(code: CodeType, wanted: Callable[[str], bool], reporter: Callable[[P
     >>> area(3, 4), seen
     (12, ['given width = 3', 'bound size = 12'])
     """
+    wanted = cache(wanted)
     if not any(map(wanted, names_of(code))):
         return code
     definition = find(code)

@@ -83,6 +83,10 @@ def show(
 
     `only` is path patterns, `width` the columns to use, `color` overrides what the terminal says. The tree also takes
     `unfold=True`: every one of several identical blocks, and what the leaf modules do inside.
+
+    >>> from insitu.trace.event import Call, TensorFacts
+    >>> show(Trace([Call(0, None, "function", "torch.ones", args=(3,), result=TensorFacts(0, (3,), "f32", "cpu"))]))
+    torch.ones(3)  f32[3]
     """
     if not isinstance(trace, Trace):
         raise SubjectError(
