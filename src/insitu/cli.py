@@ -181,7 +181,10 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
         raise InsituError("run needs a script: insitu run script.py, or insitu run -m module")
     # Whatever can be wrong with the options is found now, and not after hours of running.
     _check_run(options)
+    process = os.getpid()
     trace, code = _traced(Program(command), options)
+    if os.getpid() != process:  # a child that the program forked, and that came back here
+        return code
     if os.environ.get("INSITU") == "0":
         print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
         return code

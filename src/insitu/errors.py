@@ -11,6 +11,7 @@ InsituError
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterable
@@ -56,6 +57,18 @@ def tell(text: str) -> None:
         warnings.warn(text, InsituWarning, stacklevel=level)
     except InsituWarning:
         print(text, file=sys.stderr)
+
+
+def came_by_signal(error: BaseException) -> bool:
+    """Whether a signal handler of the user raised this, at a moment when the tool was running: then it is theirs."""
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = {id(code) for handler in handlers if (code := getattr(handler, "__code__", None)) is not None}
+    traceback = error.__traceback__
+    while traceback is not None:
+        if id(traceback.tb_frame.f_code) in codes:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def choose(option: str, value: object, choices: Iterable[str]) -> str:

@@ -56,6 +56,8 @@ def _check_script(name: str) -> None:
 
 
 def _is_archive(path: str) -> bool:
+    if not os.path.isfile(path):  # a pipe can be read only once
+        return False
     with open(path, "rb") as file:
         return file.read(4) == b"PK\x03\x04"
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from insitu import view as views
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
+from insitu.capture.names import unwrapped
 from insitu.capture.recorder import LEVELS, Recorder
 from insitu.errors import PatternError, SubjectError, choose, tell
 from insitu.trace.event import Event
@@ -33,7 +34,7 @@ def record(
     *,
     level: str = "functions",
     keep: Keep = "meta",
-    only: str | Iterable[str] = (),
+    only: str | Iterable[str] | None = None,
 ) -> Session:
     """Record what a model does, or what torch does in a block, as a `Trace`.
 
@@ -56,7 +57,7 @@ def watch(
     view: str | views.View = "tree",
     level: str | None = None,
     keep: Keep = "meta",
-    only: str | Iterable[str] = (),
+    only: str | Iterable[str] | None = None,
     name: str | None = None,
     file: IO[str] | None = None,
     color: bool | None = None,
@@ -79,10 +80,10 @@ def watch(
     `view` is "tree", "classic", "code", "table", or a view of your own (`insitu.view.View`); `name` is what the
     header of the classic view says. The rest is as for `record`.
     """
-    if not callable(view):
+    if isinstance(view, type) or not all(callable(getattr(view, name, None)) for name in ("begin", "finish")):
         choose("view", view, views.VIEWS)
     level = level or ("aten" if view == "code" else "functions")
-    title = name or (type(subject).__name__ if subject is not None else "torch")
+    title = name or name_of(subject) or "torch"
     terminal = Terminal(file, color=color, width=width)
     return Session("watch", subject, level=level, keep=keep, only=only, printer=lambda: Printer(view, title, terminal))
 
@@ -97,7 +98,7 @@ class Session:
         *,
         level: str,
         keep: Keep,
-        only: str | Iterable[str],
+        only: str | Iterable[str] | None,
         printer: Callable[[], Printer] | None = None,
     ) -> None:
         self._subject = checked_subject(verb, subject)
@@ -121,7 +122,8 @@ class Session:
             self._subject, level=self._level, keep=self._keep, only=self._only, sinks=sinks, rank=current_rank()
         )
         trace = Trace(about=about(self._subject, self._level))
-        trace._attach(recorder.events, recorder.step)
+        # What is watched is printed and not kept.
+        trace._attach(recorder.events if printer is None else list, recorder.step)
         running = Running(recorder, trace, printer)
         if printer:
             running.print(printer.begin)
@@ -209,8 +211,10 @@ def brief(item: object) -> str:
     return f"{' '.join(text.split()):.80} (a {type(item).__name__})"
 
 
-def checked_patterns(only: str | Iterable[str], subject: nn.Module | None) -> tuple[str, ...]:
+def checked_patterns(only: str | Iterable[str] | None, subject: nn.Module | None) -> tuple[str, ...]:
     """The patterns as a tuple, each of them one that can match."""
+    if only is None:
+        return ()
     patterns = (only,) if isinstance(only, str) or not isinstance(only, Iterable) else tuple(only)
     for pattern in patterns:
         if not isinstance(pattern, str):
@@ -226,6 +230,11 @@ def module_paths(subject: nn.Module) -> list[str]:
     from insitu.capture.names import Names
 
     return [note.path for note in Names(subject, lambda path: True).notes.values()]
+
+
+def name_of(subject: object) -> str | None:
+    """The class of the model inside all wrappers."""
+    return type(unwrapped(subject)).__name__ if isinstance(subject, nn.Module) else None
 
 
 def current_rank() -> int:
@@ -245,6 +254,6 @@ def about(subject: nn.Module | None, level: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "subject": type(subject).__name__ if subject is not None else None,
+        "subject": name_of(subject),
         "level": level,
     }

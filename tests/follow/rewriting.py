@@ -238,7 +238,7 @@ def case_a_generator_made_a_coroutine() -> None:
     try:
         running.send(2)
     except StopIteration as stop:
-        assert stop.value == 2 and seen == ["bound y 5 2"]
+        assert stop.value == 2 and seen == ["bound y 4 2"]
 
 
 def case_statements_whose_first_line_has_no_instructions() -> None:

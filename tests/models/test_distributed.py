@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ import insitu
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     store: Path = tmp_path_factory.mktemp("store") / "file"
     before = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
+    hook = sys.excepthook  # torch.distributed puts the rank before each exception
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
+    sys.excepthook = hook
     assert before == {name: os.environ.get(name) for name in before}
 
 

@@ -15,6 +15,7 @@ from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 
 from insitu.capture.tensors import GIVEN, Fresh, Table, Value
+from insitu.errors import came_by_signal
 from insitu.trace.event import Fields, Opaque, Word
 
 # What is kept as it is: small, immutable, and holding on to nothing.
@@ -81,7 +82,9 @@ def contained(item: Any, leaf: Leaf, depth: int = 0) -> Any:
         return Opaque(kind.__name__)
     try:
         return looked_into(item, kind, leaf, depth + 1)
-    except Exception:  # an object of the user that does not let itself be looked at
+    except Exception as error:  # an object of the user that does not let itself be looked at
+        if came_by_signal(error):
+            raise
         return Opaque(kind.__name__)
 
 
@@ -127,12 +130,22 @@ def shared_ints(item: list[int]) -> list[Any]:
 
 def mapping(item: dict[Any, Any], leaf: Leaf, depth: int) -> Any:
     """A dict as a dict, a subclass of it (`ModelOutput`) as named fields."""
-    items = {
-        str(key) if type(key) in ATOMS or type(key) is str else f"<{type(key).__name__}>": value
-        for key, value in dict.items(item)
-    }
-    noted = {key: contained(value, leaf, depth) for key, value in items.items()}
+    noted: dict[str, Any] = {}
+    for key, value in dict.items(item):
+        name = key_text(key)
+        while name in noted:
+            name += "'"
+        noted[name] = contained(value, leaf, depth)
     return noted if type(item) is dict else Fields(type(item).__name__, noted)
+
+
+def key_text(key: Any) -> str:
+    """The key of a dict as text."""
+    if type(key) is str or type(key) in ATOMS:
+        return str(key)
+    if type(key) is tuple and all(type(part) is str or type(part) in ATOMS for part in key):
+        return repr(key)
+    return f"<{type(key).__name__}>"
 
 
 def stranger(item: Any) -> Any:

@@ -119,7 +119,7 @@ def changes_first(last: str) -> bool:
     """Whether a function changes its first argument, by torch's naming."""
     if last.startswith("__"):
         return last in IN_PLACE_OPERATORS
-    return last.endswith(("_", "="))
+    return last.endswith(("_", "=")) and last != "grad="
 
 
 def operator_name(function: Any) -> str:

@@ -32,7 +32,8 @@ class Regions:
     def __init__(self) -> None:
         self._sessions = 0
         self._lock = threading.Lock()
-        self._original: Any = None
+        self._original: Any = None  # kept when all is undone: another thread may be in the switch at that moment
+        self._installed = False
         self._open: dict[int, tuple[FrameType, list[Region]]] = {}
         self._finder = _Finder(self)
 
@@ -61,6 +62,7 @@ class Regions:
         """Listen to dynamo's switch."""
         self._original = getattr(module, "_maybe_set_eval_frame", None)
         if self._original is not None:
+            self._installed = True
             module._maybe_set_eval_frame = self._switch  # type: ignore[attr-defined]
             compilations = importlib.import_module("torch._dynamo.callback").callback_handler
             compilations.register_start_callback(_compiling)
@@ -69,9 +71,9 @@ class Regions:
     def _uninstall(self) -> None:
         if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
-        if self._original is not None:
+        if self._installed:
+            self._installed = False
             sys.modules[EVAL_FRAME]._maybe_set_eval_frame = self._original  # type: ignore[attr-defined]
-            self._original = None
             compilations = sys.modules["torch._dynamo.callback"].callback_handler
             compilations.remove_start_callback(_compiling)
             compilations.remove_end_callback(_compiled)
@@ -95,7 +97,7 @@ class Region:
     def __init__(self, probe: Probe, called: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
         self.probe, self.at = probe, -1
         mode = probe.function_mode
-        self.mode = mode if mode is not None and mode.remove() else None
+        self.mode, self.below = mode, mode.remove() if mode is not None else None
         try:
             self._open(called, args, kwargs, frame)
         except Exception as error:
@@ -129,8 +131,8 @@ class Region:
                     probe.close(probe, at)
         except Exception as trouble:
             probe.trouble("noting a compiled result", trouble)
-        if self.mode is not None:
-            self.mode.enter()
+        if self.mode is not None and self.below is not None:
+            self.mode.enter(self.below)
 
 
 class CompiledNote:
@@ -143,18 +145,20 @@ class CompiledNote:
         self.name = f"torch.compile.{getattr(function, '__qualname__', type(function).__name__)}"
 
 
-def _compiling(_: Any) -> None:
+def _compiling(*_: Any) -> None:
     patch.pause(1)
 
 
-def _compiled(_: Any) -> None:
+def _compiled(*_: Any) -> None:
     patch.pause(-1)
 
 
 def _enter(frame: FrameType, ident: int) -> list[Region]:
     scope = frame.f_locals
     function = scope.get("fn")
-    owner = getattr(function, "__self__", None) or getattr(function, "__wrapped__", None)
+    owner = getattr(function, "__self__", None)
+    if owner is None:
+        owner = getattr(function, "__wrapped__", None)
     called = owner if isinstance(owner, nn.Module) else function
     probes = patch.probes.get(ident, ())
     return [Region(probe, called, scope.get("args", ()), scope.get("kwargs", {}), frame) for probe in probes]

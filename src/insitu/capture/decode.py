@@ -55,9 +55,12 @@ def short_dtype(dtype: torch.dtype) -> str:
 def records(tape: Tape) -> Iterator[int]:
     """The offset of each record."""
     at, end = 0, len(tape)
-    while at < end:
+    while at + FIXED <= end:
+        following = at + FIXED + tape[at + ARGS] + tape[at + KWARGS] + max(tape[at + FRAMES], 0)
+        if following > end:  # another thread is writing it
+            return
         yield at
-        at += FIXED + tape[at + ARGS] + tape[at + KWARGS] + max(tape[at + FRAMES], 0)
+        at = following
 
 
 class Steps:
@@ -117,9 +120,9 @@ class Decoder:
         """The facts of a tensor; the same object whenever it is asked for again."""
         if value.facts is None:
             shape, dtype, device, strides = self._layout(value.layout)
-            producer = number(value.producer) if value.producer >= 0 else None
+            producer = number(value.producer) if value.producer >= 0 else -1
             facts = TensorFacts(next(self._tensor_numbers), shape, dtype, device, value.requires_grad, strides)
-            facts.producer = producer
+            facts.producer = producer if producer >= 0 else None
             if type(value) is not Value:
                 enrich(facts, value)
             value.facts = facts
@@ -274,4 +277,4 @@ def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:
 
 
 def _numbering(numbers: dict[tuple[int, int], int], index: int) -> Callable[[int], int]:
-    return lambda at: numbers[index, at]
+    return lambda at: numbers.get((index, at), -1)  # a producer that began after the numbering has none yet

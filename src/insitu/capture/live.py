@@ -9,7 +9,8 @@ from time import perf_counter
 from insitu.capture.decode import Decoder, TapeDecoder
 from insitu.capture.probe import Probe, Trouble
 from insitu.capture.tape import OUTERMOST
-from insitu.trace.event import Event
+from insitu.capture.tensors import GIVEN
+from insitu.trace.event import Event, Mark
 
 Sink = Callable[[Event], None]
 
@@ -30,20 +31,30 @@ class Live:
     def close(self, probe: Probe, at: int) -> None:
         """The record at an offset is complete: called by the probe."""
         began = perf_counter()
-        taking, probe.taking = probe.taking, False  # what the sinks do is none of the user's
+        taking, paused = probe.taking, probe.paused
+        probe.taking, probe.paused = False, True  # what the sinks do is none of the user's
         try:
             with self._lock:
                 tape, cleared = self._tape(probe)
                 event = tape.event(at)
-                for sink in self.sinks:
-                    sink(event)
-                if probe.parent == OUTERMOST and len(probe.tape) > CLEAR_AT:
+                self._hand_on(event)
+                # A mark may be made in the middle of a call.
+                if probe.parent == OUTERMOST and len(probe.tape) > CLEAR_AT and not isinstance(event, Mark):
                     self._clear(probe, tape, cleared)
         except Exception as error:
             self.trouble("handing on an event", error)
         finally:
-            probe.taking = taking
+            probe.taking, probe.paused = taking, paused
             probe.spent += perf_counter() - began
+
+    def _hand_on(self, event: Event) -> None:
+        """Give an event to all sinks; one that fails gets no more."""
+        for sink in self.sinks:
+            try:
+                sink(event)
+            except Exception as error:
+                self.sinks = tuple(other for other in self.sinks if other is not sink)
+                self.trouble("handing on an event", error)
 
     def _tape(self, probe: Probe) -> tuple[TapeDecoder, list[int]]:
         if id(probe) not in self._tapes:
@@ -56,6 +67,7 @@ class Live:
         alive = {key: value for key, value in probe.table.items() if value() is not None}
         for value in alive.values():
             tape.plain(value)
+            value.producer = GIVEN  # its facts know better; the offset means nothing any more
         probe.table.clear()
         probe.table.update(alive)
         cleared[0] += len(probe.tape)

@@ -16,6 +16,9 @@ from torch._C import (
     _len_torch_dispatch_stack,
     _len_torch_function_stack,
     _pop_torch_dispatch_stack,
+    _pop_torch_function_stack,
+    _push_on_torch_dispatch_stack,
+    _push_on_torch_function_stack,
 )
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 from torch.overrides import TorchFunctionMode
@@ -34,18 +37,27 @@ class FunctionMode(TorchFunctionMode):
         # On the instance: torch finds it there, and one Python call for each function is saved.
         self.__torch_function__ = MethodType(handler, self)  # type: ignore[method-assign]
 
-    def enter(self) -> None:
-        """Put this mode on the stack of this thread."""
-        self.__enter__()  # type: ignore[no-untyped-call]
+    def enter(self, below: int = 0) -> None:
+        """Put this mode on the stack of this thread, below that many others."""
+        above = [_pop_torch_function_stack() for _ in range(min(below, _len_torch_function_stack()))]
+        _push_on_torch_function_stack(self)
+        for other in reversed(above):
+            _push_on_torch_function_stack(other)
 
     def silence(self) -> None:
         """Do nothing any more, wherever this mode may still be on a stack."""
         self.silent = True
         self.__torch_function__ = MethodType(pass_on, self)  # type: ignore[method-assign]
 
-    def remove(self) -> bool:
-        """Take this mode off the stack of this thread; whether it was on it."""
-        return remove(self, function_stack())
+    def remove(self) -> int | None:
+        """Take this mode off the stack of this thread; how many were above it, None if it was not there."""
+        above = lifted(self, function_stack(), _pop_torch_function_stack)
+        if above is None:
+            return None
+        _pop_torch_function_stack()
+        for other in reversed(above):
+            _push_on_torch_function_stack(other)
+        return len(above)
 
 
 class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -77,9 +89,18 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.silent = True
         self.__torch_dispatch__ = MethodType(pass_on, self)  # type: ignore[method-assign]
 
-    def remove(self) -> bool:
-        """Take this mode off the stack of this thread; whether it was on it."""
-        return remove(self, dispatch_stack())
+    def remove(self) -> int | None:
+        """Take this mode off the stack of this thread; how many were above it, None if it was not there."""
+        above = lifted(self, dispatch_stack(), lambda: _pop_torch_dispatch_stack(None))
+        if above is None:
+            return None
+        if self.old_dispatch_mode_flags:
+            self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        else:
+            _pop_torch_dispatch_stack(None)  # it was left inside a call, and torch has put it back after that
+        for other in reversed(above):
+            _push_on_torch_dispatch_stack(other)
+        return len(above)
 
 
 def function_stack() -> list[Any]:
@@ -109,21 +130,14 @@ def pass_on(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None
     return func(*args, **(kwargs or {}))
 
 
-def remove(mode: Any, stack: list[Any]) -> bool:
-    """Leave a mode that may have others above it: those are left first and entered again."""
+def lifted(mode: Any, stack: list[Any], pop: Callable[[], Any]) -> list[Any] | None:
+    """The modes above one, the topmost first, taken off the stack as they are: their own exits are not ours to call."""
     if not any(other is mode for other in stack):
-        return False
+        return None
     above = []
-    while (top := stack.pop()) is not mode:
-        top.__exit__(None, None, None)
-        above.append(top)
-    if isinstance(mode, AtenMode) and not mode.old_dispatch_mode_flags:
-        _pop_torch_dispatch_stack(None)  # it was left inside a call, and torch has put it back after that
-    else:
-        mode.__exit__(None, None, None)
-    for other in reversed(above):
-        other.__enter__()
-    return True
+    while stack.pop() is not mode:
+        above.append(pop())
+    return above
 
 
 def skip_when_compiling(*functions: Callable[..., Any]) -> None:

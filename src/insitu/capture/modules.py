@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _getframe = sys._getframe
 get_ident = threading.get_ident
-original_call: Callable[..., Any] = nn.Module._call_impl
 
 
 class Joinable(Protocol):
@@ -45,12 +44,15 @@ class Patch:
     def __init__(self) -> None:
         self.probes: dict[int, tuple[Probe, ...]] = {}
         self.sessions: tuple[Joinable, ...] = ()
+        self.original: Callable[..., Any] = nn.Module._call_impl
         self._lock = threading.RLock()
         self._pauses = 0
 
     def begin(self, session: Joinable) -> None:
         """A session starts."""
         with self._lock:
+            if not self.sessions:  # others may have replaced it too, and stay in it
+                self.original = nn.Module._call_impl
             self.sessions = (*self.sessions, session)
             self._settle()
 
@@ -69,9 +71,10 @@ class Patch:
             self._settle()
 
     def _settle(self) -> None:
-        wanted = call_impl if self.sessions and not self._pauses else original_call
-        if nn.Module._call_impl is not wanted:
-            nn.Module._call_impl = wanted  # type: ignore[method-assign]
+        tracing = bool(self.sessions) and not self._pauses
+        before, after = (self.original, call_impl) if tracing else (call_impl, self.original)
+        if nn.Module._call_impl is before:  # what somebody has put there meanwhile is left alone
+            nn.Module._call_impl = after  # type: ignore[method-assign]
 
     def listen(self, probe: Probe) -> None:
         """The probe hears the module calls of this thread."""
@@ -111,9 +114,9 @@ def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         (probe,) = probes
         note = probe.note(self)
         if note is None:
-            return original_call(self, *args, **kwargs)
-        return probe.on_module(note, original_call, self, *args, **kwargs)
-    run = original_call
+            return patch.original(self, *args, **kwargs)
+        return probe.on_module(note, patch.original, self, *args, **kwargs)
+    run = patch.original
     for probe in probes:
         note = probe.note(self)
         if note is not None:
@@ -127,7 +130,7 @@ def call_unseen(module: nn.Module, probes: tuple[Probe, ...], args: Any, kwargs:
     for probe in probes:
         probe.taking, probe.paused = False, True
     try:
-        return original_call(module, *args, **kwargs)
+        return patch.original(module, *args, **kwargs)
     finally:
         for probe, taking, paused in states:
             probe.taking, probe.paused = taking, paused
@@ -137,7 +140,7 @@ def call_in_new_thread(module: nn.Module, args: Any, kwargs: Any) -> Any:
     """The outermost module call of a thread that no session has seen: the sessions that want it join for the call."""
     probes = [probe for session in patch.sessions if (probe := session.join(module)) is not None]
     if not probes:
-        return original_call(module, *args, **kwargs)
+        return patch.original(module, *args, **kwargs)
     for probe in probes:
         patch.listen(probe)
         probe.start()
@@ -155,13 +158,14 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
     fresh = guarded(fresh)
     extend, known = tape.extend, make_known(probe.table, fresh)
 
-    def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        at, outer = len(tape), (probe.parent, probe.function, probe.taking, probe.module)
+    def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module)
         try:
             noted = [known(item) for item in args]
             named = keywords(kwargs, known) if kwargs else ()
             pairs = stack(_getframe(1))
             in_engine = _current_graph_task_id() != -1
+            at = len(tape)  # now: looking at arguments may have run code of the user
             extend((note, RUNNING, outer[0], clock(), 0.0, in_engine, len(noted), len(named), len(pairs)))
             extend(noted)
             extend(named)

@@ -62,10 +62,10 @@ class Names:
         self.notes: dict[int, ModuleNote] = {}
         self.has_subject = subject is not None
         self._wanted = wanted
-        self._taken: set[str] = set()
+        self._taken: dict[str, int] = {}
         self._shared: dict[Any, Any] = {}
         if subject is not None:
-            self._taken.add("")
+            self._taken[""] = 1
             self._add_tree(subject, "", subject=True)
 
     def learn(self, module: nn.Module, caller: ModuleNote | None) -> ModuleNote | None:
@@ -84,12 +84,8 @@ class Names:
 
     def _free_path(self, name: str, caller: ModuleNote | None) -> str:
         path = ".".join(filter(None, (caller.path if caller else "", name)))
-        free, count = path, 1
-        while free in self._taken:
-            count += 1
-            free = f"{path}#{count}"
-        self._taken.add(free)
-        return free
+        self._taken[path] = count = self._taken.get(path, 0) + 1
+        return path if count == 1 else f"{path}#{count}"
 
     def _add_tree(self, root: nn.Module, path: str, *, subject: bool) -> None:
         todo = [(root, path, subject)]

@@ -46,12 +46,13 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             note = learn(func)
         if note.silent or not (probe.taking or (note.runs_backward and probe.follows_backward)):
             return func(*args, **kwargs) if kwargs else func(*args)
-        at, outer, function, taking, backward = len(tape), probe.parent, probe.function, probe.taking, probe.backward
+        at, outer, function, taking, backward = -1, probe.parent, probe.function, probe.taking, probe.backward
         try:
             noted = [known(item) for item in args]
             named = keywords(kwargs, known) if kwargs else ()
             pairs = stack(_getframe(1))
             in_engine = backward and _current_graph_task_id() != -1
+            at = len(tape)  # now: looking at arguments may have run code of the user
             extend((note, RUNNING, outer, clock(), 0.0, in_engine, len(noted), len(named), len(pairs)))
             extend(noted)
             extend(named)
@@ -147,7 +148,7 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
     def on_aten(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         at = -1
         if probe.taking:
-            at, inside = len(tape), probe.function
+            inside = probe.function
             try:
                 note = notes.get(id(func)) or operator_note(func)
                 look = known if inside else known_carefully
@@ -161,6 +162,7 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
                 else:
                     pairs = stack(frame)
                     frames = len(pairs)
+                at = len(tape)
                 extend((note, RUNNING, probe.parent, clock(), 0.0, in_engine, len(noted), len(named), frames))
                 extend(noted)
                 extend(named)

@@ -147,7 +147,8 @@ class Probe:
 
     def give_up(self, at: int, error: BaseException) -> int:
         """Noting a call failed: forget what was noted, tell an error, pass on an interrupt. Returns no offset: -1."""
-        del self.tape[at:]
+        if at >= 0:
+            del self.tape[at:]
         if not isinstance(error, Exception):
             raise error
         self.trouble("noting a call", error)
@@ -183,7 +184,7 @@ def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[An
             if show:
                 lasti = frame.f_lasti
                 pairs += (code, ints[lasti] if lasti < most else lasti)
-            if code is base_code and id(frame) == base_id:
+            if code is base_code and id(frame) == base_id and base.is_below(frame.f_back):
                 return pairs
             frame = frame.f_back
         pairs += TOP

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from time import perf_counter
 from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 from torch import nn
 
@@ -20,7 +22,7 @@ from insitu.capture.names import Names
 from insitu.capture.probe import Probe
 from insitu.capture.sites import Base
 from insitu.capture.tape import Patience
-from insitu.errors import tell
+from insitu.errors import came_by_signal, tell
 from insitu.trace.event import Event, MarkKind
 from insitu.trace.path import matches, nearest
 
@@ -49,9 +51,10 @@ class Recorder:
         self.names = Names(subject, self._wanted)
         self.keep = make_keep(keep, self.trouble)
         self.probes: list[Probe] = []
-        self.troubles: dict[str, Exception] = {}
+        self.troubles: set[str] = set()
+        self._numbers = itertools.count()
         self._threads: dict[int, Probe] = {}
-        self._earlier_threads: frozenset[int] = frozenset()
+        self._earlier_threads: WeakSet[threading.Thread] = WeakSet()
         self._undo = ExitStack()
 
     def _wanted(self, path: str) -> bool:
@@ -61,7 +64,7 @@ class Recorder:
         """Begin to record; `frame` is the one in which the session is entered."""
         self.base, self.origin = Base(frame), perf_counter()
         self.live = Live(self._decoder(), self.sinks, self.trouble) if self.sinks else None
-        self._earlier_threads = frozenset(thread.ident or 0 for thread in threading.enumerate())
+        self._earlier_threads = WeakSet(threading.enumerate())
         with ExitStack() as undo:
             for part in (patience, regions):
                 part.begin()
@@ -89,7 +92,7 @@ class Recorder:
     def _probe(self, base: Base) -> Probe:
         probe = Probe(
             self.names,
-            thread=len(self.probes),
+            thread=next(self._numbers),
             level=self.level,
             keep=self.keep,
             base=base,
@@ -107,7 +110,7 @@ class Recorder:
         if ident in self._threads:
             return self._threads[ident]
         if not self.names.has_subject:
-            return None if ident in self._earlier_threads else self._probe(Base(None))
+            return None if threading.current_thread() in self._earlier_threads else self._probe(Base(None))
         note = self.names.notes.get(id(module))
         return self._probe(Base(None)) if note is not None and note.ref() is module else None
 
@@ -133,9 +136,11 @@ class Recorder:
 
     def trouble(self, what: str, error: Exception) -> None:
         """The tool itself failed: say so once for each kind of failure, and let the user's program go on."""
+        if came_by_signal(error):
+            raise error
         if what in self.troubles:
             return
-        self.troubles[what] = error
+        self.troubles.add(what)
         text = f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}"
         tell(text)
         self._mark("trouble", text)

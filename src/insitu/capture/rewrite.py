@@ -15,8 +15,9 @@ from types import CodeType
 from typing import Any
 
 from insitu.capture.definitions import FUNCTIONS, Definition, NoSource, clone, find, nested_codes
+from insitu.capture.nodes import ANY_ERROR, NAME_ERROR
 from insitu.capture.scopes import Function, scope_of
-from insitu.capture.statements import ANY_ERROR, NAME_ERROR, Moment, Plan, Report, insert
+from insitu.capture.statements import Moment, Plan, Report, insert
 
 __all__ = ["NoSource", "Point", "Reporter", "bound_names", "rewrite"]
 

@@ -46,6 +46,12 @@ class Base:
 
     __slots__ = ("above", "code", "id")
 
+    def is_below(self, frame: FrameType | None) -> bool:
+        """Whether the frame above is still the one it was: an id may be used again by a later call."""
+        if not self.above:
+            return True
+        return frame is not None and frame.f_code is self.above[0] and frame.f_lasti == self.above[1]
+
     def __init__(self, frame: FrameType | None) -> None:
         self.id = 0
         self.code: CodeType | None = None

@@ -1,17 +1,23 @@
-"""Reports put into the syntax tree of a function: after each binding, and wherever an object may have changed.
-
-What is put in has no place in the source: the compiler then gives it the line of the instruction before, so that
-debuggers, coverage and tracebacks see the lines of the program and nothing else. Only what runs first, or last, in a
-frame has the line of its statement, for there a debugger asks for it.
-"""
+"""Reports put into the syntax tree of a function: after each binding, and wherever an object may have changed."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
+from insitu.capture.nodes import (
+    ANY_ERROR,
+    NAME_ERROR,
+    catching,
+    first_place,
+    in_sequence,
+    is_docstring,
+    placed,
+    put_at,
+    reporting,
+)
 from insitu.capture.scopes import (
     TYPE_ALIAS,
     UNSEEN,
@@ -26,12 +32,8 @@ from insitu.capture.scopes import (
 )
 
 Moment = Literal["given", "bound", "maybe", "deleted"]
-Placed = TypeVar("Placed", ast.expr, ast.stmt, ast.ExceptHandler)
 Report = tuple[Moment, str, int]
 
-# Constants that stand in the compiled code until the real objects take their place; a NUL is in nobody's program.
-NAME_ERROR = "\0insitu NameError"
-ANY_ERROR = "\0insitu BaseException"
 # Declares nothing: takes the place of declarations that were moved to the top of their function.
 NOTHING = "insitu: moved"
 
@@ -58,9 +60,10 @@ class Plan:
     guards: int
     placeholders: dict[Report, str] = field(default_factory=dict)
 
-    def placeholder(self, moment: Moment, name: str, line: int) -> str:
-        """The constant that stands for the reporter."""
-        return self.placeholders.setdefault((moment, name, line), f"\0insitu {len(self.placeholders)}")
+    def report(self, moment: Moment, name: str, line: int) -> ast.expr:
+        """An expression that reports a name."""
+        placeholder = self.placeholders.setdefault((moment, name, line), f"\0insitu {len(self.placeholders)}")
+        return reporting(placeholder, None if moment == "deleted" else name)
 
     def may_change(self, *nodes: ast.AST | None) -> bool:
         """Whether running these nodes, without the statements inside of them, may change an object."""
@@ -266,7 +269,7 @@ class Reporting:
         last = self.maybes(node, names)
         if self.plan.guards < need or not last:
             return [node]
-        caught = handler(ANY_ERROR, [*last, placed(ast.Raise(exc=None, cause=None))])
+        caught = catching(ANY_ERROR, [*last, placed(ast.Raise(exc=None, cause=None))])
         put_at(node, caught)
         return [placed(ast.Try(body=[node], handlers=[caught], orelse=[], finalbody=[]))]
 
@@ -280,7 +283,7 @@ class Reporting:
 
     def reports(self, moment: Moment, names: Iterable[str], line: int) -> list[ast.stmt]:
         """Statements that report names which are bound for certain."""
-        return [placed(ast.Expr(value=report(self.plan, moment, name, line))) for name in names]
+        return [placed(ast.Expr(value=self.plan.report(moment, name, line))) for name in names]
 
     def maybes(self, node: Any, names: Iterable[str]) -> list[ast.stmt]:
         """Statements that report names whose object may have changed; one that is not bound is passed over."""
@@ -289,7 +292,7 @@ class Reporting:
             if name in self.sure:
                 done += self.reports("maybe", [name], node.lineno)
             elif name in self.possible and self.plan.guards:
-                passing = handler(NAME_ERROR, [placed(ast.Pass())])
+                passing = catching(NAME_ERROR, [placed(ast.Pass())])
                 body = self.reports("maybe", [name], node.lineno)
                 done.append(placed(ast.Try(body=body, handlers=[passing], orelse=[], finalbody=[])))
         return done
@@ -321,19 +324,19 @@ def in_expressions(root: ast.AST, plan: Plan, line: int) -> None:
             if name in UNSEEN or isinstance(value, SUITES):
                 continue
             if isinstance(value, ast.AST):
-                setattr(node, name, reporting(value, plan, line))
+                setattr(node, name, with_report(value, plan, line))
                 waiting.append(value)
             elif isinstance(value, list):
-                setattr(node, name, [reporting(part, plan, line) for part in value])
+                setattr(node, name, [with_report(part, plan, line) for part in value])
                 waiting += (part for part in value if isinstance(part, ast.AST) and not isinstance(part, SUITES))
 
 
-def reporting(node: Any, plan: Plan, line: int) -> Any:
+def with_report(node: Any, plan: Plan, line: int) -> Any:
     """The expression, or one that also reports what it binds."""
     if isinstance(node, ast.Lambda):
         wrap_lambda(node, plan)
     elif isinstance(node, ast.NamedExpr) and plan.wanted(node.target.id):
-        return in_sequence([], node, [report(plan, "bound", node.target.id, line)])
+        return in_sequence([], node, [plan.report("bound", node.target.id, line)])
     return node
 
 
@@ -341,36 +344,9 @@ def wrap_lambda(node: ast.Lambda, plan: Plan) -> None:
     """Report what a lambda is given, and the same again once its body has run."""
     names = [name for name in parameters(node.args) if plan.wanted(name)]
     after = names if plan.may_change(node.body) else []
-    given = [report(plan, "given", name, node.lineno) for name in names]
+    given = [plan.report("given", name, node.lineno) for name in names]
     if given:
-        node.body = in_sequence(given, node.body, [report(plan, "maybe", name, node.lineno) for name in after])
-
-
-def in_sequence(before: list[ast.expr], value: ast.expr, after: list[ast.expr]) -> ast.expr:
-    """The value, with other expressions evaluated around it."""
-    parts = ast.Tuple(elts=[*before, value, *after], ctx=ast.Load())
-    whole = ast.Subscript(value=parts, slice=ast.Constant(value=len(before)), ctx=ast.Load())
-    put_at(value, *before, *after)
-    put_at(value, whole, parts, whole.slice)
-    return whole
-
-
-def report(plan: Plan, moment: Moment, name: str, line: int) -> ast.expr:
-    """An expression that reports one name: a constant called with one argument."""
-    value = ast.Constant(value=None) if moment == "deleted" else ast.Name(id=name, ctx=ast.Load())
-    reporter = placed(ast.Constant(value=plan.placeholder(moment, name, line)))
-    return placed(ast.Call(func=reporter, args=[placed(value)], keywords=[]))
-
-
-def handler(error: str, body: list[ast.stmt]) -> ast.ExceptHandler:
-    """`except` with a constant for the class, so that no name of the program is read."""
-    return placed(ast.ExceptHandler(type=placed(ast.Constant(value=error)), name=None, body=body))
-
-
-def placed(node: Placed) -> Placed:
-    """The node, with no place in the source."""
-    node.lineno = node.end_lineno = node.col_offset = node.end_col_offset = -1
-    return node
+        node.body = in_sequence(given, node.body, [plan.report("maybe", name, node.lineno) for name in after])
 
 
 def methods_in(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -382,41 +358,3 @@ def methods_in(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFuncti
             yield part
         else:
             waiting += (child for child in children(part) if isinstance(child, SUITES))
-
-
-def is_docstring(node: ast.stmt) -> bool:
-    """Whether a statement is a docstring, if it comes first."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-def first_place(body: list[ast.stmt]) -> ast.AST | None:
-    """Where the first instruction of a function comes from: that is where a debugger stops first."""
-    for node in body[int(is_docstring(body[0])) :]:
-        silent = isinstance(node, ast.Global | ast.Nonlocal) or (isinstance(node, ast.AnnAssign) and not node.value)
-        if not silent:
-            return decorators[0] if (decorators := getattr(node, "decorator_list", None)) else node
-    return None
-
-
-def place_of(node: Any) -> Any:
-    """The part of a statement whose line surely has instructions: that of a mere `if (` has none."""
-    match node:
-        case ast.If(test=part) | ast.While(test=part) | ast.For(iter=part) | ast.AsyncFor(iter=part):
-            return place_of(part)
-        case ast.With(items=[item, *_]) | ast.AsyncWith(items=[item, *_]):
-            return place_of(item.context_expr)
-        case ast.Match(subject=part) | ast.Expr(value=part) | ast.Delete(targets=[part, *_]):
-            return place_of(part)
-        case ast.UnaryOp(op=ast.Not(), operand=part) | ast.IfExp(test=part):
-            return place_of(part)
-    return node
-
-
-def put_at(node: ast.AST, *nodes: ast.AST) -> None:
-    """Give nodes that have no place, and those inside of them, the place where another one begins."""
-    place = place_of(node)
-    for root in nodes:
-        for node in ast.walk(root):
-            if getattr(node, "lineno", -1) == -1 and isinstance(node, ast.expr | ast.stmt | ast.ExceptHandler):
-                node.lineno = node.end_lineno = place.lineno
-                node.col_offset = node.end_col_offset = place.col_offset

@@ -95,12 +95,22 @@ def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
         value.requires_grad = tensor.requires_grad
         table[id(tensor)] = value
         if keep is not None and producer != GIVEN:
-            began = perf_counter()
-            value.stat = keep(tensor)
-            probe.spent += perf_counter() - began
+            value.stat = kept(probe, keep, tensor)
         return value
 
     return fresh
+
+
+def kept(probe: Probe, keep: Keep, tensor: Tensor) -> Any:
+    """What `keep` makes of a tensor; what it calls for that is no call of the user, and its time not theirs."""
+    began = perf_counter()
+    taking, paused = probe.taking, probe.paused
+    probe.taking, probe.paused = False, True
+    try:
+        return keep(tensor)
+    finally:
+        probe.taking, probe.paused = taking, paused
+        probe.spent += perf_counter() - began
 
 
 def unheard(probe: Probe, tensor: Tensor) -> Layout:

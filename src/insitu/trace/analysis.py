@@ -41,7 +41,7 @@ def select(events: Iterable[Event], only: str | Iterable[str] | None) -> list[Ev
     A pattern that matches none of the modules raises `PatternError` and names the nearest.
     """
     every = list(events)
-    if only is None:
+    if not only:
         return every
     patterns = [only] if isinstance(only, str) else list(only)
     paths = dict.fromkeys(event.path for event in every if isinstance(event, Call) and event.kind == "module")

@@ -1,0 +1,81 @@
+"""Nodes that are put into the syntax tree of a function, and their places in the source.
+
+What is put in has no place: the compiler then gives it the line of the instruction before, so that debuggers, coverage
+and tracebacks see the lines of the program and nothing else. Only what runs first, or last, in a frame has the line of
+its statement, for there a debugger asks for it.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, TypeVar
+
+Placed = TypeVar("Placed", ast.expr, ast.stmt, ast.ExceptHandler)
+
+# Constants that stand in the compiled code until the real objects take their place; a NUL is in nobody's program.
+NAME_ERROR = "\0insitu NameError"
+ANY_ERROR = "\0insitu BaseException"
+
+
+def reporting(placeholder: str, name: str | None) -> ast.expr:
+    """An expression that reports a name, or None: a constant called with one argument."""
+    value = ast.Constant(value=None) if name is None else ast.Name(id=name, ctx=ast.Load())
+    return placed(ast.Call(func=placed(ast.Constant(value=placeholder)), args=[placed(value)], keywords=[]))
+
+
+def in_sequence(before: list[ast.expr], value: ast.expr, after: list[ast.expr]) -> ast.expr:
+    """The value, with other expressions evaluated around it."""
+    parts = ast.Tuple(elts=[*before, value, *after], ctx=ast.Load())
+    whole = ast.Subscript(value=parts, slice=ast.Constant(value=len(before)), ctx=ast.Load())
+    put_at(value, *before, *after)
+    put_at(value, whole, parts, whole.slice)
+    return whole
+
+
+def catching(error: str, body: list[ast.stmt]) -> ast.ExceptHandler:
+    """`except` with a constant for the class, so that no name of the program is read."""
+    return placed(ast.ExceptHandler(type=placed(ast.Constant(value=error)), name=None, body=body))
+
+
+def placed(node: Placed) -> Placed:
+    """The node, with no place in the source."""
+    node.lineno = node.end_lineno = node.col_offset = node.end_col_offset = -1
+    return node
+
+
+def is_docstring(node: ast.stmt) -> bool:
+    """Whether a statement is a docstring, if it comes first."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def first_place(body: list[ast.stmt]) -> ast.AST | None:
+    """Where the first instruction of a function comes from: that is where a debugger stops first."""
+    for node in body[int(is_docstring(body[0])) :]:
+        silent = isinstance(node, ast.Global | ast.Nonlocal) or (isinstance(node, ast.AnnAssign) and not node.value)
+        if not silent:
+            return decorators[0] if (decorators := getattr(node, "decorator_list", None)) else node
+    return None
+
+
+def place_of(node: Any) -> Any:
+    """The part of a statement whose line surely has instructions: that of a mere `if (` has none."""
+    match node:
+        case ast.If(test=part) | ast.While(test=part) | ast.For(iter=part) | ast.AsyncFor(iter=part):
+            return place_of(part)
+        case ast.With(items=[item, *_]) | ast.AsyncWith(items=[item, *_]):
+            return place_of(item.context_expr)
+        case ast.Match(subject=part) | ast.Expr(value=part) | ast.Delete(targets=[part, *_]):
+            return place_of(part)
+        case ast.UnaryOp(op=ast.Not(), operand=part) | ast.IfExp(test=part):
+            return place_of(part)
+    return node
+
+
+def put_at(node: ast.AST, *nodes: ast.AST) -> None:
+    """Give nodes that have no place, and those inside of them, the place where another one begins."""
+    place = place_of(node)
+    for root in nodes:
+        for node in ast.walk(root):
+            if getattr(node, "lineno", -1) == -1 and isinstance(node, ast.expr | ast.stmt | ast.ExceptHandler):
+                node.lineno = node.end_lineno = place.lineno
+                node.col_offset = node.end_col_offset = place.col_offset

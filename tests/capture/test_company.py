@@ -1,0 +1,217 @@
+"""In company: other people's modes, patches, names, threads and signals, and what the user's code does meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import sys
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+import insitu
+from insitu.capture.recorder import Recorder
+from insitu.trace.event import Call
+
+x = torch.ones(2, 3)
+
+
+class Named(nn.Module):
+    """Takes keywords that the tool has words for, too."""
+
+    def forward(self, x: Tensor, **more: Any) -> Tensor:
+        return x * len(more)
+
+
+def test_keywords_of_any_name_reach_the_model() -> None:
+    model, names = Named(), ("note", "run", "mode", "probe", "func", "at", "module", "kwargs", "args")
+    with insitu.record(model, level="aten") as trace:
+        result = model(x, **dict.fromkeys(names, 1))
+    assert torch.equal(result, x * len(names))
+    assert list(trace.calls[0].kwargs) == list(names)
+
+
+@pytest.mark.parametrize("leave_inside", [False, True])
+def test_a_device_context_is_moved_aside_and_not_left(leave_inside: bool) -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    session = insitu.record()
+    session.__enter__()
+    with torch.device("cpu"):
+        compiled(x)
+        if leave_inside:
+            session.__exit__(None, None, None)
+    if not leave_inside:
+        session.__exit__(None, None, None)
+
+
+class Mine(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_compiled_call_leaves_the_order_of_modes_as_it_was() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with insitu.record() as trace:
+        with Mine():
+            before = [type(torch._C._get_function_stack_at(i)) for i in range(torch._C._len_torch_function_stack())]
+            compiled(x)
+            after = [type(torch._C._get_function_stack_at(i)) for i in range(torch._C._len_torch_function_stack())]
+        x.sin()
+    assert before == after
+    assert trace.calls[-1].name == "torch.Tensor.sin"
+
+
+def test_what_runs_while_arguments_are_looked_at_does_not_shift_the_record() -> None:
+    class Items(list):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            x.cos()
+            return super().__iter__()
+
+    class Model(nn.Module):
+        def forward(self, items: Any) -> Tensor:
+            return x.sin()
+
+    with insitu.record(level="aten") as trace:
+        Model()(Items([x]))
+    model = trace.find("")[0]
+    assert model.duration is not None and model.outputs
+    (sin,) = trace.find(name="sin", kind="function")
+    assert sin.parent == model.id
+
+
+def test_every_tensor_of_a_dict_is_there_whatever_its_keys() -> None:
+    class Model(nn.Module):
+        def forward(self, items: dict[Any, Tensor]) -> int:
+            return len(items)
+
+    edges = {("a", "to", "b"): torch.ones(1), ("b", "to", "a"): torch.ones(2), 1: torch.ones(3), "1": torch.ones(4)}
+    with insitu.record() as trace:
+        Model()(edges)
+    assert [facts.shape for facts in trace.calls[0].inputs] == [(1,), (2,), (3,), (4,)]
+
+
+def test_setting_a_gradient_does_not_make_the_parameter() -> None:
+    model = nn.Linear(3, 3)
+    with insitu.record() as trace:
+        model.weight.grad = torch.zeros(3, 3)
+        model(x)
+    (linear,) = trace.find(name="linear")
+    assert linear.inputs[1].producer is None
+
+
+def test_a_patch_of_somebody_else_stays_and_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    called, before = [], nn.Module._call_impl
+
+    def theirs(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        called.append(type(self).__name__)
+        return before(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.Module, "_call_impl", theirs)
+        with insitu.record() as trace:
+            nn.Linear(3, 3)(x)
+        assert nn.Module._call_impl is theirs
+    assert called == ["Linear"] and list(trace.modules) == [""]
+
+
+def test_a_keep_that_calls_a_module_is_no_part_of_the_trace() -> None:
+    model, head = nn.Linear(3, 3), nn.Linear(3, 1)
+    with insitu.record(nn.Sequential(model, head), level="modules", keep=lambda t: head(t).sum()) as trace:
+        model(x)
+    assert len(trace) == 1 and isinstance(trace.calls[0].outputs[0].kept, float)
+
+
+def test_threads_have_numbers_of_their_own() -> None:
+    model, barrier = nn.Linear(3, 3), threading.Barrier(8)
+
+    def work() -> None:
+        barrier.wait(30)
+        model(x)
+
+    with insitu.record(model) as trace:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert len({call.thread for call in trace.find("")}) == 8
+    assert len({event.id for event in trace}) == len(trace)
+
+
+def test_a_live_recording_that_forgot_its_tape_still_sees_changes_in_place() -> None:
+    events: list[Any] = []
+    recorder = Recorder(None, level="aten", keep="meta", only=(), sinks=[events.append])
+    recorder.start(sys._getframe())
+    try:
+        y = torch.zeros(3)
+        for _ in range(2000):
+            y.add_(1)
+            y.mul(2)
+    finally:
+        recorder.stop()
+    calls = [event for event in events if isinstance(event, Call) and event.kind == "aten"]
+    added = None
+    for call in calls:
+        if call.name == "aten.mul.Tensor":
+            assert call.inputs[0].producer == added
+        elif call.name == "aten.add_.Tensor":
+            added = call.id
+
+
+def test_a_sink_that_fails_gets_no_more() -> None:
+    calls: list[int] = []
+
+    def sink(event: Any) -> None:
+        calls.append(1)
+        raise ArithmeticError("no room")
+
+    recorder = Recorder(None, level="functions", keep="meta", only=(), sinks=[sink])
+    recorder.start(sys._getframe())
+    try:
+        with pytest.warns(insitu.InsituWarning, match="no room"):
+            for _ in range(5):
+                x.sin()
+    finally:
+        recorder.stop()
+    assert len(calls) == 1
+
+
+class Timeout(Exception):
+    pass
+
+
+def test_what_a_signal_handler_raises_is_the_users() -> None:
+    @dataclasses.dataclass
+    class Slow:
+        @property
+        def value(self) -> int:
+            signal.raise_signal(signal.SIGALRM)
+            return 1
+
+    Slow.__dataclass_fields__ = {"value": dataclasses.field()}
+    Slow.__dataclass_fields__["value"].name = "value"
+    Slow.__dataclass_fields__["value"]._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
+
+    class Model(nn.Module):
+        def forward(self, slow: Slow) -> Tensor:
+            return x.sin()
+
+    def ring(number: int, frame: Any) -> None:
+        raise Timeout
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with pytest.raises(Timeout), insitu.record():
+            Model()(Slow())
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("view", [3, None, "tre", int])
+def test_what_is_no_view_is_refused(view: Any) -> None:
+    with pytest.raises(insitu.ChoiceError, match="view="):
+        insitu.watch(nn.Linear(1, 1), view=view)
