@@ -34,7 +34,7 @@ PROGRAM_CASES: dict[str, Case] = {
 FOLLOWING: dict[str, Case] = {
     f"{name} ({way.__name__})": partial(in_a_way, way, case)
     for name, case in cases_of(following).items()
-    for way in following.WAYS
+    for way in (following.WAYS if case not in following.IN_THE_USUAL_WAY else following.WAYS[-1:])
 }
 REACHING = cases_of(reaching)
 ALL = {**REWRITING, **PROGRAM_CASES, **FOLLOWING, **REACHING}

@@ -215,6 +215,19 @@ f = outer()
     assert ("bound", "total", 6, "5") in seen and ("maybe", "x", 7, "[5]") in seen
 
 
+def case_names_of_classes_and_comprehensions_are_no_variables() -> None:
+    f = built("""
+def f():
+    class C:
+        x = 1
+    y = [x for x in (1, 2)]
+    return y
+""")["f"]
+    with followed(f) as seen:
+        assert f() == [1, 2]
+    assert seen == []
+
+
 def case_equal_atoms_are_no_change() -> None:
     f = built("""
 def f(nan, other):
@@ -425,3 +438,7 @@ def work(started, go, seen):
     go.set()
     thread.join(10)
     assert len(seen) == count == 2 and last == [None]
+
+
+# Where comprehensions are part of their function (Python 3.12 and later), a trace function sees their variables.
+IN_THE_USUAL_WAY = [case_names_of_classes_and_comprehensions_are_no_variables]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import json
 import os.path
@@ -167,6 +168,11 @@ def cached() -> Any:
     return other()
 
 
+@contextlib.contextmanager
+def managed() -> Any:
+    yield branch
+
+
 PARTIAL = functools.partial(branch, True)
 
 
@@ -174,6 +180,7 @@ def case_wrappers_and_partials() -> None:
     def function() -> Any:
         return wrapped(), cached(), PARTIAL()
 
+    assert names(lambda: managed())[0] == "managed"  # what the standard library wraps
     found = callees(function)
     assert wrapped in found and wrapped.__wrapped__ in found and cached.__wrapped__ in found
     assert {branch, other, leaf} <= set(found)
@@ -252,7 +259,12 @@ def case_nothing_of_the_program_runs() -> None:
         def __hash__(self) -> int:
             raise AssertionError("the object was hashed")
 
-    strange = object.__new__(Strange)
+    class Stranger(Strange):
+        def method(self) -> Any:
+            return super().__call__()
+
+    strange, members = object.__new__(Strange), type.__dict__["__dict__"].__get__
+    assert "leaf" in names(members(Stranger)["method"], object.__new__(Stranger))
 
     def function() -> Any:
         return strange(), strange.attribute.more, Strange, Strange.member

@@ -269,13 +269,15 @@ def case_statements_whose_first_line_has_no_instructions() -> None:
         """,
         run="f([0, 5, 0, 3, 0])",
     )
-    for check in PROGRAM_CHECKS:
-        if check is not reports_are_as_expected:
-            check(program)
+    behaviour_is_unchanged(program)
+    code_stays_compatible(program)
+    coverage_sees_the_same_lines(program)
+    before, after = events_of(program, made(program.source)), events_of(program, program.rewritten(silent))
+    assert set(before) == set(after)
     assert reports_of(program)[1:4] == [
         "maybe x 2 [0, 5, 0, 3]",
         "maybe x 6 [0, 5, 0, 3, 1]",
-        "maybe x 2 [0, 5, 0, 3, 1]",
+        "maybe x 9 [0, 5, 0, 3]",
     ]
 
 

@@ -333,7 +333,6 @@ PROGRAMS = [
         maybe x 2 [0]
         maybe x 2 []
         maybe x 5 ['else']
-        maybe x 2 ['else']
         """,
     ),
     Program(
@@ -374,10 +373,6 @@ PROGRAMS = [
         maybe x 2 [1]
         maybe x 4 []
         bound y 5 2
-        maybe x 4 []
-        maybe y 4 2
-        maybe x 2 []
-        maybe y 2 2
         """,
     ),
     Program(
@@ -911,6 +906,7 @@ PROGRAMS = [
         maybe x 2 []
         given x 1 [2]
         maybe x 2 [2]
+        maybe x 5 [2]
         """,
     ),
     Program(
@@ -1894,6 +1890,108 @@ PROGRAMS = [
         maybe x 3 []
         maybe x 5 [1]
         maybe x 6 [1]
+        """,
+    ),
+    Program(
+        "a global deleted by somebody else",
+        """
+        x = 0
+        def forget():
+            global x
+            del x
+        def f():
+            global x
+            x = 1
+            forget()
+            return 'done'
+        """,
+        expected="""
+        bound x 7 1
+        """,
+    ),
+    Program(
+        "names bound later in a while loop",
+        """
+        def f():
+            n = 2
+            while n:
+                n = n - 1
+                str(n)
+                x = [n]
+            return x
+        """,
+        expected="""
+        bound x 6 [1]
+        maybe x 5 [1]
+        bound x 6 [0]
+        """,
+    ),
+    Program(
+        "return inside with",
+        """
+        @contextlib.contextmanager
+        def opened(x):
+            yield
+            x.append('out')
+        def f(x):
+            with opened(x):
+                return x.append('in')
+        """,
+        run="f([])",
+        expected="""
+        given x 5 []
+        maybe x 6 []
+        maybe x 7 ['in']
+        maybe x 6 ['in', 'out']
+        """,
+    ),
+    Program(
+        "walrus in a guard",
+        """
+        def f(v):
+            match v:
+                case n if (x := n * 2) > 5:
+                    return x
+                case _ if (y := [v]).append(1):
+                    pass
+            return x, y
+        """,
+        run="[f(1), f(3)]",
+        wanted="x y",
+        expected="""
+        bound x 3 2
+        bound y 5 [1]
+        maybe x 5 2
+        maybe y 5 [1, 1]
+        bound x 3 6
+        """,
+    ),
+    Program(
+        "variables of nested comprehensions",
+        """
+        x = y = 'global'
+        def f():
+            rows = [[(x, y) for y in (1,)] for x in (2,)]
+            str(rows)
+            return rows
+        """,
+        wanted="x y",
+    ),
+    Program(
+        "a parameter lost by except as",
+        """
+        def f(x):
+            try:
+                1 / 0
+            except ZeroDivisionError as x:
+                pass
+            str()
+            return 'done'
+        """,
+        run="f(1)",
+        expected="""
+        given x 1 1
+        bound x 4 ZeroDivisionError('division by zero')
         """,
     ),
 ]

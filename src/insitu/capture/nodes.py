@@ -1,8 +1,7 @@
 """Nodes that are put into the syntax tree of a function, and their places in the source.
 
-What is put in has no place: the compiler then gives it the line of the instruction before, so that debuggers, coverage
-and tracebacks see the lines of the program and nothing else. Only what runs first, or last, in a frame has the line of
-its statement, for there a debugger asks for it.
+What is put in has the place where its statement begins, so that debuggers, coverage and tracebacks see the lines of the
+program and nothing else. The blocks around statements have no place at all: the compiler leaves no trace of them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,9 @@ from __future__ import annotations
 import ast
 from typing import Any, TypeVar
 
-Placed = TypeVar("Placed", ast.expr, ast.stmt, ast.ExceptHandler)
+Unplaced = TypeVar("Unplaced", ast.expr, ast.stmt, ast.ExceptHandler, ast.pattern)
+
+PLACED = (ast.expr, ast.stmt, ast.ExceptHandler, ast.pattern)
 
 # Constants that stand in the compiled code until the real objects take their place; a NUL is in nobody's program.
 NAME_ERROR = "\0insitu NameError"
@@ -20,7 +21,7 @@ ANY_ERROR = "\0insitu BaseException"
 def reporting(placeholder: str, name: str | None) -> ast.expr:
     """An expression that reports a name, or None: a constant called with one argument."""
     value = ast.Constant(value=None) if name is None else ast.Name(id=name, ctx=ast.Load())
-    return placed(ast.Call(func=placed(ast.Constant(value=placeholder)), args=[placed(value)], keywords=[]))
+    return unplaced(ast.Call(func=unplaced(ast.Constant(value=placeholder)), args=[unplaced(value)], keywords=[]))
 
 
 def in_sequence(before: list[ast.expr], value: ast.expr, after: list[ast.expr]) -> ast.expr:
@@ -34,10 +35,10 @@ def in_sequence(before: list[ast.expr], value: ast.expr, after: list[ast.expr]) 
 
 def catching(error: str, body: list[ast.stmt]) -> ast.ExceptHandler:
     """`except` with a constant for the class, so that no name of the program is read."""
-    return placed(ast.ExceptHandler(type=placed(ast.Constant(value=error)), name=None, body=body))
+    return unplaced(ast.ExceptHandler(type=unplaced(ast.Constant(value=error)), name=None, body=body))
 
 
-def placed(node: Placed) -> Placed:
+def unplaced(node: Unplaced) -> Unplaced:
     """The node, with no place in the source."""
     node.lineno = node.end_lineno = node.col_offset = node.end_col_offset = -1
     return node
@@ -76,6 +77,6 @@ def put_at(node: ast.AST, *nodes: ast.AST) -> None:
     place = place_of(node)
     for root in nodes:
         for node in ast.walk(root):
-            if getattr(node, "lineno", -1) == -1 and isinstance(node, ast.expr | ast.stmt | ast.ExceptHandler):
+            if getattr(node, "lineno", -1) == -1 and isinstance(node, PLACED):
                 node.lineno = node.end_lineno = place.lineno
                 node.col_offset = node.end_col_offset = place.col_offset

@@ -14,9 +14,9 @@ from insitu.capture.nodes import (
     first_place,
     in_sequence,
     is_docstring,
-    placed,
     put_at,
     reporting,
+    unplaced,
 )
 from insitu.capture.scopes import (
     TYPE_ALIAS,
@@ -125,11 +125,9 @@ class Reporting:
         """Put the reports in, in place."""
         node = self.function
         start = int(is_docstring(node.body[0]))
-        place = first_place(node.body)
-        rest = self.block(node.body[start:])
         given = [name for name in self.scope.parameters if self.plan.wanted(name)]
-        entry = self.reports("given", given, node.lineno)
-        put_at(place or node, *entry)
+        entry = self.reports("given", given, node, first_place(node.body))
+        rest = self.block(node.body[start:])
         node.body = [*node.body[:start], *self.declarations, *entry, *rest]
 
     def block(self, nodes: list[ast.stmt], sure: Iterable[str] = ()) -> list[ast.stmt]:
@@ -170,7 +168,7 @@ class Reporting:
             return self.ending(node, others, need=1)
         if changing:
             body = self.raising(node, [name for name in self.followed if name not in fresh], need=1)
-        body += self.reports("deleted" if isinstance(node, ast.Delete) else "bound", names, node.lineno)
+        body += self.reports("deleted" if isinstance(node, ast.Delete) else "bound", names, node)
         self.sure |= set(names) - self.unsure
         return [*body, *self.maybes(node, others)] if changing else body
 
@@ -183,15 +181,14 @@ class Reporting:
                 insert(function, self.plan)
 
     def test(self, node: ast.If | ast.While) -> list[ast.stmt]:
-        """`if` and `while`."""
+        """`if` and `while`: what the test may have changed is reported on both ways that lead on from it."""
         changing = self.plan.may_change(node)
         self.header(node)
         if isinstance(node, ast.While):
             self.possible |= names_in([node]).bound
         node.body = [*self.start(node, changing), *self.block(node.body)]
-        if node.orelse:
-            node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
-        return self.after(node, changing)
+        node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
+        return self.raising(node, self.followed, need=2) if changing else [node]
 
     def loop(self, node: ast.For | ast.AsyncFor) -> list[ast.stmt]:
         """`for`: what it binds is reported first in its body."""
@@ -199,8 +196,8 @@ class Reporting:
         self.header(node)
         self.possible |= names_in([node]).bound
         node.body = [*self.start(node, changing, names), *self.block(node.body, names)]
-        node.orelse = self.block(node.orelse)
-        return self.after(node, changing)
+        node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
+        return self.raising(node, self.followed, need=2) if changing else [node]
 
     def context(self, node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
         """`with`: entering and leaving run code of others."""
@@ -211,19 +208,29 @@ class Reporting:
 
     def match(self, node: ast.Match) -> list[ast.stmt]:
         """`match`: captures are reported before the guard, for they stay bound when it fails."""
-        changing, guards = self.plan.may_change(node.subject), False
+        changing, guarded = self.plan.may_change(node.subject), None
         self.header(node)
+        if not is_irrefutable(node.cases[-1]):
+            # What no case matches is reported, too; Python would do nothing there.
+            wildcard = unplaced(ast.MatchAs(pattern=None, name=None))
+            put_at(node.cases[-1].pattern, wildcard)
+            node.cases = [*node.cases, ast.match_case(pattern=wildcard, guard=None, body=[])]
         for case in node.cases:
             names = sorted(names_in([case.pattern]).bound)
-            guards = guards or self.plan.may_change(case.guard)
+            guarded = case.pattern if self.plan.may_change(case.guard) else guarded
             self.header(case, case.pattern.lineno)
             self.possible.update(names)
             first = self.start(case.pattern, False, names)
             if case.guard is not None and first:
                 case.guard, first = in_sequence([one.value for one in first], case.guard, []), []
-            header = [*self.start(node, changing, (), names), *self.start(case.pattern, guards)]
-            case.body = [*first, *header, *self.block(case.body, names)]
-        return self.after(node, changing or guards)
+            others = [name for name in self.followed if name not in names]
+            if changing:
+                first += self.maybes(node, others, case.pattern)
+            if guarded is not None:
+                first += self.maybes(guarded, self.followed, case.pattern)
+            case.body = [*first, *self.block(case.body, names)]
+        node.cases = [case for case in node.cases if case.body]
+        return self.raising(node, self.followed, need=2) if changing or guarded else [node]
 
     def attempt(self, node: ast.Try | ast.TryStar) -> list[ast.stmt]:
         """`try`: the parts are blocks of their own."""
@@ -246,56 +253,57 @@ class Reporting:
 
     def moved(self, node: ast.Global | ast.Nonlocal) -> ast.stmt:
         """A declaration moves to the top: a report that reads the name must not come before it."""
-        self.declarations.append(placed(type(node)(names=node.names)))
+        self.declarations.append(unplaced(type(node)(names=node.names)))
         return ast.copy_location(ast.Global(names=[NOTHING]), node)
 
-    def start(self, node: Any, changing: bool, names: Collection[str] = (), known: Collection[str] = ()) -> list[Any]:
+    def start(self, node: Any, changing: bool, names: Collection[str] = ()) -> list[Any]:
         """The reports at the start of a suite: the names that were just bound, and what the header may have changed."""
         bound = [name for name in names if self.plan.wanted(name)]
-        others = [name for name in self.followed if changing and name not in names and name not in known]
-        return [*self.reports("bound", bound, node.lineno), *self.maybes(node, others)]
-
-    def after(self, node: ast.stmt, changing: bool) -> list[ast.stmt]:
-        """The reports after a statement with suites, for what its header may have changed last.
-
-        A suite that is left by return, break or continue needs none: what the header did was reported when it began.
-        """
-        if not changing:
-            return [node]
-        return [*self.raising(node, self.followed, need=2), *self.maybes(node, self.followed)]
+        others = [name for name in self.followed if changing and name not in names]
+        return [*self.reports("bound", bound, node), *self.maybes(node, others)]
 
     def raising(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
         """The statement, and reports when it raises."""
         last = self.maybes(node, names)
         if self.plan.guards < need or not last:
             return [node]
-        caught = catching(ANY_ERROR, [*last, placed(ast.Raise(exc=None, cause=None))])
+        caught = catching(ANY_ERROR, [*last, unplaced(ast.Raise(exc=None, cause=None))])
         put_at(node, caught)
-        return [placed(ast.Try(body=[node], handlers=[caught], orelse=[], finalbody=[]))]
+        return [unplaced(ast.Try(body=[node], handlers=[caught], orelse=[], finalbody=[]))]
 
     def ending(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
         """The statement, and reports however it ends: it may return, and run code of others while it does."""
         last = self.maybes(node, names)
         if self.plan.guards < need or not last:
             return [node, *last]
-        put_at(node, *last)
-        return [placed(ast.Try(body=[node], handlers=[], orelse=[], finalbody=last))]
+        return [unplaced(ast.Try(body=[node], handlers=[], orelse=[], finalbody=last))]
 
-    def reports(self, moment: Moment, names: Iterable[str], line: int) -> list[ast.stmt]:
-        """Statements that report names which are bound for certain."""
-        return [placed(ast.Expr(value=self.plan.report(moment, name, line))) for name in names]
+    def reports(self, moment: Moment, names: Iterable[str], node: Any, place: Any = None) -> list[ast.stmt]:
+        """Statements that report names which are bound for certain, on the line of a node."""
+        done = [unplaced(ast.Expr(value=self.plan.report(moment, name, node.lineno))) for name in names]
+        put_at(place or node, *done)
+        return list(done)
 
-    def maybes(self, node: Any, names: Iterable[str]) -> list[ast.stmt]:
+    def maybes(self, node: Any, names: Iterable[str], place: Any = None) -> list[ast.stmt]:
         """Statements that report names whose object may have changed; one that is not bound is passed over."""
         done: list[ast.stmt] = []
         for name in names:
             if name in self.sure:
-                done += self.reports("maybe", [name], node.lineno)
+                done += self.reports("maybe", [name], node, place)
             elif name in self.possible and self.plan.guards:
-                passing = catching(NAME_ERROR, [placed(ast.Pass())])
-                body = self.reports("maybe", [name], node.lineno)
-                done.append(placed(ast.Try(body=body, handlers=[passing], orelse=[], finalbody=[])))
+                passing = catching(NAME_ERROR, [unplaced(ast.Pass())])
+                put_at(place or node, passing)
+                body = self.reports("maybe", [name], node, place)
+                done.append(unplaced(ast.Try(body=body, handlers=[passing], orelse=[], finalbody=[])))
         return done
+
+
+def is_irrefutable(case: ast.match_case) -> bool:
+    """Whether a case matches everything: then it is the last one."""
+    pattern: ast.pattern | None = case.pattern
+    while isinstance(pattern, ast.MatchAs | ast.MatchOr):
+        pattern = pattern.patterns[-1] if isinstance(pattern, ast.MatchOr) else pattern.pattern
+    return case.guard is None and pattern is None
 
 
 def bound_by(node: ast.AST) -> list[str]:
