@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import insitu
+import insitu.view
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "insitu"
