@@ -47,6 +47,8 @@ def make_known(table: Table, fresh: Fresh) -> Callable[[Any], Any]:
             return fresh(item, GIVEN)
         if kind in ATOMS:
             return item
+        if kind is list and set(map(type, item)) == INTS:  # sizes, which so many operators are given
+            return shared_ints(item)
         return contained(item, known_tensor)
 
     def known_tensor(tensor: Tensor) -> Value:

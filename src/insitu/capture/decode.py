@@ -29,6 +29,7 @@ from insitu.capture.tape import (
     Tape,
 )
 from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value
+from insitu.trace.collector import collector_paused
 from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Site, Stats, TensorFacts, Word
 
 SIMPLE = frozenset({int, float, bool, type(None), Word})
@@ -98,6 +99,7 @@ class Decoder:
         """The decoder of one tape, which numbers its records so."""
         return TapeDecoder(self, probe, number)
 
+    @collector_paused()
     def all(self, probes: list[Probe]) -> list[Event]:
         """Every event of all tapes, in the order they began, with ids from 0 on."""
         found = [
@@ -105,8 +107,10 @@ class Decoder:
         ]
         if len(probes) > 1:
             found.sort(key=lambda item: item[0])
-        numbers = {(index, at): number for number, (_, index, at) in enumerate(found)}
-        tapes = [self.tape(probe, _numbering(numbers, index)) for index, probe in enumerate(probes)]
+        numbers: list[dict[int, int]] = [{} for _ in probes]
+        for number, (_, index, at) in enumerate(found):
+            numbers[index][at] = number
+        tapes = [self.tape(probe, _numbering(numbers[index])) for index, probe in enumerate(probes)]
         events = [tapes[index].event(at) for _, index, at in found]
         for value in self._decoded:
             value.facts = None  # the next decoding, with more on the tapes, may number differently
@@ -276,5 +280,5 @@ def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:
     )
 
 
-def _numbering(numbers: dict[tuple[int, int], int], index: int) -> Callable[[int], int]:
-    return lambda at: numbers.get((index, at), -1)  # a producer that began after the numbering has none yet
+def _numbering(numbers: dict[int, int]) -> Callable[[int], int]:
+    return lambda at: numbers.get(at, -1)  # a producer that began after the numbering has none yet

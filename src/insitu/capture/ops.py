@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -118,9 +119,9 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
             if type(result) is Tensor:
                 tape[at + RESULT] = made(result, at, in_place)
                 return
-            tape[at + RESULT] = contained(result, lambda tensor: made(tensor, at, in_place))
+            tape[at + RESULT] = contained(result, partial(made, at=at, in_place=in_place))
             if note.in_place and args and isinstance(args[0], Tensor):
-                contained(args[0], lambda tensor: fresh(tensor, at))
+                contained(args[0], made_at(fresh, at))
         except Exception as error:
             tape[at + RESULT] = None
             probe.trouble("noting a result", error)
@@ -154,14 +155,13 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
                 look = known if inside else known_carefully
                 noted = [look(item) for item in args]
                 named = keywords(kwargs, look) if kwargs else ()
-                frame = _getframe(1)
-                in_engine = probe.backward and _current_graph_task_id() != -1
-                # Autograd may run Python code inside a function: hooks, and the backward of the user's own functions.
-                if inside and (not probe.backward or frame.f_code is ENGINE):
-                    pairs, frames = NO_PAIRS, INHERITED
-                else:
-                    pairs = stack(frame)
-                    frames = len(pairs)
+                pairs, frames, in_engine = NO_PAIRS, INHERITED, False
+                if probe.backward or not inside:
+                    frame, in_engine = _getframe(1), probe.backward and _current_graph_task_id() != -1
+                    # Autograd may run Python code inside a function: hooks, the backward of the user's own functions.
+                    if not inside or frame.f_code is not ENGINE:
+                        pairs = stack(frame)
+                        frames = len(pairs)
                 at = len(tape)
                 extend((note, RUNNING, probe.parent, clock(), 0.0, in_engine, len(noted), len(named), frames))
                 extend(noted)
@@ -190,6 +190,11 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
     return on_aten
 
 
+def made_at(fresh: Fresh, at: int) -> Callable[[Tensor], Value]:
+    """`fresh` for the call at an offset. A closure made in the hot path itself would slow down all of it."""
+    return lambda tensor: fresh(tensor, at)
+
+
 def make_aten_result(probe: Probe) -> Any:
     """Notes what an operator returned: every tensor of it is new, also one that was changed in place."""
     tape = probe.tape
@@ -199,9 +204,9 @@ def make_aten_result(probe: Probe) -> Any:
             if type(result) is Tensor:
                 tape[at + RESULT] = fresh(result, at)
             else:
-                tape[at + RESULT] = contained(result, lambda tensor: fresh(tensor, at))
+                tape[at + RESULT] = contained(result, made_at(fresh, at))
                 for changed in note.written(args, kwargs):
-                    contained(changed, lambda tensor: fresh(tensor, at))
+                    contained(changed, made_at(fresh, at))
         except Exception as error:
             tape[at + RESULT] = None
             probe.trouble("noting a result", error)
