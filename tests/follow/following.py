@@ -228,6 +228,13 @@ def f():
     assert seen == []
 
 
+def case_a_parameter_in_a_closure_is_one_variable() -> None:
+    f = built("def f(x):\n    g = lambda: x\n    x = g() + 1\n    return x")["f"]
+    with followed(f) as seen:
+        f(1)
+    assert seen == [("given", "x", 1, "1"), ("bound", "x", 3, "2")]
+
+
 def case_equal_atoms_are_no_change() -> None:
     f = built("""
 def f(nan, other):

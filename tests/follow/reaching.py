@@ -263,8 +263,11 @@ def case_nothing_of_the_program_runs() -> None:
         def method(self) -> Any:
             return super().__call__()
 
+    class Strangest(Stranger):
+        pass
+
     strange, members = object.__new__(Strange), type.__dict__["__dict__"].__get__
-    assert "leaf" in names(members(Stranger)["method"], object.__new__(Stranger))
+    assert "leaf" in names(members(Stranger)["method"], object.__new__(Strangest))
 
     def function() -> Any:
         return strange(), strange.attribute.more, Strange, Strange.member

@@ -124,11 +124,14 @@ def find(code: CodeType) -> Definition:
     """The definition of a function; NoSource when there is none, or when it would compile to something else."""
     if code.co_name.startswith("<") and code.co_name != LAMBDA:
         raise NoSource(code, f"a {code.co_name} is no function")
-    definition = _matching(code, source_of(code))
-    if definition is None:
-        # The lines may have been read before the file was changed and imported again.
-        linecache.checkcache(code.co_filename)
+    try:
         definition = _matching(code, source_of(code))
+        if definition is None:
+            # The lines may have been read before the file was changed and imported again.
+            linecache.checkcache(code.co_filename)
+            definition = _matching(code, source_of(code))
+    except (SyntaxError, RecursionError) as error:
+        raise NoSource(code, f"its definition cannot be compiled ({error})") from error
     if definition is None:
         reason = "its lines compile to something else (the file was changed since, or a tool rewrote the function)"
         raise NoSource(code, reason)

@@ -21,7 +21,7 @@ from insitu.capture.statements import Moment
 Report = Callable[[Point, Any], object]
 Tracer = Callable[..., Any]
 # Values of these types are what they are: equal ones are the same, and none can change.
-ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None), type(...)})
+ATOMS = frozenset({int, float, complex, bool, str, bytes, object, type(None), type(...)})
 GLOBAL_INSTRUCTIONS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"})
 # 0 to 2 are for debuggers, coverage and profilers; 5 for optimizers.
 TOOL_IDS = (3, 4, 5)
@@ -39,10 +39,12 @@ class Watched:
         flags = (code.co_flags & 0x04, code.co_flags & 0x08)
         count = code.co_argcount + code.co_kwonlyargcount + sum(map(bool, flags))
         self._parameters = [name for name in code.co_varnames[:count] if wanted(name)]
-        self._locals = [name for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars) if wanted(name)]
+        variables = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
+        self._locals = [name for name in variables if wanted(name)]
         self._globals = [name for name in global_names(code) if wanted(name)]
-        # By the id of the frame, which is that of no other one until the frame has returned, yielded or raised.
-        self._frames: dict[int, tuple[int, dict[str, Any]]] = {}
+        # The last line and the values in each frame, by the id of the frame, which is that of no other one until the
+        # frame has returned, yielded or raised.
+        self._frames: dict[int, list[Any]] = {}
 
     @property
     def has_names(self) -> bool:
@@ -51,38 +53,56 @@ class Watched:
 
     def enter(self, frame: FrameType) -> None:
         """A call begins."""
-        values = self._values(frame)
+        inner = frame.f_locals
         for name in self._parameters:
-            if name in values:
-                self._tell("given", name, self.code.co_firstlineno, values[name])
-        self._frames[id(frame)] = (self.code.co_firstlineno, values)
+            if name in inner:
+                self._tell("given", name, self.code.co_firstlineno, inner[name])
+        self._frames[id(frame)] = self._state(frame, self.code.co_firstlineno)
 
     def resume(self, frame: FrameType) -> None:
         """A generator or coroutine goes on."""
-        self._frames[id(frame)] = (frame.f_lineno or self.code.co_firstlineno, self._values(frame))
+        self._frames[id(frame)] = self._state(frame, frame.f_lineno or self.code.co_firstlineno)
 
     def step(self, frame: FrameType, line: int) -> None:
         """A line is about to run."""
-        values = self._compare(frame)
-        self._frames[id(frame)] = (line, values)
+        state = self._frames.get(id(frame))
+        if state is None:
+            self._frames[id(frame)] = self._state(frame, line)
+        else:
+            self._compare(frame, state)
+            state[0] = line
 
     def leave(self, frame: FrameType) -> None:
         """The frame returns, yields or raises: nothing of it is held any longer."""
-        self._compare(frame)
-        self._frames.pop(id(frame), None)
+        state = self._frames.pop(id(frame), None)
+        if state is not None:
+            self._compare(frame, state)
 
-    def _compare(self, frame: FrameType) -> dict[str, Any]:
-        values = self._values(frame)
-        line, before = self._frames.get(id(frame), (0, values))
-        if line:
-            for name in (*self._locals, *self._globals):
-                self._report_change(name, line, before.get(name, MISSING), values.get(name, MISSING))
-        return values
+    def _state(self, frame: FrameType, line: int) -> list[Any]:
+        inner, outer = frame.f_locals, frame.f_globals
+        values = [inner.get(name, MISSING) for name in self._locals]
+        return [line, *values, *(outer.get(name, MISSING) for name in self._globals)]
+
+    def _compare(self, frame: FrameType, state: list[Any]) -> None:
+        """Report what the last line did; runs for every line."""
+        inner = frame.f_locals
+        index = 1
+        for name in self._locals:
+            now = inner.get(name, MISSING)
+            if now is not state[index] or type(now) not in ATOMS:
+                self._report_change(name, state[0], state[index], now)
+                state[index] = now
+            index += 1
+        for name in self._globals:
+            now = frame.f_globals.get(name, MISSING)
+            if now is not state[index] or type(now) not in ATOMS:
+                self._report_change(name, state[0], state[index], now)
+                state[index] = now
+            index += 1
 
     def _report_change(self, name: str, line: int, before: Any, now: Any) -> None:
         if now is MISSING:
-            if before is not MISSING:
-                self._tell("deleted", name, line, None)
+            self._tell("deleted", name, line, None)
         elif before is MISSING or (now is not before and not is_same_atom(now, before)):
             self._tell("bound", name, line, now)
         elif type(now) not in ATOMS:
@@ -94,12 +114,6 @@ class Watched:
         if point is None:
             point = self._points[key] = Point(moment, name, line, self.code.co_qualname, self.code.co_filename)
         self._report(point, value)
-
-    def _values(self, frame: FrameType) -> dict[str, Any]:
-        inner, outer = frame.f_locals, frame.f_globals
-        values = {name: inner[name] for name in self._locals if name in inner}
-        values.update((name, outer[name]) for name in self._globals if name in outer)
-        return values
 
 
 def is_same_atom(now: Any, before: Any) -> bool:
@@ -258,17 +272,15 @@ class Chained:
         self._watched = watched
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Tracer | None:
+        if self.before is None and self.active:
+            watched = self._watched.get(id(frame.f_code))
+            return None if watched is None else self._begin(watched, frame, None)
         installed = is_installed(self)
         inner = self.before(frame, event, argument) if self.before is not None else None
         if installed:
             self._stay_or_go()
-        if not self.active:
-            return inner
-        watched = self._watched.get(id(frame.f_code))
-        if watched is None:
-            return inner
-        (watched.enter if is_start(frame) else watched.resume)(frame)
-        return self._local(watched, inner)
+        watched = self._watched.get(id(frame.f_code)) if self.active else None
+        return inner if watched is None else self._begin(watched, frame, inner)
 
     def below(self) -> Tracer | None:
         """What is to be restored: the function before, or what was before it if that one has stopped meanwhile."""
@@ -286,7 +298,10 @@ class Chained:
         elif not is_installed(self):
             sys.settrace(self)
 
-    def _local(self, watched: Watched, inner: Tracer | None) -> Tracer:
+    def _begin(self, watched: Watched, frame: FrameType, inner: Tracer | None) -> Tracer:
+        """The trace function of one frame, which calls that of the debugger for the frame, if there is one."""
+        (watched.enter if is_start(frame) else watched.resume)(frame)
+
         def trace(frame: FrameType, event: str, argument: Any) -> Tracer:
             nonlocal inner
             if inner is not None:

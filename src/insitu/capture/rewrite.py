@@ -68,10 +68,11 @@ def rewrite(code: CodeType, wanted: Callable[[str], bool], reporter: Callable[[P
             return code
         try:
             return Filling(plan, reporter).find(definition, node)
-        except SyntaxError as error:
-            if error.msg != TOO_DEEP:
-                raise
-    raise NoSource(code, f"{TOO_DEEP} in it")
+        except (SyntaxError, RecursionError) as error:
+            failed = error
+            if TOO_DEEP not in str(error):
+                break
+    raise NoSource(code, f"with reports it does not compile ({failed})") from failed
 
 
 class Filling:
