@@ -28,12 +28,13 @@ ALLOWED = {
     "trace": {"insitu.errors", "numpy", "pandas"},
     "view": {"insitu.errors", "insitu.trace"},
     "store": {"insitu.errors", "insitu.trace", "numpy", "h5py"},
-    "capture": {"insitu.errors", "insitu.trace", "numpy", "torch"},
+    "follow": {"insitu.errors"},
+    "capture": {"insitu.errors", "insitu.follow", "insitu.trace", "insitu.tracebacks", "numpy", "torch", "xxhash"},
 }
 # The one step back, inside a function: print(trace) shows the tree.
 BACK = {("trace/trace.py", "insitu.view")}
 # Only these import torch as soon as they are imported themselves.
-WITH_TORCH = ("capture", "dist.py", "session.py", "demo.py")
+WITH_TORCH = ("capture", "dist.py", "session.py", "watching.py", "decorate.py", "demo.py")
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from insitu.errors import (
     StoreError,
     SubjectError,
 )
-from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, Site, Stats, TensorFacts, Word
+from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, Site, Stats, TensorFacts, Variable, Word
 from insitu.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from insitu.session import record, watch
+    from insitu.session import record
     from insitu.store import load, save
     from insitu.view import show
+    from insitu.watching import watch
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,7 @@ __all__ = [
     "SubjectError",
     "TensorFacts",
     "Trace",
+    "Variable",
     "Word",
     "__version__",
     "load",
@@ -53,7 +55,7 @@ __all__ = [
 # Loaded on first use: the first two import torch, which takes seconds; the others h5py and the views.
 _LATER = {
     "record": "insitu.session",
-    "watch": "insitu.session",
+    "watch": "insitu.watching",
     "load": "insitu.store",
     "save": "insitu.store",
     "show": "insitu.view",

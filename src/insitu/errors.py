@@ -10,6 +10,7 @@ InsituError
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_OWN_FOLDER = os.path.join(os.path.dirname(__file__), "")
+_NOT_THEIRS = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
 
 
 class InsituError(Exception):
@@ -51,7 +52,7 @@ class InsituWarning(UserWarning):
 def tell(text: str) -> None:
     """Warn the user; where warnings are errors it is printed, for it is no error of their program."""
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
         frame, level = frame.f_back, level + 1
     try:
         warnings.warn(text, InsituWarning, stacklevel=level)

@@ -1,4 +1,4 @@
-"""The verbs that trace: `record` and `watch`. They choose what is captured and where it goes, and always undo it."""
+"""Recording: what is captured, where it goes, and how it is always undone. `watch` is in watching.py."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from threading import get_ident
-from types import TracebackType
-from typing import IO, Any
+from types import FrameType, TracebackType
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from insitu import view as views
+from insitu.capture.following import in_block
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.names import unwrapped
@@ -24,7 +25,6 @@ from insitu.trace.event import Event
 from insitu.trace.path import compiled, require
 from insitu.trace.trace import Trace
 from insitu.tracebacks import without_own_frames
-from insitu.view.terminal import Terminal
 
 Keep = str | Callable[[Tensor], Any]
 
@@ -45,47 +45,24 @@ def record(
     >>> trace.calls[0].outputs
     (f32[4, 2],)
 
-    `level` is "modules", "functions" or "aten", each with those before it. `keep` is "meta", "stats", or a function
-    that makes something small of each new tensor. `only` is path patterns: just these modules and what runs in them.
+    `level` is "python" (only watched functions), "modules", "functions" or "aten", each with those before it. `keep`
+    is "meta", "stats", or a function that makes something small of each new tensor. `only` is path patterns: just these
+    modules and what runs in them.
     """
     return Session("record", subject, level=level, keep=keep, only=only)
 
 
-def watch(
-    subject: nn.Module | None = None,
-    *,
-    view: str | views.View = "tree",
-    level: str | None = None,
-    keep: Keep = "meta",
-    only: str | Iterable[str] | None = None,
-    name: str | None = None,
-    file: IO[str] | None = None,
-    color: bool | None = None,
-    width: int | None = None,
-) -> Session:
-    """Print what a model does, or what torch does in a block, while it runs.
+class Printing(Protocol):
+    """A sink that prints, with a head and a foot."""
 
-    >>> import torch, insitu
-    >>> model = torch.nn.Linear(3, 2)
-    >>> with insitu.watch(model, view="classic"):
-    ...     _ = model(torch.ones(4, 3))
-      ● TRACING Linear STARTED
-      │
-      ● (Linear) (in_features: 3, out_features: 2)
-      ├─ Input: Tensor [4, 3] @ cpu
-      └─ Output: Tensor [4, 2] @ cpu
-      │
-      ● TRACING Linear COMPLETE
+    def begin(self) -> None:
+        """Print the head."""
 
-    `view` is "tree", "classic", "code", "table", or a view of your own (`insitu.view.View`); `name` is what the
-    header of the classic view says. The rest is as for `record`.
-    """
-    if isinstance(view, type) or not all(callable(getattr(view, name, None)) for name in ("begin", "finish")):
-        choose("view", view, views.VIEWS)
-    level = level or ("aten" if view == "code" else "functions")
-    title = name or name_of(subject) or "torch"
-    terminal = Terminal(file, color=color, width=width)
-    return Session("watch", subject, level=level, keep=keep, only=only, printer=lambda: Printer(view, title, terminal))
+    def __call__(self, event: Event) -> None:
+        """Print an event."""
+
+    def finish(self) -> None:
+        """Print the foot."""
 
 
 class Session:
@@ -99,7 +76,8 @@ class Session:
         level: str,
         keep: Keep,
         only: str | Iterable[str] | None,
-        printer: Callable[[], Printer] | None = None,
+        printer: Callable[[], Printing] | None = None,
+        variables: tuple[str, ...] = (),
     ) -> None:
         self._subject = checked_subject(verb, subject)
         self._level = choose("level", level, LEVELS)
@@ -107,15 +85,17 @@ class Session:
         self._keep = keep
         self._only = checked_patterns(only, subject)
         self._printer = printer
+        self._variables = variables
         self._running: list[tuple[int, Running]] = []
 
     def __enter__(self) -> Trace:
         off = os.environ.get("INSITU") == "0"
-        running = Running.off() if off else self._start(sys._getframe(1))
+        running = Running.off() if off else self.start(sys._getframe(1), self._variables)
         self._running.append((get_ident(), running))
         return running.trace
 
-    def _start(self, frame: Any) -> Running:
+    def start(self, frame: FrameType, variables: tuple[str, ...] = ()) -> Running:
+        """Begin a recording in a frame, of which these variables are followed."""
         printer = self._printer() if self._printer else None
         sinks: tuple[Sink, ...] = (printer,) if printer else ()
         recorder = Recorder(
@@ -128,6 +108,8 @@ class Session:
         if printer:
             running.print(printer.begin)
         recorder.start(frame)
+        if variables:
+            running.undo.enter_context(in_block(frame, (recorder.probes[0],), variables))
         return running
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -140,8 +122,9 @@ class Session:
 class Running:
     """One entry of a session: what to undo when it ends."""
 
-    def __init__(self, recorder: Recorder | None, trace: Trace, printer: Printer | None) -> None:
+    def __init__(self, recorder: Recorder | None, trace: Trace, printer: Printing | None) -> None:
         self.recorder, self.trace, self.printer = recorder, trace, printer
+        self.undo = ExitStack()
 
     @classmethod
     def off(cls) -> Running:
@@ -152,6 +135,7 @@ class Running:
 
     def stop(self) -> None:
         """End the recording and say what did not match."""
+        self.undo.close()
         if self.recorder is not None:
             self.recorder.stop()
         self.trace._detach()
@@ -168,27 +152,6 @@ class Running:
         except Exception as error:
             if self.recorder is not None:
                 self.recorder.trouble("printing", error)
-
-
-class Printer:
-    """A sink that prints through a view."""
-
-    def __init__(self, view: str | views.View, title: str, terminal: Terminal) -> None:
-        options = {"name": title} if view == "classic" else {}
-        self.view = views.make(view, **options) if isinstance(view, str) else view
-        self.terminal = terminal
-
-    def begin(self) -> None:
-        """Print the head."""
-        self.terminal.write(self.view.begin())
-
-    def __call__(self, event: Event) -> None:
-        self.terminal.write(self.view(event))
-
-    def finish(self) -> None:
-        """Print what the view has held back, and the foot."""
-        self.terminal.write(self.view.finish())
-        self.terminal.flush()
 
 
 def checked_subject(verb: str, subject: object) -> nn.Module | None:

@@ -177,7 +177,7 @@ ARGUMENTS = {
     ),
     "slices": ((slice(None), slice(1, 2), slice(None, None, -1)), (":", "1:2", "::-1")),
     "size": ((X.shape, [1, 2]), ((2, 3), [1, 2])),
-    "numpy": ((numpy.float32(1.5), numpy.ones(2)), (1.5, Opaque("ndarray float64[2]"))),
+    "numpy": ((numpy.float32(1.5), numpy.ones(2)), (1.5, "f64[2]")),
     "functions": ((len, X.sum), ("len", "Tensor.sum")),
     "strangers": ((Stranger(), int), (Opaque("Stranger"), "int")),
     "long": (([0.5] * 100,), ([*[0.5] * 64, "… 36 more"],)),
@@ -254,7 +254,7 @@ def test_facts() -> None:
     ],
 )
 def test_short_dtypes(dtype: torch.dtype, short: str) -> None:
-    from insitu.capture.decode import short_dtype
+    from insitu.capture.tensors import short_dtype
 
     assert short_dtype(dtype) == short
 

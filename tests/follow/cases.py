@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
-from tests.follow import following, reaching, rewriting
+from tests.follow import following, joining, reaching, rewriting
 from tests.follow.table import PROGRAMS
 
 Case = Callable[[], None]
@@ -33,8 +33,8 @@ PROGRAM_CASES: dict[str, Case] = {
 }
 FOLLOWING: dict[str, Case] = {
     f"{name} ({way.__name__})": partial(in_a_way, way, case)
-    for name, case in cases_of(following).items()
-    for way in (following.WAYS if case not in following.IN_THE_USUAL_WAY else following.WAYS[-1:])
+    for name, case in {**cases_of(following), **cases_of(joining)}.items()
+    for way in following.WAYS
 }
 REACHING = cases_of(reaching)
 ALL = {**REWRITING, **PROGRAM_CASES, **FOLLOWING, **REACHING}

@@ -11,9 +11,10 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-from insitu.capture import lines
-from insitu.capture.lines import LineFollower
-from insitu.capture.rewrite import Point
+from insitu.follow import lines
+from insitu.follow.definitions import nested_codes
+from insitu.follow.lines import LineFollower, reported_frame
+from insitu.follow.rewrite import Point
 
 Seen = list[tuple[str, str, int, str]]
 
@@ -44,12 +45,17 @@ def followed(*functions: Any, wanted: str = "x") -> Iterator[Seen]:
 
     def report(point: Point, value: Any) -> None:
         assert (point.file, point.function) in places, point
+        if point.moment == "entered":
+            assert (point.name, value) == ("", None)
+            return
+        frame = reported_frame()
+        assert frame is not None and frame.f_code.co_qualname == point.function
         seen.append((point.moment, point.name, point.line, repr(value)))
 
     places = {
         (code.co_filename, code.co_qualname)
         for function in functions
-        for code in (function.__code__, *lines.nested_codes(function.__code__))
+        for code in (function.__code__, *nested_codes(function.__code__))
     }
     follower = LineFollower()
     follower.start([function.__code__ for function in functions], wanted.split().__contains__, report)
@@ -312,13 +318,13 @@ def case_stopped_in_the_other_order() -> None:
     before = sys.gettrace(), threading.gettrace()
     one, two = LineFollower(), LineFollower()
     seen: list[str] = []
-    one.start([f.__code__], {"x"}.__contains__, lambda point, value: seen.append("one"))
-    two.start([f.__code__], {"x"}.__contains__, lambda point, value: seen.append("two"))
+    one.start([f.__code__], {"x"}.__contains__, lambda point, value: seen.append(f"one {point.moment}"))
+    two.start([f.__code__], {"x"}.__contains__, lambda point, value: seen.append(f"two {point.moment}"))
     one.stop()
     f(1)
     two.stop()
     f(1)
-    assert seen == ["two"] and (sys.gettrace(), threading.gettrace()) == before
+    assert seen == ["two entered", "two given"] and (sys.gettrace(), threading.gettrace()) == before
 
 
 def case_started_twice() -> None:
@@ -436,7 +442,8 @@ def work(started, go, seen):
 """,
         gettrace=sys.gettrace,
     )
-    started, go, last = threading.Event(), threading.Event(), []
+    started, go = threading.Event(), threading.Event()
+    last: list[Any] = []
     with followed(names["f"]) as seen:
         thread = threading.Thread(target=names["work"], args=(started, go, last))
         thread.start()
@@ -445,7 +452,3 @@ def work(started, go, seen):
     go.set()
     thread.join(10)
     assert len(seen) == count == 2 and last == [None]
-
-
-# Where comprehensions are part of their function (Python 3.12 and later), a trace function sees their variables.
-IN_THE_USUAL_WAY = [case_names_of_classes_and_comprehensions_are_no_variables]

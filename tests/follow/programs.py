@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from insitu.capture.rewrite import Point, rewrite
+from insitu.follow.rewrite import Point, rewrite
 
 Reporter = Callable[[Point], Callable[[Any], Any]]
 _numbers = itertools.count()
@@ -67,9 +67,11 @@ def silent(point: Point) -> Callable[[Any], Any]:
 
 
 def writing(seen: list[str]) -> Reporter:
-    """Reporters that write down what they are told."""
+    """Reporters that write down what they are told; that a function was entered is no news of a variable."""
 
     def reporter(point: Point) -> Callable[[Any], Any]:
+        if point.moment == "entered":
+            return id
         return lambda value: seen.append(f"{point.moment} {point.name} {point.line} {text(value)}")
 
     return reporter

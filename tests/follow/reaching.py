@@ -10,8 +10,8 @@ import os.path
 import time
 from typing import Any
 
-from insitu.capture.callees import callees
-from insitu.capture.references import Reference, references
+from insitu.follow.callees import callees
+from insitu.follow.references import Reference, references
 
 
 def names(function: Any, receiver: Any = None, **options: Any) -> list[str]:
@@ -214,6 +214,49 @@ class Model(Module):
         return self.block(), self.block.attention.forward
 
 
+def decorated(function: Any) -> Any:
+    """A decorator that says nothing of what it decorates."""
+
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+def decorated_twice(function: Any) -> Any:
+    inner = decorated(function)
+
+    def wrapper(self: Any, *args: Any) -> Any:
+        return other() and inner(self, *args)
+
+    return wrapper
+
+
+class Decorated:
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+    @decorated_twice
+    def forward(self) -> Any:
+        return self.part()
+
+
+def case_decorators_that_keep_the_function_in_a_closure() -> None:
+    found = names(decorated(branch))
+    assert found == ["branch", "other", "leaf"]
+    found = names(Decorated.forward, Decorated(branch))
+    assert found[-1] == "branch" and "Decorated.forward" in found
+    assert "branch" in names(contextlib.contextmanager(branch)) and "branch" in names(by_library(branch))
+    assert "branch" in names(by_library(Decorated.forward), Decorated(branch))
+
+
+def by_library(function: Any) -> Any:
+    """What a decorator of a library makes, which says nothing of what it decorates."""
+    made = contextlib.contextmanager(function)
+    del made.__wrapped__  # type: ignore[attr-defined]
+    return made
+
+
 def case_modules() -> None:
     model = Model(block=Block(attention=Attention()))
     assert names(Model.forward, model) == ["Block.forward", "Attention.forward", "leaf"]
@@ -279,13 +322,14 @@ def case_objects_that_wrap_themselves() -> None:
     class Loop:
         pass
 
-    loop = Loop()
+    loop: Any = Loop()
     loop.__dict__["__wrapped__"] = loop
     assert names(lambda: loop()) == []
 
 
 def case_two_objects_of_one_class() -> None:
-    one, two = Block(attention=Attention()), Block(attention=Model(block=CALLABLE))
+    one: Any = Block(attention=Attention())
+    two: Any = Block(attention=Model(block=CALLABLE))
 
     def function() -> Any:
         return one(), two()
@@ -318,12 +362,20 @@ def case_many_names() -> None:
     assert references(built["function"].__code__)[-1] == Reference("global", "end", ("deep", "er"))
 
 
+def quickest(function: Any, receiver: Any) -> float:
+    times = []
+    for _ in range(10):
+        start = time.perf_counter()
+        names(function, receiver)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
 def case_quickly() -> None:
     model = Model(block=Block(attention=Attention()))
-    names(Model.forward, model)
-    times = []
-    for _ in range(20):
-        start = time.perf_counter()
-        names(Model.forward, model)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.005
+    assert quickest(Model.forward, model) < 0.005
+
+
+def case_quickly_with_many_modules() -> None:
+    part = Sequence_(**{str(index): Block(attention=Attention()) for index in range(500)})
+    assert quickest(Model.forward, Model(block=part)) < 0.05

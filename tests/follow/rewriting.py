@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from tests.follow.programs import (
@@ -30,7 +30,7 @@ from tests.follow.programs import (
     writing,
 )
 
-from insitu.capture.rewrite import NoSource, Point, bound_names, rewrite
+from insitu.follow.rewrite import COMPREHENSIONS, NoSource, Point, bound_names, known_names, rewrite
 
 KEPT = (
     *("co_name", "co_qualname", "co_filename", "co_firstlineno", "co_flags", "co_freevars", "co_argcount"),
@@ -76,7 +76,26 @@ def nothing_wanted_is_the_same_code(program: Program) -> None:
     assert rewrite(code, {"nobody has this name"}.__contains__, silent) is code
 
 
+def every_frame_is_entered_first(program: Program) -> None:
+    seen: list[tuple[FrameType, Point, Any]] = []
+
+    def reporter(point: Point) -> Any:
+        return lambda value: seen.append((sys._getframe(1), point, value))
+
+    outcome(program, program.rewritten(reporter))
+    known: set[FrameType] = set()
+    for frame, point, value in seen:
+        if frame.f_code.co_name in COMPREHENSIONS:
+            continue
+        assert (point.moment == "entered") is (frame not in known), point
+        if point.moment == "entered":
+            assert (value, point.name, point.function) == (None, "", frame.f_code.co_qualname)
+            assert frame.f_code.co_firstlineno <= point.line
+        known.add(frame)
+
+
 PROGRAM_CHECKS = [
+    every_frame_is_entered_first,
     reports_are_as_expected,
     behaviour_is_unchanged,
     debuggers_see_the_same_lines,
@@ -87,11 +106,12 @@ PROGRAM_CHECKS = [
 
 
 def points_of(code: CodeType, *wanted: str) -> list[Point]:
-    """The points that are reported in a function, in the order in which they were made."""
+    """The points at which variables are reported in a function, in the order in which they were made."""
     points: list[Point] = []
 
     def reporter(point: Point) -> Any:
-        points.append(point)
+        if point.moment != "entered":
+            points.append(point)
         return id
 
     rewrite(code, set(wanted).__contains__, reporter)
@@ -114,6 +134,114 @@ def case_a_point_says_where_it_is() -> None:
         Point("bound", "x", 4, function, code.co_filename),
         Point("bound", "z", 4, function, code.co_filename),
     }
+
+
+def case_where_a_function_is_entered() -> None:
+    names = made("""
+        def decorate(function): return function
+        @decorate
+        def f(x):
+            "A docstring."
+            def silent():
+                return [g, h]
+            def g():
+                y = 1
+                yield y
+            h = lambda y: y
+            k = lambda: (y := 2)
+            return list(g()), h(3), k(), silent
+    """)
+    f = names["f"]
+    seen: list[tuple[str, str, int]] = []
+
+    def reporter(point: Point) -> Any:
+        return lambda value: seen.append((point.moment, point.function.rpartition(".")[2], point.line))
+
+    f.__code__ = rewrite(f.__code__, {"x", "y"}.__contains__, reporter)
+    f(0)
+    assert [report for report in seen if report[0] != "maybe"] == [
+        *(("entered", "f", 3), ("given", "f", 3)),
+        *(("entered", "g", 7), ("bound", "g", 8)),
+        *(("entered", "<lambda>", 10), ("given", "<lambda>", 10)),
+        *(("entered", "<lambda>", 11), ("bound", "<lambda>", 11)),
+    ]
+
+
+def case_a_generator_is_entered_at_its_first_step() -> None:
+    f = made("""
+        def f(x):
+            x = yield x
+            return x
+    """)["f"]
+    seen: list[str] = []
+    f.__code__ = rewrite(f.__code__, {"x"}.__contains__, lambda point: lambda value: seen.append(point.moment))
+    running = f(1)
+    assert seen == []
+    assert next(running) == 1 and seen[:2] == ["entered", "given"]
+    running.close()
+    assert seen.count("entered") == 1
+
+
+def case_the_first_line_stays_the_first() -> None:
+    program = Program(
+        "places",
+        """
+        def f(a):
+            x = {
+                a: 1,
+                **{a:
+                   2},
+            }
+            g = lambda y: {
+                y: [
+                    x],
+            }
+            def h():
+                return [
+                    n
+                    for n in g(a)
+                ]
+            return h()
+        """,
+        run="f(1)",
+        wanted="x y n a",
+    )
+    debuggers_see_the_same_lines(program)
+    code_stays_compatible(program)
+
+
+def case_names_that_are_known() -> None:
+    names = made("""
+        import os
+        from operator import add as max
+        def outer(free, unused):
+            def f(self, a, *rest, key=None, **more):
+                x = os.path.join(GLOBAL, free)
+                class C(Parent):
+                    member = reading
+                    def method(self, inner): return inner.attribute, __name__
+                y = [i + j for i in rest if (walrus := i) for j in len(i)]
+                lambda z: (yield_ for yield_ in z)
+                max(x)
+                global declared
+                del declared
+                try: self.__private = None
+                except ValueError as error: pass
+                return y, C
+            return f
+    """)
+    assert known_names(names["outer"](1, 2).__code__) == {
+        *("self", "a", "rest", "key", "more", "x", "os", "GLOBAL", "free", "C", "Parent", "reading", "inner", "y"),
+        *("walrus", "z", "max", "declared", "error"),
+    }
+
+
+def case_names_that_are_known_without_source() -> None:
+    code = compile("import os\nx = [i for i in y]\ndef f(a): return b, len(a), os.z\n", "<nowhere>", "exec")
+    assert known_names(code) == {"os", "x", "y", "f", "a", "b"}
+    names: dict[str, Any] = {"y": []}
+    exec(code, names)
+    assert known_names(names["f"].__code__) == {"a", "b", "os"}
 
 
 def case_each_point_has_one_reporter() -> None:
@@ -142,7 +270,7 @@ def case_reporters_are_constants_and_nothing_else_is_added() -> None:
     function.__code__ = rewrite(function.__code__, {"y"}.__contains__, lambda point: seen.append)
     inner, outer = function(1)
     assert inner == {"x": 1, "y": 1} and outer == before
-    assert seen == [1, 1]  # bound, and once more after the call of locals()
+    assert seen == [None, 1, 1]  # entered, bound, and once more after the call of locals()
     assert seen.append in function.__code__.co_consts
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from insitu.store.value import Repr
-from insitu.trace.event import Call, Fields, Mark, ModuleFacts, Opaque, Site, Stats, TensorFacts, Word
+from insitu.trace.event import Call, Fields, Mark, ModuleFacts, Opaque, Site, Stats, TensorFacts, Variable, Word
 from insitu.trace.trace import Trace
 
 VALUES: list[Any] = [
@@ -51,6 +51,8 @@ def everything() -> Trace:
     y = TensorFacts(9, (), "f8_e4m3fn", "meta", producer=8, stats=stats)
     none = TensorFacts(2**40, (0,), "i64", "cpu", stats=Stats(0, None, None, None, None, 0, 0, 0), kept="word")
     kept = [TensorFacts(20 + i, (i,), "u8", "cpu", kept=array) for i, array in enumerate(ARRAYS)]
+    defined = Site("/home/me/model.py", 30, "Model.get", "def get(self, x):")
+    array = TensorFacts(50, (2,), "f64", "cpu", type="ndarray", stats=stats, kept=np.array([0.5, np.nan]))
     return Trace(
         [
             Mark(0, None, "step", "", 5, 140_000_000_000_001, 1, 2),
@@ -63,6 +65,13 @@ def everything() -> Trace:
             ),
             Mark(17, 16, "note", "lone \ud800"),
             Mark(18, 4, "trouble", "it broke"),
+            Call(19, 4, "python", "Model.get", model, (), {"self": Opaque("Model"), "x": x}, y, defined=defined),
+            Variable(20, 19, "self.cache.0", x, ("new",), inner, 15, 1, 2, 3),
+            Variable(21, 19, "état.x\n", [w, {"k": (array, kept[1])}], ("type", "shape", "dtype", "device"), twin, 16),
+            Variable(22, 19, "n", float("nan"), ("length", "values")),
+            Variable(23, 19, "every", list(VALUES), (), defined),
+            Variable(24, 19, "n", None, ("deleted",)),
+            Variable(25, None, "get", Fields("Out", {"t": array}), ("yielded",)),
         ],
         about={"insitu": "0.1.0", "torch": "2.13.0", "started": "2026-01-01", "nested": {"a": (1, 2.0)}},
     )
@@ -74,7 +83,7 @@ def picture(trace: Trace) -> list[Any]:
 
 
 def _draw(value: Any, met: dict[int, int]) -> Any:
-    if isinstance(value, (Call, Mark, TensorFacts, ModuleFacts, Site)):
+    if isinstance(value, (Call, Mark, Variable, TensorFacts, ModuleFacts, Site)):
         if id(value) in met:
             return ("the same as", met[id(value)])
         met[id(value)] = len(met)

@@ -14,8 +14,12 @@ from tests.store.example import everything, picture
 import insitu
 from insitu.errors import StoreError
 from insitu.store import load, save
+from insitu.store.encode import Encoder
+from insitu.store.tables import SCHEMA
 from insitu.trace.event import Mark
 from insitu.trace.trace import Trace
+
+ROWS = len(everything())
 
 
 @pytest.fixture
@@ -55,6 +59,19 @@ def test_facts_that_no_attribute_can_hold_are_kept_all_the_same(tmp_path: Path) 
     about = {"torch": "2\0\ud800" + "x" * 100_000, "python": 2**80, "started": None}
     save(Trace(about=about), tmp_path / "a.h5")
     assert load(tmp_path / "a.h5").about == about
+
+
+def test_a_file_of_before_is_read(tmp_path: Path, monkeypatch: Any) -> None:
+    """One without the columns that came later, as the first version of insitu wrote it."""
+    old = {name: rule for name, rule in SCHEMA["rows"].items() if not rule.later}
+    events = [event for event in everything() if event.id < 19]
+    with monkeypatch.context() as before:
+        before.setitem(SCHEMA, "rows", old)
+        before.setattr(Encoder, "row", lambda self, event, row=Encoder.row: row(self, event)[: len(old)])
+        save(Trace(events), tmp_path / "old.h5")
+    with h5py.File(tmp_path / "old.h5") as file:
+        assert list(file["events/rows"]) == sorted(old) and "defined" not in old and "changes" not in old
+    assert picture(load(tmp_path / "old.h5")) == picture(Trace(events))
 
 
 def _link(file: h5py.File, name: str, link: Any) -> None:
@@ -100,26 +117,31 @@ SPOILED: list[tuple[Callable[[h5py.File], Any], str]] = [
     (lambda file: file.attrs.update(format_version=0), "format version 0"),
     (lambda file: file.attrs.pop("checksum"), "its checksum"),
     (lambda file: file.attrs.update(checksum=1), "its checksum"),
-    (lambda file: file["events/rows/step"].write_direct(np.full(8, 9, dtype=np.int8)), "its checksum"),
+    (lambda file: file["events/rows/step"].write_direct(np.full(ROWS, 9, dtype=np.int8)), "its checksum"),
     (lambda file: file.pop("events"), "/events is missing"),
     (lambda file: file.pop("events/sites"), "/events/sites is missing"),
     (lambda file: file.pop("events/rows/step"), "/events/rows/step is missing"),
+    (lambda file: file.pop("events/rows/defined"), "its checksum"),  # a file of before never counted it
+    (lambda file: _link(file, "events/rows/changes", h5py.SoftLink("/events/rows/name")), "a link to another place"),
     (_group, "/events/rows/id is not a dataset"),
     (lambda file: _link(file, "events/rows/id", h5py.SoftLink("/events/rows/name")), "a link to another place"),
     (lambda file: _link(file, "events/rows/id", h5py.ExternalLink("other.h5", "/x")), "a link to another place"),
     (lambda file: _link(file, "events", h5py.ExternalLink("other.h5", "/events")), "a link to another place"),
     (_virtual, "takes its data from other files"),
-    (_replace("events/rows/id", shape=(8,), dtype="i8", external=[("/etc/hostname", 0, 64)]), "from other files"),
+    (
+        _replace("events/rows/id", shape=(ROWS,), dtype="i8", external=[("/etc/hostname", 0, 8 * ROWS)]),
+        "from other files",
+    ),
     (
         _replace("events/rows/id", shape=(2**45,), dtype="i1", chunks=(2**20,)),
         "declares 35184372088832 bytes and stores 0",
     ),
-    (_replace("events/rows/id", shape=(8,), dtype=h5py.string_dtype()), "not a column of numbers"),
-    (_replace("events/rows/id", shape=(8,), dtype=h5py.ref_dtype), "not a column of numbers"),
-    (_replace("events/rows/id", data=np.zeros((2, 4), dtype="i1")), "not a column of numbers"),
+    (_replace("events/rows/id", shape=(ROWS,), dtype=h5py.string_dtype()), "not a column of numbers"),
+    (_replace("events/rows/id", shape=(ROWS,), dtype=h5py.ref_dtype), "not a column of numbers"),
+    (_replace("events/rows/id", data=np.zeros((3, 5), dtype="i1")), "not a column of numbers"),
     (_replace("events/rows/id", data=np.int8(1)), "not a column of numbers"),
     (_replace("events/rows/id", data=h5py.Empty("i1")), "not a column of numbers"),
-    (_replace("events/rows/id", data=np.zeros(8, dtype="i1"), compression="lzf"), "compressed in a way"),
+    (_replace("events/rows/id", data=np.zeros(ROWS, dtype="i1"), compression="lzf"), "compressed in a way"),
     (_many_links, "at most 4294967296 are read"),
 ]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from insitu.errors import PatternError
-from insitu.trace.analysis import Forest, Node, completed, fold, frozen, select
-from insitu.trace.event import Call, Event, Mark, ModuleFacts, TensorFacts, Word
+from insitu.trace.analysis import Forest, Node, completed, fold, frozen, moments, select
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable, Word
 
 
 def module(id: int, parent: int | None, path: str, type: str = "Block", **more: Any) -> Call:
@@ -90,3 +91,110 @@ def test_frozen_compares_by_value() -> None:
     assert frozen([tensor(2), {"a": float("nan")}, Word("x")]) == frozen([tensor(2), {"a": float("nan")}, Word("x")])
     assert frozen((1,)) != frozen([1])
     assert hash(frozen({"a": [object()]})) == hash(frozen({"a": [object()]}))
+
+
+def change(id: int, parent: int | None, name: str, value: Any, *changes: Any, site: Site | None = None) -> Variable:
+    return Variable(id, parent, name, value, changes, site)
+
+
+def python(id: int, parent: int | None = None, start: int = 0, duration: int | None = None, **more: Any) -> Call:
+    return Call(id, parent, "python", f"f{id}", start=start, duration=duration, **more)
+
+
+def order(events: list[Event]) -> list[str]:
+    """The ids of the events as they come, the beginning of a call with a +."""
+    return [f"{'+' if begins else ''}{event.id}" for event, begins in moments(events)]
+
+
+def test_changes_of_a_variable_on_one_line_fold() -> None:
+    loop, other = Site("a.py", 3, "f"), Site("a.py", 4, "f")
+    events: list[Event] = [python(0)]
+    for value, place in ((0, loop), (1, loop), (tensor(3), loop), (3, other), (4, loop)):
+        events.append(change(len(events), 0, "x", value, "values" if value else "new", site=place))
+    events.append(change(6, 0, "y", 4, "values", site=loop))
+    (root,) = fold(roots(events))
+    assert [item.count for item in root.children()] == [3, 1, 1, 1]
+    unfolded = Forest(folding=False)
+    (node,) = [node for event in completed(events) if (node := unfolded.add(event)) is not None]
+    assert len(fold(node.children)) == 6
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        ((tensor(2), "new"), (tensor(2), "new"), True),
+        ((0.5, "values"), (0.75, "values"), True),
+        ((tensor(2), "new"), (tensor(3), "new"), False),
+        ((tensor(2), "new"), (tensor(2), "values"), False),
+        ((0.5, "values"), (1, "values"), False),
+        (("a", "values"), ("b", "values"), False),
+    ],
+)
+def test_blocks_whose_variables_differ_do_not_fold(first: Any, second: Any, alike: bool) -> None:
+    events: list[Event] = [module(0, None, "")]
+    for index, (value, what) in enumerate((first, second)):
+        events += [module(1 + 2 * index, 0, f"h.{index}"), change(2 + 2 * index, 1 + 2 * index, "x", value, what)]
+    (root,) = fold(roots(events))
+    assert len(root.children()) == (1 if alike else 2)
+
+
+def test_select_by_the_name_of_a_variable() -> None:
+    events: list[Event] = [*model(tensor(1)), python(3, 1), change(4, 3, "state.x", 1), change(5, 3, "y", 1), python(6)]
+    assert [event.id for event in select(events, "state.*")] == [0, 1, 3, 4]
+    assert [event.id for event in select(events, "h.0")] == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(PatternError, match=r"no path matches 'stat\.\*' \(did you mean 'state\.\*'"):
+        select(events, "stat.*")
+
+
+def test_moments_of_nested_calls() -> None:
+    events: list[Event] = [python(0), change(1, 0, "x", 1), module(2, 0, "m"), python(3, 2), Mark(4, 3, "note", "")]
+    events += [change(5, 0, "x", 2), python(6), python(7, 99)]
+    assert order(events) == ["+0", "1", "+3", "4", "3", "2", "5", "0", "+6", "6", "+7", "7"]
+    assert order([]) == []
+
+
+def test_moments_of_a_generator_that_waits() -> None:
+    """It is open while its consumer does other things, and ends after them."""
+    events: list[Event] = [
+        python(0, None, 0, 100),
+        python(1, 0, 10, 70),
+        Variable(2, 1, "g", 1, ("yielded",), None, 20),
+    ]
+    events += [python(3, 0, 30, 10), Variable(4, 1, "g", 2, ("yielded",), None, 50), python(5, 0, 60, 5)]
+    assert order(events) == ["+0", "+1", "2", "+3", "3", "4", "+5", "5", "1", "0"]
+
+
+def test_moments_of_a_generator_that_outlives_the_next_call() -> None:
+    assert order([python(0, None, 0, 100), python(1, 0, 10, 70), python(2, 0, 30, 60)]) == [
+        "+0",
+        "+1",
+        "+2",
+        "1",
+        "2",
+        "0",
+    ]
+
+
+def test_moments_of_two_threads() -> None:
+    events: list[Event] = [python(0, None, 0, 50), python(1, None, 10, 20, thread=1)]
+    events += [Variable(2, 0, "x", 1, ("new",), None, 20), Variable(3, 0, "x", 2, ("values",), None, 40)]
+    events += [python(4, None, 60, 10, thread=1)]
+    assert order(events) == ["+0", "+1", "2", "1", "3", "0", "+4", "4"]
+
+
+def test_every_call_begins_once_and_ends_once_whatever_the_clock_says() -> None:
+    dice = random.Random(0)
+    for _ in range(200):
+        events: list[Event] = []
+        for id in range(30):
+            parent = dice.choice([None, *range(id)]) if id else None
+            times = {"start": dice.randrange(50), "duration": dice.choice([None, dice.randrange(50)])}
+            events.append(python(id, parent, thread=dice.randrange(2), **times))  # type: ignore[arg-type]
+        opened: list[int] = []
+        for event, begins in moments(events):
+            if begins:
+                assert event.parent is None or event.parent in opened
+                opened.append(event.id)
+            else:
+                opened.remove(event.id)
+        assert opened == []

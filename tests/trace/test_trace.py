@@ -8,8 +8,20 @@ from typing import Any
 
 import pytest
 
-from insitu.errors import InsituError, MissingError
-from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, Site, TensorFacts, Word, tensors
+from insitu.errors import InsituError, MissingError, PatternError
+from insitu.trace.event import (
+    Call,
+    Event,
+    Fields,
+    Mark,
+    ModuleFacts,
+    Opaque,
+    Site,
+    TensorFacts,
+    Variable,
+    Word,
+    tensors,
+)
 from insitu.trace.trace import Trace
 
 
@@ -171,6 +183,52 @@ def test_to_pandas_without_pandas(trace: Trace, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingError, match="pip install pandas"):
         trace.to_pandas()
+
+
+def watched() -> Trace:
+    """A watched function with three changes of two variables."""
+    x = facts(5, 2, producer=1)
+    return Trace(
+        [
+            Call(0, None, "python", "T2V.transform", kwargs={"self": Opaque("T2V"), "x": facts(4, 2)}, result=x),
+            Call(1, 0, "function", "torch.relu", args=(facts(4, 2),), result=x),
+            Variable(2, 0, "video", x, ("new",)),
+            Variable(3, 0, "state.frames.0", x, ("new",)),
+            Variable(4, 0, "video", 3, ("type",)),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ids"),
+    [(None, [2, 3, 4]), ("video", [2, 4]), ("state.**", [3]), ("**.0", [3]), ("**", [2, 3, 4]), ("v*", [2, 4])],
+)
+def test_variables(pattern: str | None, ids: list[int]) -> None:
+    assert [change.id for change in watched().variables(pattern)] == ids
+
+
+def test_variables_that_are_not_there() -> None:
+    with pytest.raises(PatternError, match=r"no variable matches 'vidoe' \(did you mean 'video'\?\)"):
+        watched().variables("vidoe")
+    with pytest.raises(PatternError, match="no variable matches 'x'"):
+        Trace().variables("x")
+    with pytest.raises(PatternError, match="is no path pattern"):
+        watched().variables("a..b")
+    assert Trace().variables() == []
+
+
+def test_a_watched_function_in_a_trace() -> None:
+    trace = watched()
+    assert [call.id for call in trace.find(kind="python")] == [0] == [call.id for call in trace.find(name="transform")]
+    assert trace.find(name="T2V.transform", kind="python") == trace.calls[:1]
+    assert [event.id for event in trace.children(trace[0])] == [1, 2, 3, 4] and trace.children(trace[2]) == []
+    change = trace.variables("video")[0]
+    assert trace.producer(change.value) is trace[1] and trace.consumers(facts(4)) == trace.calls
+    assert trace.consumers(change.value) == []  # a variable only holds it
+    assert trace.producer(facts(9, producer=2)) is None  # and makes nothing
+    assert len(trace) == len(list(trace)) == 5 and trace.marks == [] and len(trace.calls) == 2
+    assert list(trace.to_pandas()["kind"]) == ["python", "function"]
+    assert repr(trace) == "<Trace: 5 events, 0 modules>"
 
 
 def test_an_empty_trace() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Site, Stats, TensorFacts
+from insitu.trace.event import Call, Change, Event, Kind, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable
 from insitu.trace.trace import Trace
 
 
@@ -27,6 +27,7 @@ class Run:
         self.events: list[Event] = []
         self._open: list[Call] = []
         self._modules: dict[str, ModuleFacts] = {}
+        self._sites: dict[tuple[int, str], Site] = {}
         self.step = 0
 
     @property
@@ -54,6 +55,23 @@ class Run:
         bases, parameters = more.pop("bases", (type, "Module")), more.pop("parameters", 0)
         facts = self._modules.setdefault(path, ModuleFacts(path, type, bases, settings or {}, parameters, leaf=leaf))
         return self.call("module", type, *args, module=facts, **more)
+
+    def python(self, name: str, *, line: int = 1, file: str = "data.py", **more: Any) -> Call:
+        """Add the call of a watched function, which is defined at this line; `given` is its arguments."""
+        more["kwargs"] = more.pop("given", {})
+        return self.call("python", name, defined=Site(file, line, name), **more)
+
+    def variable(
+        self, name: str, value: Any, *changes: Change, line: int = 1, within: str = "", **more: Any
+    ) -> Variable:
+        """Add a change of a variable in the call that is open, or in a function that it calls."""
+        call = self._open[-1] if self._open else None
+        place = Site("data.py", line, within or (call.name if call is not None else "f"))
+        more.setdefault("site", self._sites.setdefault((place.line, place.function), place))
+        parent = more.pop("parent", call.id if call is not None else None)
+        variable = Variable(len(self.events), parent, name, value, changes, **more)
+        self.events.append(variable)
+        return variable
 
     def mark(self, kind: Any, text: str) -> Mark:
         """Add a mark."""

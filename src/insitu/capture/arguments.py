@@ -31,7 +31,7 @@ MOST_DEPTH = 8
 MOST_SHARED = 10_000
 MOST_TEXT = 200
 
-Leaf = Callable[[Tensor], Any]
+Leaf = Callable[[Any], Any]
 
 
 def make_known(table: Table, fresh: Fresh) -> Callable[[Any], Any]:
@@ -94,6 +94,8 @@ def looked_into(item: Any, kind: type, leaf: Leaf, depth: int) -> Any:
     """A container with its items noted, or what can be said of a stranger."""
     if issubclass(kind, (list, tuple)):
         return sequence(item, leaf, depth)
+    if issubclass(kind, numpy.ndarray):
+        return leaf(item)
     if issubclass(kind, dict):
         return mapping(item, leaf, depth)
     if dataclasses.is_dataclass(kind):
@@ -159,8 +161,6 @@ def stranger(item: Any) -> Any:
         return Word(str(item))
     if isinstance(item, enum.Enum):
         return Word(f"{kind.__name__}.{item._name_}")
-    if isinstance(item, numpy.ndarray):
-        return Opaque(f"ndarray {item.dtype}[{', '.join(map(str, item.shape))}]")
     if isinstance(item, (numpy.generic, *ATOM_BASES)):
         return plain_number(item)
     if isinstance(item, FUNCTIONS):

@@ -1,4 +1,4 @@
-"""What can be called, noted once and looked up at each call: torch functions and ATen operators.
+"""What can be called, noted once and looked up at each call: torch functions, ATen operators, watched functions.
 
 A note says what the hot path must know of a callable without looking at it again; its name is made when decoding.
 """
@@ -6,7 +6,8 @@ A note says what the hot path must know of a callable without looking at it agai
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CodeType, FunctionType
 from typing import Any, Literal
 
 # Getters and setters of tensors that make or change a tensor; the others only tell facts.
@@ -40,6 +41,41 @@ class FunctionNote:
         self.silent = is_silent(function, last) or self.name.startswith("torch.ops.profiler.")
         self.in_place = changes_first(last)
         self.runs_backward = self.name in ("torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
+
+
+class PythonNote:
+    """A Python function that is watched; `code` is None for one that is written in C."""
+
+    __slots__ = ("code", "kind", "name")
+
+    kind: Literal["python"]
+
+    def __init__(self, name: str, code: CodeType | None) -> None:
+        self.kind = "python"
+        self.name = name
+        self.code = code
+
+    def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by the names of the parameters; what was not given is left out.
+
+        >>> def area(width, *more, **options): ...
+        >>> PythonNote("area", area.__code__).named((1, 2, 3), {"unit": "m"})
+        {'width': 1, 'more': (2, 3), 'options': {'unit': 'm'}}
+        """
+        code = self.code
+        if code is None:
+            return {**{str(index): item for index, item in enumerate(args)}, **kwargs}
+        named = code.co_argcount + code.co_kwonlyargcount
+        found = dict(zip(code.co_varnames[: code.co_argcount], args, strict=False))
+        if code.co_flags & CO_VARARGS and len(args) > code.co_argcount:
+            found[code.co_varnames[named]] = args[code.co_argcount :]
+        by_name = code.co_varnames[code.co_posonlyargcount : named]
+        found.update((name, item) for name, item in kwargs.items() if name in by_name)
+        rest = {name: item for name, item in kwargs.items() if name not in by_name}
+        if rest:
+            last = named + bool(code.co_flags & CO_VARARGS)
+            found[code.co_varnames[last] if code.co_flags & CO_VARKEYWORDS else "**"] = rest
+        return found
 
 
 class OperatorNote:

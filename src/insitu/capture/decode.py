@@ -2,65 +2,89 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
 import torch
 
-from insitu.capture.calls import FunctionNote
+from insitu.capture.calls import FunctionNote, PythonNote
 from insitu.capture.names import ModuleNote
 from insitu.capture.probe import Probe
 from insitu.capture.sites import Base, Sites
 from insitu.capture.tape import (
     ARGS,
+    ENTERED,
     FIXED,
     FRAMES,
     INHERITED,
     KWARGS,
+    LEFT,
     NOTE,
     OUTERMOST,
     PARENT,
     RUNNING,
+    SHORT,
     START,
     MarkNote,
     Raised,
     Tape,
+    VariableNote,
 )
-from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value
+from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value, short_dtype
+from insitu.follow.watched import is_same_atom
 from insitu.trace.collector import collector_paused
-from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Site, Stats, TensorFacts, Word
+from insitu.trace.event import (
+    Call,
+    Change,
+    Event,
+    Fields,
+    Mark,
+    ModuleFacts,
+    Site,
+    Stats,
+    TensorFacts,
+    Variable,
+    Word,
+)
 
 SIMPLE = frozenset({int, float, bool, type(None), Word})
 VALUES = frozenset({Value, ParameterValue, RichValue})
 MOST_TEXT = 200
 
 
-def short_dtype(dtype: torch.dtype) -> str:
-    """`f32`, `bf16`, `i64`, `b8`, `f8e4m3fn`: the common short form of any dtype.
-
-    >>> short_dtype(torch.float32), short_dtype(torch.bool), short_dtype(torch.float8_e4m3fn)
-    ('f32', 'b8', 'f8e4m3fn')
-    """
-    name = str(dtype).removeprefix("torch.")
-    if name == "bool":
-        return "b8"
-    match = re.fullmatch(r"(bfloat|float|complex|uint|int)(\d+)(?:_(.*))?", name)
-    if match is None:
-        return name
-    letter = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i"}[match[1]]
-    return f"{letter}{match[2]}{match[3] or ''}"
+# When it began, its offset and, for the change of a variable, the call it lies in.
+Record = tuple[float, int, int | None]
+CONTAINING = (PythonNote, ModuleNote)
+ABSENT, OTHER = object(), object()
 
 
-def records(tape: Tape) -> Iterator[int]:
-    """The offset of each record."""
-    at, end = 0, len(tape)
-    while at + FIXED <= end:
+def records(tape: Tape) -> Iterator[Record]:
+    """Every record of a tape. A change has no time of its own: it gets that of what came before."""
+    at, end, time = 0, len(tape), 0.0
+    running: list[int] = []  # as far as it is known, which matters only where variables are followed
+    while at + SHORT <= end:
+        note = tape[at]
+        if type(note) is VariableNote:
+            yield time, at, running[-1] if running else OUTERMOST
+            at += SHORT
+            continue
+        if note is LEFT or note is ENTERED:
+            if note is ENTERED:
+                running.append(tape[at + 1])
+            elif tape[at + 1] in running:
+                del running[running.index(tape[at + 1]) :]
+            at += SHORT
+            continue
         following = at + FIXED + tape[at + ARGS] + tape[at + KWARGS] + max(tape[at + FRAMES], 0)
         if following > end:  # another thread is writing it
             return
-        yield at
+        time = tape[at + START]
+        yield time, at, None
+        if isinstance(note, CONTAINING):
+            while running and running[-1] != tape[at + PARENT]:
+                running.pop()
+            running.append(at)
         at = following
 
 
@@ -102,16 +126,18 @@ class Decoder:
     @collector_paused()
     def all(self, probes: list[Probe]) -> list[Event]:
         """Every event of all tapes, in the order they began, with ids from 0 on."""
-        found = [
-            (probe.tape[at + START], index, at) for index, probe in enumerate(probes) for at in records(probe.tape)
-        ]
+        found = [(record, index) for index, probe in enumerate(probes) for record in records(probe.tape)]
         if len(probes) > 1:
-            found.sort(key=lambda item: item[0])
+            found.sort(key=lambda item: item[0][0])
         numbers: list[dict[int, int]] = [{} for _ in probes]
-        for number, (_, index, at) in enumerate(found):
+        for number, ((_, at, _), index) in enumerate(found):
             numbers[index][at] = number
         tapes = [self.tape(probe, _numbering(numbers[index])) for index, probe in enumerate(probes)]
-        events = [tapes[index].event(at) for _, index, at in found]
+        every = (
+            tapes[index].event(at) if parent is None else tapes[index].change(time, at, parent)
+            for (time, at, parent), index in found
+        )
+        events = [event for event in every if event is not None]
         for value in self._decoded:
             value.facts = None  # the next decoding, with more on the tapes, may number differently
         return events
@@ -170,10 +196,54 @@ class TapeDecoder:
     def __init__(self, decoder: Decoder, probe: Probe, number: Callable[[int], int]) -> None:
         self.decoder, self.probe, self.number = decoder, probe, number
         self._places: dict[int, Place] = {}
+        # What each variable of each watched call was, as far as it is found out here: a number, or OTHER.
+        self._last: dict[tuple[int, str, str], Any] = {}
 
     def forget(self) -> None:
         """The tape was cleared."""
         self._places.clear()
+        self._last.clear()
+
+    def change(self, time: float, at: int, parent: int) -> Variable | None:
+        """The change of a variable at an offset; None if it is none, because the number is the same."""
+        note, item = self.probe.tape[at : at + SHORT]
+        changes = self._changes(note, item, parent)
+        return self.variable(note, item, changes, self.number(at), parent, time) if changes else None
+
+    def _changes(self, note: VariableNote, item: Any, parent: int) -> tuple[Change, ...]:
+        key = (parent, note.point.function, note.name)
+        before = self._last.get(key, ABSENT)
+        if note.changes is not None:
+            self._last[key] = ABSENT if note.changes == ("deleted",) else OTHER
+            was_number = before is not ABSENT and before is not OTHER
+            return ("type",) if note.changes == ("new",) and was_number else note.changes
+        self._last[key] = item
+        if note.point.moment == "given":
+            return ()
+        if before is ABSENT:
+            return ("new",)
+        if type(before) is not type(item):
+            return ("type",)
+        return () if is_same_atom(item, before) else ("values",)
+
+    def variable(
+        self, note: VariableNote, item: Any, changes: tuple[Change, ...], number: int, parent: int, time: float
+    ) -> Variable:
+        """The event of a change."""
+        site, _, step = self.place(parent) if parent != OUTERMOST else (self.decoder.outside, None, 0)
+        point, decoder = note.point, self.decoder
+        return Variable(
+            number,
+            None if parent == OUTERMOST else self.number(parent),
+            note.name,
+            self.plain(item),
+            changes,
+            decoder.sites.line(point.file, point.line, point.function, site),
+            round((time - decoder.origin) * 1e9) if time else 0,
+            self.probe.thread,
+            step,
+            decoder.rank,
+        )
 
     def event(self, at: int) -> Event:
         """The event of the record at an offset."""
@@ -204,6 +274,7 @@ class TapeDecoder:
             self.probe.thread,
             step,
             decoder.rank,
+            decoder.sites.definition(note.code) if isinstance(note, PythonNote) and note.code is not None else None,
         )
 
     def _arguments(self, note: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -212,10 +283,12 @@ class TapeDecoder:
         first = at + FIXED
         last = first + tape[at + ARGS]
         args = tuple([plain(item) for item in tape[first:last]])
-        if not tape[at + KWARGS]:
+        if not tape[at + KWARGS] and type(note) is not PythonNote:
             return args, {}
         flat = tape[last : last + tape[at + KWARGS]]
         kwargs = {flat[index]: plain(flat[index + 1]) for index in range(0, len(flat), 2)}
+        if type(note) is PythonNote:
+            return (), note.named(args, kwargs)
         if isinstance(note, FunctionNote) and note.defaults:
             kwargs = {name: item for name, item in kwargs.items() if not is_default(note.defaults, name, item)}
         return args, kwargs

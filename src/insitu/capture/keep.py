@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction, _DisableTorchDispatch
@@ -16,24 +17,35 @@ from insitu.trace.event import Stats
 
 KEEPS = ("meta", "stats")
 BINS = 16
+SMALL = 16  # elements of a tensor whose values are shown themselves
 
 
 def make_keep(keep: str | Callable[[Tensor], Any], trouble: Callable[[str, Exception], None]) -> Keep | None:
     """The function that is called with each tensor that a call makes; None for `meta`."""
+    if keep is closely:
+        return unseen(closely, "statistics", trouble, arrays=True)
     if callable(keep):
         return unseen(keep, "the function given as keep", trouble)
     if not isinstance(keep, str):
         raise ChoiceError(f"keep={keep!r} is neither one of {', '.join(map(repr, KEEPS))} nor a function of a tensor")
-    return unseen(statistics, "statistics", trouble) if choose("keep", keep, KEEPS) == "stats" else None
+    choose("keep", keep, KEEPS)
+    return unseen(statistics, "statistics", trouble, arrays=True) if keep == "stats" else None
 
 
-def unseen(function: Callable[[Tensor], Any], what: str, trouble: Callable[[str, Exception], None]) -> Keep:
-    """Call a function so that neither autograd nor any mode notices; what it raises stops it for this session."""
+def unseen(
+    function: Callable[[Tensor], Any], what: str, trouble: Callable[[str, Exception], None], *, arrays: bool = False
+) -> Keep:
+    """Call a function so that neither autograd nor any mode notices; what it raises stops it for this session.
+
+    NumPy arrays are given to it as tensors, if at all.
+    """
     failed = False
 
-    def call(tensor: Tensor) -> Any:
+    def call(tensor: Any) -> Any:
         nonlocal failed
-        if failed or not has_values(tensor):
+        if not isinstance(tensor, Tensor):
+            tensor = as_tensor(tensor) if arrays else None
+        if failed or tensor is None or not has_values(tensor):
             return None
         try:
             with torch.no_grad(), DisableTorchFunction(), _DisableTorchDispatch():
@@ -44,6 +56,18 @@ def unseen(function: Callable[[Tensor], Any], what: str, trouble: Callable[[str,
             return None
 
     return call
+
+
+def as_tensor(array: Any) -> Tensor | None:
+    """A copy of a NumPy array as a tensor; None where torch has no such type."""
+    if array.dtype.kind not in "biufc":
+        return None
+    native = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C", subok=False)
+    try:
+        with DisableTorchFunction(), _DisableTorchDispatch():
+            return torch.from_numpy(native)
+    except TypeError:
+        return None
 
 
 def has_values(tensor: Tensor) -> bool:
@@ -75,6 +99,16 @@ def plain(item: Any) -> Any:
 
 
 SMALL_FLOATS = tuple(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))
+
+
+def closely(tensor: Tensor) -> Any:
+    """The values of a small tensor, the statistics of another one."""
+    if tensor.is_nested or tensor.layout is not torch.strided or tensor.numel() > SMALL:
+        return statistics(tensor)
+    try:
+        return plain(tensor.dequantize() if tensor.is_quantized else tensor)
+    except (TypeError, RuntimeError):  # a type that NumPy does not have
+        return statistics(tensor)
 
 
 def statistics(tensor: Tensor) -> Stats | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +22,7 @@ from torch._C import DisableTorchFunction, _current_graph_task_id, _get_tracing_
 from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.modes import as_anchor, only_own_modes, skip_when_compiling
 from insitu.capture.names import ModuleNote
-from insitu.capture.tape import END, RESULT, RUNNING, Raised
+from insitu.capture.tape import END, LEFT, RESULT, RUNNING, Raised
 from insitu.capture.tensors import Fresh, Value, guarded
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ get_ident = threading.get_ident
 class Joinable(Protocol):
     """A session that also takes what other threads do."""
 
-    def join(self, module: nn.Module) -> Probe | None:
-        """The probe for this thread, which is about to call a module; None to leave it alone."""
+    def join(self, module: nn.Module | None) -> Probe | None:
+        """The probe for this thread, which calls a module or, with None, a watched function; None to leave it alone."""
 
 
 class Patch:
@@ -89,6 +90,23 @@ class Patch:
         else:
             self.probes.pop(ident, None)
 
+    def joining(self, module: nn.Module | None) -> tuple[Probe, ...]:
+        """The probes of the sessions that want to hear this thread, which none of them has seen."""
+        return tuple(probe for session in self.sessions if (probe := session.join(module)) is not None)
+
+    @contextmanager
+    def joined(self, probes: tuple[Probe, ...]) -> Iterator[None]:
+        """These hear this thread for a while."""
+        for probe in probes:
+            self.listen(probe)
+            probe.start()
+        try:
+            yield
+        finally:
+            for probe in reversed(probes):
+                probe.leave()
+                self.unlisten(probe, get_ident())
+
     def abandon(self) -> None:
         """This process is the child of a fork: the sessions go on in the parent, not here."""
         self._lock = threading.RLock()
@@ -138,18 +156,11 @@ def call_unseen(module: nn.Module, probes: tuple[Probe, ...], args: Any, kwargs:
 
 def call_in_new_thread(module: nn.Module, args: Any, kwargs: Any) -> Any:
     """The outermost module call of a thread that no session has seen: the sessions that want it join for the call."""
-    probes = [probe for session in patch.sessions if (probe := session.join(module)) is not None]
+    probes = patch.joining(module)
     if not probes:
         return patch.original(module, *args, **kwargs)
-    for probe in probes:
-        patch.listen(probe)
-        probe.start()
-    try:
+    with patch.joined(probes):
         return call_impl(module, *args, **kwargs)
-    finally:
-        for probe in reversed(probes):
-            probe.leave()
-            patch.unlisten(probe, get_ident())
 
 
 def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
@@ -192,6 +203,8 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             probe.parent, probe.function, probe.taking, probe.module = outer
             if close is not None:
                 close(probe, at)
+            elif probe.follows:
+                extend((LEFT, at))
 
     note_result = make_module_result(probe, fresh)
     return as_anchor(on_module)

@@ -131,6 +131,8 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
 
 def settle(value: Value, tensor: Tensor, *, careful: bool) -> None:
     """A value was noted below autograd, where nothing requires a gradient yet."""
+    if not isinstance(tensor, Tensor):  # an array
+        return
     if careful:
         with DisableTorchFunction():
             value.requires_grad = tensor.requires_grad

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from types import CodeType, FrameType
-from typing import Any
+from types import FrameType, FunctionType
+from typing import Any, Protocol
 
 from torch import nn
 from torch._C import _len_torch_function_stack
@@ -19,13 +19,27 @@ from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleNote, Names
 from insitu.capture.ops import make_on_aten, make_on_function
-from insitu.capture.sites import INSTRUCTIONS, TOP, Base, Codes
-from insitu.capture.tape import OUTERMOST, MarkNote, Tape
+from insitu.capture.python import PythonCalls
+from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
+from insitu.capture.tape import OUTERMOST, MarkNote, Tape, VariableNote
 from insitu.capture.tensors import Keep, Table, guarded, make_fresh
+from insitu.capture.variables import Tracker
 from insitu.trace.event import MarkKind
 
-Close = Callable[["Probe", int], None]
 Trouble = Callable[[str, Exception], None]
+
+
+class Delivery(Protocol):
+    """Who hands on events as soon as they are complete."""
+
+    def open(self, probe: Probe, at: int) -> None:
+        """The call of a watched function at an offset begins."""
+
+    def close(self, probe: Probe, at: int) -> None:
+        """The record at an offset is complete."""
+
+    def change(self, probe: Probe, note: VariableNote, value: Any) -> None:
+        """A variable has changed."""
 
 
 class Probe:
@@ -34,13 +48,12 @@ class Probe:
     `taking` says whether calls are recorded now, `parent` is the offset of the innermost call that has not returned,
     `function` whether that is a torch function, `backward` whether one that runs a backward pass has not returned,
     `module` the innermost running module, `spent` the seconds that went into statistics and printing: the clock of
-    the calls leaves them out. `close`, if there is one, is
-    called with each record that is complete.
+    the calls leaves them out, `follows` how many watched calls that follow variables run, `suspended` how many
+    generators have not ended. With a `live`, records are handed on as soon as they are complete.
     """
 
-    _STATE = ("backward", "function", "module", "over", "parent", "paused", "spent", "taking")
+    _STATE = ("backward", "follows", "function", "module", "over", "parent", "paused", "spent", "suspended", "taking")
     _PARTS = (
-        "anchors",
         "aten_mode",
         "clock",
         "close",
@@ -48,10 +61,15 @@ class Probe:
         "fresh",
         "function_mode",
         "level",
+        "live",
         "names",
         "on_module",
+        "open",
+        "python",
+        "tracker",
+        "variants",
     )
-    _RULES = ("careful", "follows_backward", "lazy")
+    _RULES = ("careful", "follows_backward", "keeps_given", "lazy")
     __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "thread", "trouble")
 
     def __init__(
@@ -65,9 +83,13 @@ class Probe:
         taking: bool,
         follows_backward: bool,
         trouble: Trouble,
-        close: Close | None,
+        live: Delivery | None,
     ) -> None:
         self.function = self.paused = self.backward = self.over = False
+        self.follows = self.suspended = 0
+        self.live = live
+        close = live.close if live is not None else None
+        self.open = live.open if live is not None else None
         self.module: ModuleNote | None = None
         self.parent, self.taking, self.follows_backward = OUTERMOST, taking, follows_backward
         self.lazy = not taking and not follows_backward
@@ -76,8 +98,10 @@ class Probe:
         self.clock = perf_counter if keep is None and close is None else lambda: perf_counter() - self.spent
         self.tape: Tape = []
         self.table: Table = {}
+        self.tracker = Tracker(self)
+        self.variants: dict[Any, FunctionType] = {}
+        self.keeps_given = level == "python"
         self.codes = Codes()
-        self.anchors: tuple[CodeType, ...] = ()
         self.stack = make_stack(self, base)
         self.fresh = fresh = make_fresh(self, keep)
         self.careful = _len_torch_function_stack() > 0  # modes of others are not to see how facts are read
@@ -85,8 +109,10 @@ class Probe:
             self.fresh = fresh = guarded(fresh)
         self.on_module = make_on_module(self, fresh)
         on_function = make_on_function(self, fresh)
-        self.anchors = (self.on_module.__code__, on_function.__code__)
-        self.function_mode = FunctionMode(on_function) if level != "modules" else None
+        self.python = PythonCalls(self, fresh)
+        handlers = (self.on_module, on_function, self.python.on_call, self.python.on_step)
+        self.codes.stop_at(*(handler.__code__ for handler in handlers))
+        self.function_mode = FunctionMode(on_function) if level in ("functions", "aten") else None
         self.aten_mode = AtenMode(make_on_aten(self, fresh)) if level == "aten" else None
 
     def start(self) -> None:
@@ -118,6 +144,8 @@ class Probe:
         self.taking = self.follows_backward = False
         self.paused = self.over = True
         self.table.clear()
+        self.variants.clear()
+        self.tracker.forget()
 
     def note(self, module: nn.Module) -> ModuleNote | None:
         """The note of a module that is called now; None if the call is not recorded."""
@@ -154,6 +182,13 @@ class Probe:
         self.trouble("noting a call", error)
         return -1
 
+    def change(self, note: VariableNote, value: Any) -> None:
+        """Note a change of a variable."""
+        if self.live is not None:
+            self.live.change(self, note, value)
+        else:
+            self.tape += (note, value)
+
     def mark(self, mark: MarkKind, text: str) -> None:
         """Put a mark on the tape."""
         now, at = self.clock(), len(self.tape)
@@ -173,15 +208,14 @@ def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[An
 
     def stack(frame: FrameType | None) -> list[Any]:
         pairs: list[Any] = []
-        module_call, function_call = probe.anchors
         while frame is not None:
             code = frame.f_code
-            if code is module_call or code is function_call:
-                return pairs
             show = shown(id(code))
             if show is None:
                 show = learn(code)
             if show:
+                if show == STOP:
+                    return pairs
                 lasti = frame.f_lasti
                 pairs += (code, ints[lasti] if lasti < most else lasti)
             if code is base_code and id(frame) == base_id and base.is_below(frame.f_back):

@@ -26,7 +26,7 @@ from insitu.errors import came_by_signal, tell
 from insitu.trace.event import Event, MarkKind
 from insitu.trace.path import matches, nearest
 
-LEVELS = ("modules", "functions", "aten")
+LEVELS = ("python", "modules", "functions", "aten")
 patience = Patience()
 
 
@@ -46,18 +46,21 @@ class Recorder:
         only: Iterable[str],
         sinks: Iterable[Sink] = (),
         rank: int = 0,
+        thread: int = 0,
     ) -> None:
         self.level, self.only, self.sinks, self.rank = level, tuple(only), tuple(sinks), rank
         self.names = Names(subject, self._wanted)
         self.keep = make_keep(keep, self.trouble)
         self.probes: list[Probe] = []
         self.troubles: set[str] = set()
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(thread)
         self._threads: dict[int, Probe] = {}
         self._earlier_threads: WeakSet[threading.Thread] = WeakSet()
         self._undo = ExitStack()
 
     def _wanted(self, path: str) -> bool:
+        if self.level == "python":
+            return False
         return not self.only or any(matches(pattern, path) for pattern in self.only)
 
     def start(self, frame: FrameType | None) -> None:
@@ -66,7 +69,7 @@ class Recorder:
         self.live = Live(self._decoder(), self.sinks, self.trouble) if self.sinks else None
         self._earlier_threads = WeakSet(threading.enumerate())
         with ExitStack() as undo:
-            for part in (patience, regions):
+            for part in (patience, regions) if self.level != "python" else (patience,):
                 part.begin()
                 undo.callback(part.end)
             patch.begin(self)
@@ -77,6 +80,12 @@ class Recorder:
             probe.start()
             undo.callback(self._leave, probe, get_ident())
             self._undo = undo.pop_all()
+
+    def stand_by(self) -> Probe:
+        """Be ready to record watched functions of this thread, in no session; there is nothing to undo."""
+        self.base, self.origin = Base(None), perf_counter()
+        self.live = Live(self._decoder(), self.sinks, self.trouble)
+        return self._probe(self.base)
 
     def stop(self) -> None:
         """Undo everything, whatever happened."""
@@ -96,20 +105,23 @@ class Recorder:
             level=self.level,
             keep=self.keep,
             base=base,
-            taking=not self.names.has_subject and not self.only,
+            taking=not self.names.has_subject and not self.only and self.level != "python",
             follows_backward=self.level == "aten" and not self.only,
             trouble=self.trouble,
-            close=self.live.close if self.live else None,
+            live=self.live,
         )
         self.probes.append(probe)
         return self._threads.setdefault(get_ident(), probe)
 
-    def join(self, module: nn.Module) -> Probe | None:
-        """The probe for another thread that is about to call a module; None to leave that thread alone."""
+    def join(self, module: nn.Module | None) -> Probe | None:
+        """The probe for another thread that is about to call a module, or a watched function (None).
+
+        None to leave that thread alone.
+        """
         ident = get_ident()
         if ident in self._threads:
             return self._threads[ident]
-        if not self.names.has_subject:
+        if not self.names.has_subject or module is None:
             return None if threading.current_thread() in self._earlier_threads else self._probe(Base(None))
         note = self.names.notes.get(id(module))
         return self._probe(Base(None)) if note is not None and note.ref() is module else None
@@ -128,7 +140,7 @@ class Recorder:
     def complaints(self) -> list[str]:
         """What the user may have meant otherwise: patterns that matched nothing, a subject that was not called."""
         called = [note.path for note in self.names.notes.values() if note.called]
-        if self.names.has_subject and not called and not self.only:
+        if self.names.has_subject and not called and not self.only and self.level != "python":
             return ["the model that was to be traced was not called in this block"]
         unmatched = [pattern for pattern in self.only if not any(matches(pattern, path) for path in called)]
         known = [note.path for note in self.names.notes.values()]

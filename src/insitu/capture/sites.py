@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import opcode
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import CodeType, FrameType
@@ -71,27 +72,39 @@ def is_hidden(filename: str) -> bool:
     return filename.startswith(HIDDEN) and filename != DEMO
 
 
+MOST_DECORATORS = 100  # lines between the first decorator of a function and its `def`
 INSTRUCTIONS = tuple(range(4096))
 # Ends a stack that was walked to its top: nothing lies further out.
 TOP = (None, 0)
 
 
-class Codes(dict[int, bool]):
-    """Whether the frames of a code object are shown, by its id. The objects are held, so that the ids stay theirs."""
+HIDE, SHOW, STOP = 0, 1, 2
+
+
+class Codes(dict[int, int]):
+    """What to do at the frames of a code object, by its id: hide or show them, or stop at them, for these are the
+    handlers that have recorded what lies above. The objects are held, so that the ids stay theirs."""
 
     def __init__(self) -> None:
         self._met: list[CodeType] = []
+        self._handlers: tuple[CodeType, ...] = ()
 
-    def learn(self, code: CodeType) -> bool:
+    def stop_at(self, *handlers: CodeType) -> None:
+        """Stop at the frames of these."""
+        self._handlers = handlers
+        self.update((id(code), STOP) for code in handlers)
+
+    def learn(self, code: CodeType) -> int:
         """The answer for a code object that was not met before."""
         self._met.append(code)
-        show = self[id(code)] = not is_hidden(code.co_filename)
+        show = self[id(code)] = HIDE if is_hidden(code.co_filename) else SHOW
         return show
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Let go of all but the handlers."""
         super().clear()
         self._met.clear()
+        self.stop_at(*self._handlers)
 
 
 class Sites:
@@ -101,6 +114,7 @@ class Sites:
         self._places: dict[tuple[int, int], tuple[CodeType, Place | None]] = {}
         self._sites: dict[tuple[int, int, int], Site | None] = {}
         self._operators: dict[tuple[int, int], str | None] = {}
+        self._lines: dict[tuple[str, int, str, int], Site] = {}
         self._positions: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
 
     def chain(self, pairs: Sequence[Any], caller: Site | None) -> Site | None:
@@ -109,6 +123,22 @@ class Sites:
             code = pairs[index]
             caller = self._site(code, pairs[index + 1], caller) if code is not None else None
         return caller
+
+    def line(self, file: str, line: int, function: str, caller: Site | None) -> Site:
+        """A line, where no instruction is known."""
+        key = (file, line, function, id(caller))
+        if key not in self._lines:
+            text = linecache.getline(file, line).rstrip("\n")
+            self._lines[key] = Site(file, line, function, text, caller=caller)
+        return self._lines[key]
+
+    def definition(self, code: CodeType) -> Site:
+        """Where a function is defined: the line of its `def`, not of its decorators."""
+        first = code.co_firstlineno
+        lines = linecache.getlines(code.co_filename)[first - 1 : first - 1 + MOST_DECORATORS]
+        heading = re.compile(rf"\s*(async\s+)?def\s+{re.escape(code.co_name)}\b")
+        below = next((index for index, text in enumerate(lines) if heading.match(text)), 0)
+        return self.line(code.co_filename, first + below, code.co_qualname, None)
 
     def operator(self, pairs: Sequence[Any]) -> str | None:
         """The symbol when the innermost visible frame was executing an operator."""

@@ -3,6 +3,9 @@
 A record is FIXED slots, then the arguments, then the keyword arguments (names and values in turn), then the stack
 ((code, instruction) pairs, innermost first). Its offset is the identity of the call. Everything that can wait is
 decoded from it later (decode.py). A flat list is the cheapest thing Python can append to: a record is no object.
+
+Some records are SHORT: a change of a variable (a VariableNote, the value) and, where variables are followed, that a call
+was left or entered again (LEFT or ENTERED, its offset), for a change does not say in which call it was made.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ import gc
 import threading
 from typing import Any
 
-from insitu.trace.event import MarkKind
+from insitu.follow.rewrite import Point
+from insitu.trace.event import Change, MarkKind
 
 Tape = list[Any]
 
-NOTE = 0  # what was called: a FunctionNote, OperatorNote, ModuleNote, CompiledNote or MarkNote
+NOTE = 0  # what was called: a FunctionNote, OperatorNote, ModuleNote, PythonNote, CompiledNote or MarkNote
 RESULT = 1  # what it returned, RUNNING while it has not, a Raised if it never will
 PARENT = 2  # the offset of the call it was made in, or OUTERMOST
 START = 3
@@ -25,6 +29,7 @@ ARGS = 6  # how many slots of arguments follow
 KWARGS = 7  # and of keyword arguments
 FRAMES = 8  # and of the stack; INHERITED: none, the stack is that of the parent
 FIXED = 9
+SHORT = 2
 
 OUTERMOST = -1
 INHERITED = -1
@@ -57,6 +62,26 @@ class MarkNote:
         self.kind = "mark"
         self.mark = mark
         self.text = text
+
+
+class VariableNote:
+    """A change of a variable on the tape; `changes` is None where it is found when decoding: for plain numbers."""
+
+    __slots__ = ("changes", "name", "point")
+
+    def __init__(self, point: Point, name: str, changes: tuple[Change, ...] | None) -> None:
+        self.point = point
+        self.name = name
+        self.changes = changes
+
+
+class _Way:
+    """The note of a call that is left or entered again."""
+
+    __slots__ = ()
+
+
+LEFT, ENTERED = _Way(), _Way()
 
 
 class Patience:

@@ -1,4 +1,4 @@
-"""Tensors as they are noted: facts and identity without keeping anything alive.
+"""Tensors, and NumPy arrays, as they are noted: facts and identity without keeping anything alive.
 
 A `Value` is a weak reference that also holds the facts of a tensor at one moment. A table by `id` finds the value of
 a tensor again, and `value() is tensor` proves that the id was not reused. An operation gives each of its outputs a
@@ -7,11 +7,13 @@ new value, so a tensor that is changed in place has several, one after the other
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy
 from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.nn import Parameter
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 # The producer of a tensor that was there before.
 GIVEN = -1
+MOST_DTYPE = 40  # characters: a structured array may have any number of fields
 
 Keep = Callable[[Tensor], Any]
 Fresh = Callable[[Tensor, int], "Value"]
@@ -91,10 +94,12 @@ def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
         value.type = type(tensor)
         value.producer = producer
         value.facts = value.stat = None
-        value.layout = unheard(probe, tensor)
-        value.requires_grad = tensor.requires_grad
+        if issubclass(type(tensor), numpy.ndarray):
+            value.layout, value.requires_grad = array_layout(tensor), False
+        else:
+            value.layout, value.requires_grad = unheard(probe, tensor), tensor.requires_grad
         table[id(tensor)] = value
-        if keep is not None and producer != GIVEN:
+        if keep is not None and (producer != GIVEN or probe.keeps_given):
             value.stat = kept(probe, keep, tensor)
         return value
 
@@ -117,12 +122,27 @@ def unheard(probe: Probe, tensor: Tensor) -> Layout:
     """The layout of any tensor. A subclass may dispatch to tell it: that is no call of the user."""
     taking, probe.taking = probe.taking, False
     try:
+        return layout_of(tensor)
+    finally:
+        probe.taking = taking
+
+
+def layout_of(tensor: Tensor) -> Layout:
+    """Shape, dtype and device, and the strides too where it is not contiguous."""
+    try:
         layout = (tensor.shape, tensor.dtype, tensor.device)
         return layout if tensor.is_contiguous() else (*layout, tensor.stride())
     except Exception:
         return (odd_shape(tensor), tensor.dtype, tensor.device)
-    finally:
-        probe.taking = taking
+
+
+def array_layout(array: Any) -> Layout:
+    """The layout of a NumPy array; strides are counted in elements, as torch does."""
+    shape, dtype = numpy.ndarray.shape.__get__(array), numpy.ndarray.dtype.__get__(array)
+    if numpy.ndarray.flags.__get__(array).c_contiguous or not dtype.itemsize:
+        return (shape, dtype, "cpu")
+    strides = numpy.ndarray.strides.__get__(array)
+    return (shape, dtype, "cpu", tuple(stride // dtype.itemsize for stride in strides))
 
 
 def guarded(fresh: Fresh) -> Fresh:
@@ -133,6 +153,22 @@ def guarded(fresh: Fresh) -> Fresh:
             return fresh(tensor, producer)
 
     return fresh_unseen
+
+
+def short_dtype(dtype: Any) -> str:
+    """`f32`, `bf16`, `i64`, `b8`, `f8e4m3fn`: the common short form of any dtype, of torch or NumPy.
+
+    >>> short_dtype(torch.float32), short_dtype(torch.bool), short_dtype(torch.float8_e4m3fn)
+    ('f32', 'b8', 'f8e4m3fn')
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name == "bool":
+        return "b8"
+    match = re.fullmatch(r"(bfloat|float|complex|uint|int)(\d+)(?:_(.*))?", name)
+    if match is None:
+        return name if len(name) <= MOST_DTYPE else name[:MOST_DTYPE] + "…"
+    letter = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i"}[match[1]]
+    return f"{letter}{match[2]}{match[3] or ''}"
 
 
 def odd_shape(tensor: Tensor) -> tuple[Any, ...] | None:

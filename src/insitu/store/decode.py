@@ -13,11 +13,24 @@ from insitu.errors import StoreError
 from insitu.store.tables import Tables, pieces_of
 from insitu.store.template import Template, from_json
 from insitu.store.value import Array, storable
-from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, Site, Stats, TensorFacts
+from insitu.trace.event import (
+    Call,
+    Change,
+    Event,
+    Kind,
+    Mark,
+    ModuleFacts,
+    Phase,
+    Site,
+    Stats,
+    TensorFacts,
+    Variable,
+)
 from insitu.trace.trace import Trace
 
 _CALLS = get_args(Kind)
 _MARKS = ("step", "note", "trouble")
+_CHANGES = frozenset(get_args(Change))
 _PHASES = get_args(Phase)
 
 # A small file may repeat a large argument in every event, so what all values hold together is limited.
@@ -133,11 +146,14 @@ class Decoder:
         if word in _CALLS:
             return self._call(number, parent, word, self.strings[name], *rest)
         if word in _MARKS:
-            return Mark(number, parent, word, self.strings[name], rest[6], *rest[-3:])
+            return Mark(number, parent, word, self.strings[name], rest[6], *rest[10:13])
+        if word == "variable":
+            return self._variable(number, parent, self.strings[name], *rest)
         raise StoreError(f"an event of the kind {word[:40]!r} is not known here")
 
     def _call(self, number: int, parent: int | None, kind: Any, name: str, *rest: int) -> Call:
-        module, args, kwargs, result, operator, site, start, duration, raised, phase, thread, step, rank = rest
+        module, args, kwargs, result, operator, site, start, duration, raised, phase, *late = rest
+        thread, step, rank, defined, _ = late
         direction: Any = self._text(phase)
         if direction not in _PHASES or min(args, kwargs, result) < 0:
             raise StoreError(f"call {number} lacks its arguments, its result or its phase")
@@ -146,7 +162,18 @@ class Decoder:
             *(_tuple(self.value(args)), _dict(self.value(kwargs)), self.value(result), self._text(operator)),
             *(None if site < 0 else self.sites[site], start, _known(duration), self._text(raised)),
             *(direction, thread, step, rank),
+            defined=None if defined < 0 else self.sites[defined],
         )
+
+    def _variable(self, number: int, parent: int | None, name: str, *rest: int) -> Variable:
+        *_, value, _, site, start, _, _, _, thread, step, rank, _, changes = rest
+        if min(value, changes) < 0:
+            raise StoreError(f"variable {number} lacks its value or its changes")
+        words: Any = tuple(self.strings[changes].split())
+        if not _CHANGES.issuperset(words):
+            raise StoreError(f"variable {number} has changes that are not known here: {self.strings[changes][:40]!r}")
+        place = None if site < 0 else self.sites[site]
+        return Variable(number, parent, name, self.value(value), words, place, start, thread, step, rank)
 
 
 def _known(number: int) -> int | None:

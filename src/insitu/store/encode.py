@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from insitu.errors import StoreError
 from insitu.store.tables import Tables, bytes_of, columns
 from insitu.store.value import Array, Writer
-from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable
 
 T = TypeVar("T")
 
@@ -82,8 +82,10 @@ class Encoder:
         if isinstance(event, Mark):
             return (
                 *(event.id, distance, self.text(event.kind), self.text(event.text), -1, -1, -1, -1, -1),
-                *(-1, event.start, -1, -1, -1, event.thread, event.step, event.rank),
+                *(-1, event.start, -1, -1, -1, event.thread, event.step, event.rank, -1, -1),
             )
+        if isinstance(event, Variable):
+            return self.variable(event, distance)
         return self.call(event, distance)
 
     def call(self, call: Call, distance: int) -> tuple[int, ...]:
@@ -92,7 +94,14 @@ class Encoder:
             *(self.maybe(self.modules.number, call.module), self.traced(call.args), self.traced(call.kwargs)),
             *(self.traced(call.result), self.maybe(self.text, call.operator), self.maybe(self.site, call.site)),
             *(call.start, _known(call.duration), self.maybe(self.text, call.raised), self.text(call.phase)),
-            *(call.thread, call.step, call.rank),
+            *(call.thread, call.step, call.rank, self.maybe(self.site, call.defined), -1),
+        )
+
+    def variable(self, variable: Variable, distance: int) -> tuple[int, ...]:
+        return (
+            *(variable.id, distance, self.text("variable"), self.text(variable.name), -1, -1, -1),
+            *(self.traced(variable.value), -1, self.maybe(self.site, variable.site), variable.start, -1, -1, -1),
+            *(variable.thread, variable.step, variable.rank, -1, self.text(" ".join(variable.changes))),
         )
 
     def site(self, site: Site) -> int:

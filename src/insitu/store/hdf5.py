@@ -17,7 +17,7 @@ import numpy as np
 
 from insitu.errors import MissingError, StoreError
 from insitu.store.files import write_whole
-from insitu.store.tables import FORMAT, SCHEMA, VERSION, Column, Tables
+from insitu.store.tables import FORMAT, SCHEMA, VERSION, Column, Rule, Tables
 
 try:
     import h5py
@@ -65,7 +65,9 @@ def _checksum(tables: Mapping[str, Mapping[str, Column]]) -> int:
     """Over all columns as they are stored: a bit that flipped on the way is an error, and not another number."""
     checksum = 0
     for table, rules in SCHEMA.items():
-        for name in rules:
+        for name, rule in rules.items():
+            if rule.later and name not in tables[table]:
+                continue  # a file of before that column
             column = tables[table][name]
             checksum = crc32(column.astype(column.dtype.newbyteorder("<")).tobytes(), checksum)
     return checksum
@@ -78,13 +80,20 @@ def read(path: Path) -> dict[str, dict[str, Column]]:
         events = _child(file, "events", h5py.Group)
         found = {table: _child(events, table, h5py.Group) for table in SCHEMA}
         datasets = {
-            table: {name: _child(found[table], name, h5py.Dataset) for name in rules} for table, rules in SCHEMA.items()
+            table: {name: _child(found[table], name, h5py.Dataset) for name in _stored(found[table], rules)}
+            for table, rules in SCHEMA.items()
         }
         _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
         tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
         if _checksum(tables) != _attribute(file, "checksum"):
             raise StoreError("it is damaged: its checksum is not that of its columns")
         return tables
+
+
+def _stored(group: h5py.Group, rules: Mapping[str, Rule]) -> list[str]:
+    """The columns that must be there: one that came later only if the file has it."""
+    there = set(group.keys())
+    return [name for name, rule in rules.items() if name in there or not rule.later]
 
 
 @contextmanager

@@ -7,7 +7,9 @@ and into a page.
 - An optional index or number is -1 where there is none.
 - `rows.parent` and `sites.caller` are distances back (own number minus the other's), 0 for none.
 - A column marked `delta` holds differences to the row before: consecutive ids and times become small numbers.
-- `rows` are the events in order. The tensors in the arguments and results of all rows, in order, are `refs`.
+- A column marked `later` came after the first files of this version: a file without it holds -1 there.
+- `rows` are the events in order; `result` of a variable is its value, `changes` are words with blanks between. The
+  tensors in the arguments and results of all rows, in order, are `refs`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Rule:
     to: str | None = None
     optional: bool = False
     delta: bool = False
+    later: bool = False
 
 
 _INT, _FLOAT, _BYTE = Rule(), Rule(kind="f"), Rule(kind="u")
@@ -55,6 +58,8 @@ SCHEMA: dict[str, dict[str, Rule]] = {
         **{"args": _MAYBE_TEXT, "kwargs": _MAYBE_TEXT, "result": _MAYBE_TEXT, "operator": _MAYBE_TEXT},
         **{"site": _maybe("sites"), "start": _DELTA, "duration": _MAYBE, "raised": _MAYBE_TEXT},
         **{"phase": _MAYBE_TEXT, "thread": _INT, "step": _INT, "rank": _INT},
+        "defined": Rule(to="sites", optional=True, later=True),
+        "changes": Rule(to="strings", optional=True, later=True),
     },
     "refs": {"tensor": Rule(to="tensors", delta=True)},
     "tensors": {
@@ -125,7 +130,8 @@ def unpacked(tables: Mapping[str, Mapping[str, Column]]) -> Tables:
     return whole
 
 
-def _whole(table: str, found: Mapping[str, Column], rules: Mapping[str, Rule]) -> dict[str, Column]:
+def _whole(table: str, given: Mapping[str, Column], rules: Mapping[str, Rule]) -> dict[str, Column]:
+    found = {**_absent(given, rules), **given}
     for name, rule in rules.items():
         if name not in found:
             raise StoreError(f"the column {table}.{name} is missing")
@@ -135,6 +141,12 @@ def _whole(table: str, found: Mapping[str, Column], rules: Mapping[str, Rule]) -
     if len(set(lengths.values())) > 1:
         raise StoreError(f"the columns of {table} have unequal lengths: {lengths}")
     return {name: _plain(found[name], rule) for name, rule in rules.items()}
+
+
+def _absent(given: Mapping[str, Column], rules: Mapping[str, Rule]) -> dict[str, Column]:
+    """The columns that a file of before does not have."""
+    missing = [name for name, rule in rules.items() if rule.later and name not in given]
+    return {name: np.full(len(next(iter(given.values()), ())), -1, dtype=np.int8) for name in missing}
 
 
 def _plain(column: Column, rule: Rule) -> Column:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 from typing import Any
 
-from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, TensorFacts
+from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, TensorFacts, Variable
 from insitu.trace.path import matches, require
 
 
@@ -35,16 +36,63 @@ def completed(events: Iterable[Event]) -> Iterator[Event]:
             yield parent
 
 
+def moments(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
+    """The events as they came while the program ran: each when it was complete, and the calls of watched functions
+    also when they began, which the flag tells.
+
+    >>> outer, inner = Call(0, None, "python", "f"), Variable(1, 0, "x", 1, ("new",))
+    >>> [(event.id, begins) for event, begins in moments([outer, inner])]
+    [(0, True), (1, False), (0, False)]
+    """
+    every = list(events)
+    ending = _endings(every)
+    for index, event in enumerate(every):
+        for call in ending.get(index, ()):
+            yield call, False
+        if type(event) is not Call:
+            yield event, False
+        elif event.kind == "python":
+            yield event, True
+    for call in ending.get(len(every), ()):
+        yield call, False
+
+
+def _endings(every: list[Event]) -> dict[int, list[Call]]:
+    """The calls by the number of the event before which they end.
+
+    That is the first event after all that lies in the call. By the clock it may be a later one: a generator that
+    waits, or a call in another thread, is still open when the next event begins.
+    """
+    place = {event.id: index for index, event in enumerate(every)}
+    last = list(range(len(every)))
+    ends = [event.start + (event.duration or 0) if type(event) is Call else event.start for event in every]
+    for index in range(len(every) - 1, -1, -1):
+        above = place.get(every[index].parent)  # type: ignore[arg-type]
+        if above is not None and above < index:
+            last[above] = max(last[above], last[index])
+            ends[above] = max(ends[above], ends[index])
+    starts = list(accumulate((event.start for event in every), max))
+    found: dict[int, list[tuple[int, int, Call]]] = {}
+    for index, event in enumerate(every):
+        if type(event) is Call:
+            after = last[index] + 1
+            if event.duration is not None and after < len(every) and every[after].start > event.start:
+                after = max(after, bisect_left(starts, ends[index]))
+            found.setdefault(after, []).append((ends[index], -index, event))
+    return {after: [call for *_, call in sorted(calls)] for after, calls in found.items()}
+
+
 def select(events: Iterable[Event], only: str | Iterable[str] | None) -> list[Event]:
     """The calls of the modules whose path matches, all that lies in them, and the calls they lie in.
 
-    A pattern that matches none of the modules raises `PatternError` and names the nearest.
+    Variables are chosen by their names in the same way. A pattern that matches neither a module nor a variable raises
+    `PatternError` and names the nearest.
     """
     every = list(events)
     if not only:
         return every
     patterns = [only] if isinstance(only, str) else list(only)
-    paths = dict.fromkeys(event.path for event in every if isinstance(event, Call) and event.kind == "module")
+    paths = dict.fromkeys(path for event in every if (path := _address(event)) is not None)
     for pattern in patterns:
         require(pattern, paths)
     wanted = {path for path in paths if any(matches(pattern, path) for pattern in patterns)}
@@ -54,13 +102,20 @@ def select(events: Iterable[Event], only: str | Iterable[str] | None) -> list[Ev
     for event in every:
         if event.parent in inside:
             inside.add(event.id)
-        elif isinstance(event, Call) and event.kind == "module" and event.path in wanted:
+        elif _address(event) in wanted:
             inside.add(event.id)
             above = event.parent
             while above is not None and above not in around and above in parents:
                 around.add(above)
                 above = parents[above]
     return [event for event in every if event.id in inside or event.id in around]
+
+
+def _address(event: Event) -> str | None:
+    """What a pattern names: the path of a module that is called, the name of a variable."""
+    if isinstance(event, Variable):
+        return event.name
+    return event.path if isinstance(event, Call) and event.kind == "module" else None
 
 
 def relative(path: str, base: str) -> str:
@@ -121,6 +176,8 @@ class Forest:
         """A number for the structure of the event; equal structures get the same one."""
         if isinstance(event, Mark):
             return self._number((event.kind, event.text if event.kind != "step" else None))
+        if isinstance(event, Variable):
+            return self._number(("variable", event.name))  # its changes on one line are one row, whatever they are
         module = event.module
         base = module.path if module is not None else ""
         inside = tuple([_within(node, base) for node in children])
@@ -144,8 +201,11 @@ class Forest:
 
 
 def _within(node: Node, base: str) -> Any:
-    """What a node adds to the signature of its parent: modules also their name there."""
+    """What a node adds to the signature of its parent: modules also their name there, variables what became of them."""
     event = node.event
+    if isinstance(event, Variable):
+        value = event.value
+        return (node.signature, event.changes, float if type(value) is float else frozen(value))
     if isinstance(event, Call) and event.kind == "module":
         return (relative(event.path, base), node.signature)
     return node.signature
@@ -236,7 +296,7 @@ def _place(event: Event, base: str) -> Any:
     """What identical siblings must share to be folded: numbered modules their list, other calls their line."""
     if isinstance(event, Mark):
         return event.id
-    if event.kind != "module":
+    if isinstance(event, Variable) or event.kind != "module":
         return event.site
     return ["#" if part.isdigit() else part for part in relative(event.path, base).split(".")]
 

@@ -1,4 +1,4 @@
-"""What happened, as plain data: calls, marks, and the facts they carry.
+"""What happened, as plain data: calls, changes of variables, marks, and the facts they carry.
 
 Nothing here knows torch. A tensor appears as `TensorFacts`, a module as `ModuleFacts`, a place in the source as a
 `Site`; containers stay containers; whatever else an argument may be is an atom (int, float, str, bool, None), a
@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["module", "function", "aten"]
+Kind = Literal["module", "function", "aten", "python"]
 Phase = Literal["forward", "backward"]
 MarkKind = Literal["step", "note", "trouble"]
+Change = Literal["new", "type", "shape", "dtype", "device", "length", "values", "deleted", "yielded"]
 
 
 class Word(str):
@@ -70,7 +71,8 @@ class TensorFacts:
 
     `dtype` is short (`f32`, `bf16`, `i64`); a size is an int or, for a symbolic one, its text; `strides` is None for
     a contiguous tensor; `producer` is the id of the call that made it, None if it was there before the trace began;
-    `kept` is what the callable given as `keep` returned.
+    `kept` is what the callable given as `keep` returned, or the values of a small tensor that a watched variable or
+    argument has. A NumPy array has the type "ndarray".
     """
 
     id: int
@@ -137,11 +139,13 @@ class Site:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a module, of a torch function or of an ATen operator.
+    """One call of a module, of a torch function, of an ATen operator, or of a Python function that is watched.
 
     `module` is the called module itself, or the innermost one that was running; `operator` is the symbol when the
     source used one (`@`, `+`, `[]`); `start` and `duration` are nanoseconds from the start of the trace; `raised` is
-    the name of the exception that ended the call; `phase` is "backward" for what autograd's engine ran.
+    the name of the exception that ended the call; `phase` is "backward" for what autograd's engine ran. The call of a
+    watched Python function has all its arguments in `kwargs`, by the names of its parameters, and `defined` is where
+    it is defined.
     """
 
     id: int
@@ -161,6 +165,7 @@ class Call:
     thread: int = 0
     step: int = 0
     rank: int = 0
+    defined: Site | None = None
 
     def __repr__(self) -> str:
         given = ", ".join([*map(repr, self.args), *(f"{name}={item!r}" for name, item in self.kwargs.items())])
@@ -198,7 +203,33 @@ class Mark:
     rank: int = 0
 
 
-Event = Call | Mark
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A watched variable after it changed, at `site`: the line that changed it.
+
+    `name` is the variable or what is followed inside of it (`state.step`, `self.cache.0`), `changes` what is different:
+    "new" alone for one that was not there before, else some of "type", "shape", "dtype", "device", "length", "values";
+    "deleted" alone, with the value None; "yielded" alone for what a watched generator yields. `parent` is the call
+    of the watched function.
+    """
+
+    id: int
+    parent: int | None
+    name: str
+    value: Any
+    changes: tuple[Change, ...]
+    site: Site | None = None
+    start: int = 0
+    thread: int = 0
+    step: int = 0
+    rank: int = 0
+
+    def __repr__(self) -> str:
+        where = f" at {self.site.file}:{self.site.line}" if self.site is not None else ""
+        return f"<Variable {self.id} {self.name} = {self.value!r:.200} ({', '.join(self.changes)}){where}>"
+
+
+Event = Call | Mark | Variable
 
 
 def tensors(value: Any) -> Iterator[TensorFacts]:

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
 from insitu.errors import InsituError, MissingError, SubjectError, choose
-from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, TensorFacts
-from insitu.trace.path import matches
+from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, TensorFacts, Variable
+from insitu.trace.path import matches, require
 
 if TYPE_CHECKING:
     import pandas
@@ -101,6 +101,21 @@ class Trace:
     def modules(self) -> dict[str, ModuleFacts]:
         """Every module that was called, by path, in the order of the first call."""
         return {call.module.path: call.module for call in self.calls if call.kind == "module" and call.module}
+
+    def variables(self, pattern: str | None = None) -> list[Variable]:
+        """Every change of a watched variable, in order; with a path pattern, of the variables whose name it matches.
+
+        >>> trace = Trace([Variable(0, None, "state.step", 1, ("new",)), Variable(1, None, "x", 2, ("new",))])
+        >>> [change.value for change in trace.variables("state.*")]
+        [1]
+        """
+        found = [event for event in self.events if isinstance(event, Variable)]
+        if pattern is None:
+            return found
+        names = {change.name for change in found}
+        require(pattern, names, what="variable")
+        wanted = {name for name in names if matches(pattern, name)}
+        return [change for change in found if change.name in wanted]
 
     @property
     def roots(self) -> list[Event]:

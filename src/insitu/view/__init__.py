@@ -8,21 +8,28 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 from insitu.errors import ChoiceError, SubjectError, choose
-from insitu.trace.analysis import completed, select
+from insitu.trace.analysis import completed, moments, select
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import Event
 from insitu.trace.trace import Trace
 from insitu.view.classic import Classic
 from insitu.view.code import Code
-from insitu.view.line import Line, View
+from insitu.view.line import Line, OpeningView, View
 from insitu.view.table import Table
 from insitu.view.terminal import Terminal
 from insitu.view.tree import Tree
+from insitu.view.variables import Variables
 
-__all__ = ["VIEWS", "Line", "Terminal", "View", "ViewFactory", "make", "render", "replay", "show"]
+__all__ = ["VIEWS", "Line", "OpeningView", "Terminal", "View", "ViewFactory", "make", "render", "replay", "show"]
 
 ViewFactory = Callable[..., View]
-VIEWS: dict[str, ViewFactory] = {"tree": Tree, "classic": Classic, "code": Code, "table": Table}
+VIEWS: dict[str, ViewFactory] = {
+    "tree": Tree,
+    "classic": Classic,
+    "code": Code,
+    "table": Table,
+    "variables": Variables,
+}
 
 
 def make(name: str, /, **options: Any) -> View:
@@ -40,11 +47,16 @@ def make(name: str, /, **options: Any) -> View:
 
 
 def replay(events: Iterable[Event], view: View, only: str | Iterable[str] | None = None) -> Iterator[Line]:
-    """The lines that a view makes of events that are over."""
+    """The lines that a view makes of events that are over, the same as while they happened."""
     chosen = select(events, only)
+    opened = getattr(view, "opened", None)
     yield from view.begin()
-    for event in completed(chosen):
-        yield from view(event)
+    if opened is None:
+        for event in completed(chosen):
+            yield from view(event)
+    else:
+        for event, begins in moments(chosen):
+            yield from opened(event) if begins else view(event)
     yield from view.finish()
 
 
@@ -79,10 +91,11 @@ def show(
     only: str | Iterable[str] | None = None,
     **options: Any,
 ) -> None:
-    """Print a trace through a view: "tree", "classic", "code" or "table".
+    """Print a trace through a view: "tree", "classic", "code", "table" or "variables".
 
     `only` is path patterns, `width` the columns to use, `color` overrides what the terminal says. The tree also takes
-    `unfold=True`: every one of several identical blocks, and what the leaf modules do inside.
+    `unfold=True`: every one of several identical blocks, and what the leaf modules do inside; "variables" takes
+    `lang="zh"`, for Chinese.
 
     >>> from insitu.trace.event import Call, TensorFacts
     >>> show(Trace([Call(0, None, "function", "torch.ones", args=(3,), result=TensorFacts(0, (3,), "f32", "cpu"))]))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from insitu.trace.event import Call, Event, Fields, Mark, Opaque, TensorFacts
+from insitu.trace.event import Call, Event, Fields, Mark, Opaque, TensorFacts, Variable
 from insitu.view.line import Line, Span
 from insitu.view.name import function_name, is_inner, is_method, key_settings, method, operands
 from insitu.view.value import MOST_DEPTH, MOST_ITEMS, arguments, holds_tensor, safe, value
@@ -20,7 +20,10 @@ Labelled = tuple[str, tuple[Span, ...]]
 
 
 class Classic:
-    """Shows each leaf module and each function as a block, at once; with a name, between two headings."""
+    """Shows each leaf module and each function as a block, at once; with a name, between two headings.
+
+    Watched Python functions and variables have no block.
+    """
 
     def __init__(self, *, name: str | None = None) -> None:
         self._name = safe(name) if name is not None else None
@@ -38,6 +41,8 @@ class Classic:
         lines: tuple[Line, ...] = ()
         if isinstance(event, Mark):
             lines = (Line((("  ! ", "red"), (safe(event.text), ""))), BETWEEN) if event.kind == "trouble" else ()
+        elif isinstance(event, Variable):
+            return ()
         elif event.kind == "function" and not is_inner(event):
             lines = tuple(_block(*_function(event)))
         elif event.kind == "module" and (event.module is None or event.module.leaf):
@@ -137,7 +142,7 @@ def _operand(item: Any) -> Iterable[Span]:
 def _spans(item: Any, depth: int = 0) -> Iterable[Span]:
     """Tensors by shape and device, however they are contained; the rest as grey text."""
     if type(item) is TensorFacts:
-        return _tensor(item.shape, item.device)
+        return _tensor("ndarray" if item.type == "ndarray" else "Tensor", item.shape, item.device)
     if depth < MOST_DEPTH:
         if isinstance(item, (tuple, list)):
             inner = list(_joined(item, depth))
@@ -148,9 +153,9 @@ def _spans(item: Any, depth: int = 0) -> Iterable[Span]:
 
 
 @lru_cache(maxsize=4096)
-def _tensor(shape: tuple[int | str, ...], device: str) -> tuple[Span, ...]:
+def _tensor(kind: str, shape: tuple[int | str, ...], device: str) -> tuple[Span, ...]:
     text = f"[{', '.join(map(str, shape))}]"
-    return (("Tensor ", ""), (safe(text), "blue"), (" @ ", ""), (safe(device), "green"))
+    return ((f"{kind} ", ""), (safe(text), "blue"), (" @ ", ""), (safe(device), "green"))
 
 
 def _joined(items: Iterable[Any], depth: int = 0) -> Iterator[Span]:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from insitu.trace.event import Call, Event, Mark, Site
+from insitu.trace.event import Call, Event, Mark, Site, Variable
 from insitu.view.line import Line, Span
 from insitu.view.name import function_name, operands
 from insitu.view.value import safe, value
 
-FINENESS = {"module": 0, "function": 1, "aten": 2}
+FINENESS = {"python": -1, "module": 0, "function": 1, "aten": 2}  # watched functions are never shown
 PACKAGES = "site-packages/"
 
 
@@ -41,12 +41,13 @@ class Code:
         """The lines of this event, if it is one of the innermost calls."""
         if isinstance(event, Mark):
             return (Line(((f"# ! {safe(event.text)}", "red"),)),) if event.kind == "trouble" and self._native else ()
-        if event.name.startswith("profiler."):  # marks that torch makes for its profiler
+        if isinstance(event, Variable) or event.name.startswith("profiler."):  # the latter torch makes for its profiler
             return ()
         covered = event.id in self._covered
         self._covered.discard(event.id)
         fineness = FINENESS[event.kind]
-        failed = event.raised is not None and (self._native or event.kind == "function")
+        shown = fineness >= 0 if self._native else event.kind == "function"
+        failed = event.raised is not None and shown
         innermost = not covered and (fineness >= self._finest or failed)
         if not (covered or innermost):
             return ()

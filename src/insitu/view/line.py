@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from insitu.trace.event import Event
+from insitu.trace.event import Call, Event
 
 # A piece of text and its ink: "" or a name of `insitu.view.terminal.INKS`. A plain pair, because views make millions.
 Span = tuple[str, str]
@@ -24,6 +24,8 @@ class Column:
 @dataclass(slots=True)
 class Line:
     """One line: spans of text and, where it is a row of a table, one span for each column.
+
+    A line that stands alone, with None for columns, is as long as it is; one with `()` is cut where the terminal ends.
 
     >>> str(Line((("● ", "purple"), ("fc", ""))))
     '● fc'
@@ -50,4 +52,12 @@ class View(Protocol):
 
     def finish(self) -> Iterable[Line]:
         """The lines that stand after the last event."""
+        ...
+
+
+class OpeningView(View, Protocol):
+    """A view that also shows the call of a watched function when it begins, before all that lies in it."""
+
+    def opened(self, call: Call) -> Iterable[Line]:
+        """The lines of a call that begins; its arguments and places are known, its result and time are not."""
         ...

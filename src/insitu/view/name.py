@@ -107,15 +107,24 @@ def operands(call: Call) -> tuple[Any, ...]:
     return call.args
 
 
+def given(call: Call) -> dict[str, Any]:
+    """The arguments of a watched function by name, without the object whose method it is.
+
+    >>> given(Call(0, None, "python", "Data.get", kwargs={"self": None, "index": 3}))
+    {'index': 3}
+    """
+    return {name: item for name, item in call.kwargs.items() if name not in ("self", "cls")}
+
+
 def compact(call: Call) -> str:
     """A function call in a few words: `F.softmax(dim=-1)`, `.view(2, 3)`, `@`, `/ 8`, `[:, 0]`; tensors left out."""
     if call.operator is not None:
         return _operation(call, safe(call.operator))
     name = function_name(call.name)
-    args = call.args
-    if not args and not call.kwargs:
+    args, kwargs = call.args, call.kwargs if call.kind != "python" else given(call)
+    if not args and not kwargs:
         return name + "()"
-    texts = arguments(args[1:] if args and type(args[0]) is TensorFacts else args, call.kwargs)
+    texts = arguments(args[1:] if args and type(args[0]) is TensorFacts else args, kwargs)
     if not texts:
         return name
     return f"{name}({short(', '.join(texts), MOST_ARGUMENTS)})"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from insitu.trace.analysis import relative
-from insitu.trace.event import Call, Event, Mark, ModuleFacts
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Variable
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import module_type
 from insitu.view.value import amount, duration, result, safe, size
@@ -52,6 +52,8 @@ class Table:
         if isinstance(event, Mark):
             if event.kind == "trouble":
                 self._troubles.append(safe(event.text))
+            return ()
+        if isinstance(event, Variable):
             return ()
         if event.parent is None:
             self._time += event.duration or 0

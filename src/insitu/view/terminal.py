@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import IO
+from unicodedata import east_asian_width
 
 from insitu.view.line import Column, Line, Span
 
@@ -25,10 +27,14 @@ FEWEST = 8  # characters of a name that are left when it is cut
 MOST_OUTPUT = 24  # characters of the first column where the terminal is narrow
 CHUNK = 4096  # lines that are laid out and written at a time
 SIGNS = {
-    **{"●": "*", "├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "→": "->", "…": "...", "✗": "!", "µ": "u"},
+    **{"●": "*", "┌": ".", "├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "→": "->", "…": "...", "✗": "!", "µ": "u"},
     **{"⬇": "v", "\ufe0f": ""},
 }
 ASCII = str.maketrans(SIGNS)
+
+# The signs that the views draw with lie between these two ranges.
+MAYBE_WIDE = re.compile("[\u1100-\u1fff\u2e80-\U0010ffff]")
+Places = Callable[[str], int]
 
 
 class Terminal:
@@ -74,17 +80,22 @@ class Terminal:
         self, columns: tuple[Column, ...] | None, lines: Iterator[Line], file: IO[str], plain: bool
     ) -> Iterator[Sequence[Span]]:
         """The rows of a table, laid out; widths only grow, so that what is written later still lines up."""
-        if columns is None:
-            yield from (line.spans for line in lines)
+        if not columns:
+            room = None if columns is None else self._room(file)
+            yield from (line.spans if room is None else _within(line.spans, room) for line in lines)
             return
         widths = self._widths.setdefault(columns, [0] * (1 + len(columns)))
         while rows := list(islice(lines, CHUNK)):
             if plain:
                 rows = list(map(_in_ascii, rows))
-            _measure(rows, widths)
-            first, kept = fitted(columns, widths, self._width if self._width is not None else terminal_width(file))
+            places = places_of if _has_wide(rows) else len
+            _measure(rows, widths, places)
+            first, kept = fitted(columns, widths, self._room(file))
             for row in rows:
-                yield _laid_out(row, first, kept)
+                yield _laid_out(row, first, kept, places)
+
+    def _room(self, file: IO[str]) -> int | None:
+        return self._width if self._width is not None else terminal_width(file)
 
     def flush(self) -> None:
         """Let a reader of the stream see all that was written."""
@@ -152,34 +163,34 @@ def fitted(columns: tuple[Column, ...], widths: list[int], room: int | None) -> 
     return min(widths[0], max(FEWEST, room - sum(GAP + width for _, width, _ in kept))), kept
 
 
-def _measure(rows: list[Line], widths: list[int]) -> None:
+def _measure(rows: list[Line], widths: list[int], places: Places) -> None:
     """Widen the widths to what the rows need; a line without cells has the room to itself."""
     for row in rows:
         if row.cells:
             length = 0
             for text, _ in row.spans:
-                length += len(text)
+                length += places(text)
             if length > widths[0]:
                 widths[0] = length
             for index, (text, _) in enumerate(row.cells, 1):
-                if len(text) > widths[index]:
-                    widths[index] = len(text)
+                if places(text) > widths[index]:
+                    widths[index] = places(text)
 
 
-def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]]) -> Sequence[Span]:
+def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]], places: Places) -> Sequence[Span]:
     """The row with blanks between its cells and none at its end."""
     if not row.cells:
         return row.spans
     length = 0
     for text, _ in row.spans:
-        length += len(text)
-    spans = list(row.spans) if length <= first else _cut(row.spans, first)
+        length += places(text)
+    spans = list(row.spans) if length <= first else _cut(row.spans, first, places)
     blank = first - min(length, first)
     for index, width, right in kept:
         text, ink = row.cells[index]
-        if len(text) > width:
-            text = text[: width - 1] + "…"
-        rest = width - len(text)
+        if places(text) > width:
+            ((text, _),) = _cut(((text, ink),), width, places)
+        rest = width - places(text)
         if not text:
             blank += GAP + width
             continue
@@ -188,16 +199,39 @@ def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]]) -> Seque
     return spans
 
 
-def _cut(spans: tuple[Span, ...], length: int) -> list[Span]:
+def _within(spans: tuple[Span, ...], room: int) -> Sequence[Span]:
+    """The spans, cut if they are longer than the terminal is wide."""
+    return spans if sum([places_of(text) for text, _ in spans]) <= room else _cut(spans, room, places_of)
+
+
+def _cut(spans: tuple[Span, ...], length: int, places: Places) -> list[Span]:
     """The spans cut to a length, with … at the end."""
     kept: list[Span] = []
     room = length - 1
     for text, ink in spans:
-        if len(text) > room:
-            return [*kept, (text[:room] + "…", ink)]
+        if places(text) > room:
+            text = text[:room]
+            while places(text) > room:
+                text = text[:-1]
+            return [*kept, (text + "…", ink)]
         kept.append((text, ink))
-        room -= len(text)
+        room -= places(text)
     return kept
+
+
+def places_of(text: str) -> int:
+    """How many places of a line the terminal needs for a text.
+
+    >>> places_of("shape"), places_of("形状")
+    (5, 4)
+    """
+    return sum([2 if east_asian_width(char) in "WF" else 1 for char in text])
+
+
+def _has_wide(rows: list[Line]) -> bool:
+    """Whether one of the rows may need more places than it has characters; one search is quicker than many."""
+    text = "".join([text for row in rows for text, _ in chain(row.spans, row.cells)])
+    return not text.isascii() and MAYBE_WIDE.search(text) is not None
 
 
 def _in_ascii(line: Line) -> Line:

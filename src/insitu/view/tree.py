@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from insitu.trace.analysis import Fold, Forest, Node, Steps, fold, relative, steps
-from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, tensors
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable, Word, tensors
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, is_inner, module_type
-from insitu.view.value import duration, result, safe, short, spread, tensor, union
+from insitu.view.value import duration, holds_tensor, kept, result, safe, short, spread, tensor, union, value
 
 COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
 NOTHING: Span = ("", "")
@@ -20,6 +20,7 @@ NOTHING: Span = ("", "")
 UNSEEN = frozenset({"torch.Tensor.grad", "torch.Tensor.grad=", "torch.Tensor.data"})
 GUIDE = ("│  ", "   ")
 BRANCH = ("├─ ", "└─ ")
+INKS = {"module": "purple", "function": "cyan", "python": "teal"}
 
 Branch = tuple[Fold, Call | None, str, str]
 
@@ -91,6 +92,9 @@ class Tree:
             if isinstance(event, Mark):
                 yield _mark(event, guide + branch)
                 continue
+            if isinstance(event, Variable):
+                yield _variable(item, guide + branch)
+                continue
             name = self._name(event, item, parent)
             if before:
                 name, before = (*before, *name), ()
@@ -124,7 +128,7 @@ class Tree:
                 spans.append((f"× {item.count} identical  ", "yellow"))
             spans.append((self._type(module), "purple"))
         else:
-            spans.append((safe(call.name), "orange") if call.kind == "aten" else (compact(call), "cyan"))
+            spans.append((safe(call.name), "orange") if call.kind == "aten" else (compact(call), INKS[call.kind]))
             if item.count > 1:
                 spans.append((f"  × {item.count} identical", "yellow"))
         if call.phase == "backward":
@@ -143,6 +147,8 @@ def _is_hidden(node: Node) -> bool:
     event = node.event
     if not isinstance(event, Call) or event.raised is not None:
         return False
+    if event.kind == "python":
+        return False
     if event.name in UNSEEN or event.name.startswith("profiler."):
         return True
     return event.kind == "function" and not node.children and event.path != "" and is_inner(event)
@@ -154,17 +160,49 @@ def _mark(mark: Mark, guide: str) -> Line:
     return Line(((guide, "grey"), (text, "red" if trouble else "green")), (), COLUMNS)
 
 
+def _variable(item: Fold, guide: str) -> Line:
+    """A variable, or several changes of it on one line of a loop: the first value and the last."""
+    every = [node.event for node in item.nodes if isinstance(node.event, Variable)]
+    first, last = every[0], every[-1]
+    changes = tuple(dict.fromkeys(change for variable in every for change in variable.changes))
+    name, word, ink = f"{safe(first.name)} =", f"{', '.join(changes)} changed", "yellow"
+    if changes == ("yielded",):
+        name, word = "yield", ""
+    elif changes == ("deleted",):
+        name, word, ink = safe(first.name), "deleted", "red"
+    elif changes == ("new",) or not changes:
+        word, ink = "".join(changes), "green"
+    spans: list[Span] = [(guide, "grey"), (name, "bold")]
+    if item.count > 1:
+        spans.append((f"  × {item.count}", "yellow"))
+    if word:
+        spans.append((f"  {word}", ink))
+    texts = ["" if variable.changes == ("deleted",) else _held(variable.value) for variable in (first, last)]
+    output = short(texts[0] if texts[0] == texts[1] else " … ".join(texts), 60)
+    stats = union([facts.stats for variable in every for facts in tensors(variable.value) if facts.stats is not None])
+    values = _kept(last.value) if stats is None else (spread(stats), "red" if stats.nan else "")
+    source = NOTHING if first.site is None else _source(first.site)
+    return Line(tuple(spans), ((output, "blue"), values, NOTHING, source), COLUMNS)
+
+
+def _held(item: Any) -> str:
+    """What a variable holds, in the manner of a result; a text is quoted and None is None."""
+    if isinstance(item, str) and not isinstance(item, Word):
+        return repr(short(item, 60))
+    return result(item) if holds_tensor(item) else short(value(item), 60)
+
+
 def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
     """Output, values, time and source of a row that may stand for many calls."""
-    value, site = call.result, call.site
+    out, site = call.result, call.site
     if call.raised is not None:
-        given = result(call.args)
-        output = (f"✗ raised {safe(call.raised)}" + (f" ← {given}" if given else ""), "red")
+        inputs = result(call.args) if call.kind != "python" else result(call.inputs or None)
+        output = (f"✗ raised {safe(call.raised)}" + (f" ← {inputs}" if inputs else ""), "red")
     else:
-        output = (tensor(value) if type(value) is TensorFacts else result(value), "blue")
+        output = (tensor(out) if type(out) is TensorFacts else result(out), "blue")
     if len(item.nodes) == 1:
         time = call.duration
-        stats = value.stats if type(value) is TensorFacts else union_of([call])
+        stats = out.stats if type(out) is TensorFacts else union_of([call])
     else:
         calls = [node.event for node in item.nodes if isinstance(node.event, Call)]
         times = [other.duration for other in calls if other.duration is not None]
@@ -172,18 +210,16 @@ def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
         stats = union_of(calls)
     return (
         output,
-        _kept(value) if stats is None else (spread(stats), "red" if stats.nan else ""),
+        _kept(out) if stats is None else (spread(stats), "red" if stats.nan else ""),
         NOTHING if time is None else (duration(time), "green"),
         NOTHING if site is None else _source(site),
     )
 
 
 def _kept(item: Any) -> Span:
-    """What the user's own function kept of the first tensor of a result."""
-    kept = next((facts.kept for facts in tensors(item) if facts.kept is not None), None)
-    if kept is None:
-        return NOTHING
-    return (f"{kept:.4g}" if isinstance(kept, float) else short(safe(str(kept)), 24), "")
+    """What was kept of the first tensor of a result: its values, or what the user's own function made of it."""
+    found = next((facts.kept for facts in tensors(item) if facts.kept is not None), None)
+    return NOTHING if found is None else (short(kept(found), 24), "")
 
 
 def union_of(calls: list[Call]) -> Stats | None:

@@ -12,6 +12,7 @@ from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word, tensors
 MOST_ITEMS = 32
 MOST_DEPTH = 8
 MOST_TEXT = 200
+MOST_VALUES = 64  # of an array that is written out
 
 
 def safe(text: str) -> str:
@@ -31,12 +32,13 @@ def short(text: str, limit: int) -> str:
 
 
 def tensor(facts: TensorFacts) -> str:
-    """A tensor as dtype and shape.
+    """A tensor as dtype and shape, marked if it is an array of NumPy.
 
-    >>> tensor(TensorFacts(0, (2, 3), "f32", "cpu"))
-    'f32[2, 3]'
+    >>> tensor(TensorFacts(0, (2, 3), "f32", "cpu")), tensor(TensorFacts(0, (4,), "u8", "cpu", type="ndarray"))
+    ('f32[2, 3]', 'np u8[4]')
     """
-    return _typed(facts.dtype, facts.shape)
+    text = _typed(facts.dtype, facts.shape)
+    return f"np {text}" if facts.type == "ndarray" else text
 
 
 @lru_cache(maxsize=4096)
@@ -52,7 +54,7 @@ def value(item: Any, *, quote_tensors: bool = False) -> str:
     """
     kind = type(item)
     if kind is TensorFacts:
-        return _typed(item.dtype, item.shape)
+        return tensor(item)
     if kind is int or kind is float or kind is bool or item is None:
         return _number(item)
     if isinstance(item, str):
@@ -127,7 +129,7 @@ def holds_tensor(item: Any) -> bool:
 def result(item: Any, limit: int = 60) -> str:
     """The tensors of a result: `f32[2, 3]`, `3 × f32[2, 3]`, `f32[2], i64[2]`, `logits: f32[2], loss: f32[]`."""
     if type(item) is TensorFacts:
-        return _typed(item.dtype, item.shape)
+        return tensor(item)
     if isinstance(item, (dict, Fields)):
         items = item.items if isinstance(item, Fields) else item
         parts = [f"{safe(str(name))}: {result(part)}" for name, part in items.items() if part is not None]
@@ -164,6 +166,29 @@ def spread(stats: Stats) -> str:
     if stats.min is None or stats.max is None:
         return inf
     return f"{stats.min:.3g} … {stats.max:.3g}" + (f", {inf}" if inf else "")
+
+
+def kept(item: Any) -> str:
+    """What was kept of a tensor: a number, the values of a small array, else the text of whatever it is.
+
+    >>> kept(0.123456), kept("two\\nlines")
+    ('0.1235', 'two\\\\nlines')
+    """
+    try:
+        size = getattr(item, "size", None)
+        if type(size) is int and hasattr(item, "tolist"):
+            return _values(item.tolist()) if size <= MOST_VALUES else ""
+        return _element(item)
+    except Exception as error:  # the user's own object: its text may do anything
+        return safe(f"<{type(item).__name__}: {type(error).__name__}>")
+
+
+def _values(item: Any) -> str:
+    return f"[{', '.join(map(_values, item))}]" if isinstance(item, list) else _element(item)
+
+
+def _element(item: Any) -> str:
+    return f"{item:.4g}" if isinstance(item, (float, complex)) else safe(str(item))
 
 
 def duration(nanoseconds: int) -> str:

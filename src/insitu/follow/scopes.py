@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+LAMBDA = "<lambda>"
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Annotations and type parameters have scopes of their own, or are not evaluated at all.
 UNSEEN = frozenset({"annotation", "returns", "type_params"})
@@ -42,6 +43,12 @@ def parameters(arguments: ast.arguments) -> list[str]:
         for part in (arguments.posonlyargs, arguments.args, stars[0], arguments.kwonlyargs, stars[1])
         for argument in part
     ]
+
+
+def first_line(node: Function) -> int:
+    """The line at which the code of a function begins: that of its first decorator."""
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def names_in(nodes: Iterable[ast.AST]) -> Scope:

@@ -8,18 +8,21 @@ The reporters are constants of the new code: nothing is added to globals, closur
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from inspect import CO_OPTIMIZED
 from types import CodeType
 from typing import Any
 
-from insitu.capture.definitions import FUNCTIONS, Definition, NoSource, clone, find, nested_codes
-from insitu.capture.nodes import ANY_ERROR, NAME_ERROR
-from insitu.capture.scopes import Function, scope_of
-from insitu.capture.statements import Moment, Plan, Report, insert
+from insitu.follow.definitions import FUNCTIONS, Definition, NoSource, clone, find, nested_codes, source_of
+from insitu.follow.inlined import dictionary_names, global_names, stored_names
+from insitu.follow.nodes import ANY_ERROR, NAME_ERROR, first_places
+from insitu.follow.scopes import Function, scope_of
+from insitu.follow.statements import Moment, Plan, Report, insert
 
-__all__ = ["NoSource", "Point", "Reporter", "bound_names", "rewrite"]
+__all__ = ["NoSource", "Point", "Reporter", "bound_names", "known_names", "rewrite"]
 
 Reporter = Callable[[Any], Any]
 COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -30,7 +33,8 @@ TOO_DEEP = "too many statically nested blocks"
 class Point:
     """Where a variable is reported, and why: it was given, bound or deleted, or its object may have changed.
 
-    The name is the root: `self`, never `self.cache`.
+    The name is the root: `self`, never `self.cache`. Before any other point of a call comes "entered", without a name:
+    frames have the ids of others that are gone, so who keeps something by frame knows that a new one begins.
     """
 
     moment: Moment
@@ -54,19 +58,20 @@ def rewrite(code: CodeType, wanted: Callable[[str], bool], reporter: Callable[[P
     ...     return lambda value: seen.append(f"{point.moment} {point.name} = {value}")
     >>> area.__code__ = rewrite(area.__code__, {"width", "size"}.__contains__, reporter)
     >>> area(3, 4), seen
-    (12, ['given width = 3', 'bound size = 12'])
+    (12, ['entered  = None', 'given width = 3', 'bound size = 12'])
     """
     wanted = cache(wanted)
     if not any(map(wanted, names_of(code))):
         return code
     definition = find(code)
+    places = first_places((code, *nested_codes(code)))
     for guards in (2, 1, 0):
-        plan = Plan(wanted, definition.source.is_builtin, guards)
-        node = clone(definition.node)
-        insert(node, plan)
-        if not plan.placeholders:
-            return code
+        plan = Plan(wanted, definition.source.is_builtin, guards, places)
         try:
+            node = clone(definition.node)
+            insert(node, plan)
+            if not plan.placeholders:
+                return code
             return Filling(plan, reporter).find(definition, node)
         except (SyntaxError, RecursionError) as error:
             failed = error
@@ -135,8 +140,38 @@ def bound_names(code: CodeType) -> frozenset[str]:
     try:
         return frozenset(_bound_in(find(code).node))
     except NoSource:
-        codes = [each for each in (code, *nested_codes(code)) if each.co_name not in COMPREHENSIONS]
+        every = [each for each in (code, *nested_codes(code)) if each.co_flags & CO_OPTIMIZED]
+        codes = [each for each in every if each.co_name not in COMPREHENSIONS]
         return frozenset(name for each in codes for name in (*each.co_varnames, *each.co_cellvars))
+
+
+def known_names(code: CodeType) -> frozenset[str]:
+    """Every name that means a variable in a function, module or class, or in what is nested in it.
+
+    What it binds, and the globals and variables of others that it reads; no attributes, and no builtins unless the
+    file defines them anew.
+
+    >>> def scale(factor):
+    ...     return [item * factor for item in SOURCE.items if len(item) > margin]
+    >>> sorted(known_names(scale.__code__))
+    ['SOURCE', 'factor', 'margin']
+    """
+    every = [code, *nested_codes(code)]
+    found = {name for each in every for name in global_names(each)}.union(code.co_freevars)
+    for each in every:
+        if not each.co_flags & CO_OPTIMIZED:
+            # The names that a nested class binds are its attributes.
+            found |= set(dictionary_names(each)) - (set() if each is code else stored_names(each))
+    is_builtin = builtins_of(code)
+    return bound_names(code).union(name for name in found if name.isidentifier() and not is_builtin(name))
+
+
+def builtins_of(code: CodeType) -> Callable[[str], bool]:
+    """Tells whether a name means a builtin in the file of a code object; without the file, whether there is one."""
+    try:
+        return source_of(code).is_builtin
+    except NoSource:
+        return vars(builtins).__contains__
 
 
 def _bound_in(function: Function) -> Iterator[str]:

@@ -7,31 +7,32 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from insitu.capture.nodes import (
+from insitu.follow.nodes import (
     ANY_ERROR,
     NAME_ERROR,
     catching,
-    first_place,
     in_sequence,
     is_docstring,
     put_at,
     reporting,
     unplaced,
 )
-from insitu.capture.scopes import (
+from insitu.follow.scopes import (
+    LAMBDA,
     TYPE_ALIAS,
     UNSEEN,
     Function,
     captured,
     children,
     evaluated,
+    first_line,
     names_in,
     parameters,
     scope_of,
     targets_of,
 )
 
-Moment = Literal["given", "bound", "maybe", "deleted"]
+Moment = Literal["entered", "given", "bound", "maybe", "deleted"]
 Report = tuple[Moment, str, int]
 
 # Declares nothing: takes the place of declarations that were moved to the top of their function.
@@ -58,12 +59,17 @@ class Plan:
     # Python nests at most 20 blocks. 2: try … finally around every statement that may change something; 1: around
     # simple ones only; 0: around none, so that what a statement changed before it raised or returned goes unreported.
     guards: int
+    # Where the functions begin, by name and first line.
+    first_places: dict[tuple[str, int], ast.AST | None]
     placeholders: dict[Report, str] = field(default_factory=dict)
+    # Whether anything was put into the function that is at hand.
+    is_reported: bool = False
 
     def report(self, moment: Moment, name: str, line: int) -> ast.expr:
         """An expression that reports a name."""
+        self.is_reported = True
         placeholder = self.placeholders.setdefault((moment, name, line), f"\0insitu {len(self.placeholders)}")
-        return reporting(placeholder, None if moment == "deleted" else name)
+        return reporting(placeholder, None if moment in ("deleted", "entered") else name)
 
     def may_change(self, *nodes: ast.AST | None) -> bool:
         """Whether running these nodes, without the statements inside of them, may change an object."""
@@ -92,14 +98,13 @@ def is_store(node: ast.AST) -> bool:
 
 
 def insert(function: Function, plan: Plan) -> None:
-    """Put the reports into a function, in place."""
+    """Put the reports into a function, in place; the first one says that it was entered."""
+    outer, plan.is_reported = plan.is_reported, False
     if isinstance(function, ast.Lambda):
-        wrap_lambda(function, plan)
-        body = ast.Expr(value=function.body)  # not the defaults: they are evaluated outside
-        in_expressions(body, plan, function.lineno)
-        function.body = body.value
+        into_lambda(function, plan)
     else:
         Reporting(function, plan).insert()
+    plan.is_reported = outer
 
 
 class Reporting:
@@ -126,8 +131,11 @@ class Reporting:
         node = self.function
         start = int(is_docstring(node.body[0]))
         given = [name for name in self.scope.parameters if self.plan.wanted(name)]
-        entry = self.reports("given", given, node, first_place(node.body))
+        first = self.plan.first_places.get((node.name, first_line(node)))
+        entry = self.reports("given", given, node, first)
         rest = self.block(node.body[start:])
+        if self.plan.is_reported:
+            entry = [*self.reports("entered", [""], node, first), *entry]
         node.body = [*node.body[:start], *self.declarations, *entry, *rest]
 
     def block(self, nodes: list[ast.stmt], sure: Iterable[str] = ()) -> list[ast.stmt]:
@@ -333,28 +341,33 @@ def in_expressions(root: ast.AST, plan: Plan, line: int) -> None:
                 continue
             if isinstance(value, ast.AST):
                 setattr(node, name, with_report(value, plan, line))
-                waiting.append(value)
+                waiting.append(value.args if isinstance(value, ast.Lambda) else value)
             elif isinstance(value, list):
                 setattr(node, name, [with_report(part, plan, line) for part in value])
-                waiting += (part for part in value if isinstance(part, ast.AST) and not isinstance(part, SUITES))
+                parts = (part.args if isinstance(part, ast.Lambda) else part for part in value)
+                waiting += (part for part in parts if isinstance(part, ast.AST) and not isinstance(part, SUITES))
 
 
 def with_report(node: Any, plan: Plan, line: int) -> Any:
     """The expression, or one that also reports what it binds."""
     if isinstance(node, ast.Lambda):
-        wrap_lambda(node, plan)
+        insert(node, plan)
     elif isinstance(node, ast.NamedExpr) and plan.wanted(node.target.id):
         return in_sequence([], node, [plan.report("bound", node.target.id, line)])
     return node
 
 
-def wrap_lambda(node: ast.Lambda, plan: Plan) -> None:
+def into_lambda(node: ast.Lambda, plan: Plan) -> None:
     """Report what a lambda is given, and the same again once its body has run."""
     names = [name for name in parameters(node.args) if plan.wanted(name)]
     after = names if plan.may_change(node.body) else []
-    given = [plan.report("given", name, node.lineno) for name in names]
-    if given:
-        node.body = in_sequence(given, node.body, [plan.report("maybe", name, node.lineno) for name in after])
+    body = ast.Expr(value=node.body)  # not the defaults: they are evaluated outside
+    in_expressions(body, plan, node.lineno)
+    before = [plan.report("given", name, node.lineno) for name in names]
+    if plan.is_reported:
+        before.insert(0, plan.report("entered", "", node.lineno))
+        maybes = [plan.report("maybe", name, node.lineno) for name in after]
+        node.body = in_sequence(before, body.value, maybes, plan.first_places.get((LAMBDA, node.lineno)))
 
 
 def methods_in(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

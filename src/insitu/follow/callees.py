@@ -16,11 +16,12 @@ import sysconfig
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
+from inspect import CO_VARARGS
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
-from insitu.capture.definitions import nested_codes
-from insitu.capture.references import Reference, references
+from insitu.follow.definitions import nested_codes
+from insitu.follow.references import Reference, references
 
 # Whose functions are passed over, besides those of the standard library: nobody follows variables inside of them.
 LIBRARIES = ("torch", "numpy", "insitu")
@@ -65,6 +66,7 @@ class Search:
         # By id, never by hash: the receivers are strangers' objects. They are held, so that the ids stay theirs.
         self._seen: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._objects: dict[int, Any] = {}
+        self._references: dict[int, list[Reference]] = {}
 
     def run(self, function: FunctionType, receiver: Any) -> list[FunctionType]:
         """All functions that are reached from this one."""
@@ -85,26 +87,51 @@ class Search:
         if walk or not is_library(function.__code__.co_filename):
             self.found.setdefault(id(function), function)
             self._waiting.append((function, receiver))
+        elif function.__closure__:
+            # Not looked into; but what the decorator of a library decorates is somebody's.
+            for cell in function.__closure__:
+                if type(contents(cell)) in (FunctionType, MethodType, functools.partial):
+                    self.enclosed(contents(cell), receiver)
 
     def look_into(self, function: FunctionType, receiver: Any) -> None:
         """Reach everything that the code of a function refers to."""
         code = function.__code__
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-        first = code.co_varnames[0] if code.co_argcount and receiver is not None else None
-        for each in (code, *nested_codes(code)):
-            for reference in references(each):
-                match reference:
-                    case Reference("global", name):
-                        self.follow(in_globals(function, name), reference.attributes)
-                    case Reference("super", name):
-                        self.member(in_parents(contents(cells.get("__class__")), receiver, name), receiver)
-                    case Reference("local", "__class__", ()):
-                        continue  # loaded for `super()`
-                    case Reference(_, name) if name == first:
-                        if reference.attributes:
-                            self.follow(receiver, reference.attributes)
-                    case Reference(_, name) if name in cells:
-                        self.follow(contents(cells[name]), reference.attributes)
+        first = code.co_varnames[0] if code.co_argcount else None
+        for reference in self._references_in(function, first):
+            kind, name, attributes = reference
+            if kind == "global":
+                self.follow(in_globals(function, name), attributes)
+            elif kind == "super":
+                self.member(in_parents(contents(cells.get("__class__")), receiver, name), receiver)
+            elif name == first:
+                if attributes and receiver is not None:
+                    self.follow(receiver, attributes)
+            elif name not in cells or (name == "__class__" and not attributes):
+                continue  # what a variable holds is not known; `__class__` is loaded for `super()`
+            elif attributes:
+                self.follow(contents(cells[name]), attributes)
+            else:
+                self.enclosed(contents(cells[name]), receiver)
+
+    def _references_in(self, function: FunctionType, first: str | None) -> list[Reference]:
+        """What the code of a function refers to; the second time only what depends on the first argument."""
+        found = self._references.get(id(function))
+        if found is None:
+            code = function.__code__
+            found = [each for part in (code, *nested_codes(code)) for each in references(part)]
+            # Decorators hand the first argument on to what they decorate.
+            by_name = {first, *code.co_freevars}
+            again = [each for each in found if each.kind == "super" or (each.kind == "local" and each.name in by_name)]
+            self._references[id(function)] = again
+        return found
+
+    def enclosed(self, value: Any, receiver: Any) -> None:
+        """Reach a variable of an enclosing function: if it is a method, its decorator calls it with the same object."""
+        if type(value) is FunctionType and may_take_self(value):
+            self.add(value, receiver)
+        else:
+            self.reach(value)
 
     def follow(self, value: Any, attributes: tuple[str, ...]) -> None:
         """Reach what is at the end of a chain of attributes, or the property or method that is in the way."""
@@ -166,6 +193,14 @@ class Search:
 DESCRIPTORS = frozenset({FunctionType, staticmethod, classmethod, property, functools.cached_property})
 
 
+def may_take_self(function: FunctionType) -> bool:
+    """Whether the first argument of a function may be the object that it belongs to, as far as its parameters tell."""
+    code = function.__code__
+    if code.co_argcount:
+        return code.co_varnames[0] in ("self", "cls")
+    return bool(code.co_flags & CO_VARARGS)
+
+
 def in_globals(function: FunctionType, name: str) -> Any:
     """What a global name means in a function, builtins included."""
     found = function.__globals__.get(name, MISSING)
@@ -187,9 +222,12 @@ def attribute(value: Any, name: str) -> Any:
         return names[name] if name in names else sys.modules.get(f"{names.get('__name__')}.{name}", MISSING)
     if is_class(value):
         return in_class(value, name)
-    for members in (attributes_of(value), attributes_of(value).get("_modules")):
-        if type(members) is dict and name in members:
-            return members[name]
+    members = attributes_of(value)
+    if name in members:
+        return members[name]
+    parts = members.get("_modules")
+    if type(parts) is dict and name in parts:
+        return parts[name]
     return in_class(type(value), name)
 
 

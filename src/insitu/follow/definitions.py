@@ -18,12 +18,11 @@ from operator import or_
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
-from insitu.capture.scopes import Function, captured
 from insitu.errors import InsituError
+from insitu.follow.scopes import LAMBDA, Function, captured, first_line
 
 Node = TypeVar("Node", bound=ast.AST)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-LAMBDA = "<lambda>"
 FUTURE = reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 # `types.coroutine` sets it on the code of a generator.
 FLAGS_SET_LATER = CO_ITERABLE_COROUTINE
@@ -232,12 +231,6 @@ def bound_anywhere(tree: ast.AST) -> Iterator[str]:
                 yield name
             case _:
                 yield from captured(node)
-
-
-def first_line(node: Function) -> int:
-    """The line at which the code of a function begins: that of its first decorator."""
-    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def with_child(step: Step, child: ast.AST, imports: list[ast.stmt] | None) -> ast.AST:

@@ -33,6 +33,7 @@ SUPER = _codes("LOAD_SUPER_ATTR")
 LOCALS = _codes("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_CLASSDEREF")
 # Two variables in one argument: the second is the one that is on top of the stack.
 PAIRS = _codes("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST")
+BASES = LOCALS | PAIRS | frozenset(GLOBALS)
 CALLS = _codes("CALL", "PRECALL")
 
 
@@ -55,31 +56,28 @@ def _chains(code: CodeType) -> Iterator[Reference]:
         if operation in ATTRIBUTES:
             name = code.co_names[argument >> ATTRIBUTES[operation]]
             if chain is not None:
-                chain = chain._replace(attributes=(*chain.attributes, name))
+                chain = Reference(chain.kind, chain.name, (*chain.attributes, name))
             elif super_called and called:
                 yield Reference("super", name)
                 super_called = False
             continue
         if chain is not None:
-            super_called = super_called or chain[:2] == ("global", "super")
+            super_called = super_called or (chain.name == "super" and chain.kind == "global")
             yield chain
         if operation in SUPER:
             yield Reference("super", code.co_names[argument >> 2])
             super_called = False
-        chain, called = _base(code, operation, argument), operation in CALLS
+        chain = _base(code, operation, argument) if operation in BASES else None
+        called = operation in CALLS
     if chain is not None:
         yield chain
 
 
-def _base(code: CodeType, operation: int, argument: int) -> Reference | None:
+def _base(code: CodeType, operation: int, argument: int) -> Reference:
     """The variable that an instruction loads."""
     if operation in GLOBALS:
         return Reference("global", code.co_names[argument >> GLOBALS[operation]])
-    if operation in LOCALS:
-        return Reference("local", _variable(code, argument))
-    if operation in PAIRS:
-        return Reference("local", _variable(code, argument & 15))
-    return None
+    return Reference("local", _variable(code, argument & 15 if operation in PAIRS else argument))
 
 
 def _variable(code: CodeType, index: int) -> str:
@@ -90,10 +88,11 @@ def _variable(code: CodeType, index: int) -> str:
 def _instructions(bytecode: bytes) -> Iterator[tuple[int, int]]:
     """Operations with their whole arguments; `dis` would be twenty times slower."""
     extended = 0
-    for index in range(0, len(bytecode), 2):
-        operation, argument = bytecode[index], bytecode[index + 1] | extended
+    for operation, argument in zip(bytecode[::2], bytecode[1::2], strict=True):
+        if operation == CACHE:
+            continue
         if operation == EXTENDED:
-            extended = argument << 8
-        elif operation != CACHE:
+            extended = (argument | extended) << 8
+        else:
+            yield operation, argument | extended
             extended = 0
-            yield operation, argument

@@ -7,11 +7,16 @@ program and nothing else. The blocks around statements have no place at all: the
 from __future__ import annotations
 
 import ast
+import opcode
+from collections.abc import Iterable
+from types import CodeType
 from typing import Any, TypeVar
 
 Unplaced = TypeVar("Unplaced", ast.expr, ast.stmt, ast.ExceptHandler, ast.pattern)
 
 PLACED = (ast.expr, ast.stmt, ast.ExceptHandler, ast.pattern)
+
+RESUME = opcode.opmap["RESUME"]
 
 # Constants that stand in the compiled code until the real objects take their place; a NUL is in nobody's program.
 NAME_ERROR = "\0insitu NameError"
@@ -24,12 +29,14 @@ def reporting(placeholder: str, name: str | None) -> ast.expr:
     return unplaced(ast.Call(func=unplaced(ast.Constant(value=placeholder)), args=[unplaced(value)], keywords=[]))
 
 
-def in_sequence(before: list[ast.expr], value: ast.expr, after: list[ast.expr]) -> ast.expr:
-    """The value, with other expressions evaluated around it."""
+def in_sequence(
+    before: list[ast.expr], value: ast.expr, after: list[ast.expr], place: ast.AST | None = None
+) -> ast.expr:
+    """The value, with other expressions evaluated around it; those before it stand at another place if one is given."""
+    put_at(place or value, *before)
     parts = ast.Tuple(elts=[*before, value, *after], ctx=ast.Load())
     whole = ast.Subscript(value=parts, slice=ast.Constant(value=len(before)), ctx=ast.Load())
-    put_at(value, *before, *after)
-    put_at(value, whole, parts, whole.slice)
+    put_at(value, whole, parts, whole.slice, *after)
     return whole
 
 
@@ -49,13 +56,25 @@ def is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def first_place(body: list[ast.stmt]) -> ast.AST | None:
+def first_place(code: CodeType) -> ast.AST | None:
     """Where the first instruction of a function comes from: that is where a debugger stops first."""
-    for node in body[int(is_docstring(body[0])) :]:
-        silent = isinstance(node, ast.Global | ast.Nonlocal) or (isinstance(node, ast.AnnAssign) and not node.value)
-        if not silent:
-            return decorators[0] if (decorators := getattr(node, "decorator_list", None)) else node
-    return None
+    places = code.co_positions()
+    for instruction, _ in zip(code.co_code[::2], places, strict=True):
+        if instruction == RESUME:
+            break
+    line, column = next(((line, column or 0) for line, _end, column, _ in places if line), (None, 0))
+    return None if line is None else ast.Pass(lineno=line, col_offset=column)
+
+
+def first_places(codes: Iterable[CodeType]) -> dict[tuple[str, int], ast.AST | None]:
+    """Where functions begin, by name and line; None where several have both in common and begin in different lines."""
+    found: dict[tuple[str, int], ast.AST | None] = {}
+    for code in codes:
+        key, place = (code.co_name, code.co_firstlineno), first_place(code)
+        known = found.setdefault(key, place)
+        if getattr(known, "lineno", None) != getattr(place, "lineno", None):
+            found[key] = None
+    return found
 
 
 def place_of(node: Any) -> Any:

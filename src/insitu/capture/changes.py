@@ -1,0 +1,155 @@
+"""Whether a value has changed: a print of it, taken at one moment, that keeps nothing alive and compares exactly.
+
+Tensors and arrays are told apart by all their bytes, containers by their items, and strangers by which object they are:
+no code of the user runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction, _DisableTorchDispatch
+from xxhash import xxh3_128_digest
+
+from insitu.capture.inside import attributes
+from insitu.capture.keep import has_values
+from insitu.capture.tensors import array_layout, layout_of, short_dtype
+from insitu.trace.event import Change
+
+# What a value was: its kind, what is said of it apart from its contents, and its contents.
+Print = tuple[Any, Any, Any]
+
+DEEPEST = 8
+# How many items are looked at in all: beyond, a container is told apart by its length and these.
+MOST_ITEMS = 100_000
+LONG_TEXT = 200
+PLAIN = frozenset({int, bool, type(None), type(...), bytes, range, slice, torch.dtype, torch.device, torch.Size})
+TENSOR, ARRAY = "tensor", "array"
+
+
+def print_of(value: Any) -> Print:
+    """The print of a value.
+
+    >>> print_of(float("nan")) == print_of(float("nan")), print_of(0.0) == print_of(-0.0), print_of(1) == print_of(True)
+    (True, False, False)
+    """
+    return _print(value, [MOST_ITEMS], 0)
+
+
+def _print(value: Any, left: list[int], depth: int) -> Print:
+    kind = type(value)
+    left[0] -= 1
+    if kind is float:
+        return (float, None, "nan" if value != value else value.hex())
+    if kind in PLAIN:
+        return (kind, None, value if kind is not slice else (value.start, value.stop, value.step))
+    if kind is str:
+        return (str, len(value), value if len(value) <= LONG_TEXT else digest(value.encode(errors="surrogatepass")))
+    if kind is complex:
+        return (complex, None, (_print(value.real, left, depth), _print(value.imag, left, depth)))
+    if issubclass(kind, Tensor):
+        return tensor_print(value)
+    if issubclass(kind, numpy.ndarray):
+        return array_print(value, left, depth)
+    if isinstance(value, numpy.generic):
+        return (kind, None, value.tobytes())
+    return _container(value, kind, left, depth) if depth < DEEPEST else (kind, None, id(value))
+
+
+def _container(value: Any, kind: type, left: list[int], depth: int) -> Print:
+    """The print of a container; the methods are those of the builtin classes, whatever a subclass makes of them."""
+    deeper = depth + 1
+    if issubclass(kind, (list, tuple)):
+        length = (list if issubclass(kind, list) else tuple).__len__(value)
+        items = (list if issubclass(kind, list) else tuple).__iter__(value)
+        return (kind, length, _items(items, left, deeper))
+    if issubclass(kind, dict):
+        keys = _items(dict.keys(value), left, deeper)
+        return (kind, dict.__len__(value), (keys, _items(dict.values(value), left, deeper)))
+    if kind is set or kind is frozenset:
+        return (kind, len(value), frozenset(_items(value, left, deeper)))
+    if dataclasses.is_dataclass(kind):
+        inside = dict(attributes(value, kind))
+        return (kind, None, (tuple(inside), _items(inside.values(), left, deeper), id(value)))
+    return (kind, None, id(value))
+
+
+def _items(items: Iterable[Any], left: list[int], depth: int) -> tuple[Print, ...]:
+    prints = []
+    for item in list(items):
+        if left[0] <= 0:
+            break
+        prints.append(_print(item, left, depth))
+    return tuple(prints)
+
+
+def tensor_print(tensor: Tensor) -> Print:
+    """The print of a tensor; where there are no values to read, it is told apart by which object it is."""
+    with torch.no_grad(), DisableTorchFunction(), _DisableTorchDispatch():
+        layout = layout_of(tensor)
+        facts = (type(tensor), tuple(layout[0] or ()), short_dtype(layout[1]), str(layout[2]))
+        try:
+            contents: Any = tuple(map(digest_of, parts_of(tensor.detach()))) if has_values(tensor) else id(tensor)
+        except Exception:  # a type that cannot be read
+            contents = (id(tensor), 0 if tensor.is_inference() else tensor._version)
+    return (TENSOR, facts, contents)
+
+
+def parts_of(tensor: Tensor) -> list[Tensor]:
+    """The dense tensors that hold the values."""
+    if tensor.is_quantized:
+        return [tensor.int_repr()]
+    if tensor.is_nested:
+        return [part.detach() for part in tensor.unbind()]
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor]
+
+
+def digest_of(tensor: Tensor) -> bytes:
+    """A digest of the bytes of a dense tensor, in the order of its elements."""
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    return digest(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def array_print(array: Any, left: list[int], depth: int) -> Print:
+    """The print of a NumPy array; the objects in one are items like those of a list."""
+    shape, dtype, *_ = array_layout(array)
+    facts = (type(array), shape, short_dtype(dtype), "cpu")
+    whole = numpy.asarray(array) if type(array) is not numpy.ndarray else array
+    if dtype.hasobject:
+        flat = whole.reshape(-1).tolist() if dtype.kind == "O" else []
+        return (ARRAY, facts, _items(flat, left, depth + 1))
+    return (ARRAY, facts, digest(numpy.ascontiguousarray(whole).reshape(-1).view(numpy.uint8)))
+
+
+digest: Callable[[Any], bytes] = xxh3_128_digest
+
+
+def differences(before: Print | None, now: Print) -> tuple[Change, ...]:
+    """What is different now, in words; nothing when nothing is.
+
+    >>> differences(print_of([1]), print_of([1, 2])), differences(None, print_of(1))
+    (('length',), ('new',))
+    """
+    if before is None:
+        return ("new",)
+    if before == now:
+        return ()
+    if {before[0], now[0]} <= {TENSOR, ARRAY}:
+        aspects: tuple[Change, ...] = ("type", "shape", "dtype", "device")
+        found = tuple(word for word, one, other in zip(aspects, before[1], now[1], strict=True) if one != other)
+        return found or ("values",)
+    if before[0] is not now[0]:
+        return ("type",)
+    return ("length",) if before[1] != now[1] and now[0] is not str else ("values",)

@@ -1,0 +1,144 @@
+"""What one probe records of watched Python functions: their calls, what they yield."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from torch._C import _current_graph_task_id
+
+from insitu.capture.arguments import contained, keywords, make_known
+from insitu.capture.calls import PythonNote
+from insitu.capture.modes import as_anchor
+from insitu.capture.tape import END, ENTERED, LEFT, RESULT, RUNNING, Raised, VariableNote
+from insitu.capture.tensors import GIVEN, Fresh, Value, guarded
+from insitu.follow.rewrite import Point
+
+if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
+
+_getframe = sys._getframe
+Run = Callable[..., Any]
+
+
+class PythonCalls:
+    """Records the calls of watched functions. What runs inside of one is its child, in the module it was called in."""
+
+    def __init__(self, probe: Probe, fresh: Fresh) -> None:
+        self._probe = probe
+        self._fresh = guarded(fresh)
+        self.look = make_look(probe, self._fresh)
+        self.on_call = as_anchor(make_on_call(probe, self))
+        self.on_step = as_anchor(make_on_step(probe, self))
+
+    def begin(self, note: PythonNote, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> int:
+        """Note a call that begins; its offset, negative when that failed."""
+        probe, at = self._probe, -1
+        tape = probe.tape
+        try:
+            noted = [self.look(item) for item in args]
+            named = keywords(kwargs, self.look)
+            pairs = probe.stack(frame)
+            backward = probe.backward and _current_graph_task_id() != -1
+            at = len(tape)
+            tape += (note, RUNNING, probe.parent, probe.clock(), 0.0, backward, len(noted), len(named), len(pairs))
+            tape += (*noted, *named, *pairs)
+            if probe.open is not None:
+                probe.open(probe, at)
+        except BaseException as error:
+            return probe.give_up(at, error)
+        return at
+
+    def end(self, at: int, result: Any) -> None:
+        """Note how a call has ended."""
+        probe, tape = self._probe, self._probe.tape
+        if probe.over:
+            return
+        tape[at + END] = probe.clock()
+        try:
+            tape[at + RESULT] = result if isinstance(result, Raised) else self.look(result)
+        except Exception as error:
+            tape[at + RESULT] = None
+            probe.trouble("noting a result", error)
+        if probe.close is not None:
+            probe.close(probe, at)
+        elif probe.follows:
+            self.leave(at)
+
+    def enter(self, at: int) -> None:
+        """A call that was left goes on."""
+        if self._probe.live is None:
+            self._probe.tape += (ENTERED, at)
+
+    def leave(self, at: int) -> None:
+        """What comes now is not inside of the call."""
+        if self._probe.live is None:
+            self._probe.tape += (LEFT, at)
+
+    def yielded(self, at: int, frame: FrameType, value: Any) -> None:
+        """Note what a generator has yielded."""
+        probe, code = self._probe, frame.f_code
+        if probe.over:
+            return
+        outer, probe.parent = probe.parent, at
+        self.enter(at)
+        try:
+            point = Point("bound", "yield", frame.f_lineno, code.co_qualname, code.co_filename)
+            probe.change(VariableNote(point, "yield", ("yielded",)), self.look(value))
+        except Exception as error:
+            probe.trouble("noting what was yielded", error)
+        finally:
+            probe.parent = outer
+            self.leave(at)
+
+
+def make_look(probe: Probe, fresh: Fresh) -> Callable[[Any], Any]:
+    """The function that notes a value: a tensor that some operation has made as that one, where they are recorded."""
+    if probe.level != "python":
+        return make_known(probe.table, fresh)
+
+    def leaf(tensor: Any) -> Value:
+        return fresh(tensor, GIVEN)
+
+    return lambda item: contained(item, leaf)
+
+
+def make_on_call(probe: Probe, calls: PythonCalls) -> Run:
+    """The handler of calls."""
+
+    def on_call(note: PythonNote, run: Run, /, *args: Any, **kwargs: Any) -> Any:
+        at = calls.begin(note, args, kwargs, _getframe(1))
+        if at < 0:
+            return run(*args, **kwargs)
+        outer = (probe.parent, probe.function)
+        probe.parent, probe.function = at, False
+        result: Any = None
+        try:
+            result = run(*args, **kwargs)
+            return result
+        except BaseException as error:
+            result = Raised(error)
+            raise
+        finally:
+            probe.parent, probe.function = outer
+            calls.end(at, result)
+
+    return on_call
+
+
+def make_on_step(probe: Probe, calls: PythonCalls) -> Run:
+    """The handler of one step of a call that is left and entered again."""
+
+    def on_step(at: int, run: Run, /, *arguments: Any) -> Any:
+        outer = (probe.parent, probe.function)
+        probe.parent, probe.function = at, False
+        calls.enter(at)
+        try:
+            return run(*arguments)
+        finally:
+            probe.parent, probe.function = outer
+            calls.leave(at)
+
+    return on_step

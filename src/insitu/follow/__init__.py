@@ -1,0 +1,1 @@
+"""Following variables of Python functions, without torch: functions rewritten to report, lines, callees."""

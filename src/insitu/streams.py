@@ -1,0 +1,95 @@
+"""Where watched lines go besides the terminal: loggers, and files, one for each process and thread if wished."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from insitu.errors import ChoiceError, SubjectError, choose
+
+PLACES = ("pid", "rank", "thread")
+
+
+class Stream(Protocol):
+    """What text can be written to."""
+
+    def write(self, text: str, /) -> Any:
+        """Take some lines."""
+
+
+def stream(file: Any) -> Any:
+    """The stream that is meant: a logger, a path, or a file that is open already; None stays None.
+
+    A path may contain {pid}, {thread} and {rank}: then there is one file for each process, thread or rank.
+
+    >>> stream("logs/{pid}-{thread}.log")
+    LogFile('logs/{pid}-{thread}.log')
+    """
+    if isinstance(file, (logging.Logger, logging.LoggerAdapter)):
+        return Log(file)
+    if isinstance(file, (str, os.PathLike)):
+        return LogFile(os.fspath(file))
+    if file is not None and not callable(getattr(file, "write", None)):
+        raise SubjectError(f"file={file!r:.80} can take no lines: give a path, a logger, or anything with write()")
+    return file
+
+
+class Log:
+    """Writes each line to a logger."""
+
+    def __init__(self, logger: Any, level: int = logging.INFO) -> None:
+        self._logger, self._level = logger, level
+
+    def write(self, text: str) -> None:
+        """Log the lines."""
+        for line in text.splitlines():
+            self._logger.log(self._level, "%s", line)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Log) and other._logger is self._logger
+
+    def __hash__(self) -> int:
+        return id(self._logger)
+
+
+class LogFile:
+    """Appends to a file, which is made once there is something to write; to several if its name has placeholders."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._files: dict[tuple[int, str], IO[str]] = {}
+        for place in re.findall(r"\{(.*?)\}", path):
+            choose(f"a placeholder in file={path!r}", place, PLACES)
+        if path.count("{") != path.count("}"):
+            raise ChoiceError(f"file={path!r} has a brace that is not closed")
+
+    def __repr__(self) -> str:
+        return f"LogFile({self._path!r})"
+
+    def write(self, text: str) -> None:
+        """Append the lines to the file of this process and thread."""
+        file = self._file()
+        file.write(text)
+        file.flush()
+
+    def _file(self) -> IO[str]:
+        path = self._path.format(
+            pid=os.getpid(),
+            rank=os.environ.get("RANK", "0"),
+            thread=re.sub(r"[^\w.-]", "_", threading.current_thread().name),
+        )
+        key = (os.getpid(), path)
+        if key not in self._files:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._files[key] = open(path, "a", encoding="utf-8")  # noqa: SIM115
+        return self._files[key]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LogFile) and other._path == self._path
+
+    def __hash__(self) -> int:
+        return hash(self._path)

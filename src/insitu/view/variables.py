@@ -1,0 +1,205 @@
+"""The call tree of Tensor Tracker: watched functions, what they are given and return, and each change of a variable."""
+
+from __future__ import annotations
+
+import ntpath
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from insitu.errors import choose
+from insitu.trace.event import Call, Event, Mark, Site, Variable
+from insitu.view.describe import describe
+from insitu.view.line import Column, Line, Span
+from insitu.view.name import given
+from insitu.view.value import duration, safe, short
+from insitu.view.words import WORDS
+
+COLUMNS = (Column("changes"),)
+GUIDE = "│   "
+MOST_DEPTH = 32  # deeper calls are not indented any further
+MOST_NAME = 24
+MOST_PLACES = 3
+CHANGE_INKS = {"new": "green", "deleted": "red"}
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call that has begun and is not over."""
+
+    name: str
+    depth: int
+    thread: int
+
+
+class Variables:
+    """Shows each call of a watched function when it begins, then what happens in it, then how it ends.
+
+    `lang` is the language: "en", or "zh" for the Chinese of Tensor Tracker.
+
+    >>> from insitu.trace.event import TensorFacts
+    >>> view, x = Variables(), TensorFacts(0, (3,), "f32", "cpu")
+    >>> call = Call(0, None, "python", "double", kwargs={"x": x}, result=x, defined=Site("run.py", 7, "double"))
+    >>> for line in [*view.opened(call), *view(Variable(1, 0, "y", x, ("new",), Site("run.py", 8, "double")))]:
+    ...     print(line)
+    ┌── [run.py:7] double
+    ├─ in   x  f32[3] cpu
+    │   ├─ y @8 → f32[3] cpu  new
+    >>> print(*view(call))
+    └─ out  f32[3] cpu
+    """
+
+    def __init__(self, *, lang: str = "en") -> None:
+        self._words = WORDS[choose("lang", lang, WORDS)]
+        self._open: dict[int, _Open] = {}
+        self._thread = 0
+        self._said: dict[tuple[str, ...], Span] = {}
+
+    def begin(self) -> Iterable[Line]:
+        """Nothing: the first call says where one is."""
+        return ()
+
+    def opened(self, call: Call) -> Iterator[Line]:
+        """The head of a call that begins: what is called from where, with which arguments."""
+        if call.kind != "python":
+            return
+        above = self._around(call)
+        depth = 0 if above is None else above.depth + 1
+        if self._open and call.thread == 0:  # another thread is named in its head
+            yield from self._turned_to(call.thread)
+        self._thread = call.thread
+        self._open[call.id] = _Open(call.name, depth, call.thread)
+        yield _line(((_guide(depth) + "┌── ", "grey"), *self._head(call)))
+        arguments = given(call)
+        names = {name: short(safe(str(name)), MOST_NAME) for name in arguments}
+        width = max(map(len, names.values()), default=0)
+        label = f"{_guide(depth)}├─ {self._words.inputs}"
+        for name, item in arguments.items():
+            yield _line(((label, "grey"), (f"{names[name]:{width}}  ", "bold"), *describe(item, self._words)))
+
+    def __call__(self, event: Event) -> Iterable[Line]:
+        """The lines of a change, or of the end of a call."""
+        if type(event) is Variable:
+            return self._variable(event)
+        if type(event) is Call:
+            return self._closed(event) if event.kind == "python" else ()
+        return self._mark(event) if isinstance(event, Mark) and event.kind != "step" else ()
+
+    def finish(self) -> Iterator[Line]:
+        """The end of calls that never ended."""
+        for call in reversed(self._open.values()):
+            yield from self._turned_to(call.thread)
+            yield _line(((_guide(call.depth) + "└─ ", "grey"), (self._words.running, "yellow")))
+        self._open.clear()
+
+    def _around(self, event: Event) -> _Open | None:
+        """The open call in which this lies; between them may be calls of modules, of which only the end is seen."""
+        if event.parent is None:
+            return None
+        found = self._open.get(event.parent)
+        if found is None:
+            found = next((call for call in reversed(self._open.values()) if call.thread == event.thread), None)
+        return found
+
+    def _turned_to(self, thread: int) -> Iterator[Line]:
+        """A line that says so when what comes next is of another thread."""
+        if thread != self._thread:
+            self._thread = thread
+            yield _line((("── " + self._words.thread.format(number=thread), "grey"),))
+
+    def _head(self, call: Call) -> Iterator[Span]:
+        if call.defined is not None:
+            yield (f"[{_place(call.defined)}] ", "grey")
+        words, name, site = self._words, safe(call.name), call.site
+        form = words.named if site is None else words.called
+        caller, places = ("", "") if site is None else _chain(site)
+        before, _, after = form.partition("{name}")
+        yield (before, "")
+        yield (name, "bold")
+        yield (after.format(caller=caller, places=places), "grey")
+        if call.thread:
+            yield ("  " + words.thread.format(number=call.thread), "yellow")
+
+    def _variable(self, variable: Variable) -> Iterable[Line]:
+        call = self._around(variable)
+        line = self._change(variable, call)
+        return (line,) if variable.thread == self._thread else (*self._turned_to(variable.thread), line)
+
+    def _change(self, variable: Variable, call: _Open | None) -> Line:
+        depth, watched = (call.depth, call.name) if call is not None else (-1, "")
+        changes = variable.changes
+        if changes == ("yielded",):
+            label = f"{_guide(max(depth, 0))}├─ {self._words.yielded}"
+            return _line(((label, "grey"), *describe(variable.value, self._words)))
+        where = "" if variable.site is None else _where(variable.site, watched, self._words.within)
+        guide, name = (_guide(depth + 1) + "├─ ", "grey"), (safe(variable.name), "bold")
+        if changes == ("deleted",):
+            text, ink = self._changes(changes)
+            return _line((guide, name, (where, "grey"), (" " + text, ink)))
+        spans = (guide, name, (where + " → ", "grey"), *describe(variable.value, self._words))
+        return Line(spans, (self._changes(changes),), COLUMNS)
+
+    def _changes(self, changes: tuple[str, ...]) -> Span:
+        span = self._said.get(changes)
+        if span is None:
+            text = ", ".join([self._words.changes.get(change, change) for change in changes])
+            alone = not changes or (len(changes) == 1 and changes[0] in CHANGE_INKS)
+            ink = CHANGE_INKS[changes[0]] if alone and changes else "yellow"
+            span = self._said[changes] = (text if alone else self._words.changed.format(changes=text), ink)
+        return span
+
+    def _closed(self, call: Call) -> Iterator[Line]:
+        if call.id not in self._open:  # nobody said that it began
+            yield from self.opened(call)
+        yield from self._turned_to(call.thread)
+        depth = self._open.pop(call.id).depth
+        time: tuple[Span, ...] = () if call.duration is None else (("   " + duration(call.duration), "green"),)
+        if call.raised is not None:
+            outcome: tuple[Span, ...] = ((self._words.raised + safe(call.raised), "red"),)
+            yield _line(((f"{_guide(depth)}└─ ", "grey"), *outcome, *time))
+        else:
+            outcome = describe(call.result, self._words)
+            yield _line(((f"{_guide(depth)}└─ {self._words.output}", "grey"), *outcome, *time))
+
+    def _mark(self, mark: Mark) -> Iterator[Line]:
+        call = self._around(mark)
+        sign, ink = ("!", "red") if mark.kind == "trouble" else ("#", "green")
+        yield Line(((_guide(call.depth + 1 if call is not None else 0), "grey"), (f"{sign} {safe(mark.text)}", ink)))
+
+
+def _line(spans: tuple[Span, ...]) -> Line:
+    return Line(spans, (), ())
+
+
+def _guide(depth: int) -> str:
+    return GUIDE * min(depth, MOST_DEPTH)
+
+
+def _last(function: str) -> str:
+    return function.rpartition(".")[2]
+
+
+@lru_cache(maxsize=4096)
+def _where(site: Site, watched: str, within: str) -> str:
+    """The line, and the function when it is another one than the one that is watched."""
+    function = site.function
+    if function == watched or watched.endswith("." + function):
+        return f" @{site.line}"
+    last = _last(function)
+    return f" @{site.line}{within.format(function=safe(function if last == _last(watched) else last))}"
+
+
+@lru_cache(maxsize=4096)
+def _chain(site: Site) -> tuple[str, str]:
+    """The function and line of a place, and the places that led to it."""
+    places: list[str] = []
+    place: Site | None = site
+    while place is not None and len(places) < MOST_PLACES:
+        places.append(_place(place))
+        place = place.caller
+    return f"{safe(_last(site.function))}:{site.line}", " <- ".join(places)
+
+
+def _place(site: Site) -> str:
+    return f"{safe(ntpath.basename(posixpath.basename(site.file)))}:{site.line}"

@@ -1,0 +1,216 @@
+"""`watch`: the sessions that print, as `with` block and as decorator."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from insitu import view as views
+from insitu.capture.functions import alone
+from insitu.capture.inside import checked
+from insitu.capture.keep import closely
+from insitu.capture.modules import patch
+from insitu.capture.probe import Probe
+from insitu.capture.recorder import Recorder
+from insitu.decorate import decorated
+from insitu.errors import SubjectError, choose
+from insitu.session import Keep, Session, brief, current_rank, name_of
+from insitu.streams import stream
+from insitu.trace.event import Event
+from insitu.view.terminal import Terminal
+
+
+def watch(
+    *subject: Any,
+    view: str | views.View | None = None,
+    level: str | None = None,
+    keep: Keep | None = None,
+    only: str | Iterable[str] | None = None,
+    name: str | None = None,
+    lang: str | None = None,
+    file: Any = None,
+    color: bool | None = None,
+    width: int | None = None,
+) -> Any:
+    """Print what a model, a function or a block does, while it runs.
+
+    With a model, or with nothing, a `with` block; on a function or a class, a decorator; with names of variables
+    (`"video"`, `"state.*"`), both: every change of them is shown, in the function or block and in what it calls.
+
+    >>> import insitu
+    >>> @insitu.watch("total")
+    ... def add(*numbers):
+    ...     total = 0
+    ...     for number in numbers:
+    ...         total += number
+    ...     return total
+
+    `view` is "tree", "classic", "code", "table", "variables", or a view of your own (`insitu.view.View`), or a class of
+    such views: each thread that calls a watched function then has one of its own. `name` is
+    what the header of the classic view says, `lang` the language of the variables view ("en", "zh"). `file` is where
+    to print: a file, a logger, or a path (with {pid}, {thread}, {rank} one file for each). The rest is as for `record`.
+    """
+    if len(subject) == 1 and is_to_decorate(subject[0], session_options=(view, level, only, name)):
+        return watch(view=view, level=level, keep=keep, only=only, lang=lang, file=file, color=color)(subject[0])
+    patterns = checked(subject) if subject and all(isinstance(item, str) for item in subject) else ()
+    model = subject[0] if len(subject) == 1 and not patterns else None
+    if len(subject) > 1 and not patterns:
+        raise SubjectError(f"insitu.watch takes one model, or names of variables, not {', '.join(map(brief, subject))}")
+    if view is not None:
+        check_view(view)
+    options = {"name": name or name_of(model) or "torch"} | ({"lang": lang} if lang is not None else {})
+    out = stream(file)
+    return Watch(
+        model,
+        patterns=patterns,
+        view=view,
+        level=level,
+        keep=keep,
+        only=only,
+        printer=lambda chosen: Printer(chosen, options, Terminal(out, color=color, width=width)),
+        place=(view if isinstance(view, str) else id(view), lang, out if isinstance(out, Hashable) else id(out), color),
+    )
+
+
+def is_to_decorate(subject: object, session_options: tuple[object, ...]) -> bool:
+    """Whether something is to be decorated; a class of models that nobody decorates was meant to be a model."""
+    if isinstance(subject, (nn.Module, str)):
+        return False
+    if isinstance(subject, type) and issubclass(subject, nn.Module):
+        return session_options == (None,) * 4 and not subject.__module__.startswith("torch.")
+    return callable(subject) or isinstance(subject, (staticmethod, classmethod, property))
+
+
+def check_view(view: object) -> None:
+    """Refuse what is no view, and no class of views."""
+    if not all(callable(getattr(view, name, None)) for name in ("begin", "__call__", "finish")):
+        choose("view", view, views.VIEWS)
+
+
+# What each view needs to be recorded, where it is not what most need.
+LEVELS = {"code": "aten", "variables": "python"}
+
+
+class Watch(Session):
+    """A session that prints: a `with` block, and a decorator.
+
+    What it decorates is recorded by the sessions that run in its thread; where there is none, it prints by itself.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        patterns: tuple[str, ...],
+        view: str | views.View | None,
+        level: str | None,
+        keep: Keep | None,
+        only: str | Iterable[str] | None,
+        printer: Callable[[str | views.View], Printer],
+        place: Hashable,
+    ) -> None:
+        chosen = view if view is not None else ("variables" if patterns else "tree")
+        usual = LEVELS.get(chosen, "functions") if isinstance(chosen, str) else "functions"
+        super().__init__(
+            "watch",
+            model,
+            level=level or usual,
+            keep=keep if keep is not None else (closely if chosen == "variables" else "meta"),
+            only=only,
+            printer=lambda: printer(chosen),
+            variables=patterns,
+        )
+        # Functions alone need no session to be started and undone at each call: a recorder for each thread stands by.
+        self._is_light = (level == "python" or view in (None, "variables")) and model is None and not only
+        self._light_printer: Callable[[], Printer] = lambda: printer(view if view is not None else "variables")
+        self._light_keep = keep if keep is not None else closely
+        self._place = (place, id(self._light_keep))
+
+    def __call__(self, function: Any) -> Any:
+        """Watch a function, or all methods of a class."""
+        if os.environ.get("INSITU") == "0":
+            return function
+        return decorated(function, self._variables, self._light if self._is_light else self._full)
+
+    @contextmanager
+    def _full(self) -> Iterator[tuple[Probe, ...]]:
+        running = self.start(sys._getframe(1))
+        try:
+            yield patch.probes[threading.get_ident()]
+        finally:
+            running.stop()
+
+    @contextmanager
+    def _light(self) -> Iterator[tuple[Probe, ...]]:
+        ident = threading.get_ident()
+        if self._place not in standing_by.probes:
+            printer = self._light_printer()
+            number = 0 if threading.current_thread() is threading.main_thread() else next(thread_numbers)
+            recorder = Recorder(
+                None,
+                level="python",
+                keep=self._light_keep,
+                only=(),
+                sinks=(printer,),
+                rank=current_rank(),
+                thread=number,
+            )
+            standing_by.probes[self._place] = (recorder.stand_by(), printer)
+        probe, printer = standing_by.probes[self._place]
+        alone[ident] = (probe,)
+        try:
+            yield alone[ident]
+        finally:
+            alone.pop(ident, None)
+            printer.terminal.flush()
+
+
+class StandingBy(threading.local):
+    """The probes of this thread that record watched functions outside of all sessions, by where they print."""
+
+    def __init__(self) -> None:
+        self.probes: dict[Hashable, tuple[Probe, Printer]] = {}
+
+
+standing_by = StandingBy()
+thread_numbers = itertools.count(1)
+
+
+class Printer:
+    """A sink that prints through a view."""
+
+    def __init__(self, view: str | views.View, options: dict[str, Any], terminal: Terminal) -> None:
+        self.view: views.View = made(view, options)
+        self.terminal = terminal
+        opened = getattr(self.view, "opened", None)
+        if opened is not None:
+            self.opened = lambda call: terminal.write(opened(call))
+
+    def begin(self) -> None:
+        """Print the head."""
+        self.terminal.write(self.view.begin())
+
+    def __call__(self, event: Event) -> None:
+        self.terminal.write(self.view(event))
+
+    def finish(self) -> None:
+        """Print what the view has held back, and the foot."""
+        self.terminal.write(self.view.finish())
+        self.terminal.flush()
+
+
+def made(view: Any, options: dict[str, Any]) -> views.View:
+    """The view that is meant: by its name, with those of the options that it has, or as a class, or as it is."""
+    if isinstance(view, type):
+        return view()  # type: ignore[no-any-return]
+    if not isinstance(view, str):
+        return view  # type: ignore[no-any-return]
+    mine = {"classic": ("name",), "variables": ("lang",)}.get(view, ())
+    return views.make(view, **{name: value for name, value in options.items() if name in mine})
