@@ -247,7 +247,9 @@ def case_decorators_that_keep_the_function_in_a_closure() -> None:
     found = names(Decorated.forward, Decorated(branch))
     assert found[-1] == "branch" and "Decorated.forward" in found
     assert "branch" in names(contextlib.contextmanager(branch)) and "branch" in names(by_library(branch))
-    assert "branch" in names(by_library(Decorated.forward), Decorated(branch))
+    by_name, method = by_library(branch), by_library(Decorated.forward)
+    assert names(lambda: by_name()) == ["branch", "other", "leaf"]
+    assert "branch" in names(decorated(method), Decorated(branch))
 
 
 def by_library(function: Any) -> Any:
@@ -262,11 +264,16 @@ def case_modules() -> None:
     assert names(Model.forward, model) == ["Block.forward", "Attention.forward", "leaf"]
 
 
-def case_modules_of_a_library_call_what_is_in_them() -> None:
+def sequential() -> Any:
+    """A container of modules, as if a library had it."""
     source = "class Sequential(Module):\n    def forward(self):\n        return [child() for child in self]\n"
     built: dict[str, Any] = {"Module": Module}
     exec(compile(source, json.__file__, "exec"), built)
-    model = Model(block=built["Sequential"](a=Attention(), b=built["Sequential"](c=Block())))
+    return built["Sequential"]
+
+
+def case_modules_of_a_library_call_what_is_in_them() -> None:
+    model = Model(block=sequential()(a=Attention(), b=sequential()(c=Block())))
     assert names(Model.forward, model) == ["Attention.forward", "Block.forward", "leaf"]
 
 
@@ -334,8 +341,14 @@ def case_two_objects_of_one_class() -> None:
     def function() -> Any:
         return one(), two()
 
-    first = ["Block.forward", "Attention.forward", "Model.forward"]
-    assert names(function) == [*first, "leaf", "Callable_.__call__", "other"]
+    # What another object of a class has comes last: it is nearly always more of the same.
+    first = ["Block.forward", "Attention.forward", "leaf"]
+    assert names(function) == [*first, "Model.forward", "Callable_.__call__", "other"]
+
+
+def case_what_is_deep_is_found_behind_many_objects() -> None:
+    part = sequential()(**{str(index): Block(attention=Attention()) for index in range(40)})
+    assert names(Model.forward, Model(block=part), limit=3) == ["Block.forward", "Attention.forward", "leaf"]
 
 
 def case_references() -> None:
@@ -377,5 +390,5 @@ def case_quickly() -> None:
 
 
 def case_quickly_with_many_modules() -> None:
-    part = Sequence_(**{str(index): Block(attention=Attention()) for index in range(500)})
+    part = sequential()(**{str(index): Block(attention=Attention()) for index in range(500)})
     assert quickest(Model.forward, Model(block=part)) < 0.05

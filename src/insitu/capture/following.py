@@ -97,8 +97,8 @@ def make_general(watched: str | None = None) -> Callable[[Point], Reporter]:
 def make_reporter(probe: Probe, patterns: Patterns, code: CodeType) -> Callable[[Point], Reporter]:
     """Reporters for one watched function that runs for one probe, in the thread of that probe.
 
-    Its nested functions may run several at once, and what is inside of a variable must be looked at: there, every
-    report is compared at once.
+    Its nested functions may run several at once, variables that it shares may change elsewhere, and what is inside of
+    one must be looked at: there, every report is compared at once.
     """
     append, track, function = probe.tape.append, probe.tracker.report, code.co_qualname
     local = set(code.co_varnames) - set(code.co_cellvars)
@@ -107,9 +107,10 @@ def make_reporter(probe: Probe, patterns: Patterns, code: CodeType) -> Callable[
         def careful(value: Any, frame: FrameType) -> None:
             track(point, value, frame, patterns, own=point.function == function)
 
-        if point.function != function or not patterns.is_plain(point.name) or point.moment == "deleted":
+        simple = point.function == function and point.name in local and patterns.is_plain(point.name)
+        if not simple or point.moment == "deleted":
             return lambda value: careful(value, _getframe(1))
-        if point.moment == "maybe" and point.name in local:
+        if point.moment == "maybe":
             return make_fast_maybe(careful)
         return make_fast(VariableNote(point, point.name, None), append, careful)
 

@@ -40,7 +40,7 @@ class Watched:
         self.function, self.patterns, self.alone = function, patterns, alone
         self.code = code_of(function)
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
-        self.note = PythonNote(name.replace("<locals>.", ""), self.code)
+        self.note = PythonNote(name.rpartition("<locals>.")[2], self.code)
         self._reach = Reach(function, self.note.name)
         self._variants: dict[Any, FunctionType] = {}
 

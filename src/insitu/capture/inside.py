@@ -60,6 +60,8 @@ class Patterns:
 
 
 def _rests(first: str, more: tuple[str, ...], name: str) -> list[tuple[str, ...]]:
+    if not name:
+        return []
     if first == "**":
         return [("**", *more)]
     # Of everything, the names that begin with an underscore are those that nobody means.

@@ -4,8 +4,8 @@ A record is FIXED slots, then the arguments, then the keyword arguments (names a
 ((code, instruction) pairs, innermost first). Its offset is the identity of the call. Everything that can wait is
 decoded from it later (decode.py). A flat list is the cheapest thing Python can append to: a record is no object.
 
-Some records are SHORT: a change of a variable (a VariableNote, the value) and, where variables are followed, that a call
-was left or entered again (LEFT or ENTERED, its offset), for a change does not say in which call it was made.
+Some records are SHORT: a change of a variable (a VariableNote, the value) and, where variables are followed, that a
+call was left or entered again (LEFT or ENTERED, its offset), for a change does not say in which call it was made.
 """
 
 from __future__ import annotations

@@ -72,9 +72,6 @@ class Tracker:
         for name in outside:
             if name in around:
                 names[name] = self._prints(patterns.leaves(name, around[name]))
-                if type(around[name]) in NUMBERS and self._probe.live is None:
-                    point = Point("given", name, frame.f_lineno, code.co_qualname, code.co_filename)
-                    self._probe.change(VariableNote(point, name, None), around[name])
 
     @staticmethod
     def _prints(leaves: dict[str, Any]) -> Known:
@@ -124,10 +121,15 @@ Careful = Callable[[Any, FrameType], None]
 
 
 def make_fast(note: VariableNote, append: Callable[[Any], None], careful: Careful) -> Reporter:
-    """The reporter of a variable that is mostly a plain number: it is put on the tape and not looked at."""
+    """The reporter of a variable that is mostly a plain number: it is put on the tape and not looked at.
 
-    def report(value: Any) -> None:
-        if type(value) in NUMBERS:
+    What it needs are defaults: those are the fastest to reach.
+    """
+
+    def report(
+        value: Any, note: VariableNote = note, append: Any = append, type: Any = type, float: Any = float
+    ) -> None:
+        if type(value) is float or type(value) in NUMBERS:
             append(note)
             append(value)
         else:

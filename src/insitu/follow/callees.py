@@ -30,8 +30,8 @@ ADDED = ("site-packages", "dist-packages")
 MISSING = object()
 # A class reached by its name may be called, and so may what it makes.
 CONSTRUCTION = ("__init__", "__new__", "__call__")
-# How often one function is looked at with different receivers, as many times the limit, before the search gives up.
-PATIENCE = 10
+# How many functions are seen, one with different receivers as often, before the search gives up: times the limit.
+PATIENCE = 30
 
 # Looked up on the types themselves: a metaclass may have put something else in front.
 _mro_of = type.__dict__["__mro__"].__get__
@@ -57,12 +57,14 @@ def callees(function: Any, receiver: Any = None, limit: int = 200) -> list[Funct
 
 
 class Search:
-    """One search, breadth first."""
+    """One search, breadth first; functions that are met again, with another receiver, come after all others."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.found: dict[int, FunctionType] = {}
+        # Functions to look into, and functions to look into once more, with another receiver: these come last.
         self._waiting: deque[tuple[FunctionType, Any]] = deque()
+        self._again: deque[tuple[FunctionType, Any]] = deque()
         # By id, never by hash: the receivers are strangers' objects. They are held, so that the ids stay theirs.
         self._seen: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._objects: dict[int, Any] = {}
@@ -71,8 +73,10 @@ class Search:
     def run(self, function: FunctionType, receiver: Any) -> list[FunctionType]:
         """All functions that are reached from this one."""
         self.add(function, receiver, walk=True)
-        while self._waiting and len(self.found) <= self.limit and len(self._seen) <= PATIENCE * self.limit:
-            self.look_into(*self._waiting.popleft())
+        while waiting := self._waiting or self._again:
+            if len(self.found) > self.limit or len(self._seen) > PATIENCE * self.limit:
+                break
+            self.look_into(*waiting.popleft())
         self.found.pop(id(function), None)
         return list(self.found.values())[: self.limit]
 
@@ -85,8 +89,9 @@ class Search:
         if (wrapped := function.__dict__.get("__wrapped__")) is not None:
             self.member(wrapped, receiver)
         if walk or not is_library(function.__code__.co_filename):
+            is_new = id(function) not in self.found
             self.found.setdefault(id(function), function)
-            self._waiting.append((function, receiver))
+            (self._waiting if is_new else self._again).append((function, receiver))
         elif function.__closure__:
             # Not looked into; but what the decorator of a library decorates is somebody's.
             for cell in function.__closure__:

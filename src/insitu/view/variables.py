@@ -183,7 +183,7 @@ def _last(function: str) -> str:
 @lru_cache(maxsize=4096)
 def _where(site: Site, watched: str, within: str) -> str:
     """The line, and the function when it is another one than the one that is watched."""
-    function = site.function
+    function = site.function.rpartition("<locals>.")[2]
     if function == watched or watched.endswith("." + function):
         return f" @{site.line}"
     last = _last(function)
