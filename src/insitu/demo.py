@@ -18,15 +18,12 @@ class Attention(nn.Module):
         self.c_attn = nn.Linear(width, 3 * width)
         self.c_proj = nn.Linear(width, width)
 
-    def split_heads(self, x: Tensor) -> Tensor:
-        batch, length, width = x.shape
-        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
-
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = map(self.split_heads, self.c_attn(x).chunk(3, dim=-1))
+        heads = self.c_attn(x).unflatten(-1, (3, self.heads, -1))
+        q, k, v = heads.permute(2, 0, 3, 1, 4).unbind()
         scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
-        weights = F.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+        weights = F.softmax(scores.masked_fill(later, float("-inf")), dim=-1)
         x = self.c_proj((weights @ v).transpose(1, 2).flatten(2))
         return x
 
@@ -66,6 +63,15 @@ class GPT(nn.Module):
         return x
 
 
+def normalized(x: Tensor, scale: dict[str, float]) -> Tensor:
+    """A function with variables to watch."""
+    x = x - x.mean(-1, keepdim=True)
+    scale["std"] = x.std().item()
+    x /= scale["std"] + scale["eps"]
+    x = x.half()
+    return x
+
+
 def main() -> None:
     """Trace the model and show what the tool can do."""
     torch.manual_seed(0)
@@ -86,6 +92,9 @@ def main() -> None:
     title("classic", "with insitu.watch(model, view='classic', only='h.0.attn'): model(tokens)")
     with insitu.watch(model, view="classic", only="h.0.attn"):
         model(tokens)
+
+    title("variables", "@insitu.watch('x')   # on a function: what goes in, how x changes, what comes out")
+    insitu.watch("x", "scale.*")(normalized)(torch.arange(6.0).view(2, 3), {"eps": 1e-5})
 
     title("a call that fails stays in the trace", "model(tokens.float())")
     try:
