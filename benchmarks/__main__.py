@@ -22,6 +22,7 @@ TOPICS = {
     "overhead": "a session at each level, against the no-op floors and running alone",
     "deep": "the same, called from sixty frames further down",
     "inactive": "insitu imported but not in use",
+    "variables": "watched functions and variables",
     "large": "Llama-70B on the meta device: time and memory",
     "text": "100,000 events as text",
     "command": "insitu show of a small file",

@@ -415,6 +415,42 @@ def test_compiled_code_stays_compiled() -> None:
     assert len(graphs) == 1
 
 
+def helper(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    return y
+
+
+def test_what_a_watched_function_calls_stays_compiled_too() -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    @torch.compile(backend=backend)
+    def compiled(x: torch.Tensor) -> torch.Tensor:
+        y = helper(x) * 2
+        return y
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = helper(x)
+        y = compiled(y)
+        y = helper(y)
+        return y
+
+    expected = program(torch.ones(2))
+    assert len(graphs) == 1
+    listener = Listener()
+    watched = insitu.watch("y", view=listener, level="python")(program)
+    for _ in range(3):
+        assert torch.equal(watched(torch.ones(2)), expected)
+    assert len(graphs) == 1
+    found = [event.site.function.rpartition(".")[2] for event in listener.events if isinstance(event, Variable)]  # type: ignore[union-attr]
+    assert found == ["helper", "program", "program", "helper", "program"] * 3
+    program(torch.ones(2))
+    assert len(graphs) == 1
+
+
 def test_a_forked_child_goes_on_by_itself() -> None:
     program = """
 import os, threading, insitu

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import insitu
-from ttracker.debug import debug_trace, fstack
+from ttracker.debug import beneath, debug_trace, fstack
 from ttracker.output import h4logger, lines, log2file, logger
 from ttracker.tree import Tree
 from ttracker.values import described
@@ -70,9 +70,12 @@ def var_tracker(*track_vars: str) -> Callable[[F], F]:
     3
     """
     view: Any = Tree
-    decorator: Callable[[F], F] = insitu.watch(
-        *track_vars, view=view, level="python", keep="meta", file=lines, color=False
-    )
+    watch = insitu.watch(*track_vars, view=view, level="python", keep="meta", file=lines, color=False)
+
+    def decorator(func: F) -> F:
+        watched: F = beneath(func, watch)
+        return watched
+
     return decorator
 
 

@@ -68,8 +68,12 @@ def around(func: Any, begin: Begin) -> Any:
         return func
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with begin(func):
-            return func(*args, **kwargs)
+        try:
+            with begin(func):
+                return func(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            raise
 
     def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         return (yield from Steps(begin(func), func(*args, **kwargs)))
@@ -77,9 +81,21 @@ def around(func: Any, begin: Begin) -> Any:
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
         return await Steps(begin(func), func(*args, **kwargs))
 
-    if inspect.iscoroutinefunction(func):
-        return functools.wraps(func)(coroutine)
-    return functools.wraps(func)(generator if inspect.isgeneratorfunction(func) else call)
+    kind: Any = coroutine if inspect.iscoroutinefunction(func) else call
+    standing: Any = functools.wraps(func)(generator if inspect.isgeneratorfunction(func) else kind)
+    standing.__dict__.pop("__insitu__", None)  # that is what it stands for, not itself
+    standing.__ttracker__ = (standing, begin)
+    return standing
+
+
+NOT_MARKED: tuple[Any, Any] = (None, None)
+
+
+def beneath(func: Any, decorate: Callable[[Any], Any]) -> Any:
+    """Decorate a function under the `fstack` and `debug_trace` it has, so that a tree under them is not made twice."""
+    standing, begin = getattr(func, "__ttracker__", NOT_MARKED)
+    # Another decorator may have copied the mark of the function it wraps.
+    return around(beneath(standing.__wrapped__, decorate), begin) if standing is func else decorate(func)
 
 
 class Steps(Generator[Any, Any, Any]):
@@ -157,7 +173,7 @@ class Following(AbstractContextManager[None]):
     def _entered(self, frame: FrameType, event: str, arg: Any) -> Any:
         theirs = self._outer(frame, event, arg) if self._outer is not None else None
         code = frame.f_code
-        if code.co_filename != self._file and code.co_filename.startswith(FOREIGN):
+        if code.co_filename != self._file and not is_followed(code.co_filename):
             return theirs
         self._log(f"┌── 进入函数: {code.co_name}()")
         self._depth += 1
@@ -167,7 +183,7 @@ class Following(AbstractContextManager[None]):
             if theirs is not None:
                 theirs = theirs(frame, event, arg) or theirs
             if event == "line":
-                text = linecache.getline(code.co_filename, frame.f_lineno).strip() or "[动态生成代码]"
+                text = linecache.getline(code.co_filename, frame.f_lineno).strip()
                 self._log(f"├── [行 {frame.f_lineno}] {text}")
             elif event == "return":
                 self._depth -= 1
@@ -178,3 +194,8 @@ class Following(AbstractContextManager[None]):
 
     def _log(self, text: str) -> None:
         lines.write(f"{GUIDE * self._depth}{text}\n")
+
+
+def is_followed(file: str) -> bool:
+    """Whether the lines of a file are followed: not those of others, and not of code that was made while running."""
+    return not file.startswith(FOREIGN) and bool(linecache.getlines(file))

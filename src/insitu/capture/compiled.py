@@ -11,7 +11,7 @@ import importlib
 import importlib.machinery
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -36,6 +36,8 @@ class Regions:
         self._installed = False
         self._open: dict[int, tuple[FrameType, list[Region]]] = {}
         self._finder = _Finder(self)
+        # Called with 1 when a region begins, with -1 when it ends: functions with other code must be themselves there.
+        self.pausing: Callable[[int], None] = lambda by: None
 
     def begin(self) -> None:
         """A session starts."""
@@ -77,6 +79,8 @@ class Regions:
             compilations = sys.modules["torch._dynamo.callback"].callback_handler
             compilations.remove_start_callback(_compiling)
             compilations.remove_end_callback(_compiled)
+        for _ in self._open:
+            self.pausing(-1)
         self._open.clear()  # regions that outlive all sessions end unseen
 
     def _switch(self, callback: Any) -> Any:
@@ -86,7 +90,9 @@ class Regions:
         if wrapper is frame:
             del self._open[ident]
             _leave(frame, opened)
+            self.pausing(-1)
         elif wrapper is None and callable(callback) and frame.f_code.co_name == "compile_wrapper":
+            self.pausing(1)
             self._open[ident] = (frame, _enter(frame, ident))
         return original(callback)
 

@@ -8,22 +8,19 @@ find nobody. Where there is no source, the lines are followed instead.
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import get_ident
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.inside import Patterns, patterns_of
-from insitu.capture.tape import VariableNote
-from insitu.capture.variables import make_fast, make_fast_maybe
+from insitu.capture.reporters import Following, make_general, make_reporter, threads
+from insitu.capture.swaps import swaps
 from insitu.errors import tell
 from insitu.follow.callees import callees
-from insitu.follow.definitions import NoSource
 from insitu.follow.lines import LineFollower
-from insitu.follow.rewrite import Point, Reporter, known_names, rewrite
+from insitu.follow.rewrite import Point, known_names, rewrite
 from insitu.trace.path import suggestion
 
 if TYPE_CHECKING:
@@ -31,90 +28,6 @@ if TYPE_CHECKING:
 
 _getframe = sys._getframe
 GENERATORS = 0x20 | 0x80 | 0x200
-
-
-@dataclass(frozen=True, slots=True)
-class Following:
-    """What one thread follows now: the variables, and the probes that are told."""
-
-    probes: tuple[Probe, ...]
-    patterns: Patterns
-
-    def report(self, point: Point, value: Any, frame: FrameType, *, own: bool = False) -> None:
-        """Tell the probes."""
-        if not self.patterns.wanted(point.name) and point.name:
-            return
-        for probe in self.probes:
-            if not probe.paused:
-                probe.tracker.report(point, value, frame, self.patterns, own=own)
-
-
-class Threads(dict[int, Following]):
-    """What each thread follows."""
-
-    @contextmanager
-    def follow(self, probes: tuple[Probe, ...], patterns: tuple[str, ...]) -> Iterator[Following]:
-        """Follow these variables in this thread, besides those that are followed already."""
-        ident = get_ident()
-        outer = self.get(ident)
-        every = patterns if outer is None else tuple(dict.fromkeys((*outer.patterns.patterns, *patterns)))
-        self[ident] = following = Following(probes, patterns_of(every))
-        for probe in probes:
-            probe.follows += 1
-        try:
-            yield following
-        finally:
-            for probe in probes:
-                probe.follows -= 1
-                if not probe.follows and not probe.suspended:
-                    probe.tracker.forget()
-            if outer is None:
-                del self[ident]
-            else:
-                self[ident] = outer
-
-
-threads = Threads()
-
-
-def make_general(watched: str | None = None) -> Callable[[Point], Reporter]:
-    """Reporters for code that any thread may run; `watched` is the name of the function if its arguments are told."""
-    get = threads.get
-
-    def reporter(point: Point) -> Reporter:
-        own = point.function == watched
-
-        def report(value: Any) -> None:
-            following = get(get_ident())
-            if following is not None:
-                following.report(point, value, _getframe(1), own=own)
-
-        return report
-
-    return reporter
-
-
-def make_reporter(probe: Probe, patterns: Patterns, code: CodeType) -> Callable[[Point], Reporter]:
-    """Reporters for one watched function that runs for one probe, in the thread of that probe.
-
-    Its nested functions may run several at once, variables that it shares may change elsewhere, and what is inside of
-    one must be looked at: there, every report is compared at once.
-    """
-    append, track, function = probe.tape.append, probe.tracker.report, code.co_qualname
-    local = set(code.co_varnames) - set(code.co_cellvars)
-
-    def reporter(point: Point) -> Reporter:
-        def careful(value: Any, frame: FrameType) -> None:
-            track(point, value, frame, patterns, own=point.function == function)
-
-        simple = point.function == function and point.name in local and patterns.is_plain(point.name)
-        if not simple or point.moment == "deleted":
-            return lambda value: careful(value, _getframe(1))
-        if point.moment == "maybe":
-            return make_fast_maybe(careful)
-        return make_fast(VariableNote(point, point.name, None), append, careful)
-
-    return reporter
 
 
 def variant(function: FunctionType, following: Following, kept: dict[Any, FunctionType]) -> FunctionType:
@@ -138,52 +51,6 @@ def with_code(function: FunctionType, code: CodeType) -> FunctionType:
     copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
     copy.__dict__.update(function.__dict__)
     return copy
-
-
-class Swaps:
-    """The functions whose code is replaced while somebody follows their variables."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._users: dict[int, list[tuple[str, ...]]] = {}
-        self._originals: dict[int, tuple[FunctionType, CodeType]] = {}
-        self._codes: dict[tuple[int, frozenset[str]], tuple[CodeType, CodeType]] = {}
-
-    @contextmanager
-    def swapped(self, functions: list[FunctionType], patterns: tuple[str, ...]) -> Iterator[None]:
-        """Let these functions report these variables."""
-        with self._lock:
-            for function in functions:
-                self._originals.setdefault(id(function), (function, function.__code__))
-                self._users.setdefault(id(function), []).append(patterns)
-                self._settle(function)
-        try:
-            yield
-        finally:
-            with self._lock:
-                for function in functions:
-                    self._users[id(function)].remove(patterns)
-                    self._settle(function)
-
-    def _settle(self, function: FunctionType) -> None:
-        _, original = self._originals[id(function)]
-        names = frozenset(name for patterns in self._users[id(function)] for name in patterns)
-        function.__code__ = self._code(original, names) if names else original
-        if not names:
-            del self._originals[id(function)], self._users[id(function)]
-
-    def _code(self, original: CodeType, names: frozenset[str]) -> CodeType:
-        key = (id(original), names)
-        if key not in self._codes:
-            with suppress(NoSource):
-                new = rewrite(original, patterns_of(tuple(sorted(names))).wanted, make_general())
-                self._codes[key] = (original, new)  # the original is held so that its id stays its own
-                return new
-            self._codes[key] = (original, original)
-        return self._codes[key][1]
-
-
-swaps = Swaps()
 
 
 class Reach:
@@ -240,11 +107,10 @@ def in_block(frame: FrameType, probes: tuple[Probe, ...], patterns: tuple[str, .
     function = FunctionType(code.replace(co_freevars=()), frame.f_globals) if not code.co_freevars else None
     reach = Reach(function, code.co_qualname)
     first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-    with ExitStack() as stack:
-        following = stack.enter_context(threads.follow(probes, patterns))
-        stack.enter_context(swaps.swapped(reach.functions(first, following.patterns), following.patterns.patterns))
-        stack.enter_context(by_lines([], following, frame))
-        yield
+    with threads.follow(probes, patterns) as following:
+        reached = reach.functions(first, following.patterns)
+        with swaps.swapped(reached, following.patterns.patterns), by_lines([], following, frame):
+            yield
 
 
 def frame_of(point: Point, frame: FrameType) -> FrameType:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import get_ident
 from types import CodeType, FunctionType
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from torch.compiler import is_compiling
 
 from insitu.capture.calls import PythonNote
-from insitu.capture.following import Reach, by_lines, swaps, threads, variant
+from insitu.capture.following import Reach, by_lines, variant
 from insitu.capture.modules import patch
+from insitu.capture.reporters import threads
+from insitu.capture.swaps import swaps
 from insitu.capture.tape import Raised
 from insitu.follow.definitions import NoSource
 from insitu.tracebacks import without_own_frames
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
 Run = Callable[..., Any]
+NOTHING = nullcontext()
 # What records a watched function that is called outside of all sessions.
 Alone = Callable[[], AbstractContextManager[tuple["Probe", ...]]]
 
@@ -46,11 +49,24 @@ class Watched:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function, recorded."""
-        with self.listening() as probes, self.following(probes, args) as run:
-            for probe in probes:
-                if not probe.paused:
-                    run = partial(probe.python.on_call, self.note, run)
-            return run(*args, **kwargs)
+        ident = get_ident()
+        probes = patch.probes.get(ident) or alone.get(ident)
+        if probes is None:
+            with self.listening() as probes:
+                return self._recorded(probes, args, kwargs)
+        return self._recorded(probes, args, kwargs)
+
+    def _recorded(self, probes: tuple[Probe, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.patterns and get_ident() not in threads:
+            return self._handled(self.function, probes)(*args, **kwargs)
+        with self.following(probes, args) as run:
+            return self._handled(run, probes)(*args, **kwargs)
+
+    def _handled(self, run: Run, probes: tuple[Probe, ...]) -> Run:
+        for probe in probes:
+            if not probe.paused:
+                run = partial(probe.python.on_call, self.note, run)
+        return run
 
     @contextmanager
     def listening(self) -> Iterator[tuple[Probe, ...]]:
@@ -74,16 +90,19 @@ class Watched:
         if not self.patterns and get_ident() not in threads:
             yield function
             return
-        with ExitStack() as stack:
-            following = stack.enter_context(threads.follow(probes, self.patterns))
+        with threads.follow(probes, self.patterns) as following:
             reached = self._reach.functions(args[0] if args else None, following.patterns)
-            stack.enter_context(swaps.swapped(reached, following.patterns.patterns))
-            if isinstance(function, FunctionType):
+            with swaps.swapped(reached, following.patterns.patterns) if reached else NOTHING:
+                if not isinstance(function, FunctionType):
+                    yield function
+                    return
                 try:
-                    function = variant(function, following, self._variants)
+                    reporting = variant(function, following, self._variants)
                 except NoSource:
-                    stack.enter_context(by_lines([function.__code__], following))
-            yield function
+                    with by_lines([function.__code__], following):
+                        yield function
+                else:
+                    yield reporting
 
 
 # The probes of functions that are watched outside of all sessions, by thread.

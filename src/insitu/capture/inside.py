@@ -43,6 +43,8 @@ class Patterns:
 
     def leaves(self, name: str, value: Any) -> dict[str, Any]:
         """What is followed of a variable, by path."""
+        if self.is_plain(name):
+            return {name: value}
         found: dict[str, Any] = {}
         for rest in self._inside(name):
             for path, item in _descend(name, value, rest, 0):

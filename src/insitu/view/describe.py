@@ -22,7 +22,7 @@ def describe(item: Any, words: Words) -> tuple[Span, ...]:
 
     >>> from insitu.view.words import WORDS
     >>> describe([1, 2, 3], WORDS["en"]), describe({"a": 1, "b": None}, WORDS["en"])
-    ((('list, len 3', ''),), (('dict, 2 keys: a, b', ''),))
+    ((('list, len 3', ''),), (('dict, len 2: a, b', ''),))
     """
     kind = type(item)
     if kind is TensorFacts:
