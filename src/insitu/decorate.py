@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
-from insitu.capture.functions import Alone, Watched, code_of, standing_for
+from insitu.capture.functions import Alone, Watched, code_of, standing_for, watched_by
 from insitu.errors import SubjectError
 
 # The special methods of a class that are watched with it; the others are called by Python at any time.
@@ -41,8 +41,8 @@ def decorated(target: Any, patterns: tuple[str, ...], alone: Alone) -> Any:
 
 def decorated_function(function: Callable[..., Any], patterns: tuple[str, ...], alone: Alone) -> Callable[..., Any]:
     """A function that is watched; one that is so already is watched once, with the variables of both."""
-    inner = getattr(function, "__insitu__", None)
-    if isinstance(inner, Watched):
+    inner = watched_by(function)
+    if inner is not None:
         return decorated_function(inner.function, tuple(dict.fromkeys((*patterns, *inner.patterns))), alone)
     if patterns and code_of(function) is None:
         name = getattr(function, "__qualname__", type(function).__qualname__)
@@ -50,10 +50,7 @@ def decorated_function(function: Callable[..., Any], patterns: tuple[str, ...], 
             f"{name} is not written in Python: it has no variables to follow. "
             f"Without names, insitu.watch shows what goes in and comes out"
         )
-    watched = Watched(function, patterns, alone)
-    standing = functools.update_wrapper(standing_for(watched), function)
-    standing.__insitu__ = watched  # type: ignore[attr-defined]
-    return standing
+    return standing_for(Watched(function, patterns, alone))
 
 
 def decorated_class(cls: type, patterns: tuple[str, ...], alone: Alone) -> type:

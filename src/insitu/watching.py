@@ -13,10 +13,9 @@ from typing import Any
 from torch import nn
 
 from insitu import view as views
-from insitu.capture.functions import alone
+from insitu.capture.functions import Alone, alone
 from insitu.capture.inside import checked
 from insitu.capture.keep import closely
-from insitu.capture.modules import patch
 from insitu.capture.probe import Probe
 from insitu.capture.recorder import Recorder
 from insitu.decorate import decorated
@@ -29,7 +28,7 @@ from insitu.view.terminal import Terminal
 
 def watch(
     *subject: Any,
-    view: str | views.View | None = None,
+    view: str | views.View | type[views.View] | None = None,
     level: str | None = None,
     keep: Keep | None = None,
     only: str | Iterable[str] | None = None,
@@ -76,6 +75,7 @@ def watch(
         only=only,
         printer=lambda chosen: Printer(chosen, options, Terminal(out, color=color, width=width)),
         place=(view if isinstance(view, str) else id(view), lang, out if isinstance(out, Hashable) else id(out), color),
+        is_chosen=file is not None or not isinstance(view, str | None),
     )
 
 
@@ -109,12 +109,13 @@ class Watch(Session):
         model: Any,
         *,
         patterns: tuple[str, ...],
-        view: str | views.View | None,
+        view: str | views.View | type[views.View] | None,
         level: str | None,
         keep: Keep | None,
         only: str | Iterable[str] | None,
-        printer: Callable[[str | views.View], Printer],
+        printer: Callable[[str | views.View | type[views.View]], Printer],
         place: Hashable,
+        is_chosen: bool,
     ) -> None:
         chosen = view if view is not None else ("variables" if patterns else "tree")
         usual = LEVELS.get(chosen, "functions") if isinstance(chosen, str) else "functions"
@@ -129,6 +130,7 @@ class Watch(Session):
         )
         # Functions alone need no session to be started and undone at each call: a recorder for each thread stands by.
         self._is_light = (level == "python" or view in (None, "variables")) and model is None and not only
+        self._is_chosen = is_chosen  # where to print was said: then it is printed in sessions, too
         self._light_printer: Callable[[], Printer] = lambda: printer(view if view is not None else "variables")
         self._light_keep = keep if keep is not None else closely
         self._place = (place, id(self._light_keep))
@@ -137,18 +139,19 @@ class Watch(Session):
         """Watch a function, or all methods of a class."""
         if os.environ.get("INSITU") == "0":
             return function
-        return decorated(function, self._variables, self._light if self._is_light else self._full)
+        alone = Alone(self._light, self._is_chosen) if self._is_light else Alone(self._full)
+        return decorated(function, self._variables, alone)
 
     @contextmanager
-    def _full(self) -> Iterator[tuple[Probe, ...]]:
+    def _full(self) -> Iterator[None]:
         running = self.start(sys._getframe(1))
         try:
-            yield patch.probes[threading.get_ident()]
+            yield
         finally:
             running.stop()
 
     @contextmanager
-    def _light(self) -> Iterator[tuple[Probe, ...]]:
+    def _light(self) -> Iterator[None]:
         ident = threading.get_ident()
         if self._place not in standing_by.probes:
             printer = self._light_printer()
@@ -166,7 +169,7 @@ class Watch(Session):
         probe, printer = standing_by.probes[self._place]
         alone[ident] = (probe,)
         try:
-            yield alone[ident]
+            yield
         finally:
             alone.pop(ident, None)
             printer.terminal.flush()
@@ -186,7 +189,7 @@ thread_numbers = itertools.count(1)
 class Printer:
     """A sink that prints through a view."""
 
-    def __init__(self, view: str | views.View, options: dict[str, Any], terminal: Terminal) -> None:
+    def __init__(self, view: str | views.View | type[views.View], options: dict[str, Any], terminal: Terminal) -> None:
         self.view: views.View = made(view, options)
         self.terminal = terminal
         opened = getattr(self.view, "opened", None)

@@ -492,3 +492,68 @@ def test_recursion_is_nested() -> None:
     assert [(call.kwargs["n"], call.result) for call in ends] == [(0, 1), (1, 1), (2, 2)]
     assert [call.parent for call in ends] == [ends[1].id, ends[2].id, None]
     assert not any(isinstance(event, Variable) for event in events)
+
+
+def test_the_decorator_of_another_in_between_still_runs() -> None:
+    ran: list[int] = []
+
+    def other(function: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def wrapper(*args: int) -> int:
+            ran.append(1)
+            return function(*args)
+
+        return wrapper
+
+    @insitu.watch("x")
+    @other
+    @insitu.watch
+    def program(n: int) -> int:
+        x = n
+        return x
+
+    with insitu.record(level="python") as trace:
+        assert program(1) == 1
+    assert ran == [1]
+    assert [call.name for call in trace.calls] == ["program"] * 2 and trace.calls[1].parent == trace.calls[0].id
+    assert [event.value for event in trace.variables()] == [1]
+
+
+def test_only_the_names_that_a_function_was_given_are_missed_in_it(recwarn: pytest.WarningsRecorder) -> None:
+    @insitu.watch
+    def inner() -> int:
+        return 1
+
+    @insitu.watch("x")
+    def outer() -> int:
+        x = inner()
+        return x
+
+    with insitu.record(level="python"):
+        outer()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_where_to_print_was_said_it_is_printed_in_sessions_too(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+
+    @insitu.watch
+    def inner(n: int) -> int:
+        return n
+
+    @insitu.watch("x", file=path)
+    def outer(n: int) -> int:
+        x = inner(n)
+        return x
+
+    with insitu.record(level="python") as trace:
+        outer(1)
+    assert [call.name for call in trace.calls] == ["outer", "inner"] and len(trace.variables()) == 1
+    assert path.read_text("utf-8").count("┌──") == 2 and path.read_text("utf-8").count("x @") == 1
+
+
+def test_sets_are_noted_with_their_length(capsys: pytest.CaptureFixture[str]) -> None:
+    insitu.watch(len)({1, 2, 3})
+    insitu.watch(len)(frozenset(range(100)))
+    out = capsys.readouterr().out
+    assert "set, len 3" in out and "frozenset, len 100" in out

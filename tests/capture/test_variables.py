@@ -571,3 +571,28 @@ def test_results_and_random_numbers_are_the_same() -> None:
         else:
             found = watched()
         assert torch.equal(found, expected)
+
+
+def test_what_is_called_may_be_an_argument() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Sequential(Part())
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.inner(x)
+
+    class Part(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = x + 1
+            return hidden
+
+    def program(x: torch.Tensor, model: Any, act: Any) -> Any:
+        return act(model(x))
+
+    def last(x: torch.Tensor) -> torch.Tensor:
+        hidden = x * 2
+        return hidden
+
+    trace = recorded(program, torch.ones(1), Net(), act=last, names=("hidden",))
+    assert [event.site.function.rpartition(".")[2] for event in trace.variables() if event.site] == ["forward", "last"]

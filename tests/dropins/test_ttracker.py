@@ -6,6 +6,7 @@ import asyncio
 import collections
 import dataclasses
 import functools
+import inspect
 import logging
 import os
 import re
@@ -37,12 +38,11 @@ THIS = Path(__file__).name
 
 
 @pytest.fixture(autouse=True)
-def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of its own for each test, and a logger that nobody has given anything."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LTAG", raising=False)
     monkeypatch.setattr(logger, "handlers", [])
-    return tmp_path  # type: ignore[return-value]
 
 
 @pytest.fixture
@@ -96,11 +96,9 @@ def test_the_snippet_of_auto_diff_runs_as_written(printed: Printed) -> None:
     process_data = defined_by(AUTO_DIFF, "process_data", outputs=torch.zeros(3, 73))
     assert process_data(np.zeros((2, 3), np.uint8)).shape == (3, 73)
     head, *rest = printed()
-    assert re.fullmatch(
-        rf"┌── \[snippet\.py:4\] 函数 \[process_data\] 被调用于 {test_the_snippet_of_auto_diff_runs_as_written.__name__}"
-        rf":\d+ \({THIS}:\d+ <- python\.py:\d+ <- _callers\.py:\d+\)",
-        head,
-    )
+    caller = test_the_snippet_of_auto_diff_runs_as_written.__name__
+    places = rf"{caller}:(\d+) \({THIS}:\1 <- \w+\.py:\d+ <- \w+\.py:\d+\)"
+    assert re.fullmatch(rf"┌── \[snippet\.py:4\] 函数 \[process_data\] 被调用于 {places}", head)
     assert rest == ["├─ 输入 [Tensor] inputs@0 → shape=(2, 3) | dtype=uint8", "└─ 输出 shape=torch.Size([3, 73])"]
 
 
@@ -142,7 +140,6 @@ def masked(text: str) -> str:
     return re.sub(r"thread\.py:\d+", "thread.py:…", text)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_the_program_of_the_seed_prints_what_is_expected(check: Check, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, t2v.write(tmp_path).name], capture_output=True, encoding="utf-8", cwd=tmp_path, check=True
@@ -228,6 +225,8 @@ def test_what_values_are(value: Any, texts: list[str], printed: Printed) -> None
     assert printed() == [f"│   ├─ {text}" for text in texts]
 
 
+# These need another way to make a tensor, or none has them.
+ODD = ("torch.q", "torch.bits", "torch.complex32")
 DTYPES = [dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)]
 
 
@@ -235,9 +234,7 @@ def test_every_dtype_of_torch_has_its_name(printed: Printed) -> None:
     @auto_diff
     def look(x: torch.Tensor) -> None: ...
 
-    for dtype in dict.fromkeys(DTYPES):
-        if str(dtype).startswith(("torch.q", "torch.bits")):
-            continue
+    for dtype in dict.fromkeys(dtype for dtype in DTYPES if not str(dtype).startswith(ODD)):
         look(torch.empty(2, dtype=dtype, device="meta"))
         assert printed()[1] == f"├─ 输入 [Tensor] x@0 → shape=torch.Size([2]) | dtype={dtype}"
 
@@ -277,7 +274,7 @@ def test_what_is_returned(value: Any, texts: list[str], printed: Printed) -> Non
 
 def line_of(function: Any, text: str) -> int:
     """The number of the line of a function that ends so."""
-    code = function.__wrapped__.__code__
+    code = inspect.unwrap(function).__code__
     source = Path(code.co_filename).read_text("utf-8").splitlines()
     return next(i for i, line in enumerate(source, 1) if i >= code.co_firstlineno and line.endswith(text))
 
@@ -286,10 +283,10 @@ def test_a_change_has_the_number_of_the_line_that_made_it(printed: Printed) -> N
     @var_tracker("a", "b")
     def work(x: torch.Tensor) -> torch.Tensor:
         a = x * 2  # one
-        b = [a]  # two
+        b = [0]  # two
         if len(b) == 1:
             a += 1  # three
-        b.append(a)  # four
+        b.append(1)  # four
         del b  # five
         return a
 
@@ -322,10 +319,10 @@ def test_the_place_of_definition_is_that_of_the_users_function(printed: Printed)
         return x
 
     work(1)
-    line = line_of(plain_decorator(work), "# here")
+    line = line_of(work, "# here")
     (head,) = [text for text in printed() if text.startswith("┌──")]
-    assert head.startswith(f"┌── [{THIS}:{line}] 函数 [{work.__qualname__.replace('<locals>.', '')}] 被调用于 ")
-    assert "ttracker" not in head.replace(THIS, "").replace("test_ttracker", "")
+    assert re.match(rf"┌── \[{THIS}:{line}\] 函数 \[(\w+\.)?work\] 被调用于 test_the_place_\w+:{line + 3} ", head)
+    assert "debug.py" not in head  # nor is the tool among the callers
 
 
 def test_the_chain_of_calls() -> None:
@@ -746,7 +743,7 @@ def test_a_logger_of_ones_own(printed: Printed) -> None:
     work()
     log2file("text")
     assert [record.getMessage() for record in records] == printed()
-    assert files() == {}
+    assert list(files().values()) == [["text"]]
 
 
 def test_the_folder_is_that_of_the_start(tmp_path: Path) -> None:

@@ -54,12 +54,18 @@ def h4logger() -> ThreadFiles:
 
 
 def log2file(text: object) -> None:
-    """Print a text and log it: to the files in `logs/$LTAG`, or to what else the logger has been given."""
-    if not logger.handlers:
-        logger.addHandler(h4logger())
+    """Print a text and log it, to the files in `logs/$LTAG` if to nothing else."""
+    ensure_files()
     logger.info("%s", text)
     terminal.write([Line(((str(text), ""),))])
     terminal.flush()
+
+
+def ensure_files() -> None:
+    """Give the logger what writes to files, unless it has that."""
+    # By name: a module that is loaded again has another class of this name.
+    if not any(type(handler).__name__ == ThreadFiles.__name__ for handler in logger.handlers):
+        logger.addHandler(h4logger())
 
 
 class Lines:
@@ -67,11 +73,12 @@ class Lines:
 
     def write(self, text: str) -> None:
         """Take some lines."""
-        if os.environ.get("LTAG") and not logger.handlers:
-            logger.addHandler(h4logger())
-        for line in text.removesuffix("\n").split("\n"):
+        if os.environ.get("LTAG"):
+            ensure_files()
+        text = text.removesuffix("\n")
+        for line in text.split("\n"):
             logger.info("%s", line)
-        terminal.write([Line(((text.removesuffix("\n"), ""),))])
+        terminal.write([Line(((text, ""),))])
         terminal.flush()
 
 

@@ -69,7 +69,7 @@ def plain(value: Any) -> str:
     if isinstance(value, tuple) and len(value) <= MOST_ITEMS and all(isinstance(item, ATOMS) for item in value):
         return f"value: {value!r:.{MOST_TEXT}}"
     if isinstance(value, Fields):
-        return f"len(value): {len(value.items)}"
+        return f"len(value): {length_of(list(value.items.values()))}"
     if isinstance(value, (list, tuple, dict, set, frozenset)):
         return f"len(value): {length_of(value)}"
     return f"type(value): {value.type if isinstance(value, Opaque) else type(value).__name__}"

@@ -96,6 +96,8 @@ def looked_into(item: Any, kind: type, leaf: Leaf, depth: int) -> Any:
         return sequence(item, leaf, depth)
     if issubclass(kind, numpy.ndarray):
         return leaf(item)
+    if kind is set or kind is frozenset:
+        return Fields(kind.__name__, {str(index): part for index, part in enumerate(sequence(list(item), leaf, depth))})
     if issubclass(kind, dict):
         return mapping(item, leaf, depth)
     if dataclasses.is_dataclass(kind):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _getframe = sys._getframe
 GENERATORS = 0x20 | 0x80 | 0x200
+MOST_SEARCHES = 100  # calls with other objects for which what they reach is remembered
 
 
 def variant(function: FunctionType, following: Following, kept: dict[Any, FunctionType]) -> FunctionType:
@@ -59,28 +60,43 @@ class Reach:
     def __init__(self, function: Any, name: str) -> None:
         self._function = function
         self._name = name
-        self._found: dict[tuple[int, tuple[str, ...]], list[FunctionType]] = {}
+        self._found: dict[tuple[Any, ...], list[FunctionType]] = {}
         self._told: set[str] = set()
 
-    def functions(self, receiver: Any, patterns: Patterns) -> list[FunctionType]:
-        """The functions whose code is to be swapped; `receiver` is the first argument of the call."""
-        key = (id(type(receiver)), patterns.patterns)
+    def functions(self, arguments: dict[str, Any], patterns: Patterns, asked: tuple[str, ...]) -> list[FunctionType]:
+        """The functions whose code is to be swapped, for a call with these arguments.
+
+        `asked` are the patterns that are to name a variable here; the others come from watched functions further out.
+        """
+        receiver = next(iter(arguments.values()), None)
+        called = {name: value for name, value in arguments.items() if callable(value)}
+        key = (id(type(receiver)), *map(id, called.values()), patterns.patterns)
         if key not in self._found:
-            reached = [found for found in callees(self._function, receiver) if not hasattr(found, "__insitu__")]
-            self._warn(reached, patterns)
+            if len(self._found) >= MOST_SEARCHES:
+                self._found.clear()
+            reached = [
+                found for found in callees(self._function, receiver, arguments=called) if not stands_for_another(found)
+            ]
+            self._warn(reached, asked)
             self._found[key] = [found for found in reached if any(map(patterns.wanted, known_names(found.__code__)))]
         return self._found[key]
 
-    def _warn(self, reached: list[FunctionType], patterns: Patterns) -> None:
+    def _warn(self, reached: list[FunctionType], asked: tuple[str, ...]) -> None:
         """Say which patterns name no variable of the function, nor of what it calls."""
         codes = [each.__code__ for each in (self._function, *reached) if isinstance(each, FunctionType)]
         known = {name for code in codes for name in known_names(code)}
-        for pattern in patterns.patterns:
+        for pattern in asked:
             alone = patterns_of((pattern,))
             if pattern not in self._told and codes and not any(map(alone.wanted, known)):
                 self._told.add(pattern)
                 near = suggestion(pattern.partition(".")[0], known)
                 tell(f"neither {self._name} nor what it calls has a variable {pattern!r}{near}")
+
+
+def stands_for_another(function: FunctionType) -> bool:
+    """Whether a function is the one that stands for a watched one, which is followed in its own way."""
+    watched = function.__dict__.get("__insitu__")
+    return watched is not None and watched.standing is function
 
 
 @contextmanager
@@ -106,9 +122,8 @@ def in_block(frame: FrameType, probes: tuple[Probe, ...], patterns: tuple[str, .
     code = frame.f_code
     function = FunctionType(code.replace(co_freevars=()), frame.f_globals) if not code.co_freevars else None
     reach = Reach(function, code.co_qualname)
-    first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
     with threads.follow(probes, patterns) as following:
-        reached = reach.functions(first, following.patterns)
+        reached = reach.functions(dict(frame.f_locals) if function is not None else {}, following.patterns, ())
         with swaps.swapped(reached, following.patterns.patterns), by_lines([], following, frame):
             yield
 

@@ -10,7 +10,8 @@ import inspect
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, update_wrapper
 from threading import get_ident
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,14 @@ if TYPE_CHECKING:
 
 Run = Callable[..., Any]
 NOTHING = nullcontext()
-# What records a watched function that is called outside of all sessions.
-Alone = Callable[[], AbstractContextManager[tuple["Probe", ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What records a watched function that is called outside of all sessions; `always` also inside of them."""
+
+    start: Callable[[], AbstractContextManager[None]]
+    always: bool = False
 
 
 class Watched:
@@ -46,11 +53,11 @@ class Watched:
         self.note = PythonNote(name.rpartition("<locals>.")[2], self.code)
         self._reach = Reach(function, self.note.name)
         self._variants: dict[Any, FunctionType] = {}
+        self.standing: Run | None = None
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function, recorded."""
-        ident = get_ident()
-        probes = patch.probes.get(ident) or alone.get(ident)
+        probes = self._heard()
         if probes is None:
             with self.listening() as probes:
                 return self._recorded(probes, args, kwargs)
@@ -59,7 +66,7 @@ class Watched:
     def _recorded(self, probes: tuple[Probe, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.patterns and get_ident() not in threads:
             return self._handled(self.function, probes)(*args, **kwargs)
-        with self.following(probes, args) as run:
+        with self.following(probes, args, kwargs) as run:
             return self._handled(run, probes)(*args, **kwargs)
 
     def _handled(self, run: Run, probes: tuple[Probe, ...]) -> Run:
@@ -71,27 +78,34 @@ class Watched:
     @contextmanager
     def listening(self) -> Iterator[tuple[Probe, ...]]:
         """The probes that hear this thread: of the sessions that run, or of the one that is its own."""
-        probes = patch.probes.get(get_ident()) or alone.get(get_ident())
+        probes = self._heard()
         if probes is not None:
             yield probes
             return
-        probes = patch.joining(None)
-        if probes:
-            with patch.joined(probes):
-                yield probes
-            return
-        with self.alone() as probes:
-            yield probes
+        joining = () if get_ident() in patch.probes else patch.joining(None)
+        with patch.joined(joining):
+            if joining and not self.alone.always:
+                yield joining
+                return
+            with self.alone.start():
+                yield hearing()
+
+    def _heard(self) -> tuple[Probe, ...] | None:
+        """The probes that hear this thread already; None if one must begin to."""
+        ident = get_ident()
+        if ident in alone:
+            return hearing()
+        return None if self.alone.always else patch.probes.get(ident)
 
     @contextmanager
-    def following(self, probes: tuple[Probe, ...], args: tuple[Any, ...]) -> Iterator[Run]:
+    def following(self, probes: tuple[Probe, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Run]:
         """The function, or the variant of it that reports the variables that are followed in this thread."""
         function = self.function
         if not self.patterns and get_ident() not in threads:
             yield function
             return
         with threads.follow(probes, self.patterns) as following:
-            reached = self._reach.functions(args[0] if args else None, following.patterns)
+            reached = self._reach.functions(self.note.named(args, kwargs), following.patterns, self.patterns)
             with swaps.swapped(reached, following.patterns.patterns) if reached else NOTHING:
                 if not isinstance(function, FunctionType):
                     yield function
@@ -109,6 +123,12 @@ class Watched:
 alone: dict[int, tuple[Probe, ...]] = {}
 
 
+def hearing() -> tuple[Probe, ...]:
+    """All probes that hear this thread."""
+    ident = get_ident()
+    return (*patch.probes.get(ident, ()), *alone.get(ident, ()))
+
+
 def code_of(function: Any) -> CodeType | None:
     """The code that the user wrote, under whatever decorators; None for what is not written in Python."""
     try:
@@ -123,7 +143,7 @@ class Steps:
     """A watched call that is left and entered again: of a generator, or of what is awaited."""
 
     def __init__(self, watched: Watched, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._watched, self._args = watched, args
+        self._watched, self._given = watched, (args, kwargs)
         self._ident = get_ident()
         self._calls: list[tuple[Probe, int]] = []
         self.result: Any = None
@@ -134,7 +154,7 @@ class Steps:
                     probe.python.leave(at)
                     probe.suspended += 1
                     self._calls.append((probe, at))
-            with watched.following(probes, args) as run:
+            with watched.following(probes, args, kwargs) as run:
                 self.inner = run(*args, **kwargs)
 
     def __enter__(self) -> Steps:
@@ -151,7 +171,7 @@ class Steps:
         """Take one step, inside of the call."""
         if get_ident() != self._ident:
             return step(*arguments)
-        with self._watched.listening() as probes, self._watched.following(probes, self._args):
+        with self._watched.listening() as probes, self._watched.following(probes, *self._given):
             run = step
             for probe, at in self._calls:
                 if probe in probes:
@@ -167,11 +187,17 @@ class Steps:
 
 
 def standing_for(watched: Watched) -> Run:
-    """The function that stands for a watched one, and is of the same kind."""
-    for is_kind, make in KINDS:
-        if is_kind(watched.function):
-            return make(watched)
-    return as_function(watched)
+    """The function that stands for a watched one: of the same kind, with its name, its signature and its attributes."""
+    make = next((make for is_kind, make in KINDS if is_kind(watched.function)), as_function)
+    watched.standing = update_wrapper(make(watched), watched.function)
+    watched.standing.__insitu__ = watched  # type: ignore[attr-defined]
+    return watched.standing
+
+
+def watched_by(function: Any) -> Watched | None:
+    """What is watched if a function stands for it; other decorators copy attributes, and are others."""
+    watched = getattr(function, "__dict__", {}).get("__insitu__")
+    return watched if isinstance(watched, Watched) and watched.standing is function else None
 
 
 def as_function(watched: Watched) -> Run:

@@ -38,10 +38,13 @@ _mro_of = type.__dict__["__mro__"].__get__
 _members_of = type.__dict__["__dict__"].__get__
 
 
-def callees(function: Any, receiver: Any = None, limit: int = 200) -> list[FunctionType]:
+def callees(
+    function: Any, receiver: Any = None, limit: int = 200, *, arguments: dict[str, Any] | None = None
+) -> list[FunctionType]:
     """The Python functions that a function can reach, nearest first, each once, itself left out.
 
     `receiver` is what its first argument will be: methods are found in its class, modules in its attributes.
+    `arguments` are others of its arguments, by name, that it may call.
 
     >>> def inner(): return len("")
     >>> def middle(): return [inner() for _ in range(3)]
@@ -53,14 +56,15 @@ def callees(function: Any, receiver: Any = None, limit: int = 200) -> list[Funct
         function, receiver = function.__func__, function.__self__
     if type(function) is not FunctionType:
         return []
-    return Search(limit).run(function, receiver)
+    return Search(limit, arguments or {}).run(function, receiver)
 
 
 class Search:
     """One search, breadth first; functions that are met again, with another receiver, come after all others."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, arguments: dict[str, Any]) -> None:
         self.limit = limit
+        self._arguments = arguments  # of the first function that is looked into
         self.found: dict[int, FunctionType] = {}
         # Functions to look into, and functions to look into once more, with another receiver: these come last.
         self._waiting: deque[tuple[FunctionType, Any]] = deque()
@@ -103,12 +107,15 @@ class Search:
         code = function.__code__
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
         first = code.co_varnames[0] if code.co_argcount else None
+        given, self._arguments = self._arguments, {}
         for reference in self._references_in(function, first):
             kind, name, attributes = reference
             if kind == "global":
                 self.follow(in_globals(function, name), attributes)
             elif kind == "super":
                 self.member(in_parents(contents(cells.get("__class__")), receiver, name), receiver)
+            elif name in given:
+                self.follow(given[name], attributes)
             elif name == first:
                 if attributes and receiver is not None:
                     self.follow(receiver, attributes)

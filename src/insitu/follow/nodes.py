@@ -94,8 +94,10 @@ def place_of(node: Any) -> Any:
 def put_at(node: ast.AST, *nodes: ast.AST) -> None:
     """Give nodes that have no place, and those inside of them, the place where another one begins."""
     place = place_of(node)
-    for root in nodes:
-        for node in ast.walk(root):
-            if getattr(node, "lineno", -1) == -1 and isinstance(node, PLACED):
-                node.lineno = node.end_lineno = place.lineno
-                node.col_offset = node.end_col_offset = place.col_offset
+    waiting = list(nodes)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, PLACED) and getattr(each, "lineno", -1) == -1:
+            each.lineno = each.end_lineno = place.lineno
+            each.col_offset = each.end_col_offset = place.col_offset
+            waiting += ast.iter_child_nodes(each)

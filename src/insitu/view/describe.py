@@ -14,6 +14,7 @@ from insitu.view.words import Words
 
 MOST_NAMES = 8
 MOST_TEXT = 72
+SETS = ("set", "frozenset")
 CUT = re.compile(r"… (\d+) more")
 
 
@@ -37,6 +38,8 @@ def _plain(item: Any, words: Words) -> str:
         return _sequence(item, words)
     if isinstance(item, dict):
         return _named(words.keys.format(type="dict", count=f"{len(item):,}"), item, words)
+    if isinstance(item, Fields) and item.type in SETS:
+        return words.length.format(type=item.type, count=f"{length_of(list(item.items.values())):,}")
     if isinstance(item, Fields):
         form = words.fields.format(type=safe(item.type), count=f"{len(item.items):,}")
         return _named(form, item.items, words)
