@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
-from tests.follow import following, joining, reaching, rewriting
+from tests.follow import entering, following, joining, reaching, rewriting
 from tests.follow.table import PROGRAMS
 
 Case = Callable[[], None]
@@ -24,7 +24,7 @@ def in_a_way(way: Callable[[], object], case: Case) -> None:
         case()
 
 
-REWRITING = cases_of(rewriting)
+REWRITING = {**cases_of(rewriting), **cases_of(entering)}
 PROGRAM_CASES: dict[str, Case] = {
     f"{program.name}: {check.__name__.replace('_', ' ')}": partial(check, program)
     for program in PROGRAMS

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from insitu.follow.rewrite import Point, rewrite
+from insitu.follow.rewrite import Point, Shortcut, rewrite
 
 Reporter = Callable[[Point], Callable[[Any], Any]]
 _numbers = itertools.count()
@@ -50,11 +50,11 @@ class Program:
         found = eval(self.target, names)
         return getattr(found, "__func__", found)
 
-    def rewritten(self, reporter: Reporter) -> dict[str, Any]:
+    def rewritten(self, reporter: Reporter, shortcut: Shortcut | None = None) -> dict[str, Any]:
         """The names that the program defines, with the function rewritten."""
         names = made(self.source)
         function = self.function(names)
-        function.__code__ = rewrite(function.__code__, self.is_wanted, reporter)
+        function.__code__ = rewrite(function.__code__, self.is_wanted, reporter, shortcut)
         return names
 
     def is_wanted(self, name: str) -> bool:

@@ -7,7 +7,6 @@ find nobody. Where there is no source, the lines are followed instead.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
@@ -15,18 +14,17 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.inside import Patterns, patterns_of
-from insitu.capture.reporters import Following, make_general, make_reporter, threads
+from insitu.capture.reporters import Following, make_general, make_reporter, make_shortcut, threads
 from insitu.capture.swaps import swaps
 from insitu.errors import tell
 from insitu.follow.callees import callees
-from insitu.follow.lines import LineFollower
+from insitu.follow.lines import LineFollower, reported_frame
 from insitu.follow.rewrite import Point, known_names, rewrite
 from insitu.trace.path import suggestion
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
-_getframe = sys._getframe
 GENERATORS = 0x20 | 0x80 | 0x200
 MOST_SEARCHES = 100  # calls with other objects for which what they reach is remembered
 
@@ -41,7 +39,8 @@ def variant(function: FunctionType, following: Following, kept: dict[Any, Functi
     if copy is None:
         code = function.__code__
         reporter = make_reporter(probes[0], patterns, code) if fast else make_general(code.co_qualname)
-        copy = held[key] = with_code(function, rewrite(code, patterns.wanted, reporter))
+        shortcut = make_shortcut(probes[0], patterns, code) if fast else None
+        copy = held[key] = with_code(function, rewrite(code, patterns.wanted, reporter, shortcut))
     copy.__defaults__, copy.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return copy
 
@@ -106,8 +105,9 @@ def by_lines(codes: list[CodeType], following: Following, frame: FrameType | Non
     ident = get_ident()
 
     def report(point: Point, value: Any) -> None:
-        if get_ident() == ident:
-            following.report(point, value, frame_of(point, _getframe(1)), own=True)
+        frame = reported_frame()
+        if get_ident() == ident and frame is not None:
+            following.report(point, value, frame, own=True)
 
     follower.start(codes, following.patterns.wanted, report, frame=frame)
     try:
@@ -126,13 +126,3 @@ def in_block(frame: FrameType, probes: tuple[Probe, ...], patterns: tuple[str, .
         reached = reach.functions(dict(frame.f_locals) if function is not None else {}, following.patterns, ())
         with swaps.swapped(reached, following.patterns.patterns), by_lines([], following, frame):
             yield
-
-
-def frame_of(point: Point, frame: FrameType) -> FrameType:
-    """The frame in which a variable was reported, from one that was called by it."""
-    here: FrameType | None = frame
-    while here is not None:
-        if here.f_code.co_qualname == point.function and here.f_code.co_filename == point.file:
-            return here
-        here = here.f_back
-    return frame

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.capture.inside import Patterns, patterns_of
 from insitu.capture.tape import VariableNote
-from insitu.capture.variables import make_fast, make_fast_maybe
-from insitu.follow.rewrite import Point, Reporter
+from insitu.capture.variables import NUMBERS, make_fast, make_fast_maybe
+from insitu.follow.rewrite import Point, Reporter, Shortcut
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -84,6 +84,17 @@ def make_general(watched: str | None = None) -> Callable[[Point], Reporter]:
         return report
 
     return reporter
+
+
+def make_shortcut(probe: Probe, patterns: Patterns, code: CodeType) -> Shortcut:
+    """For the local variables of one watched function that runs for one probe: numbers go straight to the tape."""
+    local = set(code.co_varnames) - set(code.co_cellvars)
+    return Shortcut(
+        lambda name: name in local and patterns.is_plain(name),
+        NUMBERS,
+        probe.tape.append,
+        lambda point: VariableNote(point, point.name, None),
+    )
 
 
 def make_reporter(probe: Probe, patterns: Patterns, code: CodeType) -> Callable[[Point], Reporter]:

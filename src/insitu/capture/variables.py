@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from insitu.capture.changes import Print, differences, print_of
 from insitu.capture.inside import Patterns
 from insitu.capture.tape import VariableNote
-from insitu.follow.rewrite import Point, Reporter
+from insitu.follow.rewrite import COMPREHENSIONS, Point, Reporter
 from insitu.trace.event import Change
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
-NUMBERS = frozenset({int, float, bool, NoneType, complex})
+NUMBERS: frozenset[type] = frozenset({int, float, bool, NoneType, complex})
 # Frames whose variables are remembered; those that ended are not told apart from those that run.
 MOST_FRAMES = 1000
 
@@ -50,6 +50,8 @@ class Tracker:
     def report(self, point: Point, value: Any, frame: FrameType, patterns: Patterns, *, own: bool = False) -> None:
         """A variable was reported; `own` says that it is one of a watched function, whose arguments are told anyway."""
         try:
+            if frame.f_code.co_name in COMPREHENSIONS and frame.f_back is not None:
+                frame = frame.f_back  # what `:=` binds in one belongs to the function around it
             if point.moment == "entered":
                 self._enter(frame, patterns)
             elif point.moment == "deleted":

@@ -21,12 +21,29 @@ RESUME = opcode.opmap["RESUME"]
 # Constants that stand in the compiled code until the real objects take their place; a NUL is in nobody's program.
 NAME_ERROR = "\0insitu NameError"
 ANY_ERROR = "\0insitu BaseException"
+TYPE, KINDS, APPEND, NOTE = "\0insitu type", "\0insitu kinds", "\0insitu append", "{} note"
 
 
 def reporting(placeholder: str, name: str | None) -> ast.expr:
     """An expression that reports a name, or None: a constant called with one argument."""
     value = ast.Constant(value=None) if name is None else ast.Name(id=name, ctx=ast.Load())
     return unplaced(ast.Call(func=unplaced(ast.Constant(value=placeholder)), args=[unplaced(value)], keywords=[]))
+
+
+def appending(placeholder: str, name: str) -> ast.stmt:
+    """A statement that appends a note and the value where its type is one of the kinds, and reports it otherwise."""
+
+    def call(function: str, argument: ast.expr) -> ast.expr:
+        return unplaced(ast.Call(func=unplaced(ast.Constant(value=function)), args=[unplaced(argument)], keywords=[]))
+
+    def value() -> ast.expr:
+        return ast.Name(id=name, ctx=ast.Load())
+
+    kinds = unplaced(ast.Constant(value=KINDS))
+    test = unplaced(ast.Compare(left=call(TYPE, value()), ops=[ast.In()], comparators=[kinds]))
+    pair = [call(APPEND, ast.Constant(value=NOTE.format(placeholder))), call(APPEND, value())]
+    other = unplaced(ast.Expr(value=reporting(placeholder, name)))
+    return unplaced(ast.If(test=test, body=[unplaced(ast.Expr(value=each)) for each in pair], orelse=[other]))
 
 
 def in_sequence(

@@ -18,11 +18,11 @@ from typing import Any
 
 from insitu.follow.definitions import FUNCTIONS, Definition, NoSource, clone, find, nested_codes, source_of
 from insitu.follow.inlined import dictionary_names, global_names, stored_names
-from insitu.follow.nodes import ANY_ERROR, NAME_ERROR, first_places
+from insitu.follow.nodes import ANY_ERROR, APPEND, KINDS, NAME_ERROR, NOTE, TYPE, first_places
 from insitu.follow.scopes import Function, scope_of
 from insitu.follow.statements import Moment, Plan, Report, insert
 
-__all__ = ["NoSource", "Point", "Reporter", "bound_names", "known_names", "rewrite"]
+__all__ = ["NoSource", "Point", "Reporter", "Shortcut", "bound_names", "known_names", "rewrite"]
 
 Reporter = Callable[[Any], Any]
 COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -44,11 +44,29 @@ class Point:
     file: str
 
 
-def rewrite(code: CodeType, wanted: Callable[[str], bool], reporter: Callable[[Point], Reporter]) -> CodeType:
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """For bindings of some names to values of some types: a note and the value are appended, and no reporter is called.
+
+    Only in the function itself, not in those nested in it.
+    """
+
+    names: Callable[[str], bool]
+    kinds: frozenset[type]
+    append: Callable[[Any], object]
+    note: Callable[[Point], Any]
+
+
+def rewrite(
+    code: CodeType,
+    wanted: Callable[[str], bool],
+    reporter: Callable[[Point], Reporter],
+    shortcut: Shortcut | None = None,
+) -> CodeType:
     """Code that does the same and calls the reporter of each point with the value of the variable.
 
-    A reporter takes one value and must not raise; what it returns is dropped, so that the `append` of a list is one,
-    and the cheapest. The same code comes back when there is nothing to report in it.
+    A reporter takes one value and must not raise; what it returns is dropped, so that the `append` of a list is one.
+    The same code comes back when there is nothing to report in it.
 
     >>> def area(width, height):
     ...     size = width * height
@@ -67,12 +85,14 @@ def rewrite(code: CodeType, wanted: Callable[[str], bool], reporter: Callable[[P
     places = first_places((code, *nested_codes(code)))
     for guards in (2, 1, 0):
         plan = Plan(wanted, definition.source.is_builtin, guards, places)
+        if shortcut is not None:
+            plan.shortcuts = shortcut.names
         try:
             node = clone(definition.node)
             insert(node, plan)
             if not plan.placeholders:
                 return code
-            return Filling(plan, reporter).find(definition, node)
+            return Filling(plan, reporter, shortcut).find(definition, node)
         except (SyntaxError, RecursionError) as error:
             failed = error
             if TOO_DEEP not in str(error):
@@ -83,11 +103,16 @@ def rewrite(code: CodeType, wanted: Callable[[str], bool], reporter: Callable[[P
 class Filling:
     """Puts the reporters where their placeholders are."""
 
-    def __init__(self, plan: Plan, reporter: Callable[[Point], Reporter]) -> None:
+    def __init__(self, plan: Plan, reporter: Callable[[Point], Reporter], shortcut: Shortcut | None) -> None:
         self._reports = {placeholder: report for report, placeholder in plan.placeholders.items()}
-        self._constants: dict[str, Any] = {NAME_ERROR: NameError, ANY_ERROR: BaseException}
+        self._constants: dict[str, Any] = {NAME_ERROR: NameError, ANY_ERROR: BaseException, TYPE: type}
         self._reporter = reporter
         self._reporters: dict[tuple[Report, str], Reporter] = {}
+        self._notes: dict[str, Report] = {}
+        self._shortcut = shortcut
+        if shortcut is not None:
+            self._constants |= {KINDS: shortcut.kinds, APPEND: shortcut.append}
+            self._notes = {NOTE.format(placeholder): report for placeholder, report in self._reports.items()}
 
     def find(self, definition: Definition, node: Function) -> CodeType:
         """The code of a definition when `node` takes its place: of all that look alike, the one with reports."""
@@ -110,6 +135,8 @@ class Filling:
             return self.filled(constant, owner)
         if type(constant) is str and constant in self._reports:
             return self._reporter_of(self._reports[constant], owner, code.co_filename)
+        if type(constant) is str and constant in self._notes and self._shortcut is not None:
+            return self._shortcut.note(Point(*self._notes[constant], owner, code.co_filename))
         return self._constants.get(constant, constant) if type(constant) is str else constant
 
     def _reporter_of(self, report: Report, owner: str, file: str) -> Reporter:

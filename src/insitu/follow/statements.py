@@ -10,6 +10,7 @@ from typing import Any, Literal
 from insitu.follow.nodes import (
     ANY_ERROR,
     NAME_ERROR,
+    appending,
     catching,
     in_sequence,
     is_docstring,
@@ -62,14 +63,26 @@ class Plan:
     # Where the functions begin, by name and first line.
     first_places: dict[tuple[str, int], ast.AST | None]
     placeholders: dict[Report, str] = field(default_factory=dict)
-    # Whether anything was put into the function that is at hand.
+    # Names whose bindings in the outermost function are appended to a list where that will do.
+    shortcuts: Callable[[str], bool] = lambda name: False
+    # Whether anything was put into the function that is at hand, and how deep it is nested.
     is_reported: bool = False
+    depth: int = 0
 
     def report(self, moment: Moment, name: str, line: int) -> ast.expr:
         """An expression that reports a name."""
         self.is_reported = True
-        placeholder = self.placeholders.setdefault((moment, name, line), f"\0insitu {len(self.placeholders)}")
-        return reporting(placeholder, None if moment in ("deleted", "entered") else name)
+        return reporting(self._placeholder(moment, name, line), None if moment in ("deleted", "entered") else name)
+
+    def binding(self, name: str, line: int) -> ast.stmt:
+        """A statement that reports a binding, by the shortcut if the name has one here."""
+        if self.depth == 1 and self.shortcuts(name):
+            self.is_reported = True
+            return appending(self._placeholder("bound", name, line), name)
+        return unplaced(ast.Expr(value=self.report("bound", name, line)))
+
+    def _placeholder(self, moment: Moment, name: str, line: int) -> str:
+        return self.placeholders.setdefault((moment, name, line), f"\0insitu {len(self.placeholders)}")
 
     def may_change(self, *nodes: ast.AST | None) -> bool:
         """Whether running these nodes, without the statements inside of them, may change an object."""
@@ -100,11 +113,13 @@ def is_store(node: ast.AST) -> bool:
 def insert(function: Function, plan: Plan) -> None:
     """Put the reports into a function, in place; the first one says that it was entered."""
     outer, plan.is_reported = plan.is_reported, False
+    plan.depth += 1
     if isinstance(function, ast.Lambda):
         into_lambda(function, plan)
     else:
         Reporting(function, plan).insert()
     plan.is_reported = outer
+    plan.depth -= 1
 
 
 class Reporting:
@@ -176,7 +191,7 @@ class Reporting:
             return self.ending(node, others, need=1)
         if changing:
             body = self.raising(node, [name for name in self.followed if name not in fresh], need=1)
-        body += self.reports("deleted" if isinstance(node, ast.Delete) else "bound", names, node)
+        body += self.reports("deleted", names, node) if isinstance(node, ast.Delete) else self.bindings(names, node)
         self.sure |= set(names) - self.unsure
         return [*body, *self.maybes(node, others)] if changing else body
 
@@ -203,7 +218,9 @@ class Reporting:
         changing, names = self.plan.may_change(node), bound_by(node)
         self.header(node)
         self.possible |= names_in([node]).bound
-        node.body = [*self.start(node, changing, names), *self.block(node.body, names)]
+        bound = [name for name in names if self.plan.wanted(name)]
+        others = [name for name in self.followed if changing and name not in names]
+        node.body = [*self.bindings(bound, node), *self.maybes(node, others), *self.block(node.body, names)]
         node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
         return self.raising(node, self.followed, need=2) if changing else [node]
 
@@ -291,6 +308,12 @@ class Reporting:
         done = [unplaced(ast.Expr(value=self.plan.report(moment, name, node.lineno))) for name in names]
         put_at(place or node, *done)
         return list(done)
+
+    def bindings(self, names: Iterable[str], node: Any) -> list[ast.stmt]:
+        """Statements that report what a statement has bound."""
+        done = [self.plan.binding(name, node.lineno) for name in names]
+        put_at(node, *done)
+        return done
 
     def maybes(self, node: Any, names: Iterable[str], place: Any = None) -> list[ast.stmt]:
         """Statements that report names whose object may have changed; one that is not bound is passed over."""

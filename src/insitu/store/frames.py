@@ -1,0 +1,109 @@
+"""The form of a journal: a file of frames, each one whole or not there.
+
+A file begins with 16 bytes, `MAGIC` and the tag of the journal: 8 random bytes that also stand before every frame.
+A frame is a head of 40 bytes (tag, kind, length of the index, sequence, length of the data, checksum), an index and
+data. The checksum is over the head and the index; the data are checked value by value, by the digests in the index.
+After damage the next frame is found by its tag, and taken only if its checksum is right and its sequence higher: the
+bytes of another journal, or of this one, can be the values of a tensor.
+
+The index of a step is its number, its time, the number of its entries and the length of its text; then the entries,
+40 bytes each; then the text: the variables that are new in this step, as JSON. All other indexes are JSON.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+MAGIC = b"\x93isj01\r\n"
+ABOUT, STEP, EVENT, END = 1, 2, 3, 4
+STORED, SAME = 0, 1  # the kinds of an entry: its bytes are in the data, or they are those it had when last stored
+
+HEAD = Struct("<8sIIQQ")
+CHECK = Struct("<Q")
+ENTRY = np.dtype(
+    [("variable", "<u4"), ("layout", "<u4"), ("call", "<u4"), ("kind", "<u4"), ("length", "<u8"), ("digest", "V16")]
+)
+ENTRY_FORMAT = "IIIIQ16s"
+STEP_HEAD = Struct("<qdII")
+
+_HEAD_SIZE = HEAD.size + CHECK.size
+_BLOCK = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame whose head and index are whole; `start` is where its data begin in the file."""
+
+    kind: int
+    sequence: int
+    index: bytes
+    start: int
+    length: int
+
+
+def head(tag: bytes, kind: int, sequence: int, index: bytes, length: int) -> bytes:
+    """What stands before the data: the head and the index."""
+    fields = HEAD.pack(tag, kind, len(index), sequence, length)
+    return b"".join((fields, CHECK.pack(xxh3_64_intdigest(fields + index)), index))
+
+
+@dataclass(slots=True)
+class Scan:
+    """Reads a file of a journal in any state; after `frames` is through, `gaps` are the bytes that were none."""
+
+    file: int
+    tag: bytes
+    sequence: int = -1
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+
+    def frames(self) -> Iterator[Frame]:
+        """All frames that are whole."""
+        size = os.fstat(self.file).st_size
+        position = data = len(MAGIC) + len(self.tag)
+        while position < size:
+            frame = self._frame(position, size)
+            if frame is None:
+                # Bytes may have been lost inside the data of the frame before: the next one may begin in them.
+                found = self._next(data, size)
+                end = size if found is None else found
+                self.gaps.append((min(position, end), end))
+                if found is None:
+                    return
+                position = found
+                continue
+            yield frame
+            self.sequence = frame.sequence
+            data, position = frame.start, frame.start + frame.length
+
+    def _frame(self, position: int, size: int) -> Frame | None:
+        fields = os.pread(self.file, _HEAD_SIZE, position)
+        if len(fields) < _HEAD_SIZE or not fields.startswith(self.tag):
+            return None
+        _, kind, indexed, sequence, length = HEAD.unpack_from(fields)
+        start = position + _HEAD_SIZE + indexed
+        if start + length > size or sequence <= self.sequence:
+            return None
+        index = os.pread(self.file, indexed, position + _HEAD_SIZE)
+        if xxh3_64_intdigest(fields[: HEAD.size] + index) != CHECK.unpack_from(fields, HEAD.size)[0]:
+            return None
+        return Frame(kind, sequence, index, start, length)
+
+    def _next(self, position: int, size: int) -> int | None:
+        """Where the next whole frame begins."""
+        while position < size:
+            block = os.pread(self.file, _BLOCK, position)
+            found = block.find(self.tag)
+            while found >= 0:
+                if self._frame(position + found, size) is not None:
+                    return position + found
+                found = block.find(self.tag, found + 1)
+            if len(block) < _BLOCK:
+                return None
+            position += len(block) - len(self.tag) + 1
+        return None

@@ -1,0 +1,317 @@
+"""The journal of one rank: what a training run leaves behind step by step, and a crash cannot take back.
+
+Each step is one frame (`frames.py`), written in line: when `step` returns, a killed process loses nothing; a thread
+makes the system write it to the disk about once a second, so a power cut takes at most that. A value that is what it
+was when it was last stored is written as its digest alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time as clock
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from struct import Struct
+from threading import Lock, RLock
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from xxhash import xxh3_128_digest
+
+from insitu.errors import StoreError
+from insitu.store import frames
+from insitu.store.declared import Declared, dumps
+from insitu.store.value import Repr, Writer
+from insitu.store.writing import Beat, write_all
+
+# A value of a step: its path, which value of that path it is in this step, its dtype as torch spells it without
+# "torch.", its shape, and its bytes; or, with None for the dtype, any small Python value.
+Entry = tuple[str, int, str | None, tuple[int, ...], Any]
+
+ROLL = 2**28
+SYNC = 1.0
+
+
+class Journal:
+    """Appends steps to the journal of a rank, in a folder that only its owner reads.
+
+    `step` is called in the training loop. Where the disk is full or fails, it cuts the torn step off and raises a
+    StoreError once; the steps that cannot be written after that are counted in `dropped`, and the first one that can
+    be written again says so in the journal.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/run.h5.parts") as journal:
+    ...     journal.step(0, 0.0, [("forward.x", 0, "float32", (2,), bytes(8)), ("forward.name", 0, None, (), "a")])
+    ...     journal.committed_step
+    True
+    0
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        rank: int = 0,
+        about: Mapping[str, Any] | None = None,
+        *,
+        roll: int = ROLL,
+        sync: float = SYNC,
+    ) -> None:
+        self.folder = Path(folder) / f"rank{rank:05d}"
+        self.rank = rank
+        self.committed_step: int | None = None
+        self.dropped = 0
+        self._about = {"rank": rank, "time": clock.time(), "facts": value_json(dict(about or {}))}
+        self._declared = Declared()
+        self._last: dict[tuple[int, int], tuple[int, bytes]] = {}
+        self._tag, self._sequence, self._number = os.urandom(8), 0, 0
+        self._roll, self._process = roll, os.getpid()
+        self._writing, self._syncing = RLock(), Lock()
+        self._file, self._size = -1, 0
+        self._dirty, self._troubled = False, False
+        self._retired: list[int] = []
+        self._sync_error: OSError | None = None
+        self._make_folder()
+        self._open_next()
+        self._beat = Beat(self._sync, sync)
+
+    def describe(self, path: str, **facts: Any) -> None:
+        """Say more about a variable: its `source`, the scale of a quantized one, the place of a shard."""
+        with self._writing:
+            self._declared.describe(path, {name: value_json(fact) for name, fact in facts.items()})
+
+    def step(self, step: int, time: float, entries: Iterable[Entry]) -> bool:
+        """Write all values of a step; whether it is written. Values that have not changed take 40 bytes."""
+        with self._writing:
+            self._check_open()
+            try:
+                index, pieces, size = self._packed(step, time, entries)
+                self._append(frames.STEP, index, pieces, size)
+            except OSError as error:
+                return self._failed(f"step {step}", error)
+            except BaseException:
+                self._last.clear()
+                raise
+            self.committed_step = step
+            if self._troubled or self._sync_error:
+                self._tell_trouble()
+            return True
+
+    def event(self, kind: str, text: str, *, step: int | None = None, time: float | None = None) -> bool:
+        """Write what happened in the run: a mark, an error, trouble with the disk."""
+        when = clock.time() if time is None else time
+        index = dumps({"kind": kind, "text": text, "step": step, "time": when})
+        with self._writing:
+            self._check_open()
+            try:
+                self._append(frames.EVENT, index, [], 0)
+            except OSError as error:
+                return self._failed(f"the event {kind!r}", error)
+            return True
+
+    def flush(self) -> None:
+        """Wait until all that was written is on the disk."""
+        with self._writing:
+            self._check_open()
+            self._sync(always=True)
+            error, self._sync_error = self._sync_error, None
+        if error is not None:
+            raise StoreError(f"{str(self.folder)!r} cannot be written to the disk: {error.strerror}") from error
+
+    def close(self) -> None:
+        """End the journal; what was written stays readable if even that fails."""
+        if self._file < 0 and not self._retired:
+            return
+        if self._process != os.getpid():  # a child process: the journal belongs to its parent
+            self._forget()
+            return
+        self._beat.stop()
+        with self._writing:
+            try:
+                self._end()
+            finally:
+                self._sync(always=True)
+                self._forget()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is not None and self._file >= 0 and self._process == os.getpid():
+            with suppress(StoreError):
+                self.event("error", f"{type(error).__name__}: {error}"[:1000])
+        self.close()
+
+    def _end(self) -> None:
+        facts = {"time": clock.time(), "dropped": self.dropped, "declared": self._declared.records}
+        try:
+            self._append(frames.END, dumps(facts), [], 0)
+        except OSError as error:
+            self._failed("its end", error)
+
+    def _packed(self, step: int, time: float, entries: Iterable[Entry]) -> tuple[bytes, list[Any], int]:
+        """The index and the data of a step. This runs for every value, so it is one loop."""
+        known, declare, last = self._declared.known, self._declared.declare, self._last
+        fields: list[Any] = []
+        pieces: list[Any] = []
+        total = 0
+        for path, call, dtype, shape, data in entries:
+            if dtype is None:
+                data = value_json(data).encode("ascii")
+                dtype, shape = "json", (len(data),)
+            found = known.get((path, dtype, shape))
+            variable, layout, size = found if found is not None else declare(path, dtype, shape)
+            if len(data) != size:
+                data = _bytes_of(path, dtype, shape, size, data)
+            digest = xxh3_128_digest(data)
+            mark = (layout, digest)
+            if last.get((variable, call)) == mark:
+                fields += (variable, layout, call, frames.SAME, size, digest)
+            else:
+                last[variable, call] = mark
+                fields += (variable, layout, call, frames.STORED, size, digest)
+                pieces.append(data)
+                total += size
+        text = self._declared.news()
+        count = len(fields) // 6
+        index = b"".join(
+            (frames.STEP_HEAD.pack(step, time, count, len(text)), _entries(count).pack(*fields), text),
+        )
+        return index, pieces, total
+
+    def _append(self, kind: int, index: bytes, pieces: list[Any], size: int) -> None:
+        """Write a frame whole, or nothing."""
+        if self._file < 0 or (self._size + size > self._roll and self._size > 0):
+            self._open_next()
+        head = frames.head(self._tag, kind, self._sequence, index, size)
+        try:
+            write_all(self._file, [head, *pieces], len(head) + size)
+            self._size += len(head) + size
+            self._sequence += 1
+            self._dirty = True
+        except BaseException:
+            self._cut()
+            raise
+        if kind == frames.STEP:
+            self._declared.told()
+
+    def _cut(self) -> None:
+        """Take a torn frame off; where even that fails, go on in another file: the reader finds its way."""
+        self._last.clear()
+        try:
+            os.ftruncate(self._file, self._size)
+        except OSError:
+            self._retired.append(self._file)
+            self._file, self._size = -1, 0
+
+    def _failed(self, what: str, error: OSError) -> bool:
+        self._last.clear()
+        self.dropped += what.startswith("step")
+        if isinstance(error, StoreError):  # not the disk, but what was given
+            raise error
+        if self._troubled:
+            return False
+        self._troubled = True
+        kept = "nothing was" if self.committed_step is None else f"all up to step {self.committed_step} is"
+        raise StoreError(
+            f"{what} of rank {self.rank} is not recorded: {error.strerror or error}; {kept} kept in"
+            f" {str(self.folder)!r}. Recording goes on when the disk takes it again"
+        ) from error
+
+    def _tell_trouble(self) -> None:
+        """The disk takes steps again, or could not be made to keep them: write that too."""
+        text = f"{self.dropped} steps could not be written" if self._troubled else f"fdatasync: {self._sync_error}"
+        self._troubled, self._sync_error = False, None
+        with suppress(StoreError):
+            self.event("trouble", text, step=self.committed_step)
+
+    def _make_folder(self) -> None:
+        try:
+            os.makedirs(self.folder.parent, mode=0o700, exist_ok=True)
+            os.mkdir(self.folder, mode=0o700)
+        except FileExistsError:
+            raise StoreError(
+                f"{str(self.folder)!r} is there already, from a run that was killed or still goes on: recover it,"
+                " or give another name"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{str(self.folder)!r} cannot be made: {error.strerror}") from error
+
+    def _open_next(self) -> None:
+        """Begin a file. It says again what was declared, so that it can be read without the ones before."""
+        path = self.folder / f"{self._number:05d}-{self._tag.hex()}.journal"
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        index = dumps({**self._about, "declared": self._declared.records})
+        begin = frames.MAGIC + self._tag + frames.head(self._tag, frames.ABOUT, self._sequence, index, 0)
+        try:
+            write_all(file, [begin], len(begin))
+        except BaseException:
+            os.close(file)
+            os.unlink(path)
+            raise
+        with suppress(OSError):  # tells readers that this run still goes on
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if self._file >= 0:
+            self._retired.append(self._file)
+        self._file, self._size, self._dirty = file, len(begin), True
+        self._number += 1
+        self._sequence += 1
+
+    def _sync(self, always: bool = False) -> None:
+        """Make the system write to the disk what it has; files that are full are closed."""
+        with self._syncing:
+            if not (self._dirty or self._retired or always):
+                return
+            self._dirty = False
+            retired, self._retired = self._retired, []
+            try:
+                for file in (*retired, self._file):
+                    if file >= 0:
+                        os.fdatasync(file)
+            except OSError as error:
+                self._sync_error = error
+            finally:
+                for file in retired:
+                    os.close(file)
+
+    def _forget(self) -> None:
+        for file in (self._file, *self._retired):
+            if file >= 0:
+                os.close(file)
+        self._file, self._retired = -1, []
+
+    def _check_open(self) -> None:
+        if self._process != os.getpid():
+            raise StoreError(f"{str(self.folder)!r} belongs to process {self._process}: a child cannot write to it")
+        if not self._beat.running:
+            raise StoreError(f"{str(self.folder)!r} is closed")
+
+
+@lru_cache(maxsize=256)
+def _entries(count: int) -> Struct:
+    return Struct("<" + frames.ENTRY_FORMAT * count)
+
+
+def _bytes_of(path: str, dtype: str, shape: tuple[int, ...], size: int, data: Any) -> memoryview:
+    view = memoryview(data)
+    if view.nbytes != size:
+        raise StoreError(f"{path!r} has {view.nbytes} bytes, and {dtype} of shape {tuple(shape)} takes {size}")
+    return view
+
+
+def value_json(value: Any) -> str:
+    """A small Python value as text; what is none becomes its shortened repr, marked as such.
+
+    >>> value_json({"lr": 0.1}), value_json(None)
+    ('{"dict":[["lr",0.1]]}', 'null')
+    """
+    arrays: list[Any] = []
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+        value = value.item()
+    text = Writer(arrays).json(value)
+    if arrays:  # arrays are variables of their own
+        text = Writer([]).json(Repr(type(value).__name__, repr(value)[:200]))
+    return text

@@ -1,0 +1,186 @@
+"""The journal of one rank as it lies on the disk, in any state: still written, killed, cut, damaged.
+
+What is read here is heads and indexes, all of them checked; the values stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import StoreError
+from insitu.store import frames
+from insitu.store.dtypes import Kind, kind_of
+from insitu.store.parts import is_live, journal_files
+from insitu.store.template import from_json
+from insitu.store.value import Array
+
+_MOST_DIMENSIONS = 64
+_MOST_VALUES = 2**48
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something that happened in a run besides its steps: a mark, an error, trouble with the disk, the end of a rank.
+
+    >>> print(RunEvent("error", "ValueError: no", 3, 1, 0.0))
+    rank 1, step 3: error: ValueError: no
+    """
+
+    kind: str
+    text: str
+    step: int | None
+    rank: int
+    time: float
+
+    def __str__(self) -> str:
+        where = f"rank {self.rank}" if self.step is None else f"rank {self.rank}, step {self.step}"
+        return f"{where}: {self.kind}: {self.text}" if self.text else f"{where}: {self.kind}"
+
+
+@dataclass(slots=True)
+class Shard:
+    """What the journal of one rank says. A row of `steps` is (file, step, time, where its data begin, their length)."""
+
+    rank: int
+    files: list[Path] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+    started: float | None = None
+    ended: float | None = None
+    dropped: int = 0
+    live: bool = False
+    steps: list[tuple[int, int, float, int, int]] = field(default_factory=list)
+    entries: list[Array] = field(default_factory=list)
+    variables: dict[int, tuple[str, str]] = field(default_factory=dict)
+    layouts: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    events: list[RunEvent] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    @property
+    def last_committed(self) -> int | None:
+        """The last step that was written whole."""
+        return self.steps[-1][1] if self.steps else None
+
+
+def read_shard(folder: Path, rank: int) -> Shard:
+    """All that can be read of a journal; what cannot is told in `troubles`."""
+    shard, sequence = Shard(rank), -1
+    for path, tag in journal_files(folder):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            shard.troubles.append(f"rank {rank}: {path.name} cannot be read: {error.strerror}")
+            continue
+        try:
+            sequence = _read_file(shard, path, frames.Scan(file, _tag(file, tag), sequence))
+        finally:
+            os.close(file)
+    if shard.files:
+        shard.live = shard.ended is None and is_live(shard.files[-1])
+    else:
+        shard.troubles.append(f"rank {rank}: there is no journal in {folder.name}")
+    return shard
+
+
+def _tag(file: int, named: bytes) -> bytes:
+    """The tag that stands in the file; if its beginning is damaged, the one in its name."""
+    begin = os.pread(file, len(frames.MAGIC) + len(named), 0)
+    return begin[len(frames.MAGIC) :] if begin.startswith(frames.MAGIC) and len(begin) == 16 else named
+
+
+def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
+    """Take what a file holds, and give the sequence of its last frame."""
+    number, expected = len(shard.files), scan.sequence + 1
+    shard.files.append(path)
+    for frame in scan.frames():
+        if frame.sequence != expected:
+            count = frame.sequence - expected
+            shard.troubles.append(f"rank {shard.rank}: {count} frames are missing before byte {frame.start}")
+        expected = frame.sequence + 1
+        try:
+            _READERS[frame.kind](shard, number, frame)
+        except (StoreError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
+            shard.troubles.append(f"rank {shard.rank}: a frame of {path.name} says nothing that is known: {error!r}")
+    size = os.fstat(scan.file).st_size
+    for start, end in scan.gaps:
+        what = "hold no whole step" if end == size else "are damaged"
+        shard.troubles.append(f"rank {shard.rank}: {end - start} bytes of {path.name}, from byte {start}, {what}")
+    return scan.sequence
+
+
+def _read_about(shard: Shard, _: int, frame: frames.Frame) -> None:
+    said = json.loads(frame.index)
+    shard.started = float(said["time"]) if shard.started is None else shard.started
+    about = from_json(said["facts"], []).build(iter(()))
+    shard.about = about if isinstance(about, dict) else {}
+    _declare(shard, said["declared"])
+
+
+def _read_step(shard: Shard, number: int, frame: frames.Frame) -> None:
+    step, time, count, length = frames.STEP_HEAD.unpack_from(frame.index)
+    end = frames.STEP_HEAD.size + count * frames.ENTRY.itemsize
+    if len(frame.index) != end + length:
+        raise ValueError(f"{count} entries in {len(frame.index)} bytes")
+    if length:
+        _declare(shard, json.loads(frame.index[end:]))
+    shard.steps.append((number, step, time, frame.start, frame.length))
+    shard.entries.append(np.frombuffer(frame.index, frames.ENTRY, count, frames.STEP_HEAD.size))
+
+
+def _read_event(shard: Shard, _: int, frame: frames.Frame) -> None:
+    said = json.loads(frame.index)
+    step = None if said["step"] is None else int(said["step"])
+    shard.events.append(RunEvent(str(said["kind"]), str(said["text"]), step, shard.rank, float(said["time"])))
+
+
+def _read_end(shard: Shard, _: int, frame: frames.Frame) -> None:
+    said = json.loads(frame.index)
+    _declare(shard, said["declared"])
+    shard.ended, shard.dropped = float(said["time"]), int(said["dropped"])
+    shard.events.append(RunEvent("end", "", shard.last_committed, shard.rank, shard.ended))
+
+
+_READERS: dict[int, Callable[[Shard, int, frames.Frame], None]] = {
+    **{frames.ABOUT: _read_about, frames.STEP: _read_step},
+    **{frames.EVENT: _read_event, frames.END: _read_end},
+}
+
+
+def _declare(shard: Shard, records: list[Any]) -> None:
+    for what, *said in records:
+        if what == "variable":
+            number, path, dtype = said
+            kind_of(_text(dtype))
+            shard.variables[int(number)] = _text(path), dtype
+        elif what == "layout":
+            number, dtype, shape = said
+            shard.layouts[int(number)] = _text(dtype), checked_shape(shape, kind_of(dtype))
+        elif what == "facts":
+            path, facts = said
+            known = {_text(name): from_json(fact, []).build(iter(())) for name, fact in facts.items()}
+            shard.facts.setdefault(_text(path), {}).update(known)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{value!r:.80} is not a text")
+    return value
+
+
+def checked_shape(sizes: Any, kind: Kind) -> tuple[int, ...]:
+    """The shape, if one can be that: a file from a stranger may say anything."""
+    total = kind.itemsize
+    for size in sizes:
+        if type(size) is not int or size < 0:
+            raise ValueError(f"{sizes!r:.80} is not a shape")
+        total *= max(size, 1)
+    if total > _MOST_VALUES or len(sizes) > _MOST_DIMENSIONS:
+        raise ValueError(f"no value has the shape {sizes!r:.80}")
+    return tuple(sizes)
