@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from insitu.capture.following import in_block
+from insitu.capture.functions import hearing
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.names import unwrapped
@@ -109,7 +110,7 @@ class Session:
             running.print(printer.begin)
         recorder.start(frame)
         if variables:
-            running.undo.enter_context(in_block(frame, (recorder.probes[0],), variables))
+            running.undo.enter_context(in_block(frame, hearing(), variables))
         return running
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -162,6 +163,7 @@ def checked_subject(verb: str, subject: object) -> nn.Module | None:
     raise SubjectError(
         f"insitu.{verb} cannot trace {brief(subject)}{hint}; "
         f"it takes a torch.nn.Module, or nothing to trace all that torch does in the block"
+        f"{'; a function or a class to decorate; or names of variables' if verb == 'watch' else ''}"
     )
 
 

@@ -24,6 +24,7 @@ from insitu.session import Keep, Session, brief, current_rank, name_of
 from insitu.streams import stream
 from insitu.trace.event import Event
 from insitu.view.terminal import Terminal
+from insitu.view.words import WORDS
 
 
 def watch(
@@ -64,6 +65,8 @@ def watch(
         raise SubjectError(f"insitu.watch takes one model, or names of variables, not {', '.join(map(brief, subject))}")
     if view is not None:
         check_view(view)
+    if lang is not None:
+        choose("lang", lang, WORDS)
     options = {"name": name or name_of(model) or "torch"} | ({"lang": lang} if lang is not None else {})
     out = stream(file)
     return Watch(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C import DisableTorchFunction, _DisableTorchDispatch
 from xxhash import xxh3_128_digest
 
@@ -30,6 +31,8 @@ MOST_ITEMS = 100_000
 LONG_TEXT = 200
 PLAIN = frozenset({int, bool, type(None), type(...), bytes, range, slice, torch.dtype, torch.device, torch.Size})
 TENSOR, ARRAY = "tensor", "array"
+# Objects whose attributes are no news of the variable that holds them.
+UNSEEN = (nn.Module, type, ModuleType, FunctionType, MethodType, BaseException)
 
 
 def print_of(value: Any) -> Print:
@@ -76,6 +79,9 @@ def _container(value: Any, kind: type, left: list[int], depth: int) -> Print:
     if dataclasses.is_dataclass(kind):
         inside = dict(attributes(value, kind))
         return (kind, None, (tuple(inside), _items(inside.values(), left, deeper), id(value)))
+    if depth == 0 and not issubclass(kind, UNSEEN):
+        inside = dict(attributes(value, kind))  # of the objects inside only which they are
+        return (kind, None, (tuple(inside), _items(inside.values(), left, DEEPEST), id(value)))
     return (kind, None, id(value))
 
 

@@ -7,7 +7,9 @@ find nobody. Where there is no source, the lines are followed instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
 from types import CodeType, FrameType, FunctionType
@@ -31,15 +33,15 @@ MOST_SEARCHES = 100  # calls with other objects for which what they reach is rem
 
 def variant(function: FunctionType, following: Following, kept: dict[Any, FunctionType]) -> FunctionType:
     """A copy of a function that reports the variables; `kept` holds those that can be used again."""
-    probes, patterns = following.probes, following.patterns
-    fast = len(probes) == 1 and probes[0].live is None and not function.__code__.co_flags & GENERATORS
-    held = probes[0].variants if fast else kept
+    (probe, _), patterns = following.told[0], following.patterns
+    fast = len(following.told) == 1 and probe.live is None and not function.__code__.co_flags & GENERATORS
+    held = probe.variants if fast else kept
     key = (id(function.__code__), patterns.patterns)
     copy = held.get(key)
     if copy is None:
         code = function.__code__
-        reporter = make_reporter(probes[0], patterns, code) if fast else make_general(code.co_qualname)
-        shortcut = make_shortcut(probes[0], patterns, code) if fast else None
+        reporter = make_reporter(probe, patterns, code) if fast else make_general()
+        shortcut = make_shortcut(probe, patterns, code) if fast else None
         copy = held[key] = with_code(function, rewrite(code, patterns.wanted, reporter, shortcut))
     copy.__defaults__, copy.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return copy
@@ -59,7 +61,7 @@ class Reach:
     def __init__(self, function: Any, name: str) -> None:
         self._function = function
         self._name = name
-        self._found: dict[tuple[Any, ...], list[FunctionType]] = {}
+        self._found: dict[tuple[Any, ...], tuple[Sequence[Callable[[], Any]], list[FunctionType]]] = {}
         self._told: set[str] = set()
 
     def functions(self, arguments: dict[str, Any], patterns: Patterns, asked: tuple[str, ...]) -> list[FunctionType]:
@@ -70,15 +72,22 @@ class Reach:
         receiver = next(iter(arguments.values()), None)
         called = {name: value for name, value in arguments.items() if callable(value)}
         key = (id(type(receiver)), *map(id, called.values()), patterns.patterns)
-        if key not in self._found:
+        references, functions = self._found.get(key, ((), []))
+        if not references or any(reference() is None for reference in references):  # an id may be another's by now
             if len(self._found) >= MOST_SEARCHES:
                 self._found.clear()
-            reached = [
-                found for found in callees(self._function, receiver, arguments=called) if not stands_for_another(found)
-            ]
+            reached = [found for found in self._callees(receiver, called) if not stands_for_another(found)]
             self._warn(reached, asked)
-            self._found[key] = [found for found in reached if any(map(patterns.wanted, known_names(found.__code__)))]
-        return self._found[key]
+            functions = [found for found in reached if any(map(patterns.wanted, known_names(found.__code__)))]
+            self._found[key] = (alive((type(receiver), *called.values())), functions)
+        return functions
+
+    def _callees(self, receiver: Any, called: dict[str, Any]) -> list[FunctionType]:
+        """What can be reached; of what is no Python function itself, the one that it wraps is the first."""
+        if isinstance(self._function, FunctionType):
+            return callees(self._function, receiver, arguments=called)
+        inner = original_of(self._function)
+        return [] if inner is None else [inner, *callees(inner, receiver, arguments=called)]
 
     def _warn(self, reached: list[FunctionType], asked: tuple[str, ...]) -> None:
         """Say which patterns name no variable of the function, nor of what it calls."""
@@ -90,6 +99,29 @@ class Reach:
                 self._told.add(pattern)
                 near = suggestion(pattern.partition(".")[0], known)
                 tell(f"neither {self._name} nor what it calls has a variable {pattern!r}{near}")
+
+
+def original_of(function: Any) -> FunctionType | None:
+    """The function that the user wrote, under whatever decorators; None for what is not written in Python."""
+    try:
+        inner = inspect.unwrap(function)
+    except ValueError:  # it wraps itself
+        return None
+    if isinstance(inner, FunctionType):
+        return inner
+    call = getattr(inner, "__func__", None) or getattr(type(inner), "__call__", None)
+    return call if isinstance(call, FunctionType) else None
+
+
+def alive(items: Iterable[Any]) -> list[Callable[[], Any]]:
+    """References to objects that do not keep them alive, where that is possible."""
+    found: list[Callable[[], Any]] = []
+    for item in items:
+        try:
+            found.append(weakref.ref(item))
+        except TypeError:
+            found.append(lambda item=item: item)  # type: ignore[misc]
+    return found
 
 
 def stands_for_another(function: FunctionType) -> bool:
@@ -123,6 +155,6 @@ def in_block(frame: FrameType, probes: tuple[Probe, ...], patterns: tuple[str, .
     function = FunctionType(code.replace(co_freevars=()), frame.f_globals) if not code.co_freevars else None
     reach = Reach(function, code.co_qualname)
     with threads.follow(probes, patterns) as following:
-        reached = reach.functions(dict(frame.f_locals) if function is not None else {}, following.patterns, ())
+        reached = reach.functions(dict(frame.f_locals) if function is not None else {}, following.patterns, patterns)
         with swaps.swapped(reached, following.patterns.patterns), by_lines([], following, frame):
             yield

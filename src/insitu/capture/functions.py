@@ -13,15 +13,17 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from threading import get_ident
+from time import perf_counter
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from torch._C import _get_tracing_state
 from torch.compiler import is_compiling
 
 from insitu.capture.calls import PythonNote
-from insitu.capture.following import Reach, by_lines, variant
+from insitu.capture.following import Reach, by_lines, original_of, variant
 from insitu.capture.modules import patch
-from insitu.capture.reporters import threads
+from insitu.capture.reporters import Following, threads, told_as_arguments
 from insitu.capture.swaps import swaps
 from insitu.capture.tape import Raised
 from insitu.follow.definitions import NoSource
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 Run = Callable[..., Any]
 NOTHING = nullcontext()
+# What functions that are written in C have besides what is in their dictionary: those of `functools.cache`.
+KEPT_ATTRIBUTES = ("cache_info", "cache_clear", "cache_parameters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,21 @@ class Watched:
     """A function that is watched: how it is noted, which variables are followed, and who records it outside of all
     sessions."""
 
-    def __init__(self, function: Callable[..., Any], patterns: tuple[str, ...], alone: Alone) -> None:
+    def __init__(
+        self, function: Callable[..., Any], patterns: tuple[str, ...], alone: Alone, *, warns: bool = True
+    ) -> None:
+        self.warns = warns  # whether to say that a name is that of no variable
         self.function, self.patterns, self.alone = function, patterns, alone
+        self.attributes: dict[str, Any] = {}
         self.code = code_of(function)
+        if self.code is not None:
+            told_as_arguments.add((self.code.co_filename, self.code.co_qualname))
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
         self.note = PythonNote(name.rpartition("<locals>.")[2], self.code)
         self._reach = Reach(function, self.note.name)
+        for attribute in KEPT_ATTRIBUTES:
+            if hasattr(function, attribute):
+                self.attributes[attribute] = getattr(function, attribute)
         self._variants: dict[Any, FunctionType] = {}
         self.standing: Run | None = None
 
@@ -104,19 +117,28 @@ class Watched:
         if not self.patterns and get_ident() not in threads:
             yield function
             return
+        began = perf_counter()
         with threads.follow(probes, self.patterns) as following:
-            reached = self._reach.functions(self.note.named(args, kwargs), following.patterns, self.patterns)
+            asked = self.patterns if self.warns else ()
+            reached = self._reach.functions(self.note.named(args, kwargs), following.patterns, asked)
             with swaps.swapped(reached, following.patterns.patterns) if reached else NOTHING:
-                if not isinstance(function, FunctionType):
-                    yield function
-                    return
-                try:
-                    reporting = variant(function, following, self._variants)
-                except NoSource:
-                    with by_lines([function.__code__], following):
-                        yield function
-                else:
+                reporting = self._variant(following)
+                for probe in probes:
+                    probe.spent += perf_counter() - began
+                if reporting is not None:
                     yield reporting
+                    return
+                with by_lines([function.__code__], following):
+                    yield function
+
+    def _variant(self, following: Following) -> Run | None:
+        """The function as it reports; None if it must be followed by its lines."""
+        if not isinstance(self.function, FunctionType):
+            return self.function
+        try:
+            return variant(self.function, following, self._variants)
+        except NoSource:
+            return None
 
 
 # The probes of functions that are watched outside of all sessions, by thread.
@@ -131,12 +153,8 @@ def hearing() -> tuple[Probe, ...]:
 
 def code_of(function: Any) -> CodeType | None:
     """The code that the user wrote, under whatever decorators; None for what is not written in Python."""
-    try:
-        inner = inspect.unwrap(function)
-    except ValueError:  # it wraps itself
-        return None
-    found = getattr(inner, "__code__", None)
-    return found if isinstance(found, CodeType) else None
+    inner = original_of(function)
+    return inner.__code__ if inner is not None else None
 
 
 class Steps:
@@ -190,7 +208,7 @@ def standing_for(watched: Watched) -> Run:
     """The function that stands for a watched one: of the same kind, with its name, its signature and its attributes."""
     make = next((make for is_kind, make in KINDS if is_kind(watched.function)), as_function)
     watched.standing = update_wrapper(make(watched), watched.function)
-    watched.standing.__insitu__ = watched  # type: ignore[attr-defined]
+    watched.standing.__dict__.update(watched.attributes, __insitu__=watched)
     return watched.standing
 
 
@@ -205,7 +223,7 @@ def as_function(watched: Watched) -> Run:
     function, record = watched.function, watched.call
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():  # what is compiled stays compiled
+        if is_compiling() or _get_tracing_state() is not None:  # what is compiled stays compiled
             return function(*args, **kwargs)
         try:
             return record(args, kwargs)

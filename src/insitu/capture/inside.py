@@ -68,7 +68,8 @@ def _rests(first: str, more: tuple[str, ...], name: str) -> list[tuple[str, ...]
         return [("**", *more)]
     # Of everything, the names that begin with an underscore are those that nobody means.
     wild = not WILD.isdisjoint(first)
-    return [more] if fnmatchcase(name, first) and not (wild and name.startswith("_") and first[:1] != "_") else []
+    unmeant = wild and (name in ("self", "cls") or (name.startswith("_") and first[:1] != "_"))
+    return [more] if fnmatchcase(name, first) and not unmeant else []
 
 
 @lru_cache(maxsize=1024)
@@ -123,7 +124,14 @@ def child(value: Any, name: str) -> Any:
             return MISSING
     if issubclass(kind, Tensor) and name == "grad":
         return gradient(value)
-    return next((item for found, item in children(value) if found == name), MISSING)
+    return next((item for found, item in children(value) if found in spellings(name, kind)), MISSING)
+
+
+def spellings(name: str, kind: type) -> tuple[str, ...]:
+    """How an attribute may be spelled in its object: one that begins with two underscores belongs to a class."""
+    if not name.startswith("__") or name.endswith("__"):
+        return (name,)
+    return (name, *(f"_{base.__name__.lstrip('_')}{name}" for base in _mro_of(kind)))
 
 
 def children(value: Any) -> Iterator[tuple[str, Any]]:

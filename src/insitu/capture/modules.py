@@ -39,12 +39,22 @@ class Joinable(Protocol):
         """The probe for this thread, which calls a module or, with None, a watched function; None to leave it alone."""
 
 
+class Taker(Protocol):
+    """Who wants the values of some modules."""
+
+    modules: dict[int, Any]
+
+    def on_module(self, run: Callable[..., Any], module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        """Run a module that it wants."""
+
+
 class Patch:
     """The replacement of `nn.Module._call_impl`, and who listens to it."""
 
     def __init__(self) -> None:
         self.probes: dict[int, tuple[Probe, ...]] = {}
         self.sessions: tuple[Joinable, ...] = ()
+        self.takers: tuple[Taker, ...] = ()
         self.original: Callable[..., Any] = nn.Module._call_impl
         self._lock = threading.RLock()
         self._pauses = 0
@@ -52,8 +62,7 @@ class Patch:
     def begin(self, session: Joinable) -> None:
         """A session starts."""
         with self._lock:
-            if not self.sessions:  # others may have replaced it too, and stay in it
-                self.original = nn.Module._call_impl
+            self._learn_original()
             self.sessions = (*self.sessions, session)
             self._settle()
 
@@ -61,9 +70,24 @@ class Patch:
         """A session has ended."""
         with self._lock:
             self.sessions = tuple(other for other in self.sessions if other is not session)
-            if not self.sessions:
-                self._pauses = 0
             self._settle()
+
+    def take(self, taker: Taker) -> None:
+        """Somebody wants the values of some modules."""
+        with self._lock:
+            self._learn_original()
+            self.takers = (*self.takers, taker)
+            self._settle()
+
+    def drop(self, taker: Taker) -> None:
+        """And wants them no more."""
+        with self._lock:
+            self.takers = tuple(other for other in self.takers if other is not taker)
+            self._settle()
+
+    def _learn_original(self) -> None:
+        if not self.sessions and not self.takers:  # others may have replaced it too, and stay in it
+            self.original = nn.Module._call_impl
 
     def pause(self, by: int) -> None:
         """Take the replacement out for a while (1), or put it back (-1): dynamo must see the original."""
@@ -72,10 +96,13 @@ class Patch:
             self._settle()
 
     def _settle(self) -> None:
-        tracing = bool(self.sessions) and not self._pauses
-        before, after = (self.original, call_impl) if tracing else (call_impl, self.original)
-        if nn.Module._call_impl is before:  # what somebody has put there meanwhile is left alone
-            nn.Module._call_impl = after  # type: ignore[method-assign]
+        if not self.sessions and not self.takers:
+            self._pauses = 0
+        wanted = self.original
+        if not self._pauses and (self.takers or self.sessions):
+            wanted = call_taken if self.takers else call_impl
+        if nn.Module._call_impl in (self.original, call_impl, call_taken):  # what others put there is left alone
+            nn.Module._call_impl = wanted  # type: ignore[method-assign]
 
     def listen(self, probe: Probe) -> None:
         """The probe hears the module calls of this thread."""
@@ -113,7 +140,7 @@ class Patch:
         for probe in [probe for probes in self.probes.values() for probe in probes]:
             probe.silence()
         self.probes.clear()
-        self.sessions = ()
+        self.sessions, self.takers = (), ()
         self._settle()
 
 
@@ -139,6 +166,15 @@ def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         note = probe.note(self)
         if note is not None:
             run = partial(probe.on_module, note, run)
+    return run(self, *args, **kwargs)
+
+
+def call_taken(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """What `nn.Module._call_impl` is while values are taken, too."""
+    run: Callable[..., Any] = call_impl
+    for taker in patch.takers:
+        if id(self) in taker.modules:
+            run = partial(taker.on_module, run)
     return run(self, *args, **kwargs)
 
 
@@ -269,4 +305,4 @@ def make_module_result(probe: Probe, fresh: Fresh) -> Callable[[ModuleNote, int,
     return note_result
 
 
-skip_when_compiling(call_impl, call_unseen, call_in_new_thread, run_specially, run_fused)
+skip_when_compiling(call_impl, call_taken, call_unseen, call_in_new_thread, run_specially, run_fused)

@@ -7,7 +7,7 @@ alone knows it, which is faster.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import get_ident
@@ -27,18 +27,16 @@ _getframe = sys._getframe
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What one thread follows now: the variables, and the probes that are told."""
+    """What one thread follows now: the variables, and which of them each probe is told."""
 
-    probes: tuple[Probe, ...]
+    told: tuple[tuple[Probe, Patterns], ...]
     patterns: Patterns
 
     def report(self, point: Point, value: Any, frame: FrameType, *, own: bool = False) -> None:
         """Tell the probes."""
-        if not self.patterns.wanted(point.name) and point.name:
-            return
-        for probe in self.probes:
-            if not probe.paused:
-                probe.tracker.report(point, value, frame, self.patterns, own=own)
+        for probe, patterns in self.told:
+            if not probe.paused and (not point.name or patterns.wanted(point.name)):
+                probe.tracker.report(point, value, frame, patterns, own=own)
 
 
 class Threads(dict[int, Following]):
@@ -46,11 +44,10 @@ class Threads(dict[int, Following]):
 
     @contextmanager
     def follow(self, probes: tuple[Probe, ...], patterns: tuple[str, ...]) -> Iterator[Following]:
-        """Follow these variables in this thread, besides those that are followed already."""
+        """Let these probes follow these variables in this thread, besides those that they follow already."""
         ident = get_ident()
         outer = self.get(ident)
-        every = patterns if outer is None else tuple(dict.fromkeys((*outer.patterns.patterns, *patterns)))
-        self[ident] = following = Following(probes, patterns_of(every))
+        self[ident] = following = Following(*joined(outer, probes, patterns))
         for probe in probes:
             probe.follows += 1
         try:
@@ -66,20 +63,41 @@ class Threads(dict[int, Following]):
                 self[ident] = outer
 
 
+def joined(outer: Following | None, probes: tuple[Probe, ...], patterns: tuple[str, ...]) -> Any:
+    """Which variables each probe follows when these begin to follow some, and all of them together."""
+    before = {} if outer is None else {id(probe): (probe, known.patterns) for probe, known in outer.told}
+    now = {id(probe): (probe, (*before.get(id(probe), (probe, ()))[1], *patterns)) for probe in probes}
+    told = tuple((probe, patterns_of(unique(names))) for probe, names in (before | now).values())
+    return told, patterns_of(unique(name for _, known in told for name in known.patterns))
+
+
+def unique(names: Iterable[str]) -> tuple[str, ...]:
+    """The names in their order, each once."""
+    return tuple(dict.fromkeys(names))
+
+
 threads = Threads()
+# Who hears the reports of all threads: recordings of values.
+hearers: list[Callable[[Point, Any, FrameType], None]] = []
 
 
-def make_general(watched: str | None = None) -> Callable[[Point], Reporter]:
-    """Reporters for code that any thread may run; `watched` is the name of the function if its arguments are told."""
+# The functions whose arguments are told when they are called, by file and name: they are watched.
+told_as_arguments: set[tuple[str, str]] = set()
+
+
+def make_general() -> Callable[[Point], Reporter]:
+    """Reporters for code that any thread may run."""
     get = threads.get
 
     def reporter(point: Point) -> Reporter:
-        own = point.function == watched
+        own = (point.file, point.function) in told_as_arguments
 
         def report(value: Any) -> None:
             following = get(get_ident())
             if following is not None:
                 following.report(point, value, _getframe(1), own=own)
+            for hearer in hearers:
+                hearer(point, value, _getframe(1))
 
         return report
 

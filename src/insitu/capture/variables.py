@@ -91,6 +91,8 @@ class Tracker:
         leaves = patterns.leaves(point.name, value)
         now = names[point.name] = self._prints(leaves)
         earlier = before or {}
+        # Equal numbers are one object, wherever they come from.
+        is_binding = point.moment == "bound" or (point.moment == "given" and type(value) in NUMBERS)
         for path, new in now.items():
             changes = differences(earlier.get(path), new)
             if point.name == path and not changes and self._was_number(path):
@@ -98,7 +100,7 @@ class Tracker:
             told, self._told[path] = self._told.get(path), (id(leaves[path]), new)
             if own and point.moment == "given":  # told as an argument; the decoder must know that it was there
                 self._note(point, path, ())
-            elif changes and (point.moment == "bound" or told != self._told[path]):
+            elif changes and (is_binding or told != self._told[path]):
                 self._tell(point, path, leaves[path], changes)
         for path in earlier.keys() - now.keys():
             self._told.pop(path, None)

@@ -42,7 +42,20 @@ NOTHING = "insitu: moved"
 # Builtins that change none of their arguments, unless the program defines them anew.
 PURE = frozenset(
     {
-        *("abs", "bool", "callable", "chr", "complex", "divmod", "enumerate", "float", "id", "int", "isinstance"),
+        *(
+            "abs",
+            "bool",
+            "breakpoint",
+            "callable",
+            "chr",
+            "complex",
+            "divmod",
+            "enumerate",
+            "float",
+            "id",
+            "int",
+            "isinstance",
+        ),
         *("issubclass", "len", "ord", "pow", "range", "reversed", "round", "slice", "type", "zip"),
     }
 )
@@ -101,6 +114,8 @@ class Plan:
         return False
 
     def _is_pure(self, call: ast.Call) -> bool:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "set_trace":
+            return True  # a debugger would stop in the report that comes next, and not in the program
         name = call.func.id if isinstance(call.func, ast.Name) else None
         return name in PURE and self.is_builtin(name) and not call.keywords
 

@@ -1,16 +1,18 @@
-"""Traces in files: `save` and `load` choose the form by the suffix of the name."""
+"""Traces and runs in files: `save` and `load` choose the form by the suffix of the name, and by what is there."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from insitu.errors import ChoiceError, StoreError, SubjectError
 from insitu.trace.trace import Trace
 
 SUFFIXES = (".h5", ".hdf5")
+PARTS = ".parts"
 
-__all__ = ["SUFFIXES", "check", "load", "save"]
+__all__ = ["PARTS", "SUFFIXES", "check", "load", "save"]
 
 
 def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -31,29 +33,46 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
     hdf5.write(codec.encode(trace), trace.about, target, overwrite=overwrite)
 
 
-def load(path: str | os.PathLike[str]) -> Trace:
-    """Read a trace from a file, without torch. Nothing in the file is run: one from a stranger can be opened."""
-    source = _known(path)
-    from insitu.store import codec, hdf5
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a `Trace`, or a `Run` that was recorded, without torch. Nothing in it is run: a stranger's can be opened.
 
+    A run that still goes on or was killed has no file yet: it is read from `run.h5.parts`, where it writes.
+    """
+    source = _known(path)
     try:
-        return codec.decode(hdf5.read(source))
+        return _read(source)
     except StoreError as error:
         raise StoreError(f"{str(source)!r} cannot be loaded: {error}") from None
+
+
+def _read(source: Path) -> Any:
+    parts = source if source.name.endswith(PARTS) else source.with_name(source.name + PARTS)
+    if parts.is_dir() and not source.is_file():
+        from insitu.store.run import Run
+
+        return Run.open(parts)
+    from insitu.store import codec, hdf5
+    from insitu.store.safe import holds_run
+
+    if holds_run(source):
+        from insitu.store.run import Run
+
+        return Run.open(source)
+    return codec.decode(hdf5.read(source))
 
 
 def check(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """The path, if a trace can be saved there; the error that `save` would raise, if not."""
     from insitu.store.files import check_free
 
-    target = _known(path)
+    target = _known(path, parts=False)
     check_free(target, overwrite=overwrite)
     return target
 
 
-def _known(path: str | os.PathLike[str]) -> Path:
+def _known(path: str | os.PathLike[str], *, parts: bool = True) -> Path:
     found = Path(path)
-    if found.suffix.lower() not in SUFFIXES:
+    if Path(found.name.removesuffix(PARTS if parts else "")).suffix.lower() not in SUFFIXES:
         raise ChoiceError(
             f"{str(found)!r} does not end in one of {', '.join(map(repr, SUFFIXES))}, as files of traces do"
         )

@@ -18,10 +18,11 @@ from insitu.errors import StoreError
 from insitu.store import frames
 from insitu.store.dtypes import JSON, Kind, kind_of
 from insitu.store.parts import Files, rank_folders
-from insitu.store.shard import RunEvent, Shard, read_shard
+from insitu.store.shard import RunEvent, read_shard
 from insitu.store.value import Array
 
 _BLOCK = 2**24
+_SMALL = 2**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Found:
     index: Array
     entries: Array
     layouts: Array
+    digests: Array
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -84,6 +86,40 @@ class Catalog:
     def live(self) -> bool:
         """Whether a rank still writes."""
         return any(shard.live for shard in self.shards)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The facts about the run, as the lowest rank has them."""
+        return next((shard.about for shard in self.shards if shard.about), {})
+
+    @property
+    def started(self) -> float | None:
+        """When the first rank began."""
+        return min((shard.started for shard in self.shards if shard.started is not None), default=None)
+
+    @property
+    def ended(self) -> float | None:
+        """When the last rank ended; None if one did not."""
+        every = [shard.ended for shard in self.shards if shard.ended is not None]
+        return max(every) if len(every) == len(self.shards) else None
+
+    @property
+    def dropped(self) -> int:
+        """How many steps could not be written."""
+        return sum(shard.dropped for shard in self.shards)
+
+    @property
+    def missing(self) -> list[str]:
+        """What is not there and should be; nothing, if the run is complete."""
+        found = [f"rank {rank} left no journal" for rank in self.missing_ranks]
+        for shard in self.shards:
+            if shard.ended is None:
+                why = "still runs" if shard.live else "was killed: it did not close its journal"
+                last = "no step" if shard.last_committed is None else f"step {shard.last_committed}"
+                found.append(f"rank {shard.rank} {why}; {last} is the last one written")
+            if shard.dropped:
+                found.append(f"rank {shard.rank}: {shard.dropped} steps could not be written")
+        return found + self.troubles
 
     def _collect(self) -> None:
         steps = [
@@ -137,27 +173,35 @@ class Catalog:
         self.good = named & fits & inside
 
     def _verify(self) -> None:
-        digests = self.digest.tolist()
-        for entry, data in self.data(np.flatnonzero(self.stored & self.good)):
-            if xxh3_128_digest(data) != digests[entry]:
-                self.good[entry] = False
+        entries = np.flatnonzero(self.stored & self.good)
+        digests = self.digest[entries].tolist()
+        damaged = [xxh3_128_digest(data) != digest for data, digest in zip(self.data(entries), digests, strict=True)]
+        self.good[entries[np.array(damaged, bool)]] = False
 
-    def data(self, entries: Array) -> Iterator[tuple[int, memoryview]]:
+    def data(self, entries: Array) -> Iterator[Any]:
         """The bytes of stored entries, in the order given; those that lie close together are read at once."""
-        begins, sizes = self.begin[entries].tolist(), self.size[entries].tolist()
-        files, numbers = self.file[self.frame[entries]].tolist(), entries.tolist()
-        at, count = 0, len(numbers)
-        while at < count:
-            file, begin, last = files[at], begins[at], at
-            end = begin + sizes[at]
-            while last + 1 < count and files[last + 1] == file and begins[last + 1] == end and end - begin < _BLOCK:
+        files, begins, sizes = self.file[self.frame[entries]], self.begin[entries], self.size[entries]
+        apart = (files[1:] != files[:-1]) | (begins[1:] != begins[:-1] + sizes[:-1])
+        bounds = [0, *(np.flatnonzero(apart) + 1).tolist(), len(entries)]
+        for first, last in zip(bounds, bounds[1:], strict=False):
+            yield from self._together(files[first:last], begins[first:last], sizes[first:last])
+
+    def _together(self, files: Array, begins: Array, sizes: Array) -> Iterator[Any]:
+        """The bytes of entries that follow each other in a file."""
+        starts, lengths, at = begins.tolist(), sizes.tolist(), 0
+        while at < len(starts):
+            begin, last = starts[at], at + 1
+            end = begin + lengths[at]
+            while last < len(starts) and end - begin < _BLOCK:
+                end += lengths[last]
                 last += 1
-                end += sizes[last]
-            block = memoryview(self.files.read(file, begin, end - begin))
-            for number in range(at, last + 1):
-                offset = begins[number] - begin
-                yield numbers[number], block[offset : offset + sizes[number]]
-            at = last + 1
+            block = self.files.read(int(files[0]), begin, end - begin)
+            view = memoryview(block)
+            for start, length in zip(starts[at:last], lengths[at:last], strict=True):
+                # A copy of a few bytes is cheaper than a view of them.
+                held = block if length < _SMALL else view
+                yield held[start - begin : start - begin + length]
+            at = last
 
     def _resolve(self) -> None:
         """Find the stored value that each repeat refers to; one that is lost takes its repeats with it."""
@@ -205,7 +249,7 @@ class Catalog:
         places = np.argsort(entries)
         index = places[np.searchsorted(entries, self.source[rows], sorter=places)]
         columns = (self.step[frame], self.rank[frame], self.call[rows], self.time[frame], index)
-        return Found(name, path, kind_of(dtype), *columns, entries, self.layout[entries])
+        return Found(name, path, kind_of(dtype), *columns, entries, self.layout[entries], self.digest[entries])
 
     def facts(self, path: str) -> dict[str, Any]:
         """What the ranks say about a path: one value where they agree, else a dict by rank."""

@@ -54,6 +54,7 @@ class Shard:
     started: float | None = None
     ended: float | None = None
     dropped: int = 0
+    torn: int = 0
     live: bool = False
     steps: list[tuple[int, int, float, int, int]] = field(default_factory=list)
     entries: list[Array] = field(default_factory=list)
@@ -82,6 +83,8 @@ def read_shard(folder: Path, rank: int) -> Shard:
             sequence = _read_file(shard, path, frames.Scan(file, _tag(file, tag), sequence))
         finally:
             os.close(file)
+    if shard.torn and shard.ended is not None:
+        shard.troubles.append(f"rank {rank}: the last {shard.torn} bytes of {shard.files[-1].name} are damaged")
     if shard.files:
         shard.live = shard.ended is None and is_live(shard.files[-1])
     else:
@@ -98,6 +101,9 @@ def _tag(file: int, named: bytes) -> bytes:
 def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
     """Take what a file holds, and give the sequence of its last frame."""
     number, expected = len(shard.files), scan.sequence + 1
+    if shard.torn:
+        shard.troubles.append(f"rank {shard.rank}: the last {shard.torn} bytes of {shard.files[-1].name} are damaged")
+        shard.torn = 0
     shard.files.append(path)
     for frame in scan.frames():
         if frame.sequence != expected:
@@ -110,8 +116,10 @@ def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
             shard.troubles.append(f"rank {shard.rank}: a frame of {path.name} says nothing that is known: {error!r}")
     size = os.fstat(scan.file).st_size
     for start, end in scan.gaps:
-        what = "hold no whole step" if end == size else "are damaged"
-        shard.troubles.append(f"rank {shard.rank}: {end - start} bytes of {path.name}, from byte {start}, {what}")
+        if end == size:  # of a step that was never completed, if it is the last file
+            shard.torn = end - start
+        else:
+            shard.troubles.append(f"rank {shard.rank}: {end - start} bytes of {path.name} are damaged, from {start}")
     return scan.sequence
 
 

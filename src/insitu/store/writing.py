@@ -36,7 +36,7 @@ def write_at(file: int, buffers: Sequence[Any], position: int) -> int:
 
 def _write_some(buffers: Sequence[Any], write: Callable[[Sequence[Any]], int]) -> None:
     written = write(buffers)
-    left = [view for view in map(memoryview, buffers) if view.nbytes]
+    left: list[Any] = [view for buffer in buffers if (view := memoryview(buffer)).nbytes]
     while True:
         while left and written >= left[0].nbytes:
             written -= left.pop(0).nbytes

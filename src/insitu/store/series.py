@@ -1,0 +1,259 @@
+"""One variable over the steps of a run: its values with the step, rank, call and time of each, read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from insitu.errors import ChoiceError, InsituError
+from insitu.store import convert
+from insitu.store.dtypes import JSON, Kind
+from insitu.store.template import from_json
+from insitu.store.value import Array
+
+
+class NotRecordedError(InsituError, KeyError):
+    """A path or a step that a run does not hold."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would put it in quotes
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A row for each time a variable was seen; `index` says which of the stored values it had."""
+
+    steps: Array
+    ranks: Array
+    calls: Array
+    times: Array
+    index: Array
+
+
+class Recorded(Protocol):
+    """A variable in a file or in journals; `shape` is None where its values differ in shape."""
+
+    name: str
+    kind: Kind
+    shape: tuple[int, ...] | None
+    facts: dict[str, Any]
+
+    def columns(self) -> Columns:
+        """When and where it was seen."""
+        ...
+
+    def shapes(self, slots: Array) -> list[tuple[int, ...]]:
+        """The shapes of stored values."""
+        ...
+
+    def pieces(self, slots: Array) -> Iterator[Any]:
+        """The bytes of stored values, which are checked."""
+        ...
+
+
+Part = tuple[Recorded, Array]
+
+
+class Series:
+    """The values of a variable. Nothing is read until it is asked for.
+
+    `series[10:20]` are the steps from 10 to 19, `series.rank(1)` those of a rank; both are series again.
+    """
+
+    def __init__(self, parts: list[Part]) -> None:
+        self._parts = parts
+
+    @classmethod
+    def whole(cls, recorded: Recorded) -> Series:
+        """All rows of a variable."""
+        return cls([(recorded, np.arange(len(recorded.columns().steps)))])
+
+    @property
+    def name(self) -> str:
+        """The path; with `@dtype` after it where the path had values of several types."""
+        return self._parts[0][0].name
+
+    @property
+    def dtype(self) -> str:
+        """The type as torch spells it: "bfloat16"; "json" for Python values."""
+        return self._kind.name
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of each value; None where they differ (and for Python values)."""
+        shapes = {recorded.shape for recorded, _ in self._parts}
+        return shapes.pop() if len(shapes) == 1 else None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What else is known: the source, the scale of a quantized tensor, the place of a shard."""
+        return self._parts[0][0].facts
+
+    @property
+    def source(self) -> str | None:
+        """The file and line it comes from."""
+        found = self.facts.get("source")
+        return found if isinstance(found, str) else None
+
+    @property
+    def steps(self) -> Array:
+        """The step of each value."""
+        return self._column("steps")
+
+    @property
+    def ranks(self) -> Array:
+        """The rank of each value."""
+        return self._column("ranks")
+
+    @property
+    def calls(self) -> Array:
+        """Which value of its step and rank each one is: 0 for the first."""
+        return self._column("calls")
+
+    @property
+    def times(self) -> Array:
+        """When the step of each value was recorded, in seconds since 1970."""
+        return self._column("times")
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each value; of a Python value, the length of its text."""
+        found = [recorded.shapes(recorded.columns().index[rows]) for recorded, rows in self._parts]
+        return [shape for shapes in found for shape in shapes]
+
+    @cached_property
+    def values(self) -> Any:
+        """An array (N, *shape) if all values have one shape, else a list of N arrays; a list of Python values."""
+        if self.dtype == JSON:
+            return [from_json(bytes(piece).decode(), []).build(iter(())) for piece in self._pieces()]
+        raw = self.raw
+        return [self._kind.decode(value) for value in raw] if isinstance(raw, list) else self._kind.decode(raw)
+
+    @property
+    def raw(self) -> Any:
+        """The same as `values`, in the bits that are stored: of types that NumPy lacks, unsigned integers."""
+        if self.shape is not None:
+            return self._array(bytearray().join(self._pieces()), (len(self), *self.shape))
+        found = zip(self._pieces(), self.shapes, strict=True)
+        return [self._array(bytearray(piece), shape) for piece, shape in found]
+
+    def padded(self, fill: Any = 0) -> tuple[Array, Array]:
+        """Values of several shapes as one array, with `fill` after each, and their true shapes: (N, dimensions).
+
+        A mean over the padding is wrong: use the lengths.
+        """
+        self._need_tensors("padded")
+        values, shapes = list(self.values), self.shapes
+        if len({len(shape) for shape in shapes}) > 1:
+            raise ChoiceError(f"{self.name!r} has values of several dimensions, which no padding makes one array")
+        lengths = np.array(shapes, np.int64).reshape(len(values), -1)
+        size = (len(values), *lengths.max(axis=0).tolist()) if values else (0,)
+        try:
+            padded = np.full(size, fill, dtype=values[0].dtype if values else None)
+        except (ValueError, OverflowError, TypeError) as error:
+            raise ChoiceError(f"fill={fill!r} is no {self.dtype}: {error}") from None
+        for number, value in enumerate(values):
+            place: Any = (number, *map(slice, value.shape))
+            padded[place] = value
+        return padded, lengths
+
+    def at(self, step: int, *, rank: int | None = None, call: int | None = None) -> Any:
+        """The one value of a step; where there are several, `rank` or `call` say which."""
+        wanted = self.steps == step
+        for column, value in ((self.ranks, rank), (self.calls, call)):
+            wanted &= True if value is None else column == value
+        rows = np.flatnonzero(wanted)
+        if len(rows) == 1:
+            return self.where(wanted).values[0]
+        asked = f"step {step}" + "".join(f", {n} {v}" for n, v in (("rank", rank), ("call", call)) if v is not None)
+        if not len(rows):
+            raise NotRecordedError(f"{self.name!r} has no value at {asked}{self._near(step)}")
+        raise ChoiceError(f"{self.name!r} has {len(rows)} values at {asked}: say rank=… or call=…")
+
+    def rank(self, rank: int) -> Series:
+        """The values of one rank."""
+        return self.where(self.ranks == rank)
+
+    def where(self, wanted: Array) -> Series:
+        """The values for which an array of booleans, one for each, is true."""
+        ends = np.cumsum([len(rows) for _, rows in self._parts])[:-1]
+        chosen = zip(self._parts, np.split(np.asarray(wanted, bool), ends), strict=True)
+        return Series([(recorded, rows[here]) for (recorded, rows), here in chosen])
+
+    def __getitem__(self, steps: slice | int) -> Any:
+        if not isinstance(steps, slice):
+            return self.at(steps)
+        if steps.step is not None and steps.step < 1:
+            raise ChoiceError(f"a slice of steps goes forward, not by {steps.step}")
+        found = self.steps
+        wanted = np.ones(len(found), bool) if steps.start is None else found >= steps.start
+        if steps.stop is not None:
+            wanted &= found < steps.stop
+        if steps.step is not None and len(found):
+            wanted &= (found - (found.min() if steps.start is None else steps.start)) % steps.step == 0
+        return self.where(wanted)
+
+    def concat(self, *others: Series) -> Series:
+        """This series and then the others, as of a run that was continued in another file."""
+        for other in others:
+            if other.dtype != self.dtype:
+                raise ChoiceError(f"{self.name!r} is {self.dtype} and {other.name!r} is {other.dtype}: convert one")
+        return Series([*self._parts, *(part for other in others for part in other._parts)])
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with the columns step, rank, call, time and value; needs pandas."""
+        return convert.to_pandas(self)
+
+    def to_torch(self) -> Any:
+        """The values as a tensor, or a list of tensors where the shapes differ; needs torch."""
+        self._need_tensors("to_torch")
+        return convert.to_torch(self.raw, self.dtype)
+
+    def __len__(self) -> int:
+        return sum(len(rows) for _, rows in self._parts)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The values, one at a time: a run may be larger than the memory."""
+        for recorded, rows in self._parts:
+            for number in range(len(rows)):
+                yield Series([(recorded, rows[number : number + 1])]).values[0]
+
+    def __repr__(self) -> str:
+        shape = "…" if self.shape is None else ", ".join(map(str, self.shape))
+        kind = "Python values" if self.dtype == JSON else f"{self.dtype}[{shape}]"
+        steps = f", steps {self.steps.min()}–{self.steps.max()}" if len(self) else ""
+        ranks = f", {count} ranks" if (count := len(np.unique(self.ranks))) > 1 else ""
+        return f"<Series {self.name!r}: {len(self)} × {kind}{steps}{ranks}>"
+
+    @property
+    def _kind(self) -> Kind:
+        return self._parts[0][0].kind
+
+    def _need_tensors(self, verb: str) -> None:
+        if self.dtype == JSON:
+            raise ChoiceError(f"{self.name!r} holds Python values, and {verb}() is for tensors: take .values")
+
+    def _column(self, name: str) -> Array:
+        return np.concatenate([getattr(recorded.columns(), name)[rows] for recorded, rows in self._parts])
+
+    def _pieces(self) -> Iterator[Any]:
+        """The bytes of each row; a stored value that several rows have is read once."""
+        for recorded, rows in self._parts:
+            slots, inverse = np.unique(recorded.columns().index[rows], return_inverse=True)
+            if len(slots) == len(rows) and (inverse == np.arange(len(rows))).all():
+                yield from recorded.pieces(slots)
+            else:
+                read = list(recorded.pieces(slots))
+                yield from [read[number] for number in inverse.tolist()]
+
+    def _array(self, data: bytearray, shape: tuple[int, ...]) -> Array:
+        return np.frombuffer(data, self._kind.bits).reshape(*shape, *self._kind.inner)
+
+    def _near(self, step: int) -> str:
+        steps = np.unique(self.steps)
+        near = steps[np.argsort(abs(steps - step), kind="stable")[:2]].tolist()
+        return f"; the nearest are {' and '.join(map(str, sorted(near)))}" if near else ""
