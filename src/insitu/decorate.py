@@ -23,7 +23,7 @@ def decorated(target: Any, patterns: tuple[str, ...], alone: Alone, *, warns: bo
         return decorated_class(target, patterns, alone)
     if isinstance(target, WRAPPERS):
         return type(target)(decorated(target.__func__, patterns, alone, warns=warns))
-    if isinstance(target, property):
+    if type(target) is property:
         get, put, delete = (
             part and decorated(part, patterns, alone, warns=warns) for part in (target.fget, target.fset, target.fdel)
         )
@@ -58,7 +58,8 @@ def decorated_class(cls: type, patterns: tuple[str, ...], alone: Alone) -> type:
     methods = (FunctionType, property, functools.cached_property, *WRAPPERS)
     for name, member in list(vars(cls).items()):
         special = name.startswith("__") and name.endswith("__")
-        if isinstance(member, methods) and (not special or name in SPECIAL):
+        foreign = isinstance(member, property) and type(member) is not property  # it may be made in its own way
+        if isinstance(member, methods) and not foreign and (not special or name in SPECIAL):
             replacement = decorated(member, patterns, alone, warns=False)
             setattr(cls, name, replacement)
             if hasattr(replacement, "__set_name__"):

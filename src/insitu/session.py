@@ -109,8 +109,16 @@ class Session:
         if printer:
             running.print(printer.begin)
         recorder.start(frame)
-        if variables:
-            running.undo.enter_context(in_block(frame, hearing(), variables))
+        try:
+            if variables:
+                recordings = [probe for probe in hearing() if probe.live is None]  # they keep what is printed here
+                probes = tuple(dict.fromkeys((recorder.probes[0], *recordings)))
+                running.undo.enter_context(in_block(frame, probes, variables))
+        except Exception as error:
+            recorder.trouble("following variables", error)
+        except BaseException:
+            running.stop()
+            raise
         return running
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

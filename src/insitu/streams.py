@@ -6,8 +6,9 @@ import logging
 import os
 import re
 import threading
+from collections.abc import Hashable
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from insitu.errors import ChoiceError, SubjectError, choose
 
@@ -38,58 +39,50 @@ def stream(file: Any) -> Any:
     return file
 
 
+def place_of(stream: Any) -> Hashable:
+    """What streams to the same place have in common."""
+    if isinstance(stream, Log):
+        return ("log", id(stream.logger))
+    return ("file", stream.path) if isinstance(stream, LogFile) else id(stream)
+
+
 class Log:
     """Writes each line to a logger."""
 
     def __init__(self, logger: Any, level: int = logging.INFO) -> None:
-        self._logger, self._level = logger, level
+        self.logger, self._level = logger, level
 
     def write(self, text: str) -> None:
         """Log the lines."""
         for line in text.splitlines():
-            self._logger.log(self._level, "%s", line)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Log) and other._logger is self._logger
-
-    def __hash__(self) -> int:
-        return id(self._logger)
+            self.logger.log(self._level, "%s", line)
 
 
 class LogFile:
     """Appends to a file, which is made once there is something to write; to several if its name has placeholders."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._files: dict[tuple[int, str], IO[str]] = {}
+        self.path = path
+        self._made: set[Path] = set()
         for place in re.findall(r"\{(.*?)\}", path):
             choose(f"a placeholder in file={path!r}", place, PLACES)
         if path.count("{") != path.count("}"):
             raise ChoiceError(f"file={path!r} has a brace that is not closed")
 
     def __repr__(self) -> str:
-        return f"LogFile({self._path!r})"
+        return f"LogFile({self.path!r})"
 
     def write(self, text: str) -> None:
-        """Append the lines to the file of this process and thread."""
-        file = self._file()
-        file.write(text)
-        file.flush()
-
-    def _file(self) -> IO[str]:
-        path = self._path.format(
-            pid=os.getpid(),
-            rank=os.environ.get("RANK", "0"),
-            thread=re.sub(r"[^\w.-]", "_", threading.current_thread().name),
+        """Append the lines to the file of this process and thread; it is not kept open, for threads come and go."""
+        path = Path(
+            self.path.format(
+                pid=os.getpid(),
+                rank=os.environ.get("RANK", "0"),
+                thread=re.sub(r"[^\w.-]", "_", threading.current_thread().name),
+            )
         )
-        key = (os.getpid(), path)
-        if key not in self._files:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._files[key] = open(path, "a", encoding="utf-8")  # noqa: SIM115
-        return self._files[key]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LogFile) and other._path == self._path
-
-    def __hash__(self) -> int:
-        return hash(self._path)
+        if path not in self._made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._made.add(path)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)

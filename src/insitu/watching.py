@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from torch import nn
 
@@ -16,12 +17,11 @@ from insitu import view as views
 from insitu.capture.functions import Alone, alone
 from insitu.capture.inside import checked
 from insitu.capture.keep import closely
-from insitu.capture.probe import Probe
 from insitu.capture.recorder import Recorder
 from insitu.decorate import decorated
 from insitu.errors import SubjectError, choose
 from insitu.session import Keep, Session, brief, current_rank, name_of
-from insitu.streams import stream
+from insitu.streams import place_of, stream
 from insitu.trace.event import Event
 from insitu.view.terminal import Terminal
 from insitu.view.words import WORDS
@@ -58,7 +58,8 @@ def watch(
     to print: a file, a logger, or a path (with {pid}, {thread}, {rank} one file for each). The rest is as for `record`.
     """
     if len(subject) == 1 and is_to_decorate(subject[0], session_options=(view, level, only, name)):
-        return watch(view=view, level=level, keep=keep, only=only, lang=lang, file=file, color=color)(subject[0])
+        options = {"keep": keep, "only": only, "name": name, "lang": lang, "file": file, "color": color, "width": width}
+        return watch(view=view, level=level, **options)(subject[0])
     patterns = checked(subject) if subject and all(isinstance(item, str) for item in subject) else ()
     model = subject[0] if len(subject) == 1 and not patterns else None
     if len(subject) > 1 and not patterns:
@@ -67,7 +68,7 @@ def watch(
         check_view(view)
     if lang is not None:
         choose("lang", lang, WORDS)
-    options = {"name": name or name_of(model) or "torch"} | ({"lang": lang} if lang is not None else {})
+    texts = {"name": name or name_of(model) or "torch"} | ({"lang": lang} if lang is not None else {})
     out = stream(file)
     return Watch(
         model,
@@ -76,8 +77,8 @@ def watch(
         level=level,
         keep=keep,
         only=only,
-        printer=lambda chosen: Printer(chosen, options, Terminal(out, color=color, width=width)),
-        place=(view if isinstance(view, str) else id(view), lang, out if isinstance(out, Hashable) else id(out), color),
+        printer=lambda chosen: Printer(chosen, texts, Terminal(out, color=color, width=width)),
+        place=(view if isinstance(view, str) else id(view), lang, place_of(out), color, width),
         is_chosen=file is not None or not isinstance(view, str | None),
     )
 
@@ -132,17 +133,19 @@ class Watch(Session):
             variables=patterns,
         )
         # Functions alone need no session to be started and undone at each call: a recorder for each thread stands by.
-        self._is_light = (level == "python" or view in (None, "variables")) and model is None and not only
+        is_python = level == "python" or (level is None and (view is None or view == "variables"))
+        self._is_light = is_python and model is None and not only
         self._is_chosen = is_chosen  # where to print was said: then it is printed in sessions, too
         self._light_printer: Callable[[], Printer] = lambda: printer(view if view is not None else "variables")
         self._light_keep = keep if keep is not None else closely
         self._place = (place, id(self._light_keep))
+        self._mine = threading.local()
 
     def __call__(self, function: Any) -> Any:
         """Watch a function, or all methods of a class."""
         if os.environ.get("INSITU") == "0":
             return function
-        alone = Alone(self._light, self._is_chosen) if self._is_light else Alone(self._full)
+        alone = Alone(self._light, self._is_chosen, self._is_on) if self._is_light else Alone(self._full)
         return decorated(function, self._variables, alone)
 
     @contextmanager
@@ -155,38 +158,53 @@ class Watch(Session):
 
     @contextmanager
     def _light(self) -> Iterator[None]:
-        ident = threading.get_ident()
-        if self._place not in standing_by.probes:
-            printer = self._light_printer()
-            number = 0 if threading.current_thread() is threading.main_thread() else next(thread_numbers)
-            recorder = Recorder(
-                None,
-                level="python",
-                keep=self._light_keep,
-                only=(),
-                sinks=(printer,),
-                rank=current_rank(),
-                thread=number,
-            )
-            standing_by.probes[self._place] = (recorder.stand_by(), printer)
-        probe, printer = standing_by.probes[self._place]
-        alone[ident] = (probe,)
+        standing, ident = self._standing(), threading.get_ident()
+        others = alone.get(ident, ())
+        alone[ident] = (*others, standing.probe)
         try:
             yield
         finally:
-            alone.pop(ident, None)
-            printer.terminal.flush()
+            if others:
+                alone[ident] = others
+            else:
+                alone.pop(ident, None)
+            standing.printer.terminal.flush()
+
+    def _is_on(self) -> bool:
+        return self._standing().probe in alone.get(threading.get_ident(), ())
+
+    def _standing(self) -> Standing:
+        """What stands by in this thread: one for all that print at the same place."""
+        mine: Standing | None = getattr(self._mine, "standing", None)
+        if mine is None:
+            mine = here.standing.get(self._place)
+            if mine is None:
+                mine = here.standing[self._place] = Standing(self._light_printer(), self._light_keep)
+            self._mine.standing = mine
+        return mine
 
 
-class StandingBy(threading.local):
-    """The probes of this thread that record watched functions outside of all sessions, by where they print."""
+class Standing:
+    """A recorder that stands by in one thread, for watched functions outside of all sessions."""
+
+    def __init__(self, printer: Printer, keep: Keep) -> None:
+        self.printer = printer
+        recorder = Recorder(
+            None, level="python", keep=keep, only=(), sinks=(printer,), rank=current_rank(), thread=here.number
+        )
+        self.probe = recorder.stand_by()
+
+
+class Here(threading.local):
+    """A thread: its number, and what stands by in it, by the place where it prints."""
 
     def __init__(self) -> None:
-        self.probes: dict[Hashable, tuple[Probe, Printer]] = {}
+        self.number = 0 if threading.current_thread() is threading.main_thread() else next(thread_numbers)
+        self.standing: WeakValueDictionary[Hashable, Standing] = WeakValueDictionary()
 
 
-standing_by = StandingBy()
 thread_numbers = itertools.count(1)
+here = Here()
 
 
 class Printer:

@@ -9,6 +9,7 @@ import inspect
 import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -557,3 +558,173 @@ def test_sets_are_noted_with_their_length(capsys: pytest.CaptureFixture[str]) ->
     insitu.watch(len)(frozenset(range(100)))
     out = capsys.readouterr().out
     assert "set, len 3" in out and "frozenset, len 100" in out
+
+
+def test_two_functions_of_one_code_are_two() -> None:
+    def make(n: int) -> Callable[[int], int]:
+        @insitu.watch("y")
+        def add(x: int) -> int:
+            y = x + n
+            return y
+
+        return add
+
+    with insitu.record(level="python"):
+        assert (make(1)(10), make(2)(10)) == (11, 12)
+
+
+def test_an_interrupt_between_two_reports_leaves_the_trace_readable() -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(*_: Any) -> None:
+        raise Stop
+
+    @insitu.watch("y")
+    def loop() -> None:
+        for i in range(10**7):
+            y = i  # noqa: F841
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with insitu.record(level="python") as trace:
+            for _ in range(20):
+                signal.setitimer(signal.ITIMER_REAL, 0.002)
+                with pytest.raises(Stop):
+                    loop()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert len(trace.find(kind="python")) == 20
+    values = [event.value for event in trace.variables("y")]
+    assert all(type(value) is int for value in values) and len(values) > 20
+
+
+def test_a_session_that_ends_inside_of_a_watched_function() -> None:
+    session = insitu.record(level="python")
+
+    @insitu.watch("y")
+    def program() -> int:
+        y = 1
+        session.__exit__(None, None, None)
+        y = 2
+        y = [3]
+        return len(y)
+
+    trace = session.__enter__()
+    program()
+    assert [event.value for event in trace.variables()] == [1]
+
+
+def test_sessions_that_end_in_another_order() -> None:
+    one, two = Listener(), Listener()
+    first = insitu.watch("a", view=one, level="python")
+    second = insitu.watch("b", view=two, level="python")
+    a = b = 0
+    first.__enter__()
+    second.__enter__()
+    a = b = 1
+    first.__exit__(None, None, None)
+    a = b = 2
+    second.__exit__(None, None, None)
+    a = b = 3
+    assert (a, b) == (3, 3)
+    assert [(event.name, event.value) for event in one.events if isinstance(event, Variable)] == [("a", 1)]
+    assert [(event.name, event.value) for event in two.events if isinstance(event, Variable)] == [("b", 1), ("b", 2)]
+
+
+def test_a_type_that_cannot_be_hashed() -> None:
+    class Meta(type):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(cls, other: object) -> bool:
+            raise AssertionError("__eq__ of the class was called")
+
+    class Odd(metaclass=Meta):
+        pass
+
+    @insitu.watch("y")
+    def program() -> Any:
+        y = Odd()
+        return y
+
+    listener = Listener()
+    with insitu.record(level="python") as trace:
+        assert type(program()) is Odd
+    assert [event.changes for event in trace.variables()] == [("new",)]
+    assert listener.events == []
+
+
+def test_an_error_of_the_tool_does_not_reach_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken search")
+
+    monkeypatch.setattr("insitu.capture.following.callees", broken)
+    watched = insitu.watch("x")(numbers)
+    with insitu.record(level="python") as trace, pytest.warns(insitu.InsituWarning, match="broken search"):
+        assert watched(1) == 2
+    assert len(trace.find(kind="python")) == 1
+    with pytest.warns(insitu.InsituWarning, match="broken search"), insitu.watch("x"):
+        x = 1
+    assert x == 1
+
+
+def test_the_exception_of_a_function_without_source_has_no_context_of_ours() -> None:
+    space: dict[str, Any] = {}
+    exec("def bad(x):\n    x = 1\n    raise ValueError('mine')\n", space)
+    with pytest.raises(ValueError, match="mine") as caught, insitu.record(level="python"):
+        insitu.watch("x")(space["bad"])(0)
+    assert caught.value.__context__ is None
+
+
+def test_caches_stay_caches() -> None:
+    @insitu.watch("y")
+    @functools.cache
+    def square(x: int) -> int:
+        y = x * x
+        return y
+
+    with insitu.record(level="python") as trace:
+        assert (square(2), square(2)) == (4, 4)
+    assert square.cache_info().hits == 1
+    assert [event.value for event in trace.variables("y")] == [4]
+
+
+def test_nested_watched_functions_are_rewritten_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    @insitu.watch("y")
+    def inner(x: int) -> int:
+        y = x
+        return y
+
+    @insitu.watch("y")
+    def outer(x: int) -> int:
+        y = inner(x) + inner(x)
+        return y
+
+    traced: list[Any] = []
+    monkeypatch.setattr("sys.settrace", traced.append)
+    with insitu.record(level="python") as trace:
+        outer(1)
+    assert traced == [] and [event.value for event in trace.variables()] == [1, 1, 2]
+
+
+def test_a_debugger_stops_in_the_program(tmp_path: Path) -> None:
+    program = (
+        "import insitu\n@insitu.watch('y')\ndef f(v):\n    y = v\n    breakpoint()\n    y = y + 1\n    return y\nf(3)\n"
+    )
+    path = Path(os.environ.get("TMPDIR", "/tmp")) / f"insitu_debugged_{os.getpid()}.py"
+    path.write_text(program)
+    try:
+        done = subprocess.run(
+            [sys.executable, str(path)], input="p y * 100\nc\n", capture_output=True, text=True, check=True, timeout=60
+        )
+    finally:
+        path.unlink()
+    assert "-> y = y + 1" in done.stdout and "300" in done.stdout and "reporters.py" not in done.stdout
+
+
+def test_a_block_in_a_recording_is_kept_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    with insitu.record(level="python") as trace, insitu.watch("z"):
+        z = 1
+    assert z == 1
+    assert [(event.name, event.value) for event in trace.variables()] == [("z", 1)]
+    assert "z @" in capsys.readouterr().out

@@ -98,16 +98,16 @@ def shortcuts_tell_the_same(program: Program) -> None:
     """Whatever a report would have said is found in the list, in its place, or was reported as before."""
     plain, seen = [], []
     before = outcome(program, program.rewritten(writing(plain)))
-    kinds: frozenset[type] = frozenset({int, float, bool, type(None)})
+    kinds = (int, float, bool, type(None))
     listed: list[Any] = []
-    after = outcome(program, program.rewritten(writing(seen), Shortcut(lambda name: True, kinds, listed.append, id)))
+    after = outcome(program, program.rewritten(writing(seen), Shortcut(lambda name: True, kinds, listed.extend, id)))
     assert before == after and len(seen) + len(listed) // 2 == len(plain)
     flat: list[Any] = []
 
     def reporter(point: Point) -> Any:
         return lambda value: flat.extend((point, value))
 
-    outcome(program, program.rewritten(reporter, Shortcut(lambda name: True, kinds, flat.append, lambda point: point)))
+    outcome(program, program.rewritten(reporter, Shortcut(lambda name: True, kinds, flat.extend, lambda point: point)))
     pairs = [(flat[index], flat[index + 1]) for index in range(0, len(flat), 2)]
     told: list[str] = []
     for point, value in pairs:
@@ -121,7 +121,7 @@ def is_of_a_number(text: str) -> bool:
 
 
 def debuggers_see_the_same_lines_with_shortcuts(program: Program) -> None:
-    shortcut = Shortcut(lambda name: True, frozenset({int, float}), id, id)
+    shortcut = Shortcut(lambda name: True, (int, float), id, id)
     before, after = events_of(program, made(program.source)), events_of(program, program.rewritten(silent, shortcut))
     assert stops(before) == stops(after)
 

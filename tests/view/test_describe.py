@@ -37,9 +37,9 @@ HELD: list[tuple[Any, str]] = [
     ),
     *(
         ([], "list, len 0"),
-        ((1,), "tuple, len 1"),
+        ((1,), "(1,)"),
         ({}, "dict, len 0"),
-        ({"a": 1, "b\n": 2}, r"dict, len 2: a, b\n"),
+        ({"a": 1, "b\n": 2}, r"{a: 1, b\n: 2}"),
     ),
     ([*range(64), Word("… 1936 more")], "list, len 2,000"),
     ([*range(64), Word("… many more")], "list, len 65"),

@@ -60,8 +60,8 @@ ENGLISH = """\
 ├─ in   examples  list, len 4
 ├─ in   index     113
 ├─ in   scale     f32[3] cpu  [0, 0.5, 1]
-│   ├─ video @572 in decode → np u8[73, 720, 720, 3]  new
-│   ├─ video @575 → u8[73, 3, 720, 720] cpu           type, shape changed
+│   ├─ video @data.py:572 in T2VDataset.decode → np u8[73, 720, 720, 3]  new
+│   ├─ video @575 → u8[73, 3, 720, 720] cpu                              type, shape changed
 │   ┌── [data.py:5] transform called from get_merge_data:341 (t2v_dataset.py:341 <- t2v_dataset.py:283 <- thread.py:57)
 │   ├─ in   video  np u8[73, 720, 720, 3]
 │   │   ├─ video @588 → f32[3, 73, 384, 544] cpu  0 … 1  mean 0.43  shape, dtype changed
@@ -83,8 +83,8 @@ CHINESE = """\
 ├─ 输入 examples  list, 长度 4
 ├─ 输入 index     113
 ├─ 输入 scale     f32[3] cpu  [0, 0.5, 1]
-│   ├─ video @572 于 decode → np u8[73, 720, 720, 3]  新
-│   ├─ video @575 → u8[73, 3, 720, 720] cpu           类型, 形状 改变
+│   ├─ video @data.py:572 于 T2VDataset.decode → np u8[73, 720, 720, 3]  新
+│   ├─ video @575 → u8[73, 3, 720, 720] cpu                              类型, 形状 改变
 │   ┌── [data.py:5] 函数 [transform] 被调用于 get_merge_data:341 \
 (t2v_dataset.py:341 <- t2v_dataset.py:283 <- thread.py:57)
 │   ├─ 输入 video  np u8[73, 720, 720, 3]

@@ -25,6 +25,8 @@ ATOMS = frozenset(
         *(torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format),
     }
 )
+# To look a type up in a set can run code of its class.
+ATOM_IDS = frozenset(map(id, ATOMS))
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 MOST_ITEMS = 64
 MOST_DEPTH = 8
@@ -71,7 +73,7 @@ def keywords(kwargs: dict[str, Any], note: Callable[[Any], Any]) -> list[Any]:
 def contained(item: Any, leaf: Leaf, depth: int = 0) -> Any:
     """Anything, noted: containers with their items, each tensor by `leaf`, and of strangers only the type."""
     kind = type(item)
-    if kind in ATOMS:
+    if id(kind) in ATOM_IDS:
         return item
     if kind is str:
         return item if len(item) <= MOST_TEXT else item[:MOST_TEXT] + "…"
@@ -108,10 +110,12 @@ def looked_into(item: Any, kind: type, leaf: Leaf, depth: int) -> Any:
 
 def sequence(item: list[Any] | tuple[Any, ...], leaf: Leaf, depth: int) -> Any:
     """A list, tuple or named tuple; long ones are cut unless they hold tensors."""
-    names = getattr(type(item), "_fields", None)
+    kind = type(item)
+    names = getattr(kind, "_fields", None)
+    item = as_builtin(item)
     if isinstance(names, tuple) and len(names) == len(item):
         items = {str(name): contained(part, leaf, depth) for name, part in zip(names, item, strict=True)}
-        return Fields(type(item).__name__, items)
+        return Fields(kind.__name__, items)
     if type(item) is list and set(map(type, item)) == INTS:
         return shared_ints(item)
     cut = len(item) > MOST_ITEMS and not isinstance(item[0], Tensor)
@@ -119,6 +123,13 @@ def sequence(item: list[Any] | tuple[Any, ...], leaf: Leaf, depth: int) -> Any:
     if cut:
         parts.append(Word(f"… {len(item) - MOST_ITEMS} more"))
     return parts if isinstance(item, list) else tuple(parts)
+
+
+def as_builtin(item: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
+    """A list or tuple as it is, one of a class of its own as a plain one: the methods of that are the user's code."""
+    if type(item) is list or type(item) is tuple:
+        return item
+    return list(list.__iter__(item)) if isinstance(item, list) else tuple(tuple.__iter__(item))
 
 
 INTS = {int}
@@ -159,13 +170,13 @@ def stranger(item: Any) -> Any:
     kind = type(item)
     if kind is slice:
         return Word(":".join("" if part is None else _bound(part) for part in _parts(item)))
-    if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+    if issubclass(kind, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return Word(str(item))
-    if isinstance(item, enum.Enum):
+    if issubclass(kind, enum.Enum):
         return Word(f"{kind.__name__}.{item._name_}")
-    if isinstance(item, (numpy.generic, *ATOM_BASES)):
+    if issubclass(kind, (numpy.generic, *ATOM_BASES)):
         return plain_number(item)
-    if isinstance(item, FUNCTIONS):
+    if issubclass(kind, FUNCTIONS):
         return Word(getattr(item, "__qualname__", "function"))
     return Word(item.__qualname__) if kind is type else Opaque(kind.__name__)
 

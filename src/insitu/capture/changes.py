@@ -7,6 +7,8 @@ no code of the user runs.
 from __future__ import annotations
 
 import dataclasses
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -29,7 +31,8 @@ DEEPEST = 8
 # How many items are looked at in all: beyond, a container is told apart by its length and these.
 MOST_ITEMS = 100_000
 LONG_TEXT = 200
-PLAIN = frozenset({int, bool, type(None), type(...), bytes, range, slice, torch.dtype, torch.device, torch.Size})
+# By id: to look a type up in a set could run code of its class.
+PLAIN = {id(kind) for kind in (int, bool, type(None), type(...), bytes, range, torch.dtype, torch.device, torch.Size)}
 TENSOR, ARRAY = "tensor", "array"
 # Objects whose attributes are no news of the variable that holds them.
 UNSEEN = (nn.Module, type, ModuleType, FunctionType, MethodType, BaseException)
@@ -49,8 +52,10 @@ def _print(value: Any, left: list[int], depth: int) -> Print:
     left[0] -= 1
     if kind is float:
         return (float, None, "nan" if value != value else value.hex())
-    if kind in PLAIN:
-        return (kind, None, value if kind is not slice else (value.start, value.stop, value.step))
+    if id(kind) in PLAIN:
+        return (kind, None, value)
+    if kind is slice:
+        return (slice, None, tuple(_print(part, left, depth + 1) for part in (value.start, value.stop, value.step)))
     if kind is str:
         return (str, len(value), value if len(value) <= LONG_TEXT else digest(value.encode(errors="surrogatepass")))
     if kind is complex:
@@ -59,8 +64,10 @@ def _print(value: Any, left: list[int], depth: int) -> Print:
         return tensor_print(value)
     if issubclass(kind, numpy.ndarray):
         return array_print(value, left, depth)
-    if isinstance(value, numpy.generic):
-        return (kind, None, value.tobytes())
+    if issubclass(kind, numpy.generic):
+        return (kind, None, numpy.generic.tobytes(value))
+    if kind is bytearray:
+        return (bytearray, len(value), digest(value))
     return _container(value, kind, left, depth) if depth < DEEPEST else (kind, None, id(value))
 
 
@@ -68,9 +75,11 @@ def _container(value: Any, kind: type, left: list[int], depth: int) -> Print:
     """The print of a container; the methods are those of the builtin classes, whatever a subclass makes of them."""
     deeper = depth + 1
     if issubclass(kind, (list, tuple)):
-        length = (list if issubclass(kind, list) else tuple).__len__(value)
-        items = (list if issubclass(kind, list) else tuple).__iter__(value)
-        return (kind, length, _items(items, left, deeper))
+        base: Any = list if issubclass(kind, list) else tuple
+        items = list(base.__iter__(value))
+        return (kind, len(items), _alike(items, left) or _items(items, left, deeper))
+    if kind is deque:
+        return (kind, len(value), _items(value, left, deeper))
     if issubclass(kind, dict):
         keys = _items(dict.keys(value), left, deeper)
         return (kind, dict.__len__(value), (keys, _items(dict.values(value), left, deeper)))
@@ -83,6 +92,15 @@ def _container(value: Any, kind: type, left: list[int], depth: int) -> Print:
         inside = dict(attributes(value, kind))  # of the objects inside only which they are
         return (kind, None, (tuple(inside), _items(inside.values(), left, DEEPEST), id(value)))
     return (kind, None, id(value))
+
+
+def _alike(items: list[Any], left: list[int]) -> Any:
+    """All items at once, if they are all ints or all floats, of which there may be many; None otherwise."""
+    kind = type(items[0]) if items else None
+    if (kind is not int and kind is not float) or any(type(item) is not kind for item in items):
+        return None
+    left[0] -= len(items)
+    return tuple(items) if kind is int else array("d", items).tobytes()
 
 
 def _items(items: Iterable[Any], left: list[int], depth: int) -> tuple[Print, ...]:
@@ -100,7 +118,7 @@ def tensor_print(tensor: Tensor) -> Print:
         layout = layout_of(tensor)
         facts = (type(tensor), tuple(layout[0] or ()), short_dtype(layout[1]), str(layout[2]))
         try:
-            contents: Any = tuple(map(digest_of, parts_of(tensor.detach()))) if has_values(tensor) else id(tensor)
+            contents: Any = tuple(map(digest_of, parts_of(Tensor.detach(tensor)))) if has_values(tensor) else id(tensor)
         except Exception:  # a type that cannot be read
             contents = (id(tensor), 0 if tensor.is_inference() else tensor._version)
     return (TENSOR, facts, contents)
@@ -123,20 +141,24 @@ def parts_of(tensor: Tensor) -> list[Tensor]:
 
 def digest_of(tensor: Tensor) -> bytes:
     """A digest of the bytes of a dense tensor, in the order of its elements."""
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:  # expanded: the same element again and again
+            tensor = tensor.narrow(dim, 0, 1)
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     return digest(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
-def array_print(array: Any, left: list[int], depth: int) -> Print:
+def array_print(item: Any, left: list[int], depth: int) -> Print:
     """The print of a NumPy array; the objects in one are items like those of a list."""
-    shape, dtype, *_ = array_layout(array)
-    facts = (type(array), shape, short_dtype(dtype), "cpu")
-    whole = numpy.asarray(array) if type(array) is not numpy.ndarray else array
+    shape, dtype, *_ = array_layout(item)
+    facts = (type(item), shape, short_dtype(dtype), "cpu")
+    whole = numpy.ndarray.view(item, numpy.ndarray)
+    mask = digest(numpy.ma.getmaskarray(item)) if issubclass(type(item), numpy.ma.MaskedArray) else None
     if dtype.hasobject:
         flat = whole.reshape(-1).tolist() if dtype.kind == "O" else []
         return (ARRAY, facts, _items(flat, left, depth + 1))
-    return (ARRAY, facts, digest(numpy.ascontiguousarray(whole).reshape(-1).view(numpy.uint8)))
+    return (ARRAY, facts, (digest(numpy.ascontiguousarray(whole).reshape(-1).view(numpy.uint8)), mask))
 
 
 digest: Callable[[Any], bytes] = xxh3_128_digest

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -39,6 +40,10 @@ class Regions:
         # Called with 1 when a region begins, with -1 when it ends: functions with other code must be themselves there.
         self.pausing: Callable[[int], None] = lambda by: None
 
+    def abandon(self) -> None:
+        """This process is the child of a fork, and whoever held the lock is not here."""
+        self._lock = threading.Lock()
+
     def begin(self) -> None:
         """A session starts."""
         with self._lock:
@@ -56,7 +61,8 @@ class Regions:
     def _install(self) -> None:
         module = sys.modules.get(EVAL_FRAME)
         if module is None:
-            sys.meta_path.insert(0, self._finder)  # dynamo is imported when something is first compiled
+            # Dynamo comes with the first compilation. Another thread may be going through the list that is there.
+            sys.meta_path = [self._finder, *sys.meta_path]
         else:
             self.install_in(module)
 
@@ -71,8 +77,7 @@ class Regions:
             compilations.register_end_callback(_compiled)
 
     def _uninstall(self) -> None:
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
+        self._finder.leave()
         if self._installed:
             self._installed = False
             sys.modules[EVAL_FRAME]._maybe_set_eval_frame = self._original  # type: ignore[attr-defined]
@@ -182,13 +187,18 @@ class _Finder:
     def __init__(self, regions: Regions) -> None:
         self.regions = regions
 
+    def leave(self) -> None:
+        """Find nothing any more."""
+        if self in sys.meta_path:
+            sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
+
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The spec of dynamo's module as the next finder has it, with a loader that tells us."""
         if name != EVAL_FRAME:
             return None
-        sys.meta_path.remove(self)
+        self.leave()
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             execute, install = spec.loader.exec_module, self.regions.install_in
@@ -202,4 +212,5 @@ class _Finder:
 
 
 regions = Regions()
+os.register_at_fork(after_in_child=regions.abandon)
 skip_when_compiling(Regions._switch, _enter, _leave)

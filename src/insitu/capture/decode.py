@@ -59,9 +59,9 @@ CONTAINING = (PythonNote, ModuleNote)
 ABSENT, OTHER = object(), object()
 
 
-def records(tape: Tape) -> Iterator[Record]:
+def records(tape: Tape, end: int | None = None) -> Iterator[Record]:
     """Every record of a tape. A change has no time of its own: it gets that of what came before."""
-    at, end, time = 0, len(tape), 0.0
+    at, end, time = 0, len(tape) if end is None else end, 0.0
     running: list[int] = []  # as far as it is known, which matters only where variables are followed
     while at + SHORT <= end:
         note = tape[at]
@@ -82,7 +82,10 @@ def records(tape: Tape) -> Iterator[Record]:
         time = tape[at + START]
         yield time, at, None
         if isinstance(note, CONTAINING):
-            while running and running[-1] != tape[at + PARENT]:
+            around = tape[at + PARENT]
+            while around != OUTERMOST and not isinstance(tape[around], CONTAINING):
+                around = tape[around + PARENT]
+            while running and running[-1] != around:
                 running.pop()
             running.append(at)
         at = following
@@ -115,6 +118,7 @@ class Decoder:
         self.outside = self.sites.chain(base.above, None)
         self.origin, self.rank = origin, rank
         self.steps = Steps()
+        self.is_live = False
         self._tensor_numbers = count()
         self._decoded: list[Value] = []
         self._layouts: dict[int, tuple[Layout, tuple[Any, ...]]] = {}
@@ -126,7 +130,7 @@ class Decoder:
     @collector_paused()
     def all(self, probes: list[Probe]) -> list[Event]:
         """Every event of all tapes, in the order they began, with ids from 0 on."""
-        found = [(record, index) for index, probe in enumerate(probes) for record in records(probe.tape)]
+        found = [(record, index) for index, probe in enumerate(probes) for record in records(probe.tape, probe.end)]
         if len(probes) > 1:
             found.sort(key=lambda item: item[0][0])
         numbers: list[dict[int, int]] = [{} for _ in probes]
@@ -144,7 +148,7 @@ class Decoder:
 
     def forget(self) -> None:
         """Drop what is only needed to decode the same tape again."""
-        self._decoded.clear()
+        self._layouts.clear()
 
     def facts(self, value: Value, number: Callable[[int], int]) -> TensorFacts:
         """The facts of a tensor; the same object whenever it is asked for again."""
@@ -156,7 +160,8 @@ class Decoder:
             if type(value) is not Value:
                 enrich(facts, value)
             value.facts = facts
-            self._decoded.append(value)
+            if not self.is_live:
+                self._decoded.append(value)
         return value.facts
 
     def _layout(self, layout: Layout) -> tuple[Any, ...]:
@@ -216,7 +221,7 @@ class TapeDecoder:
         if note.changes is not None:
             self._last[key] = ABSENT if note.changes == ("deleted",) else OTHER
             was_number = before is not ABSENT and before is not OTHER
-            return ("type",) if note.changes == ("new",) and was_number else note.changes
+            return ("type",) if was_number and note.changes not in ((), ("deleted",)) else note.changes
         self._last[key] = item
         if note.point.moment == "given":
             return ()

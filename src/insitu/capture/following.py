@@ -9,48 +9,52 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from insitu.capture.inside import Patterns, patterns_of
-from insitu.capture.reporters import Following, make_general, make_reporter, make_shortcut, threads
+from insitu.capture.reporters import Following, make_general, make_reporter, make_shortcut, reporting, threads
 from insitu.capture.swaps import swaps
 from insitu.errors import tell
-from insitu.follow.callees import callees
+from insitu.follow.callees import attributes_of, callees
 from insitu.follow.lines import LineFollower, reported_frame
-from insitu.follow.rewrite import Point, known_names, rewrite
+from insitu.follow.rewrite import Point, known_names
 from insitu.trace.path import suggestion
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
-GENERATORS = 0x20 | 0x80 | 0x200
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 MOST_SEARCHES = 100  # calls with other objects for which what they reach is remembered
 
 
-def variant(function: FunctionType, following: Following, kept: dict[Any, FunctionType]) -> FunctionType:
-    """A copy of a function that reports the variables; `kept` holds those that can be used again."""
-    (probe, _), patterns = following.told[0], following.patterns
-    fast = len(following.told) == 1 and probe.live is None and not function.__code__.co_flags & GENERATORS
-    held = probe.variants if fast else kept
-    key = (id(function.__code__), patterns.patterns)
-    copy = held.get(key)
-    if copy is None:
-        code = function.__code__
-        reporter = make_reporter(probe, patterns, code) if fast else make_general()
-        shortcut = make_shortcut(probe, patterns, code) if fast else None
-        copy = held[key] = with_code(function, rewrite(code, patterns.wanted, reporter, shortcut))
-    copy.__defaults__, copy.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-    return copy
+# Rewritten code by the original, which is held so that its id stays its own, and the patterns.
+Codes = dict[tuple[int, tuple[str, ...]], tuple[CodeType, CodeType]]
+
+
+def variant(function: FunctionType, following: Following, codes: Codes) -> FunctionType:
+    """A copy of a function that reports the variables; `codes` are those that can be used for any probe."""
+    (probe, _), patterns, code = following.told[0], following.patterns, function.__code__
+    is_fast = len(following.told) == 1 and probe.live is None and not code.co_flags & GENERATORS
+    held = probe.variants if is_fast else codes
+    key = (id(code), patterns.patterns)
+    if key not in held:
+        reporter = make_reporter(probe, patterns, code) if is_fast else make_general()
+        shortcut = make_shortcut(probe, patterns, code) if is_fast else None
+        held[key] = (code, reporting(code, patterns, reporter, shortcut))
+    return with_code(function, held[key][1])
 
 
 def with_code(function: FunctionType, code: CodeType) -> FunctionType:
     """A copy of a function with other code."""
     copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+    copy.__kwdefaults__ = function.__kwdefaults__
     copy.__dict__.update(function.__dict__)
     return copy
 
@@ -61,7 +65,7 @@ class Reach:
     def __init__(self, function: Any, name: str) -> None:
         self._function = function
         self._name = name
-        self._found: dict[tuple[Any, ...], tuple[Sequence[Callable[[], Any]], list[FunctionType]]] = {}
+        self._found: dict[tuple[Any, ...], list[weakref.ref[FunctionType]]] = {}
         self._told: set[str] = set()
 
     def functions(self, arguments: dict[str, Any], patterns: Patterns, asked: tuple[str, ...]) -> list[FunctionType]:
@@ -71,16 +75,22 @@ class Reach:
         """
         receiver = next(iter(arguments.values()), None)
         called = {name: value for name, value in arguments.items() if callable(value)}
-        key = (id(type(receiver)), *map(id, called.values()), patterns.patterns)
-        references, functions = self._found.get(key, ((), []))
-        if not references or any(reference() is None for reference in references):  # an id may be another's by now
-            if len(self._found) >= MOST_SEARCHES:
-                self._found.clear()
-            reached = [found for found in self._callees(receiver, called) if not stands_for_another(found)]
-            self._warn(reached, asked)
-            functions = [found for found in reached if any(map(patterns.wanted, known_names(found.__code__)))]
-            self._found[key] = (alive((type(receiver), *called.values())), functions)
-        return functions
+        key = (id(type(receiver)), *callables_in(receiver), *map(id, called.values()), patterns.patterns)
+        known = [function() for function in self._found.get(key, ())]
+        if key in self._found and None not in known:
+            return [function for function in known if function is not None]
+        found = self._search(receiver, called, patterns, asked)
+        if len(self._found) >= MOST_SEARCHES:
+            self._found.clear()
+        self._found[key] = [weakref.ref(function) for function in found]
+        return found
+
+    def _search(
+        self, receiver: Any, called: dict[str, Any], patterns: Patterns, asked: tuple[str, ...]
+    ) -> list[FunctionType]:
+        reached = [found for found in self._callees(receiver, called) if not is_followed_itself(found)]
+        self._warn(reached, asked)
+        return [found for found in reached if any(map(patterns.wanted, known_names(found.__code__)))]
 
     def _callees(self, receiver: Any, called: dict[str, Any]) -> list[FunctionType]:
         """What can be reached; of what is no Python function itself, the one that it wraps is the first."""
@@ -109,25 +119,25 @@ def original_of(function: Any) -> FunctionType | None:
         return None
     if isinstance(inner, FunctionType):
         return inner
-    call = getattr(inner, "__func__", None) or getattr(type(inner), "__call__", None)
+    call = getattr(inner, "__func__", None) or inspect.getattr_static(type(inner), "__call__", None)
     return call if isinstance(call, FunctionType) else None
 
 
-def alive(items: Iterable[Any]) -> list[Callable[[], Any]]:
-    """References to objects that do not keep them alive, where that is possible."""
-    found: list[Callable[[], Any]] = []
-    for item in items:
-        try:
-            found.append(weakref.ref(item))
-        except TypeError:
-            found.append(lambda item=item: item)  # type: ignore[misc]
-    return found
+def callables_in(receiver: Any) -> list[int]:
+    """The ids of what an object could call of its own: what it reaches depends on them, and on its class."""
+    if issubclass(type(receiver), nn.Module):
+        return [id(receiver)]
+    return [id(value) for value in attributes_of(receiver).values() if callable(value)]
 
 
-def stands_for_another(function: FunctionType) -> bool:
-    """Whether a function is the one that stands for a watched one, which is followed in its own way."""
+# The code of watched functions, by id, held so that the ids stay theirs: they follow their variables themselves.
+followed_themselves: dict[int, CodeType] = {}
+
+
+def is_followed_itself(function: FunctionType) -> bool:
+    """Whether a function is a watched one, or stands for it: at its call, its own copy runs."""
     watched = function.__dict__.get("__insitu__")
-    return watched is not None and watched.standing is function
+    return id(function.__code__) in followed_themselves or (watched is not None and watched.standing is function)
 
 
 @contextmanager

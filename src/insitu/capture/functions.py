@@ -7,7 +7,9 @@ one, too, that is left and entered again at each of its steps.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
+import types
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from torch._C import _get_tracing_state
 from torch.compiler import is_compiling
 
 from insitu.capture.calls import PythonNote
-from insitu.capture.following import Reach, by_lines, original_of, variant
+from insitu.capture.following import Codes, Reach, by_lines, followed_themselves, original_of, variant
 from insitu.capture.modules import patch
 from insitu.capture.reporters import Following, threads, told_as_arguments
 from insitu.capture.swaps import swaps
@@ -44,6 +46,7 @@ class Alone:
 
     start: Callable[[], AbstractContextManager[None]]
     always: bool = False
+    is_on: Callable[[], bool] = lambda: False
 
 
 class Watched:
@@ -65,24 +68,18 @@ class Watched:
         for attribute in KEPT_ATTRIBUTES:
             if hasattr(function, attribute):
                 self.attributes[attribute] = getattr(function, attribute)
-        self._variants: dict[Any, FunctionType] = {}
+        self._codes: Codes = {}
         self.standing: Run | None = None
+        if isinstance(function, FunctionType) and self.code is function.__code__:
+            followed_themselves[id(self.code)] = self.code
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function, recorded."""
-        probes = self._heard()
-        if probes is None:
-            with self.listening() as probes:
-                return self._recorded(probes, args, kwargs)
-        return self._recorded(probes, args, kwargs)
+        with self.listening() as probes, self.following(probes, args, kwargs) as run:
+            return self.handled(run, probes)(*args, **kwargs)
 
-    def _recorded(self, probes: tuple[Probe, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.patterns and get_ident() not in threads:
-            return self._handled(self.function, probes)(*args, **kwargs)
-        with self.following(probes, args, kwargs) as run:
-            return self._handled(run, probes)(*args, **kwargs)
-
-    def _handled(self, run: Run, probes: tuple[Probe, ...]) -> Run:
+    def handled(self, run: Run, probes: tuple[Probe, ...]) -> Run:
+        """The function as each of the probes runs it."""
         for probe in probes:
             if not probe.paused:
                 run = partial(probe.python.on_call, self.note, run)
@@ -91,7 +88,7 @@ class Watched:
     @contextmanager
     def listening(self) -> Iterator[tuple[Probe, ...]]:
         """The probes that hear this thread: of the sessions that run, or of the one that is its own."""
-        probes = self._heard()
+        probes = self.heard()
         if probes is not None:
             yield probes
             return
@@ -103,46 +100,50 @@ class Watched:
             with self.alone.start():
                 yield hearing()
 
-    def _heard(self) -> tuple[Probe, ...] | None:
+    def heard(self) -> tuple[Probe, ...] | None:
         """The probes that hear this thread already; None if one must begin to."""
         ident = get_ident()
-        if ident in alone:
-            return hearing()
-        return None if self.alone.always else patch.probes.get(ident)
+        if self.alone.always:
+            return hearing() if self.alone.is_on() else None
+        return patch.probes.get(ident) if ident not in alone else hearing()
 
     @contextmanager
     def following(self, probes: tuple[Probe, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Run]:
         """The function, or the variant of it that reports the variables that are followed in this thread."""
-        function = self.function
         if not self.patterns and get_ident() not in threads:
-            yield function
+            yield self.function
             return
         began = perf_counter()
         with threads.follow(probes, self.patterns) as following:
-            asked = self.patterns if self.warns else ()
-            reached = self._reach.functions(self.note.named(args, kwargs), following.patterns, asked)
+            reached, run = self._prepared(following, args, kwargs)
             with swaps.swapped(reached, following.patterns.patterns) if reached else NOTHING:
-                reporting = self._variant(following)
                 for probe in probes:
                     probe.spent += perf_counter() - began
-                if reporting is not None:
-                    yield reporting
+                if run is not None:
+                    yield run
                     return
-                with by_lines([function.__code__], following):
-                    yield function
+                with by_lines([self.function.__code__], following):
+                    yield self.function
 
-    def _variant(self, following: Following) -> Run | None:
-        """The function as it reports; None if it must be followed by its lines."""
-        if not isinstance(self.function, FunctionType):
-            return self.function
+    def _prepared(self, following: Following, args: Any, kwargs: Any) -> tuple[list[FunctionType], Run | None]:
+        """What reports besides, and the function as it reports itself; None if it must be followed by its lines."""
+        reached: list[FunctionType] = []
         try:
-            return variant(self.function, following, self._variants)
+            asked = self.patterns if self.warns else ()
+            reached = self._reach.functions(self.note.named(args, kwargs), following.patterns, asked)
+            if not isinstance(self.function, FunctionType):
+                return reached, self.function
+            return reached, variant(self.function, following, self._codes)
         except NoSource:
-            return None
+            return reached, None
+        except Exception as error:
+            following.told[0][0].trouble("following variables", error)
+            return [], self.function
 
 
 # The probes of functions that are watched outside of all sessions, by thread.
 alone: dict[int, tuple[Probe, ...]] = {}
+os.register_at_fork(after_in_child=alone.clear)
 
 
 def hearing() -> tuple[Probe, ...]:
@@ -172,8 +173,12 @@ class Steps:
                     probe.python.leave(at)
                     probe.suspended += 1
                     self._calls.append((probe, at))
-            with watched.following(probes, args, kwargs) as run:
-                self.inner = run(*args, **kwargs)
+            try:
+                with watched.following(probes, args, kwargs) as run:
+                    self.inner = run(*args, **kwargs)
+            except BaseException as error:  # wrong arguments
+                self.__exit__(type(error), error, error.__traceback__)
+                raise
 
     def __enter__(self) -> Steps:
         return self
@@ -187,14 +192,15 @@ class Steps:
 
     def resume(self, step: Run, *arguments: Any) -> Any:
         """Take one step, inside of the call."""
-        if get_ident() != self._ident:
+        if get_ident() != self._ident or all(probe.over for probe, _ in self._calls):
             return step(*arguments)
-        with self._watched.listening() as probes, self._watched.following(probes, *self._given):
-            run = step
-            for probe, at in self._calls:
-                if probe in probes:
+        with self._watched.listening() as probes:
+            calls = [(probe, at) for probe, at in self._calls if probe in probes]
+            with self._watched.following(tuple(probe for probe, _ in calls), *self._given):
+                run = step
+                for probe, at in calls:
                     run = partial(probe.python.on_step, at, run)
-            return run(*arguments)
+                return run(*arguments)
 
     def yielded(self, value: Any) -> None:
         """It has yielded a value."""
@@ -208,6 +214,8 @@ def standing_for(watched: Watched) -> Run:
     """The function that stands for a watched one: of the same kind, with its name, its signature and its attributes."""
     make = next((make for is_kind, make in KINDS if is_kind(watched.function)), as_function)
     watched.standing = update_wrapper(make(watched), watched.function)
+    if watched.code is not None and watched.code.co_flags & inspect.CO_ITERABLE_COROUTINE:
+        watched.standing = types.coroutine(watched.standing)
     watched.standing.__dict__.update(watched.attributes, __insitu__=watched)
     return watched.standing
 
@@ -220,13 +228,16 @@ def watched_by(function: Any) -> Watched | None:
 
 def as_function(watched: Watched) -> Run:
     """A function that runs at once."""
-    function, record = watched.function, watched.call
+    function, heard = watched.function, watched.heard
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_compiling() or _get_tracing_state() is not None:  # what is compiled stays compiled
             return function(*args, **kwargs)
         try:
-            return record(args, kwargs)
+            probes = heard()
+            if probes is None or watched.patterns or get_ident() in threads:
+                return watched.call(args, kwargs)
+            return watched.handled(function, probes)(*args, **kwargs)
         except BaseException as error:
             error.__traceback__ = without_own_frames(error.__traceback__)
             raise
@@ -299,15 +310,17 @@ class Awaited:
 def driven(steps: Steps, inner: Any, yielded: Callable[[Any], None] | None) -> Generator[Any, Any, Any]:
     """Resume a generator, or the iterator of an awaitable, each time inside of the recorded call."""
     step, argument = inner.send, None
+    held: list[Any] = []  # emptied as the value goes out: it is the consumer's then
     while True:
         try:
-            value = steps.resume(step, argument)
+            held.append(steps.resume(step, argument))
         except StopIteration as stop:
             return stop.value
         if yielded is not None:
-            yielded(value)
+            yielded(held[0])
+        argument = None
         try:
-            step, argument = inner.send, (yield value)
+            step, argument = inner.send, (yield held.pop())
         except GeneratorExit:
             steps.resume(inner.close)
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -14,6 +13,7 @@ from torch._C import DisableTorchFunction
 
 from insitu.capture.arguments import key_text
 from insitu.errors import PatternError
+from insitu.follow.callees import attributes_of
 from insitu.trace.path import compiled
 
 MISSING = object()
@@ -150,15 +150,11 @@ def children(value: Any) -> Iterator[tuple[str, Any]]:
 
 def attributes(value: Any, kind: type) -> Iterator[tuple[str, Any]]:
     """What an object has in its dictionary and its slots; of a module also parameters, buffers and submodules."""
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        own = {}
-    if type(own) is dict:
-        inner = ("_parameters", "_buffers", "_modules") if issubclass(kind, nn.Module) else ()
-        yield from [(str(name), item) for name, item in own.items() if name not in inner]
-        for name in inner:
-            yield from list(dict.items(own.get(name, {})))
+    own = attributes_of(value)
+    inner = ("_parameters", "_buffers", "_modules") if issubclass(kind, nn.Module) else ()
+    yield from [(str(name), item) for name, item in own.items() if name not in inner]
+    for name in inner:
+        yield from list(dict.items(own.get(name, {})))
     for base in _mro_of(kind):
         for name, member in _members_of(base).items():
             if type(member) is MemberDescriptorType:
@@ -170,6 +166,6 @@ def attributes(value: Any, kind: type) -> Iterator[tuple[str, Any]]:
 
 def gradient(tensor: Tensor) -> Any:
     """The gradient of a leaf tensor, MISSING while there is none."""
-    with DisableTorchFunction(), warnings.catch_warnings():
+    with DisableTorchFunction():
         grad = tensor.grad if tensor.is_leaf else None
     return MISSING if grad is None else grad

@@ -103,12 +103,30 @@ SMALL_FLOATS = tuple(getattr(torch, name) for name in dir(torch) if name.startsw
 
 def closely(tensor: Tensor) -> Any:
     """The values of a small tensor, the statistics of another one."""
-    if tensor.is_nested or tensor.layout is not torch.strided or tensor.numel() > SMALL:
+    if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
         return statistics(tensor)
+    if tensor.numel() > SMALL:
+        return range_and_mean(tensor)
     try:
-        return plain(tensor.dequantize() if tensor.is_quantized else tensor)
+        return plain(tensor)
     except (TypeError, RuntimeError):  # a type that NumPy does not have
         return statistics(tensor)
+
+
+def range_and_mean(tensor: Tensor) -> Stats | None:
+    """What is seen of a large tensor at a glance, in as few passes over it as there can be."""
+    if tensor.is_complex() or (tensor.dtype.itemsize < 2 and tensor.dtype.is_floating_point):
+        return statistics(tensor)
+    total = tensor.sum(dtype=None if tensor.is_floating_point() else torch.int64).item()
+    if not math.isfinite(total) or tensor.dtype in HALVES or tensor.dtype is torch.uint64:
+        return statistics(tensor)
+    low, high = (float(bound) for bound in (tensor if tensor.dtype is not torch.bool else tensor.byte()).aminmax())
+    count = tensor.numel()
+    zeros = count - int(tensor.count_nonzero())
+    return Stats(count, low, high, total / count, None, 0, 0, zeros)
+
+
+HALVES = (torch.float16, torch.bfloat16)  # their sums are too coarse
 
 
 def statistics(tensor: Tensor) -> Stats | None:

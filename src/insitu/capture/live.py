@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from time import perf_counter
 from typing import Any
+from weakref import WeakSet
 
 from insitu.capture.decode import Decoder, TapeDecoder
 from insitu.capture.probe import Probe, Trouble
@@ -25,10 +27,24 @@ THREAD_STRIDE = 1 << 40
 CHANGES_FROM = 1 << 39
 
 
+running: WeakSet[Live] = WeakSet()
+
+
+def renew_locks() -> None:
+    """This process is the child of a fork, and whoever held the locks is not here."""
+    for live in running:
+        live._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=renew_locks)
+
+
 class Live:
     """Hands on the events of one recording."""
 
     def __init__(self, decoder: Decoder, sinks: tuple[Sink, ...], trouble: Trouble) -> None:
+        running.add(self)
+        decoder.is_live = True
         self.decoder, self.sinks, self.trouble = decoder, sinks, trouble
         self._tapes: dict[int, tuple[TapeDecoder, list[int]]] = {}
         self._lock = threading.RLock()

@@ -7,7 +7,7 @@ neither makes torch.compile compile anything again: dynamo passes over the handl
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MethodType
+from types import CodeType, MethodType
 from typing import Any
 
 from torch._C import (
@@ -143,7 +143,12 @@ def lifted(mode: Any, stack: list[Any], pop: Callable[[], Any]) -> list[Any] | N
 def skip_when_compiling(*functions: Callable[..., Any]) -> None:
     """Keep dynamo from compiling functions of ours; what they call is the user's and is left to it."""
     for function in functions:
-        set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT))
+        never_compile(function.__code__)
+
+
+def never_compile(code: CodeType) -> None:
+    """Keep dynamo from compiling this code."""
+    set_code_exec_strategy(code, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT))
 
 
 def as_anchor(handler: Handler) -> Handler:

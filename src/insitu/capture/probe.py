@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any, Protocol
 
 from torch import nn
@@ -52,7 +52,10 @@ class Probe:
     generators have not ended. With a `live`, records are handed on as soon as they are complete.
     """
 
-    _STATE = ("backward", "follows", "function", "module", "over", "parent", "paused", "spent", "suspended", "taking")
+    _STATE = (
+        *("backward", "end", "follows", "function", "module", "over"),
+        *("parent", "paused", "spent", "suspended", "taking"),
+    )
     _PARTS = (
         "aten_mode",
         "clock",
@@ -65,7 +68,7 @@ class Probe:
         "names",
         "on_module",
         "open",
-        "python",
+        "_python",
         "tracker",
         "variants",
     )
@@ -87,6 +90,7 @@ class Probe:
     ) -> None:
         self.function = self.paused = self.backward = self.over = False
         self.follows = self.suspended = 0
+        self.end: int | None = None
         self.live = live
         close = live.close if live is not None else None
         self.open = live.open if live is not None else None
@@ -99,7 +103,7 @@ class Probe:
         self.tape: Tape = []
         self.table: Table = {}
         self.tracker = Tracker(self)
-        self.variants: dict[Any, FunctionType] = {}
+        self.variants: dict[Any, Any] = {}
         self.keeps_given = level == "python"
         self.codes = Codes()
         self.stack = make_stack(self, base)
@@ -109,11 +113,18 @@ class Probe:
             self.fresh = fresh = guarded(fresh)
         self.on_module = make_on_module(self, fresh)
         on_function = make_on_function(self, fresh)
-        self.python = PythonCalls(self, fresh)
-        handlers = (self.on_module, on_function, self.python.on_call, self.python.on_step)
-        self.codes.stop_at(*(handler.__code__ for handler in handlers))
+        self._python: PythonCalls | None = None
+        self.codes.stop_at(self.on_module.__code__, on_function.__code__)
         self.function_mode = FunctionMode(on_function) if level in ("functions", "aten") else None
         self.aten_mode = AtenMode(make_on_aten(self, fresh)) if level == "aten" else None
+
+    @property
+    def python(self) -> PythonCalls:
+        """What records watched functions, which most sessions do not have."""
+        if self._python is None:
+            self._python = PythonCalls(self, self.fresh)
+            self.codes.stop_at(self._python.on_call.__code__, self._python.on_step.__code__)
+        return self._python
 
     def start(self) -> None:
         """Switch the modes on from the start, if they are needed outside the modules that are recorded."""
@@ -142,6 +153,8 @@ class Probe:
             if mode is not None:
                 mode.silence()
         self.taking = self.follows_backward = False
+        if not self.over:
+            self.end = len(self.tape)  # a function that still runs may go on writing
         self.paused = self.over = True
         self.table.clear()
         self.variants.clear()

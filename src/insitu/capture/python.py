@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch._C import _current_graph_task_id
 
-from insitu.capture.arguments import contained, keywords, make_known
+from insitu.capture.arguments import contained, keywords
 from insitu.capture.calls import PythonNote
 from insitu.capture.modes import as_anchor
 from insitu.capture.tape import END, ENTERED, LEFT, RESULT, RUNNING, Raised, VariableNote
@@ -42,9 +42,9 @@ class PythonCalls:
             named = keywords(kwargs, self.look)
             pairs = probe.stack(frame)
             backward = probe.backward and _current_graph_task_id() != -1
+            counts = (len(noted), len(named), len(pairs))
             at = len(tape)
-            tape += (note, RUNNING, probe.parent, probe.clock(), 0.0, backward, len(noted), len(named), len(pairs))
-            tape += (*noted, *named, *pairs)
+            tape += (note, RUNNING, probe.parent, probe.clock(), 0.0, backward, *counts, *noted, *named, *pairs)
             if probe.open is not None:
                 probe.open(probe, at)
         except BaseException as error:
@@ -96,11 +96,11 @@ class PythonCalls:
 
 def make_look(probe: Probe, fresh: Fresh) -> Callable[[Any], Any]:
     """The function that notes a value: a tensor that some operation has made as that one, where they are recorded."""
-    if probe.level != "python":
-        return make_known(probe.table, fresh)
+    get = probe.table.get if probe.level != "python" else lambda number: None
 
     def leaf(tensor: Any) -> Value:
-        return fresh(tensor, GIVEN)
+        value = get(id(tensor))
+        return value if value is not None and value() is tensor else fresh(tensor, GIVEN)
 
     return lambda item: contained(item, leaf)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ from insitu.trace.path import matches, nearest
 
 LEVELS = ("python", "modules", "functions", "aten")
 patience = Patience()
+os.register_at_fork(after_in_child=patience.abandon)
 
 
 class Recorder:

@@ -6,6 +6,7 @@ alone knows it, which is faster.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,9 +16,11 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.inside import Patterns, patterns_of
+from insitu.capture.modes import never_compile
 from insitu.capture.tape import VariableNote
-from insitu.capture.variables import NUMBERS, make_fast, make_fast_maybe
-from insitu.follow.rewrite import Point, Reporter, Shortcut
+from insitu.capture.variables import is_number
+from insitu.follow.definitions import nested_codes
+from insitu.follow.rewrite import Point, Reporter, Shortcut, rewrite
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -39,36 +42,55 @@ class Following:
                 probe.tracker.report(point, value, frame, patterns, own=own)
 
 
+@dataclass(eq=False, slots=True)
+class Wish:
+    """What some probes are to be told while a watched call or a block runs."""
+
+    probes: tuple[Probe, ...]
+    patterns: tuple[str, ...]
+
+
 class Threads(dict[int, Following]):
-    """What each thread follows."""
+    """What each thread follows: all the wishes that it has now, which may end in any order."""
+
+    def __init__(self) -> None:
+        self._wishes: dict[int, list[Wish]] = {}
 
     @contextmanager
     def follow(self, probes: tuple[Probe, ...], patterns: tuple[str, ...]) -> Iterator[Following]:
         """Let these probes follow these variables in this thread, besides those that they follow already."""
-        ident = get_ident()
-        outer = self.get(ident)
-        self[ident] = following = Following(*joined(outer, probes, patterns))
+        ident, wish = get_ident(), Wish(probes, patterns)
+        self._wishes.setdefault(ident, []).append(wish)
         for probe in probes:
             probe.follows += 1
         try:
-            yield following
+            yield self._settle(ident)
         finally:
             for probe in probes:
                 probe.follows -= 1
                 if not probe.follows and not probe.suspended:
                     probe.tracker.forget()
-            if outer is None:
-                del self[ident]
-            else:
-                self[ident] = outer
+            self._wishes[ident] = [other for other in self._wishes.get(ident, ()) if other is not wish]
+            self._settle(ident)
 
+    def _settle(self, ident: int) -> Following:
+        names: dict[int, tuple[Probe, list[str]]] = {}
+        for wish in self._wishes[ident]:
+            for probe in wish.probes:
+                names.setdefault(id(probe), (probe, []))[1].extend(wish.patterns)
+        told = tuple((probe, patterns_of(unique(found))) for probe, found in names.values())
+        following = Following(told, patterns_of(unique(name for _, known in told for name in known.patterns)))
+        if told:
+            self[ident] = following
+        else:
+            self.pop(ident, None)
+            del self._wishes[ident]
+        return following
 
-def joined(outer: Following | None, probes: tuple[Probe, ...], patterns: tuple[str, ...]) -> Any:
-    """Which variables each probe follows when these begin to follow some, and all of them together."""
-    before = {} if outer is None else {id(probe): (probe, known.patterns) for probe, known in outer.told}
-    now = {id(probe): (probe, (*before.get(id(probe), (probe, ()))[1], *patterns)) for probe in probes}
-    told = tuple((probe, patterns_of(unique(names))) for probe, names in (before | now).values())
-    return told, patterns_of(unique(name for _, known in told for name in known.patterns))
+    def abandon(self) -> None:
+        """This process is the child of a fork: the other threads are not here."""
+        self.clear()
+        self._wishes.clear()
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:
@@ -77,6 +99,7 @@ def unique(names: Iterable[str]) -> tuple[str, ...]:
 
 
 threads = Threads()
+os.register_at_fork(after_in_child=threads.abandon)
 # Who hears the reports of all threads: recordings of values.
 hearers: list[Callable[[Point, Any, FrameType], None]] = []
 
@@ -104,13 +127,33 @@ def make_general() -> Callable[[Point], Reporter]:
     return reporter
 
 
+def reporting(
+    code: CodeType,
+    patterns: Patterns,
+    reporter: Callable[[Point], Reporter],
+    shortcut: Shortcut | None = None,
+) -> CodeType:
+    """The code of a function, rewritten. What is nested in it may be compiled once it is out of our hands: dynamo
+    cannot, and passes over it."""
+    new = rewrite(code, patterns.wanted, reporter, shortcut)
+    if new is not code:
+        for inner in nested_codes(new):
+            never_compile(inner)
+    return new
+
+
+def local_names(code: CodeType) -> set[str]:
+    """The variables of a function that no other one can bind."""
+    return set(code.co_varnames) - set(code.co_cellvars)
+
+
 def make_shortcut(probe: Probe, patterns: Patterns, code: CodeType) -> Shortcut:
     """For the local variables of one watched function that runs for one probe: numbers go straight to the tape."""
-    local = set(code.co_varnames) - set(code.co_cellvars)
+    local = local_names(code)
     return Shortcut(
         lambda name: name in local and patterns.is_plain(name),
-        NUMBERS,
-        probe.tape.append,
+        (float, int),
+        probe.tape.extend,
         lambda point: VariableNote(point, point.name, None),
     )
 
@@ -118,21 +161,24 @@ def make_shortcut(probe: Probe, patterns: Patterns, code: CodeType) -> Shortcut:
 def make_reporter(probe: Probe, patterns: Patterns, code: CodeType) -> Callable[[Point], Reporter]:
     """Reporters for one watched function that runs for one probe, in the thread of that probe.
 
-    Its nested functions may run several at once, variables that it shares may change elsewhere, and what is inside of
-    one must be looked at: there, every report is compared at once.
+    Its nested functions may run anywhere and at any time; variables that it shares may change elsewhere, and what is
+    inside of one must be looked at: there, every report is compared at once.
     """
-    append, track, function = probe.tape.append, probe.tracker.report, code.co_qualname
-    local = set(code.co_varnames) - set(code.co_cellvars)
+    extend, track, function = probe.tape.extend, probe.tracker.report, code.co_qualname
+    local, general = local_names(code), make_general()
 
     def reporter(point: Point) -> Reporter:
-        def careful(value: Any, frame: FrameType) -> None:
-            track(point, value, frame, patterns, own=point.function == function)
+        if point.function != function:
+            return general(point)
+        is_simple = point.name in local and patterns.is_plain(point.name) and point.moment != "deleted"
+        note = VariableNote(point, point.name, None)
 
-        simple = point.function == function and point.name in local and patterns.is_plain(point.name)
-        if not simple or point.moment == "deleted":
-            return lambda value: careful(value, _getframe(1))
-        if point.moment == "maybe":
-            return make_fast_maybe(careful)
-        return make_fast(VariableNote(point, point.name, None), append, careful)
+        def report(value: Any) -> None:
+            if not is_simple or not is_number(value):
+                track(point, value, _getframe(1), patterns, own=True)
+            elif point.moment != "maybe":  # a number that was not bound again cannot have changed
+                extend((note, value))
+
+        return report
 
     return reporter

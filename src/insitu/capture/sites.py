@@ -90,8 +90,8 @@ class Codes(dict[int, int]):
         self._handlers: tuple[CodeType, ...] = ()
 
     def stop_at(self, *handlers: CodeType) -> None:
-        """Stop at the frames of these."""
-        self._handlers = handlers
+        """Stop at the frames of these, too."""
+        self._handlers = (*self._handlers, *handlers)
         self.update((id(code), STOP) for code in handlers)
 
     def learn(self, code: CodeType) -> int:
@@ -104,7 +104,7 @@ class Codes(dict[int, int]):
         """Let go of all but the handlers."""
         super().clear()
         self._met.clear()
-        self.stop_at(*self._handlers)
+        self.update((id(code), STOP) for code in self._handlers)
 
 
 class Sites:

@@ -6,6 +6,7 @@ region runs, all are put back.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +16,9 @@ from types import CodeType, FunctionType
 from insitu.capture.compiled import regions
 from insitu.capture.inside import patterns_of
 from insitu.capture.modes import skip_when_compiling
-from insitu.capture.reporters import make_general
+from insitu.capture.reporters import make_general, reporting
 from insitu.errors import tell
 from insitu.follow.definitions import NoSource
-from insitu.follow.rewrite import rewrite
 
 
 class Swaps:
@@ -57,6 +57,15 @@ class Swaps:
                     users.remove(patterns)
                     self._settle(function)
 
+    def abandon(self) -> None:
+        """This process is the child of a fork: whoever held the lock, or follows anything, is not here."""
+        self._lock = threading.RLock()
+        self._pauses = 0
+        for function, original in self._originals.values():
+            function.__code__ = original
+        self._originals.clear()
+        self._users.clear()
+
     def pause(self, by: int) -> None:
         """Put the originals back for a while (1), or let the functions report again (-1)."""
         with self._lock:
@@ -77,14 +86,16 @@ class Swaps:
         key = (id(original), names)
         if key not in self._codes:
             try:
-                new = rewrite(original, patterns_of(tuple(sorted(names))).wanted, make_general())
-            except NoSource as reason:
+                new = reporting(original, patterns_of(tuple(sorted(names))), make_general())
+            except Exception as reason:
                 new = original
-                tell(f"variables are not followed in a function that is called: {reason}")
+                why = reason if isinstance(reason, NoSource) else f"{original.co_qualname}: {reason!r}"
+                tell(f"variables are not followed in a function that is called: {why}")
             self._codes[key] = (original, new)  # the original is held so that its id stays its own
         return self._codes[key][1]
 
 
 swaps = Swaps()
+os.register_at_fork(after_in_child=swaps.abandon)
 regions.pausing = swaps.pause
 skip_when_compiling(Swaps.pause, Swaps._settle, Swaps._code)

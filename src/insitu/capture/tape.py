@@ -98,6 +98,10 @@ class Patience:
         self.before = gc.get_threshold()
         self._lock = threading.Lock()
 
+    def abandon(self) -> None:
+        """This process is the child of a fork, and whoever held the lock is not here."""
+        self._lock = threading.Lock()
+
     def begin(self) -> None:
         """A session starts."""
         with self._lock:

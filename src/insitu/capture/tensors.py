@@ -89,15 +89,21 @@ def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
         table[id(tensor)] = value
         return value
 
+    def shared(layout: Layout) -> Layout:
+        try:
+            return same(layout, layout)
+        except Exception:  # a symbolic size cannot be hashed
+            return layout
+
     def rich(tensor: Tensor, producer: int) -> Value:
         value = RichValue(tensor)
         value.type = type(tensor)
         value.producer = producer
         value.facts = value.stat = None
         if issubclass(type(tensor), numpy.ndarray):
-            value.layout, value.requires_grad = array_layout(tensor), False
+            value.layout, value.requires_grad = shared(array_layout(tensor)), False
         else:
-            value.layout, value.requires_grad = unheard(probe, tensor), tensor.requires_grad
+            value.layout, value.requires_grad = shared(unheard(probe, tensor)), tensor.requires_grad
         table[id(tensor)] = value
         if keep is not None and (producer != GIVEN or probe.keeps_given):
             value.stat = kept(probe, keep, tensor)

@@ -1,33 +1,41 @@
 """Watched variables: what is reported of them becomes records on the tape, for what has changed and nothing else.
 
-Plain numbers in the body of a watched function go straight to the tape (`make_fast`): two appends, no look at what was
-there before, which decoding finds out. Everything else goes through a `Tracker`, which knows what each variable of
-each running frame was.
+Plain numbers in the body of a watched function go straight to the tape (reporters.py), with no look at what was there
+before, which decoding finds out. Everything else goes through a `Tracker`, which knows what each variable of each
+running frame was.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType, NoneType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
+
+from torch._C import _get_tracing_state
 
 from insitu.capture.changes import Print, differences, print_of
 from insitu.capture.inside import Patterns
 from insitu.capture.tape import VariableNote
-from insitu.follow.rewrite import COMPREHENSIONS, Point, Reporter
+from insitu.follow.rewrite import COMPREHENSIONS, Point
 from insitu.trace.event import Change
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
-NUMBERS: frozenset[type] = frozenset({int, float, bool, NoneType, complex})
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a plain number, or nothing: what goes straight to the tape.
+
+    By identity of the type: to look it up in a set could run code of its class.
+    """
+    kind = type(value)
+    return kind is float or kind is int or kind is bool or value is None or kind is complex
+
+
 # Frames whose variables are remembered; those that ended are not told apart from those that run.
 MOST_FRAMES = 1000
 
 # What was known of one variable: a print for each path that is followed.
 Known = dict[str, Print]
-_getframe = sys._getframe
 
 
 class Tracker:
@@ -49,6 +57,8 @@ class Tracker:
 
     def report(self, point: Point, value: Any, frame: FrameType, patterns: Patterns, *, own: bool = False) -> None:
         """A variable was reported; `own` says that it is one of a watched function, whose arguments are told anyway."""
+        if self._probe.over or _get_tracing_state() is not None:  # torch.jit.trace records each look at a tensor
+            return
         try:
             if frame.f_code.co_name in COMPREHENSIONS and frame.f_back is not None:
                 frame = frame.f_back  # what `:=` binds in one belongs to the function around it
@@ -92,7 +102,7 @@ class Tracker:
         now = names[point.name] = self._prints(leaves)
         earlier = before or {}
         # Equal numbers are one object, wherever they come from.
-        is_binding = point.moment == "bound" or (point.moment == "given" and type(value) in NUMBERS)
+        is_binding = point.moment == "bound" or (point.moment == "given" and is_number(value))
         for path, new in now.items():
             changes = differences(earlier.get(path), new)
             if point.name == path and not changes and self._was_number(path):
@@ -119,34 +129,3 @@ class Tracker:
     def _tell(self, point: Point, path: str, value: Any, changes: tuple[Change, ...]) -> None:
         probe = self._probe
         probe.change(VariableNote(point, path, changes), probe.python.look(value))
-
-
-Careful = Callable[[Any, FrameType], None]
-
-
-def make_fast(note: VariableNote, append: Callable[[Any], None], careful: Careful) -> Reporter:
-    """The reporter of a variable that is mostly a plain number: it is put on the tape and not looked at.
-
-    What it needs are defaults: those are the fastest to reach.
-    """
-
-    def report(
-        value: Any, note: VariableNote = note, append: Any = append, type: Any = type, float: Any = float
-    ) -> None:
-        if type(value) is float or type(value) in NUMBERS:
-            append(note)
-            append(value)
-        else:
-            careful(value, _getframe(1))
-
-    return report
-
-
-def make_fast_maybe(careful: Careful) -> Reporter:
-    """The reporter of a local variable that was not bound again: a number cannot have changed."""
-
-    def report(value: Any) -> None:
-        if type(value) not in NUMBERS:
-            careful(value, _getframe(1))
-
-    return report

@@ -21,29 +21,39 @@ RESUME = opcode.opmap["RESUME"]
 # Constants that stand in the compiled code until the real objects take their place; a NUL is in nobody's program.
 NAME_ERROR = "\0insitu NameError"
 ANY_ERROR = "\0insitu BaseException"
-TYPE, KINDS, APPEND, NOTE = "\0insitu type", "\0insitu kinds", "\0insitu append", "{} note"
+TYPE, KIND, EXTEND, NOTE = "\0insitu type", "\0insitu kind {}", "\0insitu extend", "{} note"
 
 
 def reporting(placeholder: str, name: str | None) -> ast.expr:
     """An expression that reports a name, or None: a constant called with one argument."""
     value = ast.Constant(value=None) if name is None else ast.Name(id=name, ctx=ast.Load())
-    return unplaced(ast.Call(func=unplaced(ast.Constant(value=placeholder)), args=[unplaced(value)], keywords=[]))
+    return calling(placeholder, unplaced(value))
 
 
-def appending(placeholder: str, name: str) -> ast.stmt:
-    """A statement that appends a note and the value where its type is one of the kinds, and reports it otherwise."""
+def extending(placeholder: str, name: str, kinds: int) -> ast.stmt:
+    """A statement that puts a note and the value into a list if it is of one of so many kinds, or else reports it.
 
-    def call(function: str, argument: ast.expr) -> ast.expr:
-        return unplaced(ast.Call(func=unplaced(ast.Constant(value=function)), args=[unplaced(argument)], keywords=[]))
-
-    def value() -> ast.expr:
-        return ast.Name(id=name, ctx=ast.Load())
-
-    kinds = unplaced(ast.Constant(value=KINDS))
-    test = unplaced(ast.Compare(left=call(TYPE, value()), ops=[ast.In()], comparators=[kinds]))
-    pair = [call(APPEND, ast.Constant(value=NOTE.format(placeholder))), call(APPEND, value())]
+    It is one step: nothing can come between the note and the value.
+    """
+    value = unplaced(ast.Name(id=name, ctx=ast.Load()))
+    tests = [is_of(KIND.format(index), name) for index in range(kinds)]
+    pair = unplaced(ast.Tuple(elts=[unplaced(ast.Constant(value=NOTE.format(placeholder))), value], ctx=ast.Load()))
+    put = unplaced(ast.Expr(value=calling(EXTEND, pair)))
     other = unplaced(ast.Expr(value=reporting(placeholder, name)))
-    return unplaced(ast.If(test=test, body=[unplaced(ast.Expr(value=each)) for each in pair], orelse=[other]))
+    test = unplaced(ast.BoolOp(op=ast.Or(), values=tests)) if kinds > 1 else tests[0]
+    return unplaced(ast.If(test=test, body=[put], orelse=[other]))
+
+
+def is_of(kind: str, name: str) -> ast.expr:
+    """Whether the type of a variable is this very one; to look it up in a set could run code of its class."""
+    value = unplaced(ast.Name(id=name, ctx=ast.Load()))
+    wanted = unplaced(ast.Constant(value=kind))
+    return unplaced(ast.Compare(left=calling(TYPE, value), ops=[ast.Is()], comparators=[wanted]))
+
+
+def calling(function: str, argument: ast.expr) -> ast.expr:
+    """A constant called with one argument."""
+    return unplaced(ast.Call(func=unplaced(ast.Constant(value=function)), args=[argument], keywords=[]))
 
 
 def in_sequence(

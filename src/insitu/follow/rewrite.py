@@ -18,7 +18,7 @@ from typing import Any
 
 from insitu.follow.definitions import FUNCTIONS, Definition, NoSource, clone, find, nested_codes, source_of
 from insitu.follow.inlined import dictionary_names, global_names, stored_names
-from insitu.follow.nodes import ANY_ERROR, APPEND, KINDS, NAME_ERROR, NOTE, TYPE, first_places
+from insitu.follow.nodes import ANY_ERROR, EXTEND, KIND, NAME_ERROR, NOTE, TYPE, first_places
 from insitu.follow.scopes import Function, scope_of
 from insitu.follow.statements import Moment, Plan, Report, insert
 
@@ -46,14 +46,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """For bindings of some names to values of some types: a note and the value are appended, and no reporter is called.
+    """For bindings of some names to values of some types: a note and the value go to a list, and no reporter is called.
 
     Only in the function itself, not in those nested in it.
     """
 
     names: Callable[[str], bool]
-    kinds: frozenset[type]
-    append: Callable[[Any], object]
+    kinds: tuple[type, ...]
+    extend: Callable[[tuple[Any, Any]], object]
     note: Callable[[Point], Any]
 
 
@@ -86,7 +86,7 @@ def rewrite(
     for guards in (2, 1, 0):
         plan = Plan(wanted, definition.source.is_builtin, guards, places)
         if shortcut is not None:
-            plan.shortcuts = shortcut.names
+            plan.shortcuts, plan.kinds = shortcut.names, len(shortcut.kinds)
         try:
             node = clone(definition.node)
             insert(node, plan)
@@ -111,7 +111,8 @@ class Filling:
         self._notes: dict[str, Report] = {}
         self._shortcut = shortcut
         if shortcut is not None:
-            self._constants |= {KINDS: shortcut.kinds, APPEND: shortcut.append}
+            self._constants |= {KIND.format(index): kind for index, kind in enumerate(shortcut.kinds)}
+            self._constants[EXTEND] = shortcut.extend
             self._notes = {NOTE.format(placeholder): report for placeholder, report in self._reports.items()}
 
     def find(self, definition: Definition, node: Function) -> CodeType:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from insitu.follow.nodes import (
     ANY_ERROR,
     NAME_ERROR,
-    appending,
     catching,
+    extending,
     in_sequence,
     is_docstring,
     put_at,
@@ -42,21 +42,8 @@ NOTHING = "insitu: moved"
 # Builtins that change none of their arguments, unless the program defines them anew.
 PURE = frozenset(
     {
-        *(
-            "abs",
-            "bool",
-            "breakpoint",
-            "callable",
-            "chr",
-            "complex",
-            "divmod",
-            "enumerate",
-            "float",
-            "id",
-            "int",
-            "isinstance",
-        ),
-        *("issubclass", "len", "ord", "pow", "range", "reversed", "round", "slice", "type", "zip"),
+        *("abs", "bool", "breakpoint", "callable", "chr", "complex", "divmod", "enumerate", "float", "id", "int"),
+        *("isinstance", "issubclass", "len", "ord", "pow", "range", "reversed", "round", "slice", "type", "zip"),
     }
 )
 SUITES = (ast.stmt, ast.ExceptHandler, ast.match_case)
@@ -76,8 +63,9 @@ class Plan:
     # Where the functions begin, by name and first line.
     first_places: dict[tuple[str, int], ast.AST | None]
     placeholders: dict[Report, str] = field(default_factory=dict)
-    # Names whose bindings in the outermost function are appended to a list where that will do.
+    # Names whose bindings in the outermost function go to a list where the value is of one of so many kinds.
     shortcuts: Callable[[str], bool] = lambda name: False
+    kinds: int = 0
     # Whether anything was put into the function that is at hand, and how deep it is nested.
     is_reported: bool = False
     depth: int = 0
@@ -91,7 +79,7 @@ class Plan:
         """A statement that reports a binding, by the shortcut if the name has one here."""
         if self.depth == 1 and self.shortcuts(name):
             self.is_reported = True
-            return appending(self._placeholder("bound", name, line), name)
+            return extending(self._placeholder("bound", name, line), name, self.kinds)
         return unplaced(ast.Expr(value=self.report("bound", name, line)))
 
     def _placeholder(self, moment: Moment, name: str, line: int) -> str:
@@ -213,7 +201,8 @@ class Reporting:
     def inside(self, node: ast.stmt) -> None:
         """Put the reports into the functions that a statement defines."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            insert(node, self.plan)
+            if not node.decorator_list:  # a decorator may compile it, or keep it: that must be the original
+                insert(node, self.plan)
         elif isinstance(node, ast.ClassDef):
             for function in methods_in(node):
                 insert(function, self.plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from insitu.store.shard import RunEvent, read_shard
 from insitu.store.value import Array
 
 _BLOCK = 2**24
-_SMALL = 2**12
+
+Cut = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class Catalog:
                 last = "no step" if shard.last_committed is None else f"step {shard.last_committed}"
                 found.append(f"rank {shard.rank} {why}; {last} is the last one written")
             if shard.dropped:
-                found.append(f"rank {shard.rank}: {shard.dropped} steps could not be written")
+                found.append(f"rank {shard.rank}: {shard.dropped} step{'s' * (shard.dropped > 1)} could not be written")
         return found + self.troubles
 
     def _collect(self) -> None:
@@ -175,33 +177,35 @@ class Catalog:
     def _verify(self) -> None:
         entries = np.flatnonzero(self.stored & self.good)
         digests = self.digest[entries].tolist()
-        damaged = [xxh3_128_digest(data) != digest for data, digest in zip(self.data(entries), digests, strict=True)]
-        self.good[entries[np.array(damaged, bool)]] = False
+        for first, last, block, cuts in self.blocks(entries):
+            if not holds(block, cuts, digests[first:last]):
+                wrong = [not holds(block, [cut], [digests[first + at]]) for at, cut in enumerate(cuts)]
+                self.good[entries[first:last][wrong]] = False
+
+    def blocks(self, entries: Array) -> Iterator[tuple[int, int, bytes, list[Cut]]]:
+        """The bytes of stored entries, in the order given; those that lie together are read at once.
+
+        Which entries a block holds, from the first to before the last, its bytes, and where each of them lies in it.
+        """
+        files, begins, sizes = self.file[self.frame[entries]], self.begin[entries], self.size[entries]
+        ends = begins + sizes
+        apart = np.ones(len(entries), bool)
+        apart[1:] = (files[1:] != files[:-1]) | (begins[1:] != ends[:-1])
+        # Long rows of entries are parted too: where the bytes since the first of them pass a multiple of the limit.
+        part = (begins - np.maximum.accumulate(np.where(apart, begins, 0))) // _BLOCK if len(entries) else begins
+        apart[1:] |= part[1:] != part[:-1]
+        bounds = [*np.flatnonzero(apart).tolist(), len(entries)]
+        for first, last in pairwise(bounds):
+            begin, end = int(begins[first]), int(ends[last - 1])
+            block = self.files.read(int(files[first]), begin, end - begin)
+            starts = (begins[first:last] - begin).tolist()
+            yield first, last, block, list(zip(starts, (ends[first:last] - begin).tolist(), strict=True))
 
     def data(self, entries: Array) -> Iterator[Any]:
-        """The bytes of stored entries, in the order given; those that lie close together are read at once."""
-        files, begins, sizes = self.file[self.frame[entries]], self.begin[entries], self.size[entries]
-        apart = (files[1:] != files[:-1]) | (begins[1:] != begins[:-1] + sizes[:-1])
-        bounds = [0, *(np.flatnonzero(apart) + 1).tolist(), len(entries)]
-        for first, last in zip(bounds, bounds[1:], strict=False):
-            yield from self._together(files[first:last], begins[first:last], sizes[first:last])
-
-    def _together(self, files: Array, begins: Array, sizes: Array) -> Iterator[Any]:
-        """The bytes of entries that follow each other in a file."""
-        starts, lengths, at = begins.tolist(), sizes.tolist(), 0
-        while at < len(starts):
-            begin, last = starts[at], at + 1
-            end = begin + lengths[at]
-            while last < len(starts) and end - begin < _BLOCK:
-                end += lengths[last]
-                last += 1
-            block = self.files.read(int(files[0]), begin, end - begin)
+        """The bytes of each of these entries."""
+        for *_, block, cuts in self.blocks(entries):
             view = memoryview(block)
-            for start, length in zip(starts[at:last], lengths[at:last], strict=True):
-                # A copy of a few bytes is cheaper than a view of them.
-                held = block if length < _SMALL else view
-                yield held[start - begin : start - begin + length]
-            at = last
+            yield from (view[start:end] for start, end in cuts)
 
     def _resolve(self) -> None:
         """Find the stored value that each repeat refers to; one that is lost takes its repeats with it."""
@@ -256,6 +260,12 @@ class Catalog:
         said = {shard.rank: shard.facts[path] for shard in self.shards if path in shard.facts}
         names = dict.fromkeys(name for facts in said.values() for name in facts)
         return {name: _agreed({rank: facts.get(name) for rank, facts in said.items()}) for name in names}
+
+
+def holds(block: bytes, cuts: list[Cut], digests: list[bytes]) -> bool:
+    """Whether the parts of a block have these digests."""
+    view = memoryview(block)
+    return [xxh3_128_digest(view[start:end]) for start, end in cuts] == digests
 
 
 def _mapped(numbers: Array, to: dict[int, int]) -> Array:

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from xxhash import xxh3_64_intdigest, xxh3_128_digest
+from xxhash import xxh3_64_intdigest
 
 from insitu.errors import StoreError
-from insitu.store.building import Building, Sink, building, check_compression, text_attribute
+from insitu.store.building import Building, building, check_compression, text_attribute
 from insitu.store.catalog import Catalog
+from insitu.store.copying import DamagedError, copy
 from insitu.store.files import _rename, check_free
 from insitu.store.h5types import numpy_type, text_type
 from insitu.store.journal import value_json
@@ -30,13 +31,8 @@ from insitu.store.safe import RUN_FORMAT, RUN_VERSION
 from insitu.store.value import Array
 from insitu.trace.collector import collector_paused
 
-_PENDING = 2**26
 _ATTRIBUTES = ("insitu", "torch", "python", "run_id", "command", "git", "patterns", "settings")
 _LONGEST_EVENT = 1000
-
-
-class _DamagedError(Exception):
-    """A value that is not what its digest says."""
 
 
 def compact(
@@ -52,7 +48,7 @@ def compact(
     try:
         try:
             catalog = _made(Catalog(parts, verify=False), passing, compression)
-        except _DamagedError:  # read them all first, to know which
+        except DamagedError:  # read them all first, to know which
             passing.unlink()
             catalog = _made(Catalog(parts), passing, compression)
         _rename(passing, target, overwrite=overwrite)
@@ -72,7 +68,8 @@ def compact(
 
 def _made(catalog: Catalog, passing: Path, compression: str) -> Catalog:
     plans = [Plan.of(found, catalog) for found in catalog.variables]
-    payload = sum(plan.payload for plan in plans) + 64 * len(catalog.step)
+    told = len(value_json(catalog.about)) + sum(map(len, catalog.missing)) + 2 * _LONGEST_EVENT * len(catalog.events)
+    payload = sum(plan.payload for plan in plans) + 64 * len(catalog.step) + 2 * told
     with building(passing, payload, 9 * len(plans), compression) as made:
         checksums: list[dict[str, int]] = []
         sinks = []
@@ -83,31 +80,8 @@ def _made(catalog: Catalog, passing: Path, compression: str) -> Catalog:
         about = describe(catalog, plans, checksums, _tables(made, catalog))
         _write_about(made, catalog, about)
         with collector_paused():  # it would look at every piece that waits, again and again
-            _copy(catalog, plans, sinks)
+            copy(catalog, plans, sinks)
     return catalog
-
-
-def _copy(catalog: Catalog, plans: list[Plan], sinks: list[Sink]) -> None:
-    """Copy the values in the order they were written in; each goes to its own dataset, and is checked on the way."""
-    entries = np.concatenate([plan.found.entries for plan in plans]) if plans else np.empty(0, np.int64)
-    owner = np.repeat(np.arange(len(plans)), [len(plan.found.entries) for plan in plans])
-    frame = catalog.frame[entries]
-    order = np.lexsort((entries, catalog.rank[frame], catalog.step[frame]))
-    digests, owners = catalog.digest[entries[order]].tolist(), owner[order].tolist()
-    widths = [plan.width if plan.form == "text" else 0 for plan in plans]
-    adds = [sink.add for sink in sinks]
-    waiting = 0
-    for data, digest, number in zip(catalog.data(entries[order]), digests, owners, strict=True):
-        if xxh3_128_digest(data) != digest:
-            raise _DamagedError
-        adds[number](bytes(data).ljust(widths[number], b"\0") if widths[number] else data)
-        waiting += len(data)
-        if waiting > _PENDING:
-            for sink in sinks:
-                sink.flush()
-            waiting = 0
-    for sink in sinks:
-        sink.flush(last=True)
 
 
 def _tables(made: Building, catalog: Catalog) -> dict[str, dict[str, int]]:
@@ -166,9 +140,9 @@ def _described(plan: Plan, sums: dict[str, int]) -> dict[str, Any]:
         "form": plan.form,
         "shape": list(plan.shapes[0]) if plan.form == "dense" else None,
         "rows": len(plan.found),
-        "stored": len(plan.shapes),
+        "stored": len(plan.which),
         "width": plan.width if plan.form == "text" else None,
-        "dimensions": max(map(len, plan.shapes)),
+        "dimensions": plan.dimensions,
         "columns": sums,
         "facts": {name: value_json(fact) for name, fact in plan.facts.items()},
     }

@@ -20,7 +20,7 @@ def to_pandas(series: Series) -> Any:
     """A DataFrame with the columns step, rank, call, time and value."""
     pandas = _needed("pandas")
     values: Any = series.values
-    if not isinstance(values, np.ndarray) or values.ndim != 1:
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind == "V":
         values = pandas.Series(list(values), dtype=object)
     columns = {"step": series.steps, "rank": series.ranks, "call": series.calls, "time": series.times}
     return pandas.DataFrame({**columns, "value": values})

@@ -84,8 +84,8 @@ def _numpy(name: str) -> Kind:
 
 def _complex(raw: Array) -> Array:
     # NumPy has no complex numbers of two halves; those of two floats hold every one of them.
-    halves = raw.view(np.float16).reshape(*raw.shape, 2).astype(np.float32)
-    return halves.view(np.complex64)[..., 0]
+    halves = raw.reshape(-1).view(np.float16).astype(np.float32)
+    return halves.view(np.complex64).reshape(raw.shape)
 
 
 def _ml_type(name: str) -> Any:

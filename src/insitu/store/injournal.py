@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from xxhash import xxh3_128_digest
 
 from insitu.errors import StoreError
@@ -41,8 +42,8 @@ class InJournal:
     def __init__(self, catalog: Catalog, found: Found) -> None:
         self._catalog, self._found = catalog, found
         self.name, self.kind = found.name, found.kind
-        shapes = {catalog.shapes[number] for number in set(found.layouts.tolist())}
-        self.shape = shapes.pop() if len(shapes) == 1 and found.kind.name != JSON else None
+        shapes = [catalog.shapes[number] for number in np.unique(found.layouts).tolist()]
+        self.shape = shapes[0] if len(shapes) == 1 and found.kind.name != JSON else None
         self.rows = len(found)
         self.facts: dict[str, Any] = catalog.facts(found.path)
 

@@ -223,7 +223,9 @@ class Journal:
 
     def _tell_trouble(self) -> None:
         """The disk takes steps again, or could not be made to keep them: write that too."""
-        text = f"{self.dropped} steps could not be written" if self._troubled else f"fdatasync: {self._sync_error}"
+        text = f"fdatasync: {self._sync_error}"
+        if self._troubled:
+            text = f"{self.dropped} step{'s' * (self.dropped > 1)} could not be written"
         self._troubled, self._sync_error = False, None
         with suppress(StoreError):
             self.event("trouble", text, step=self.committed_step)

@@ -26,6 +26,7 @@ class Plan:
     found: Found
     form: str
     shapes: list[tuple[int, ...]]
+    which: Array  # the shape of each stored value, as its place among the shapes
     width: int
     size: int
     facts: dict[str, Any]
@@ -33,19 +34,24 @@ class Plan:
     @classmethod
     def of(cls, found: Found, catalog: Catalog) -> Plan:
         """The plan for a variable."""
-        shapes = [catalog.shapes[number] for number in found.layouts.tolist()]
+        layouts, which = np.unique(found.layouts, return_inverse=True)
+        shapes = [catalog.shapes[number] for number in layouts.tolist()]
         sizes = catalog.size[found.entries]
         width = int(sizes.max())
         text = found.kind.name == JSON and width <= WIDEST_TEXT
-        form = "text" if text else "dense" if len(set(shapes)) == 1 and found.kind.name != JSON else "ragged"
+        form = "text" if text else "dense" if len(shapes) == 1 and found.kind.name != JSON else "ragged"
         size = width * len(sizes) if text else int(sizes.sum())
-        return cls(found, form, shapes, width, size, catalog.facts(found.path))
+        return cls(found, form, shapes, which, width, size, catalog.facts(found.path))
+
+    @property
+    def dimensions(self) -> int:
+        """The most that a value has."""
+        return max(map(len, self.shapes))
 
     @property
     def payload(self) -> int:
         """The bytes it takes at most, without compression."""
-        deepest = max(map(len, self.shapes))
-        return self.size + 32 * len(self.found) + (32 + 8 * deepest) * len(self.shapes) + 4096
+        return self.size + 32 * len(self.found) + (32 + 8 * self.dimensions) * len(self.which) + 4096
 
     def declare(self, made: Building) -> tuple[dict[str, int], Sink]:
         """Write all but the values; the checksums of the columns, and the sink for the values."""
@@ -69,11 +75,10 @@ class Plan:
             columns["index"] = found.index
         columns["digest"] = self._digests()
         if self.form == "ragged":
-            counts = [prod(shape) for shape in self.shapes]
-            columns["offset"] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-            deepest = max(map(len, self.shapes))
-            filled = [(*shape, *(-1 for _ in range(deepest - len(shape)))) for shape in self.shapes]
-            columns["shape"] = np.array(filled, np.int64).reshape(len(filled), deepest)
+            counts = np.array([prod(shape) for shape in self.shapes], np.int64)
+            columns["offset"] = np.concatenate([[0], np.cumsum(counts[self.which])]).astype(np.int64)
+            filled = [(*shape, *(-1 for _ in range(self.dimensions - len(shape)))) for shape in self.shapes]
+            columns["shape"] = np.array(filled, np.int64).reshape(len(filled), self.dimensions)[self.which]
         return columns
 
     def _digests(self) -> Array:
@@ -81,9 +86,9 @@ class Plan:
 
     def values_shape(self) -> tuple[int, ...]:
         """The shape of the dataset of the values."""
-        count, inner = len(self.shapes), self.found.kind.inner
+        count, inner = len(self.which), self.found.kind.inner
         if self.form == "text":
             return (count,)
         if self.form == "dense":
             return (count, *self.shapes[0], *inner)
-        return (sum(map(prod, self.shapes)), *inner)
+        return (self.size // self.found.kind.itemsize, *inner)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from insitu.errors import MissingError, StoreError
 from insitu.store.value import Array
@@ -43,8 +42,7 @@ def careful(what: str = "it is not an HDF5 file, or a damaged one") -> Iterator[
 def open_file(path: Path) -> h5py.File:
     """The file, to be read."""
     with careful():
-        # Without a lock: a file on a file system that has none, or that may only be read, can be opened too.
-        return h5py.File(path, "r", locking=False)
+        return h5py.File(path, "r")
 
 
 def holds_run(path: Path) -> bool:
@@ -101,12 +99,14 @@ def _check_size(dataset: h5py.Dataset, made: Any, size: int) -> None:
     if unknown := [number for number in filters if number not in _RATIOS]:
         raise StoreError(f"{dataset.name} is compressed in a way that is not ours (filter {unknown[0]})")
     ratio = max([_RATIOS[number] for number in filters], default=1)
-    stored = dataset.id.get_storage_size()
-    if dataset.nbytes > ratio * stored or stored > size:
-        raise StoreError(f"{dataset.name} declares {dataset.nbytes} bytes and stores {stored}, in a file of {size}")
+    # Not as h5py has it: for a float of 8 bits it takes the next one that NumPy has.
+    itemsize, stored = dataset.id.get_type().get_size(), dataset.id.get_storage_size()
+    declared = itemsize * prod(dataset.shape)
+    if declared > ratio * stored or stored > size:
+        raise StoreError(f"{dataset.name} declares {declared} bytes and stores {stored}, in a file of {size}")
     if made.get_layout() == h5d.CONTIGUOUS and stored and dataset.id.get_offset() + stored > size:
         raise StoreError(f"{dataset.name} ends behind the end of the file: it is cut short")
-    if dataset.chunks and int(np.prod(dataset.chunks, dtype=object)) * dataset.dtype.itemsize > _LARGEST_CHUNK:
+    if dataset.chunks and itemsize * prod(dataset.chunks) > _LARGEST_CHUNK:
         raise StoreError(f"{dataset.name} has chunks of {dataset.chunks}, which is too large")
     if BLOSC2 in filters:
         need_blosc2()

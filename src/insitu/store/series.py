@@ -121,7 +121,9 @@ class Series:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """The shape of each value; of a Python value, the length of its text."""
+        """The shape of each value; a Python value has none: ()."""
+        if self.dtype == JSON:
+            return [()] * len(self)
         found = [recorded.shapes(recorded.columns().index[rows]) for recorded, rows in self._parts]
         return [shape for shapes in found for shape in shapes]
 
@@ -150,12 +152,9 @@ class Series:
         values, shapes = list(self.values), self.shapes
         if len({len(shape) for shape in shapes}) > 1:
             raise ChoiceError(f"{self.name!r} has values of several dimensions, which no padding makes one array")
-        lengths = np.array(shapes, np.int64).reshape(len(values), -1)
+        lengths = np.array(shapes, np.int64).reshape(len(values), len(shapes[0]) if shapes else 0)
         size = (len(values), *lengths.max(axis=0).tolist()) if values else (0,)
-        try:
-            padded = np.full(size, fill, dtype=values[0].dtype if values else None)
-        except (ValueError, OverflowError, TypeError) as error:
-            raise ChoiceError(f"fill={fill!r} is no {self.dtype}: {error}") from None
+        padded = np.full(size, _filling(fill, values[0].dtype, self.dtype) if values else fill)
         for number, value in enumerate(values):
             place: Any = (number, *map(slice, value.shape))
             padded[place] = value
@@ -251,9 +250,20 @@ class Series:
                 yield from [read[number] for number in inverse.tolist()]
 
     def _array(self, data: bytearray, shape: tuple[int, ...]) -> Array:
-        return np.frombuffer(data, self._kind.bits).reshape(*shape, *self._kind.inner)
+        return np.frombuffer(data, self._kind.bits).reshape((*shape, *self._kind.inner))
 
     def _near(self, step: int) -> str:
         steps = np.unique(self.steps)
         near = steps[np.argsort(abs(steps - step), kind="stable")[:2]].tolist()
         return f"; the nearest are {' and '.join(map(str, sorted(near)))}" if near else ""
+
+
+def _filling(fill: Any, dtype: np.dtype[Any], name: str) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            made = np.asarray(fill).astype(dtype)
+    except (ValueError, TypeError, OverflowError):
+        made = None
+    if made is None or made.ndim or (dtype.kind in "biu" and made != fill):
+        raise ChoiceError(f"fill={fill!r} is no {name}")
+    return made

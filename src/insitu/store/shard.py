@@ -93,9 +93,10 @@ def read_shard(folder: Path, rank: int) -> Shard:
 
 
 def _tag(file: int, named: bytes) -> bytes:
-    """The tag that stands in the file; if its beginning is damaged, the one in its name."""
-    begin = os.pread(file, len(frames.MAGIC) + len(named), 0)
-    return begin[len(frames.MAGIC) :] if begin.startswith(frames.MAGIC) and len(begin) == 16 else named
+    """The tag that stands at the beginning and before the first frame; if those differ, the one in the name."""
+    size, begin = len(frames.MAGIC), os.pread(file, 24, 0)
+    first, second = begin[size : size + 8], begin[size + 8 : size + 16]
+    return first if first == second and len(first) == 8 else named
 
 
 def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:

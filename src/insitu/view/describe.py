@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -15,6 +16,8 @@ from insitu.view.words import Words
 MOST_NAMES = 8
 MOST_TEXT = 72
 SETS = ("set", "frozenset")
+FEW, MOST_SHORT = 6, 48
+PLAIN = frozenset({int, float, bool, str, type(None)})
 CUT = re.compile(r"… (\d+) more")
 
 
@@ -36,6 +39,8 @@ def describe(item: Any, words: Words) -> tuple[Span, ...]:
 def _plain(item: Any, words: Words) -> str:
     if isinstance(item, (list, tuple)):
         return _sequence(item, words)
+    if isinstance(item, dict) and is_short(item.values()):
+        return value(item)
     if isinstance(item, dict):
         return _named(words.keys.format(type="dict", count=f"{len(item):,}"), item, words)
     if isinstance(item, Fields) and item.type in SETS:
@@ -46,6 +51,13 @@ def _plain(item: Any, words: Words) -> str:
     if isinstance(item, str) and not isinstance(item, Word):
         return repr(short(item, MOST_TEXT))
     return value(item)
+
+
+def is_short(items: Collection[Any]) -> bool:
+    """Whether a container is so small that it is shown whole."""
+    if not 0 < len(items) <= FEW or not all(type(item) in PLAIN for item in items):
+        return False
+    return sum(len(str(item)) + 2 for item in items) <= MOST_SHORT
 
 
 def _item(item: Any, words: Words) -> str:
@@ -62,7 +74,9 @@ def _length(items: list[Any] | tuple[Any, ...], words: Words) -> str:
 
 
 def _sequence(items: list[Any] | tuple[Any, ...], words: Words) -> str:
-    """A list by its length, and the tensors in it by what they are; equal ones are counted."""
+    """A short list of plain values as it is, another by its length, with the tensors in it; equal ones are counted."""
+    if is_short(items):
+        return value(items)
     length = _length(items, words)
     kinds = {tensor(item) if type(item) is TensorFacts else None for item in items}
     if kinds <= {None}:

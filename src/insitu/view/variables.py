@@ -31,6 +31,7 @@ class _Open:
     name: str
     depth: int
     thread: int
+    file: str | None
 
 
 class Variables:
@@ -69,7 +70,8 @@ class Variables:
         if self._open and call.thread == 0:  # another thread is named in its head
             yield from self._turned_to(call.thread)
         self._thread = call.thread
-        self._open[call.id] = _Open(call.name, depth, call.thread)
+        file = call.defined.file if call.defined is not None else None
+        self._open[call.id] = _Open(call.name, depth, call.thread, file)
         yield _line(((_guide(depth) + "┌── ", "grey"), *self._head(call)))
         arguments = given(call)
         names = {name: short(safe(str(name)), MOST_NAME) for name in arguments}
@@ -127,12 +129,12 @@ class Variables:
         return (line,) if variable.thread == self._thread else (*self._turned_to(variable.thread), line)
 
     def _change(self, variable: Variable, call: _Open | None) -> Line:
-        depth, watched = (call.depth, call.name) if call is not None else (-1, "")
+        depth, watched, file = (call.depth, call.name, call.file) if call is not None else (-1, "", None)
         changes = variable.changes
         if changes == ("yielded",):
             label = f"{_guide(max(depth, 0))}├─ {self._words.yielded}"
             return _line(((label, "grey"), *describe(variable.value, self._words)))
-        where = "" if variable.site is None else _where(variable.site, watched, self._words.within)
+        where = "" if variable.site is None else _where(variable.site, watched, file, self._words.within)
         guide, name = (_guide(depth + 1) + "├─ ", "grey"), (safe(variable.name), "bold")
         if changes == ("deleted",):
             text, ink = self._changes(changes)
@@ -181,13 +183,13 @@ def _last(function: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _where(site: Site, watched: str, within: str) -> str:
-    """The line, and the function when it is another one than the one that is watched."""
+def _where(site: Site, watched: str, file: str | None, within: str) -> str:
+    """The line, and the function and file where they are others than those of the one that is watched."""
     function = site.function.rpartition("<locals>.")[2]
     if function == watched or watched.endswith("." + function):
         return f" @{site.line}"
-    last = _last(function)
-    return f" @{site.line}{within.format(function=safe(function if last == _last(watched) else last))}"
+    place = str(site.line) if file in (None, site.file) else _place(site)
+    return f" @{place}{within.format(function=safe(function))}"
 
 
 @lru_cache(maxsize=4096)

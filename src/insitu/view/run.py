@@ -1,0 +1,138 @@
+"""A recorded run as lines: one for each variable, with its steps, ranks, type, range and how its mean went."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from insitu.view.line import Column, Line, Span
+from insitu.view.value import safe, short
+
+COLUMNS = (
+    Column("values"),
+    Column("steps", drop=4),
+    Column("ranks", drop=3),
+    Column("range", drop=5),
+    Column("mean over steps", drop=2),
+    Column("source", drop=1),
+)
+BARS = "▁▂▃▄▅▆▇█"
+_LETTERS = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i"}
+
+
+class Summary(Protocol):
+    """What is known of a variable, as the store tells it."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def steps(self) -> tuple[int, int]: ...
+    @property
+    def ranks(self) -> tuple[int, ...]: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def nan(self) -> int: ...
+    @property
+    def inf(self) -> int: ...
+    @property
+    def means(self) -> tuple[float | None, ...]: ...
+    @property
+    def sampled(self) -> bool: ...
+    @property
+    def source(self) -> str | None: ...
+
+
+class Recorded(Protocol):
+    """A run, as the store gives it."""
+
+    def summaries(self, points: int) -> Iterable[Summary]: ...
+
+    @property
+    def missing(self) -> Sequence[str]: ...
+
+
+def run_lines(run: Recorded, width: int = 100) -> Iterator[Line]:
+    """The variables of a run, and what is missing in it."""
+    summaries = list(run.summaries(max(8, min(32, width // 5))))
+    yield Line((("path", "bold"),), tuple((column.name, "bold") for column in COLUMNS), COLUMNS)
+    for summary in summaries:
+        yield Line(((safe(summary.path) or "(root)", "bold"),), _cells(summary), COLUMNS)
+    for text in run.missing:
+        yield Line(((f"! {safe(text)}", "red"),), (), COLUMNS)
+
+
+def _cells(summary: Summary) -> tuple[Span, ...]:
+    first, last = summary.steps
+    return (
+        (f"{summary.rows:,} × {_typed(summary)}", "blue"),
+        (f"{first}" if first == last else f"{first}–{last}", ""),
+        (_ranks(summary.ranks), ""),
+        (_range(summary), "red" if summary.nan else ""),
+        (sparkline(summary.means), "green"),
+        (short(safe(summary.source or ""), 40), "grey"),
+    )
+
+
+def _typed(summary: Summary) -> str:
+    if not summary.shapes:
+        return "Python value"
+    least, largest = summary.shapes
+    text = short_dtype(summary.dtype)
+    if len(least) != len(largest):
+        return f"{text}[…]"
+    sizes = [str(a) if a == b else f"{a}–{b}" for a, b in zip(least, largest, strict=True)]
+    return f"{text}[{', '.join(sizes)}]"
+
+
+def short_dtype(name: str) -> str:
+    """The short form of a type that torch spells out.
+
+    >>> [short_dtype(name) for name in ("float32", "bfloat16", "bool", "float8_e4m3fn", "quint8")]
+    ['f32', 'bf16', 'b8', 'f8e4m3fn', 'quint8']
+    """
+    if name == "bool":
+        return "b8"
+    match = re.fullmatch(r"(bfloat|float|complex|uint|int)(\d+)(?:_(.*))?", name)
+    return f"{_LETTERS[match[1]]}{match[2]}{match[3] or ''}" if match else short(safe(name), 20)
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}–{ranks[-1]}"
+    return short(", ".join(map(str, ranks)), 12)
+
+
+def _range(summary: Summary) -> str:
+    about = "≈ " if summary.sampled else ""
+    if summary.nan or summary.inf:
+        counts = ((summary.nan, "NaN"), (summary.inf, "Inf"))
+        return about + ", ".join(f"{count:,} {name}" for count, name in counts if count)
+    if summary.low is None or summary.high is None:
+        return ""
+    if summary.low == summary.high:
+        return f"{about}{summary.low:.3g}"
+    return f"{about}{summary.low:.3g} … {summary.high:.3g}"
+
+
+def sparkline(means: Sequence[float | None]) -> str:
+    """Numbers as bars, from the least to the largest; a dot where there is none.
+
+    >>> sparkline([0.0, 1.0, None, 7.0]), sparkline([2.0, 2.0])
+    ('▁▂·█', '▄▄')
+    """
+    known: list[Any] = [mean for mean in means if mean is not None]
+    if not known:
+        return ""
+    low, span = min(known) / 2, max(known) / 2 - min(known) / 2  # halves, for the whole may be too large for a float
+    scaled = (None if mean is None else (mean / 2 - low) / span * 7 if span else 3 for mean in means)
+    return "".join("·" if place is None else BARS[round(place)] for place in scaled)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import insitu
+from insitu.store.journal import Journal
+from insitu.view import Terminal
+from insitu.view.run import run_lines, sparkline
+
+
+@dataclass
+class Facts:
+    """A variable, made by hand."""
+
+    path: str = "encoder.0.forward.h"
+    dtype: str = "bfloat16"
+    shapes: tuple[tuple[int, ...], ...] = ((2, 8), (2, 64))
+    rows: int = 12000
+    steps: tuple[int, int] = (0, 2999)
+    ranks: tuple[int, ...] = (0, 1, 2, 3)
+    low: float | None = -1.25
+    high: float | None = 3.0
+    nan: int = 0
+    inf: int = 0
+    means: tuple[float | None, ...] = (0.0, 1.0, None, 7.0)
+    sampled: bool = False
+    source: str | None = "model.py:3"
+
+
+@dataclass
+class Run:
+    """A run, made by hand."""
+
+    facts: list[Facts]
+    missing: list[str] = field(default_factory=list)
+
+    def summaries(self, points: int) -> list[Facts]:
+        return self.facts
+
+
+def cells(facts: Facts) -> list[str]:
+    _, line = run_lines(Run([facts]))
+    return ["".join(text for text, _ in line.spans), *(text for text, _ in line.cells)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (
+            Facts(),
+            ["encoder.0.forward.h", "12,000 × bf16[2, 8–64]", "0–2999", "0–3", "-1.25 … 3", "▁▂·█", "model.py:3"],
+        ),
+        (
+            Facts("", "float32", ((), ()), 1, (4, 4), (1, 3), 2.0, 2.0, sampled=True, source=None, means=(2.0,)),
+            ["(root)", "1 × f32[]", "4", "1, 3", "≈ 2", "▄", ""],
+        ),
+        (
+            Facts("a\nb", "json", (), 3, (0, 2), (0,), None, None, means=(), source=None),
+            ["a\\nb", "3 × Python value", "0–2", "0", "", "", ""],
+        ),
+        (
+            Facts("x", "int64", ((3,), (2, 2)), 3, (0, 2), (0,), nan=4, inf=1, means=(), source=None),
+            ["x", "3 × i64[…]", "0–2", "0", "4 NaN, 1 Inf", "", ""],
+        ),
+    ],
+)
+def test_a_variable_is_a_line(facts: Facts, expected: list[str]) -> None:
+    assert cells(facts) == expected
+
+
+def test_what_is_missing_is_said_at_the_end() -> None:
+    *_, line = run_lines(Run([], ["rank 3 left no journal"]))
+    assert str(line) == "! rank 3 left no journal"
+
+
+def test_bars_stand_for_any_numbers() -> None:
+    assert sparkline([]) == "" and sparkline([None]) == "" and sparkline([-1.7e308, 1.7e308]) == "▁█"
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_a_real_run_is_shown(tmp_path: Path, width: int) -> None:
+    with Journal(tmp_path / "run.h5.parts") as journal:
+        for step in range(9):
+            value: Any = np.full(3, step, np.float32)
+            journal.step(step, 0.0, [("forward.x", 0, "float32", (3,), value.view(np.uint8)), ("n", 0, None, (), step)])
+    file = io.StringIO()
+    with insitu.load(tmp_path / "run.h5") as run:
+        Terminal(file, color=False, width=width).write(run_lines(run, width))
+    text = file.getvalue()
+    assert "forward" in text and "9 × f32[3]" in text
+    if width == 200:
+        assert "0 … 8" in text and "▁▂▃▄▅▅▆▇█" in text and text.count("▁") == 2
