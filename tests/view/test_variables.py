@@ -64,10 +64,10 @@ ENGLISH = """\
 │   ├─ video @575 → u8[73, 3, 720, 720] cpu                              type, shape changed
 │   ┌── [data.py:5] transform called from get_merge_data:341 (t2v_dataset.py:341 <- t2v_dataset.py:283 <- thread.py:57)
 │   ├─ in   video  np u8[73, 720, 720, 3]
-│   │   ├─ video @588 → f32[3, 73, 384, 544] cpu  0 … 1  mean 0.43  shape, dtype changed
+│   │   ├─ video @588 → f32[3, 73, 384, 544] cpu  0 … 1  mean 0.43       shape, dtype changed
 │   │   ┌── [data.py:1] check
 │   │   ├─ in   mode  'train'
-│   │   │   ├─ x @4 → f32[2] cpu  -3.25 … 1  mean 0  ✗ 48 NaN       values changed
+│   │   │   ├─ x @4 → f32[2] cpu  -3.25 … 1  mean 0  ✗ 48 NaN            values changed
 │   │   │   ├─ x @6 deleted
 │   │   └─ raised ValueError   40.0µs
 │   └─ out  f32[3, 73, 384, 544] cpu  0 … 1  mean 0.43   8.0µs
@@ -88,10 +88,10 @@ CHINESE = """\
 │   ┌── [data.py:5] 函数 [transform] 被调用于 get_merge_data:341 \
 (t2v_dataset.py:341 <- t2v_dataset.py:283 <- thread.py:57)
 │   ├─ 输入 video  np u8[73, 720, 720, 3]
-│   │   ├─ video @588 → f32[3, 73, 384, 544] cpu  0 … 1  均值 0.43  形状, dtype 改变
+│   │   ├─ video @588 → f32[3, 73, 384, 544] cpu  0 … 1  均值 0.43       形状, dtype 改变
 │   │   ┌── [data.py:1] 函数 [check]
 │   │   ├─ 输入 mode  'train'
-│   │   │   ├─ x @4 → f32[2] cpu  -3.25 … 1  均值 0  ✗ 48 NaN       值 改变
+│   │   │   ├─ x @4 → f32[2] cpu  -3.25 … 1  均值 0  ✗ 48 NaN            值 改变
 │   │   │   ├─ x @6 已删除
 │   │   └─ 抛出 ValueError   40.0µs
 │   └─ 输出 f32[3, 73, 384, 544] cpu  0 … 1  均值 0.43   8.0µs

@@ -164,6 +164,7 @@ def guarded(fresh: Fresh) -> Fresh:
 def short_dtype(dtype: Any) -> str:
     """`f32`, `bf16`, `i64`, `b8`, `f8e4m3fn`: the common short form of any dtype, of torch or NumPy.
 
+    >>> import torch
     >>> short_dtype(torch.float32), short_dtype(torch.bool), short_dtype(torch.float8_e4m3fn)
     ('f32', 'b8', 'f8e4m3fn')
     """

@@ -19,8 +19,9 @@ from typing import Any
 from insitu.follow.definitions import FUNCTIONS, Definition, NoSource, clone, find, nested_codes, source_of
 from insitu.follow.inlined import dictionary_names, global_names, stored_names
 from insitu.follow.nodes import ANY_ERROR, EXTEND, KIND, NAME_ERROR, NOTE, TYPE, first_places
+from insitu.follow.plan import Moment, Plan, Report
 from insitu.follow.scopes import Function, scope_of
-from insitu.follow.statements import Moment, Plan, Report, insert
+from insitu.follow.statements import insert
 
 __all__ = ["NoSource", "Point", "Reporter", "Shortcut", "bound_names", "known_names", "rewrite"]
 

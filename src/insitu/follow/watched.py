@@ -10,8 +10,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from insitu.follow.inlined import dictionary_names, global_names, hidden_names
+from insitu.follow.plan import Moment
 from insitu.follow.rewrite import Point
-from insitu.follow.statements import Moment
 
 Report = Callable[[Point, Any], object]
 # Values of these types are what they are: equal ones are the same, and none can change.

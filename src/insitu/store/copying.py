@@ -27,7 +27,7 @@ def copy(catalog: Catalog, plans: list[Plan], sinks: list[Sink]) -> None:
     entries, owners = entries[order], owners[order]
     widths = [plan.width if plan.form == "text" else 0 for plan in plans]
     copying = _Copying(sinks, widths)
-    digests = catalog.digest[entries].tolist()
+    digests = catalog.digest[entries]
     for first, last, block, cuts in catalog.blocks(entries):
         if not holds(block, cuts, digests[first:last]):
             raise DamagedError

@@ -25,6 +25,7 @@ from xxhash import xxh3_128_digest
 from insitu.errors import StoreError
 from insitu.store import frames
 from insitu.store.declared import Declared, dumps
+from insitu.store.files import _sync_directory
 from insitu.store.value import Repr, Writer
 from insitu.store.writing import Beat, write_all
 
@@ -71,11 +72,14 @@ class Journal:
         self._roll, self._process = roll, os.getpid()
         self._writing, self._syncing = RLock(), Lock()
         self._file, self._size = -1, 0
-        self._dirty, self._troubled = False, False
+        self._dirty, self._named, self._troubled = False, False, False
         self._retired: list[int] = []
         self._sync_error: OSError | None = None
         self._make_folder()
-        self._open_next()
+        try:
+            self._open_next()
+        except OSError as error:
+            raise StoreError(f"{str(self.folder)!r} cannot be written: {error.strerror}") from error
         self._beat = Beat(self._sync, sync)
 
     def describe(self, path: str, **facts: Any) -> None:
@@ -123,7 +127,7 @@ class Journal:
 
     def close(self) -> None:
         """End the journal; what was written stays readable if even that fails."""
-        if self._file < 0 and not self._retired:
+        if not self._beat.running:
             return
         if self._process != os.getpid():  # a child process: the journal belongs to its parent
             self._forget()
@@ -209,9 +213,9 @@ class Journal:
 
     def _failed(self, what: str, error: OSError) -> bool:
         self._last.clear()
-        self.dropped += what.startswith("step")
         if isinstance(error, StoreError):  # not the disk, but what was given
             raise error
+        self.dropped += what.startswith("step")
         if self._troubled:
             return False
         self._troubled = True
@@ -245,6 +249,7 @@ class Journal:
     def _open_next(self) -> None:
         """Begin a file. It says again what was declared, so that it can be read without the ones before."""
         path = self.folder / f"{self._number:05d}-{self._tag.hex()}.journal"
+        self._number += 1  # at once: after an interruption the name is taken
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         index = dumps({**self._about, "declared": self._declared.records})
         begin = frames.MAGIC + self._tag + frames.head(self._tag, frames.ABOUT, self._sequence, index, 0)
@@ -258,9 +263,8 @@ class Journal:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if self._file >= 0:
             self._retired.append(self._file)
-        self._file, self._size, self._dirty = file, len(begin), True
-        self._number += 1
         self._sequence += 1
+        self._file, self._size, self._dirty, self._named = file, len(begin), True, False
 
     def _sync(self, always: bool = False) -> None:
         """Make the system write to the disk what it has; files that are full are closed."""
@@ -268,15 +272,18 @@ class Journal:
             if not (self._dirty or self._retired or always):
                 return
             self._dirty = False
-            retired, self._retired = self._retired, []
+            full = [self._retired.pop(0) for _ in range(len(self._retired))]
             try:
-                for file in (*retired, self._file):
+                for file in (*full, self._file):
                     if file >= 0:
                         os.fdatasync(file)
+                if not self._named:
+                    self._named = True
+                    _sync_directory(self.folder)
             except OSError as error:
                 self._sync_error = error
             finally:
-                for file in retired:
+                for file in full:
                     os.close(file)
 
     def _forget(self) -> None:

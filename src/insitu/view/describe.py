@@ -25,8 +25,8 @@ def describe(item: Any, words: Words) -> tuple[Span, ...]:
     """The spans for one value.
 
     >>> from insitu.view.words import WORDS
-    >>> describe([1, 2, 3], WORDS["en"]), describe({"a": 1, "b": None}, WORDS["en"])
-    ((('list, len 3', ''),), (('dict, len 2: a, b', ''),))
+    >>> describe([1, 2, 3], WORDS["en"]), describe({"a": [1], "b": None}, WORDS["en"])
+    ((('[1, 2, 3]', ''),), (('dict, len 2: a, b', ''),))
     """
     kind = type(item)
     if kind is TensorFacts:
