@@ -43,6 +43,8 @@ example:
   insitu show run.h5 --view table       look at a saved trace
 """
 
+VIEW_HELP = "tree (default), classic, code, table or variables"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code: 0, the program's own, or 2 for an error of insitu."""
@@ -131,7 +133,7 @@ def _described(parser: argparse.ArgumentParser, description: str, example: str) 
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--view", default="tree", help="tree (default), classic, code or table; printed to stderr")
+    parser.add_argument("--view", default="tree", help=f"{VIEW_HELP}; printed to stderr")
     parser.add_argument("--level", help="modules, functions (default) or aten (default for the view code)")
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
     parser.add_argument("--to", metavar="FILE", help="also save the trace, as in run.h5")
@@ -142,7 +144,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="a saved trace, as in run.h5")
-    parser.add_argument("--view", default="tree", help="tree (default), classic, code or table")
+    parser.add_argument("--view", default="tree", help=VIEW_HELP)
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
     parser.add_argument("--color", action=argparse.BooleanOptionalAction, help="colour, whatever the terminal says")
     parser.add_argument("--width", type=_columns, metavar="N", help="columns to use (default: those of the terminal)")
