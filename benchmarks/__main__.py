@@ -23,6 +23,7 @@ TOPICS = {
     "deep": "the same, called from sixty frames further down",
     "inactive": "insitu imported but not in use",
     "variables": "watched functions and variables",
+    "recording": "values of a training run, recorded at each step",
     "storage": "the journal and the file of a recorded run",
     "large": "Llama-70B on the meta device: time and memory",
     "text": "100,000 events as text",

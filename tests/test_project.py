@@ -34,7 +34,7 @@ ALLOWED = {
 # The one step back, inside a function: print(trace) shows the tree.
 BACK = {("trace/trace.py", "insitu.view")}
 # Only these import torch as soon as they are imported themselves.
-WITH_TORCH = ("capture", "dist.py", "session.py", "watching.py", "decorate.py", "demo.py")
+WITH_TORCH = ("capture", "dist.py", "session.py", "recording.py", "watching.py", "decorate.py", "demo.py")
 
 
 @dataclass(frozen=True)

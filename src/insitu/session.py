@@ -21,7 +21,9 @@ from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.names import unwrapped
 from insitu.capture.recorder import LEVELS, Recorder
+from insitu.dist import current_rank
 from insitu.errors import PatternError, SubjectError, choose, tell
+from insitu.recording import Recording, is_recording, patterns
 from insitu.trace.event import Event
 from insitu.trace.path import compiled, require
 from insitu.trace.trace import Trace
@@ -34,10 +36,15 @@ def record(
     subject: nn.Module | None = None,
     *,
     level: str = "functions",
-    keep: Keep = "meta",
+    keep: Keep | dict[str, Keep] = "meta",
     only: str | Iterable[str] | None = None,
-) -> Session:
-    """Record what a model does, or what torch does in a block, as a `Trace`.
+    every: int = 1,
+    when: str | None = None,
+    to: Any = None,
+    overwrite: bool = False,
+    compression: str = "none",
+) -> Any:
+    """Record what a model does, or what torch does in a block, as a `Trace`; or values over a whole run.
 
     >>> import torch, insitu
     >>> model = torch.nn.Linear(3, 2)
@@ -49,7 +56,31 @@ def record(
     `level` is "python" (only watched functions), "modules", "functions" or "aten", each with those before it. `keep`
     is "meta", "stats", or a function that makes something small of each new tensor. `only` is path patterns: just these
     modules and what runs in them.
+
+    With `keep="values"`, or any of `every`, `when` and `to`, the values that the paths name are recorded at each step,
+    and no calls: outputs (`encoder.1`), variables (`encoder.*.forward.scores`), parameters (`head.weight`), gradients
+    (`head.weight.grad`). `every=4` takes each fourth step, `when="train"` those in training, `to="run.h5"` writes them
+    to a file while the run goes on, `keep` may differ by path.
+
+    >>> with insitu.record(model, only=["forward.input", "weight"], keep="values") as recorded:
+    ...     for _ in range(3):
+    ...         _ = model(torch.ones(4, 3))
+    >>> recorded["forward.input"].values.shape, recorded["weight"].steps.tolist()
+    ((3, 4, 3), [0, 1, 2])
     """
+    if is_recording(keep=keep, every=every, when=when, to=to):
+        chosen = "values" if keep == "meta" else keep
+        return Recording(
+            subject,
+            only=patterns(only),
+            keep=chosen,
+            every=every,
+            when=when,
+            to=to,
+            overwrite=overwrite,
+            compression=compression,
+        )
+    assert not isinstance(keep, dict)
     return Session("record", subject, level=level, keep=keep, only=only)
 
 
@@ -208,14 +239,6 @@ def module_paths(subject: nn.Module) -> list[str]:
 def name_of(subject: object) -> str | None:
     """The class of the model inside all wrappers."""
     return type(unwrapped(subject)).__name__ if isinstance(subject, nn.Module) else None
-
-
-def current_rank() -> int:
-    """The rank of this process, 0 if it is alone."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank()
-    text = os.environ.get("RANK", "0")
-    return int(text) if text.isdigit() else 0
 
 
 def about(subject: nn.Module | None, level: str) -> dict[str, Any]:

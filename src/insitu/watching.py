@@ -19,8 +19,9 @@ from insitu.capture.inside import checked
 from insitu.capture.keep import closely
 from insitu.capture.recorder import Recorder
 from insitu.decorate import decorated
+from insitu.dist import current_rank
 from insitu.errors import SubjectError, choose
-from insitu.session import Keep, Session, brief, current_rank, name_of
+from insitu.session import Keep, Session, brief, name_of
 from insitu.streams import place_of, stream
 from insitu.trace.event import Event
 from insitu.view.terminal import Terminal

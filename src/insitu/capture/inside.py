@@ -47,7 +47,7 @@ class Patterns:
             return {name: value}
         found: dict[str, Any] = {}
         for rest in self._inside(name):
-            for path, item in _descend(name, value, rest, 0):
+            for path, item in descend(name, value, rest, 0):
                 if len(found) >= MOST:
                     return found
                 found.setdefault(path, item)
@@ -90,7 +90,7 @@ def checked(patterns: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(patterns))
 
 
-def _descend(path: str, value: Any, rest: tuple[str, ...], depth: int) -> Iterator[tuple[str, Any]]:
+def descend(path: str, value: Any, rest: tuple[str, ...], depth: int) -> Iterator[tuple[str, Any]]:
     if not rest:
         yield path, value
         return
@@ -98,17 +98,17 @@ def _descend(path: str, value: Any, rest: tuple[str, ...], depth: int) -> Iterat
     if depth == DEEPEST:
         return
     if segment == "**":
-        yield from _descend(path, value, deeper, depth)
+        yield from descend(path, value, deeper, depth)
         for name, item in children(value):
-            yield from _descend(f"{path}.{name}", item, rest, depth + 1)
+            yield from descend(f"{path}.{name}", item, rest, depth + 1)
     elif WILD.isdisjoint(segment):
         item = child(value, segment)
         if item is not MISSING:
-            yield from _descend(f"{path}.{segment}", item, deeper, depth + 1)
+            yield from descend(f"{path}.{segment}", item, deeper, depth + 1)
     else:
         for name, item in children(value):
             if fnmatchcase(name, segment) and (segment != "*" or not name.startswith("_")):
-                yield from _descend(f"{path}.{name}", item, deeper, depth + 1)
+                yield from descend(f"{path}.{name}", item, deeper, depth + 1)
 
 
 def child(value: Any, name: str) -> Any:

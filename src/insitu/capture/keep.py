@@ -129,7 +129,7 @@ def range_and_mean(tensor: Tensor) -> Stats | None:
 HALVES = (torch.float16, torch.bfloat16)  # their sums are too coarse
 
 
-def statistics(tensor: Tensor) -> Stats | None:
+def statistics(tensor: Tensor, *, bins: bool = True) -> Stats | None:
     """The statistics of a tensor; a complex one is seen by its absolute values. None where torch cannot read the dtype.
 
     >>> found = statistics(torch.tensor([0.0, 1.0, float("nan")]))
@@ -153,7 +153,7 @@ def statistics(tensor: Tensor) -> Stats | None:
         return Stats(count, None, None, None, None, nan, inf, zeros)
     low, high = (bound.item() for bound in values.aminmax())
     mean, std = moments(values, total if math.isfinite(total) else None, max(abs(low), abs(high)))
-    return Stats(count, low, high, mean, std, nan, inf, zeros, histogram(values, low, high))
+    return Stats(count, low, high, mean, std, nan, inf, zeros, histogram(values, low, high) if bins else ())
 
 
 def flat_floats(tensor: Tensor) -> Tensor:

@@ -128,9 +128,16 @@ def wrapped_name(module: nn.Module) -> str | None:
 
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module inside all wrappers."""
+    return wrapping(module)[-1]
+
+
+def wrapping(module: nn.Module) -> list[nn.Module]:
+    """A module, what it wraps, what that wraps, and so on to the model itself."""
+    found = [module]
     while (name := wrapped_name(module)) is not None and isinstance(getattr(module, name, None), nn.Module):
         module = getattr(module, name)
-    return module
+        found.append(module)
+    return found
 
 
 def describe(module: nn.Module, facts: ModuleFacts, shared: dict[Any, Any]) -> None:

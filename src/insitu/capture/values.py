@@ -1,0 +1,345 @@
+"""Values of a model, step by step: what path patterns name in it, taken while an unchanged training loop runs.
+
+A step is one outermost call of the model, or what `begin_step` says. What was taken in it is handed on when the next
+one begins: parameters and buffers are read then, after the update. Gradients are read when an optimizer is about to
+use them. Nothing here waits for another process.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from threading import RLock, get_ident
+from time import time
+from types import FrameType
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor, nn
+from torch._C import DisableTorchFunction, _DisableTorchDispatch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from insitu.capture.changes import Print, print_of
+from insitu.capture.inside import children, descend
+from insitu.capture.keep import has_values
+from insitu.capture.modules import patch
+from insitu.capture.names import unwrapped, wrapping
+from insitu.capture.reporters import hearers
+from insitu.capture.swaps import swaps
+from insitu.capture.targets import Method, Targets
+from insitu.follow.rewrite import Point
+
+# The path, which value of it this is in the step, and the value: a tensor or array of its own, or a small Python value.
+Taken = tuple[str, int, Any]
+Sink = Callable[[int, float, list[Taken]], None]
+Keep = Callable[[Any], Any]
+
+SMALL = (int, float, bool, str, type(None), complex)
+MOST_FRAMES = 1000
+MOST_LEAVES = 1000
+
+
+class Taking:
+    """Takes the values of one session in this process. `keep_of` says, by path, what is made of each tensor."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        targets: Targets,
+        *,
+        keep_of: Callable[[str], Keep | None],
+        every: int,
+        when: str | None,
+        sink: Sink,
+        trouble: Callable[[str, Exception], None],
+    ) -> None:
+        self.root, self.targets = unwrapped(model), targets
+        # The model, and what is wrapped around it: the outermost one that is called makes the step.
+        self._roots = {id(module) for module in wrapping(model)}
+        self.modules: dict[int, str | None] = {**targets.outputs}
+        self.modules.update(dict.fromkeys(self._roots, targets.outputs.get(id(self.root))))
+        self.step, self.seen = -1, set[str]()
+        self._keep_of, self._every, self._when, self._sink, self._trouble = keep_of, every, when, sink, trouble
+        self._active = self._said = False
+        self._taken: list[Taken] = []
+        self._counts: dict[str, int] = {}
+        self._inside: set[int] = set()
+        self._lock = RLock()
+        self._undo = ExitStack()
+        self.gradients = Gradients(self)
+        self.variables = Variables(self)
+
+    def start(self) -> None:
+        """Begin to take."""
+        with ExitStack() as undo:
+            patch.take(self)
+            undo.callback(patch.drop, self)
+            self.gradients.start(undo)
+            self.variables.start(undo)
+            self._undo = undo.pop_all()
+
+    def stop(self) -> None:
+        """Hand on the last step and undo everything."""
+        try:
+            self._finish_step()
+        finally:
+            self._undo.close()
+
+    def begin_step(self) -> None:
+        """A step begins here; from now on a call of the model does not say so."""
+        self._said = True
+        self._begin(self.root)
+
+    def on_module(self, run: Callable[..., Any], module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        """Run a module and take its output."""
+        ident = get_ident()
+        is_root = id(module) in self._roots
+        is_step = is_root and ident not in self._inside
+        if is_step:
+            self._inside.add(ident)
+            if not self._said:
+                self._begin(module)
+        try:
+            result = run(module, *args, **kwargs)
+        finally:
+            if is_step:
+                self._inside.discard(ident)
+        path = self.modules.get(id(module))
+        if path is not None and self._active and is_step == is_root:
+            self.take(path, result)
+        return result
+
+    def _begin(self, module: nn.Module) -> None:
+        self._finish_step()
+        self.step += 1
+        fits = self._when is None or module.training == (self._when == "train")
+        self._active = fits and self.step % self._every == 0
+
+    def _finish_step(self) -> None:
+        with self._lock:
+            if not self._active:
+                return
+            try:
+                for module, name, path in self.targets.parameters:
+                    self.take(path, getattr(module, name))
+                self.gradients.finish()
+                taken, self._taken = self._taken, []
+                self._sink(self.step, time(), taken)
+            except Exception as error:
+                self._trouble("recording a step", error)
+            finally:
+                self._active = False
+                self._taken = []
+                self._counts.clear()
+
+    def take(self, path: str, value: Any) -> None:
+        """Take a value, or each of those in a container."""
+        if not self._active:
+            return
+        try:
+            with self._lock, torch.no_grad(), DisableTorchFunction(), _DisableTorchDispatch():
+                for leaf_path, leaf in leaves(path, value, 0):
+                    self._add(leaf_path, leaf, self._keep_of(path))
+        except Exception as error:
+            self._trouble(f"taking {path}", error)
+
+    def _add(self, path: str, value: Any, keep: Keep | None) -> None:
+        if keep is not None and isinstance(value, (Tensor, numpy.ndarray)):
+            kept = keep(value.detach() if isinstance(value, Tensor) else value)
+            for leaf_path, leaf in leaves(path, kept, 0):
+                self._add(leaf_path, leaf, None)
+            return
+        for part, copy in copies(path, value):
+            call = self._counts.get(part, 0)
+            self._counts[part] = call + 1
+            self.seen.add(part)
+            self._taken.append((part, call, copy))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this step is one that is recorded."""
+        return self._active
+
+
+def leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """The tensors, arrays and small values in a container, each with its path; strangers are passed over."""
+    if isinstance(value, (Tensor, numpy.ndarray, numpy.generic)) or type(value) in SMALL:
+        yield path, value
+    elif depth < 8 and not isinstance(value, (nn.Module, type)) and not callable(value):
+        for index, (name, item) in enumerate(children(value)):
+            if index == MOST_LEAVES:
+                return
+            yield from leaves(f"{path}.{name}", item, depth + 1)
+
+
+def copies(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A value as its own: later changes of the original do not reach it."""
+    if not isinstance(value, Tensor):
+        yield path, value.copy() if isinstance(value, numpy.ndarray) else value
+        return
+    tensor = value.detach()
+    if hasattr(tensor, "to_local"):  # a DTensor: gathering it would wait for the other ranks
+        tensor = tensor.to_local()
+    if not has_values(tensor):
+        return
+    if tensor.is_quantized:
+        yield path, tensor.int_repr()
+        yield f"{path}.scale", tensor.q_scale()
+        yield f"{path}.zero_point", tensor.q_zero_point()
+    elif tensor.layout is torch.sparse_coo:
+        yield f"{path}.indices", tensor._indices().clone()
+        yield f"{path}.values", tensor._values().clone()
+    elif tensor.is_nested:
+        for index, part in enumerate(tensor.unbind()):
+            yield f"{path}.{index}", part.clone()
+    else:
+        yield path, tensor.to_dense().clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+
+
+class Gradients:
+    """Gradients as an optimizer finds them, or as the step leaves them where there is no optimizer of torch."""
+
+    def __init__(self, taking: Taking) -> None:
+        self._taking = taking
+        self._pending: dict[str, Tensor] = {}
+        self._stash: dict[str, Tensor] = {}
+        self._has_optimizer = False
+
+    def start(self, undo: ExitStack) -> None:
+        """Listen to the backward passes and to the optimizers."""
+        if not self._taking.targets.gradients:
+            return
+        for module, name, path in self._taking.targets.gradients:
+            parameter = getattr(module, name)
+            if parameter.requires_grad and parameter.is_leaf:
+                hook = parameter.register_post_accumulate_grad_hook(functools.partial(self._ready, path))
+                undo.callback(hook.remove)
+        undo.callback(register_optimizer_step_pre_hook(self._before_update).remove)
+
+    def _ready(self, path: str, parameter: Tensor) -> None:
+        if self._taking.is_active:
+            self._pending[path] = parameter
+            if not self._has_optimizer and parameter.grad is not None:
+                self._stash[path] = parameter.grad.detach().clone()  # it may be gone before the step ends
+
+    def _before_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._has_optimizer = True
+        owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        for path, parameter in list(self._pending.items()):
+            if id(parameter) in owned:
+                self._taking.take(path, parameter.grad)
+                del self._pending[path]
+                self._stash.pop(path, None)
+
+    def finish(self) -> None:
+        """The step ends: take what no optimizer has asked for."""
+        for path, parameter in self._pending.items():
+            grad = parameter.grad if parameter.grad is not None else self._stash.get(path)
+            if grad is not None:
+                self._taking.take(path, grad)
+        self._pending.clear()
+        self._stash.clear()
+
+
+class Variables:
+    """Variables and results of methods, and variables of functions that the model calls."""
+
+    def __init__(self, taking: Taking) -> None:
+        self._taking = taking
+        self._methods = taking.targets.methods
+        every = [*taking.targets.methods.values(), *taking.targets.functions.values()]
+        self._places = {self._place(method): method for method in every if method.variables}
+        self._modules = {id(module) for module in taking.root.modules()}
+        # The module that each running frame belongs to, and what its variables were.
+        self._frames: dict[int, tuple[int | None, dict[str, Print]]] = {}
+
+    @staticmethod
+    def _place(method: Method) -> tuple[str, str]:
+        code = method.function.__code__
+        return code.co_filename, code.co_qualname
+
+    def start(self, undo: ExitStack) -> None:
+        """Let the functions report, and the methods give what they return."""
+        names: dict[int, tuple[Any, set[str]]] = {}
+        for method in (*self._methods.values(), *self._taking.targets.functions.values()):
+            if method.variables:
+                found = names.setdefault(id(method.function), (method.function, set()))[1]
+                found.update(method.variables, method.function.__code__.co_varnames[:1])
+        for function, wanted in names.values():
+            undo.enter_context(swaps.swapped([function], tuple(sorted(wanted))))
+        if names:
+            hearers.append(self.hear)
+            undo.callback(hearers.remove, self.hear)
+        for (_, name), method in self._methods.items():
+            if method.result:
+                self._give_results(name, method, undo)
+
+    def hear(self, point: Point, value: Any, frame: FrameType) -> None:
+        """A variable was reported."""
+        if not self._taking.is_active:
+            return
+        place = (point.file, point.function)
+        known = self._places.get(place)
+        if known is None:
+            return
+        if point.moment == "entered":
+            if len(self._frames) >= MOST_FRAMES:
+                self._frames.clear()
+            self._frames[id(frame)] = (None, {})
+            return
+        owner, prints = self._frames.setdefault(id(frame), (None, {}))
+        code = known.function.__code__
+        if owner is None and point.moment == "given" and point.name == code.co_varnames[0]:
+            owner = id(value)
+            self._frames[id(frame)] = (owner, prints)
+        method = self._method(owner, known)
+        if point.moment != "deleted" and method is not None:
+            self._take(method, point, value, prints)
+
+    def _method(self, owner: int | None, known: Method) -> Method | None:
+        """What is wanted of this function for the module that it runs for; one that has none runs for all."""
+        name = known.function.__name__
+        if owner is not None and (owner, name) in self._methods:
+            return self._methods[owner, name]
+        return known if owner is None or owner not in self._modules else None
+
+    def _take(self, method: Method, point: Point, value: Any, prints: dict[str, Print]) -> None:
+        for rest in method.variables.get(point.name, ()):
+            for path, item in descend(f"{method.path}.{point.name}", value, rest, 0):
+                now = print_of(item)
+                if point.moment != "maybe" or prints.get(path, now) != now:
+                    self._taking.take(path, item)
+                prints[path] = now
+
+    def _give_results(self, name: str, method: Method, undo: ExitStack) -> None:
+        """Let a class have a method that also gives its result to us, and its own one back in the end."""
+        for number, other in self._methods:
+            module = next((each for each in self._taking.root.modules() if id(each) == number), None)
+            if other != name or module is None:
+                continue
+            kind = next(base for base in type(module).__mro__ if name in vars(base))
+            original = vars(kind)[name]
+            if getattr(original, "__insitu_taken__", None) is not None:
+                continue
+            setattr(kind, name, self._taken_from(name, original))
+            undo.callback(setattr, kind, name, original)
+
+    def _taken_from(self, name: str, original: Any) -> Any:
+        function = getattr(original, "__func__", original)
+        owners = {number: weakref.ref(self) for number, other in self._methods if other == name}
+
+        @functools.wraps(function)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            wanted = self._methods.get((id(args[0]), name)) if args else None
+            if wanted is None and isinstance(original, staticmethod) and owners:
+                wanted = self._methods[next(iter(owners)), name]
+            if wanted is not None and wanted.result:
+                self._taking.take(wanted.path, result)
+            return result
+
+        method.__insitu_taken__ = True  # type: ignore[attr-defined]
+        return type(original)(method) if isinstance(original, (staticmethod, classmethod)) else method

@@ -1,0 +1,330 @@
+"""`record` with paths: the values of a whole run, step by step, into a file that survives."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from shutil import rmtree
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from insitu import dist
+from insitu.capture.keep import as_tensor, statistics
+from insitu.capture.names import unwrapped
+from insitu.capture.targets import targets
+from insitu.capture.values import Keep, Taken, Taking
+from insitu.errors import ChoiceError, SubjectError, choose, tell
+from insitu.store import check
+from insitu.store.building import check_compression
+from insitu.store.journal import Entry, Journal
+from insitu.store.parts import discard, parts_of
+from insitu.trace.path import compiled, matches, nearest
+from insitu.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from insitu.store.run import Run
+
+KEEPS = ("values", "stats")
+WHENS = ("train", "eval")
+PATIENCE = 60.0  # seconds that rank 0 waits for the others to end
+
+KeepOption = str | Callable[[Tensor], Any]
+
+
+class Recording:
+    """A `with` block that records what path patterns name in a model, at each step."""
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        only: tuple[str, ...],
+        keep: KeepOption | dict[str, KeepOption],
+        every: int,
+        when: str | None,
+        to: Any,
+        overwrite: bool,
+        compression: str,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise SubjectError(f"values are recorded of a model, not of {model!r:.80}: insitu.record(model, only=...)")
+        if type(every) is not int or every < 1:
+            raise ChoiceError(f"every={every!r} is no number of steps: 1 records each one, 4 each fourth")
+        if when is not None:
+            choose("when", when, WHENS)
+        self._model, self._only, self._every, self._when = model, only or ("**",), every, when
+        self._keeps = keeps_of(keep)
+        self._targets = targets(model, self._only)
+        self._sink = to if callable(to) else None
+        self._to = None if to is None or callable(to) else Path(to)
+        check_compression(compression)
+        self._overwrite, self._compression = overwrite, compression
+        if self._to is not None and dist.current_rank() == 0:
+            check(self._to, overwrite=overwrite)
+        self._running: list[Running] = []
+
+    def __enter__(self) -> Recorded:
+        running = Running(self)
+        self._running.append(running)
+        return running.recorded
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._running.pop().stop(error)
+
+    def keep_of(self, path: str) -> Keep | None:
+        """What is made of a tensor at a path; None for its values."""
+        for pattern, keep in self._keeps.items():
+            if matches(pattern, path):
+                return keep
+        return None
+
+
+def keeps_of(keep: KeepOption | dict[str, KeepOption]) -> dict[str, Keep | None]:
+    """What is made of tensors, by path pattern."""
+    options = keep if isinstance(keep, dict) else {"**": keep}
+    for pattern in options:
+        compiled(pattern)
+    return {pattern: _keep(option) for pattern, option in options.items()}
+
+
+def _keep(option: KeepOption) -> Keep | None:
+    if callable(option):
+        return option
+    return stats if choose("keep", option, KEEPS) == "stats" else None
+
+
+def stats(value: Any) -> dict[str, Any] | None:
+    """The statistics of a tensor as plain numbers."""
+    tensor = value if isinstance(value, Tensor) else as_tensor(value)
+    found = statistics(tensor, bins=False) if tensor is not None else None
+    if found is None:
+        return None
+    names = ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")
+    return {name: getattr(found, name) for name in names}
+
+
+class Running:
+    """One entry of a recording: what it writes to, and what to undo."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self.is_on = os.environ.get("INSITU") != "0"
+        self._troubles: set[str] = set()
+        self.rank = dist.current_rank()
+        self.folder: Path | None = None
+        self.journal: Journal | None = None
+        self.recorded = Recorded(self)
+        self.taking = Taking(
+            recording._model,
+            recording._targets,
+            keep_of=recording.keep_of,
+            every=recording._every,
+            when=recording._when,
+            sink=self._hand_on,
+            trouble=self.trouble,
+        )
+        self._signal: Any = None
+        if self.is_on:
+            if recording._sink is None:
+                self._open()
+            self.taking.start()
+            self._listen()
+
+    def _listen(self) -> None:
+        """Where nobody else does, end the recording when the system asks the process to end; then it does."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self._signal = lambda number, frame: self._terminate(number)
+            signal.signal(signal.SIGTERM, self._signal)
+
+    def _terminate(self, number: int) -> None:
+        self.stop(None)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _open(self) -> None:
+        to = self._recording._to
+        if to is None:
+            folder = tempfile.mkdtemp(prefix="insitu-")
+            weakref.finalize(self.recorded, rmtree, folder, ignore_errors=True)
+            self.folder = parts_of(Path(folder) / "run.h5")
+        else:
+            self.folder = parts_of(to)
+            if self._recording._overwrite and self.rank == 0 and self.folder.is_dir():
+                discard(self.folder)
+        self.journal = Journal(self.folder, self.rank, about(self._recording))
+
+    def _hand_on(self, step: int, moment: float, taken: list[Taken]) -> None:
+        if self._recording._sink is not None:
+            for path, _, value in taken:
+                self._recording._sink(path, value, step, self.rank)
+        elif self.journal is not None:
+            self.journal.step(step, moment, [entry(path, call, value) for path, call, value in taken])
+
+    def stop(self, error: BaseException | None) -> None:
+        """End the recording: hand on the last step, close the journal, make the file."""
+        if not self.is_on:
+            return
+        self.is_on = False
+        if self._signal is not None and signal.getsignal(signal.SIGTERM) is self._signal:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        try:
+            self.taking.stop()
+        finally:
+            if self.journal is not None:
+                if error is not None:
+                    self.journal.event("raised", type(error).__name__, step=self.taking.step, time=time.time())
+                self.journal.close()
+        self._complain()
+        to = self._recording._to
+        if to is not None and self.rank == 0 and self.folder is not None:
+            self._merge(to, self.folder)
+
+    def _merge(self, to: Path, folder: Path) -> None:
+        recording = self._recording
+        ranks = dist.world_size()
+        try:
+            missing = dist.merge(
+                folder,
+                to,
+                ranks=ranks,
+                patience=PATIENCE if ranks > 1 else 0.0,
+                compression=recording._compression,
+                overwrite=recording._overwrite,
+            )
+        except Exception as error:
+            self.trouble("making the file of the run", error)
+            return
+        for text in missing:
+            tell(f"{to}: {text}")
+
+    def _complain(self) -> None:
+        """Say which patterns named nothing that came to be."""
+        if self.taking.step < 0:
+            tell("the model that was to be recorded was not called in this block")
+            return
+        for pattern in self._recording._only:
+            if not any(matches(pattern, path) or matches(f"{pattern}.**", path) for path in self.taking.seen):
+                tell(f"nothing was recorded at {pattern!r}{nearest(pattern, self.taking.seen)}")
+
+    def trouble(self, what: str, error: Exception) -> None:
+        """Recording failed somewhere: say so once, and let the run go on."""
+        if what not in self._troubles:
+            self._troubles.add(what)
+            tell(f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}")
+
+
+class Recorded(Trace):
+    """What a recording has so far: `recorded["forward.x"]` has `.steps`, `.ranks` and `.values`."""
+
+    def __init__(self, running: Running) -> None:
+        super().__init__()
+        self._running = running
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.run[key] if isinstance(key, str) else super().__getitem__(key)
+
+    @property
+    def run(self) -> Run:
+        """The run as it is on the disk now."""
+        from insitu.store.run import Run
+
+        running = self._running
+        if running.folder is None:
+            raise SubjectError("what was given as `to` has the values: nothing is kept here")
+        to = running._recording._to
+        return Run.open(to if to is not None and to.is_file() and not running.folder.is_dir() else running.folder)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths that were recorded."""
+        return list(self.run.paths)
+
+    @property
+    def committed_step(self) -> int | None:
+        """The last step that a crash cannot take back."""
+        return self._running.journal.committed_step if self._running.journal is not None else None
+
+    def flush(self) -> None:
+        """Wait until all finished steps are on the disk."""
+        if self._running.journal is not None:
+            self._running.journal.flush()
+
+    def step(self) -> None:
+        """Say that a new step begins here; without it, each outermost call of the model is a step."""
+        self._running.taking.begin_step()
+
+    def __str__(self) -> str:
+        return str(self.run)
+
+    def __repr__(self) -> str:
+        return f"<Recorded: {len(self._running.taking.seen)} paths, {self._running.taking.step + 1} steps>"
+
+
+def entry(path: str, call: int, value: Any) -> Entry:
+    """A value as the journal takes it."""
+    if isinstance(value, Tensor):
+        dense = value.cpu().contiguous()
+        dtype = str(dense.dtype).removeprefix("torch.")
+        return path, call, dtype, tuple(dense.shape), dense.reshape(-1).view(torch.uint8).numpy()
+    if isinstance(value, numpy.ndarray):
+        return path, call, dtype_name(value.dtype), value.shape, numpy.ascontiguousarray(value).reshape(-1).view("u1")
+    return path, call, None, (), value.item() if isinstance(value, numpy.generic) else value
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a dtype of NumPy as torch spells it, or as NumPy does where torch has none."""
+    name = str(dtype)
+    return name if hasattr(torch, name) or name == "bool" else f"numpy:{dtype.str}"
+
+
+def about(recording: Recording) -> dict[str, Any]:
+    """Where a run comes from."""
+    from insitu import __version__
+
+    model = unwrapped(recording._model)
+    return {
+        "insitu": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "command": " ".join(sys.argv)[:500],
+        "git": git_commit(),
+        "patterns": list(recording._only),
+        "settings": {"every": recording._every, "when": recording._when},
+        "model": type(model).__name__,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "world_size": dist.world_size(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def git_commit() -> str | None:
+    """The commit of the folder the program runs in, if it is one of git."""
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=2, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def is_recording(*, keep: Any, every: int, when: str | None, to: Any) -> bool:
+    """Whether what is asked of `record` are values over a run, rather than the calls of a block."""
+    return keep == "values" or isinstance(keep, dict) or every != 1 or when is not None or to is not None
+
+
+def patterns(only: str | Iterable[str] | None) -> tuple[str, ...]:
+    """The patterns that were given."""
+    return () if only is None else (only,) if isinstance(only, str) else tuple(only)

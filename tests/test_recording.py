@@ -1,0 +1,437 @@
+"""Values of a whole run by path: what is recorded, when, and what survives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import insitu
+
+
+def scale(q: Tensor) -> Tensor:
+    s = q * 2
+    return s
+
+
+class Pair(NamedTuple):
+    left: Tensor
+    right: Tensor
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.ModuleList([nn.Linear(4, 4), nn.BatchNorm1d(4)])
+        self.head = nn.Linear(4, 2)
+        self.count = 0
+
+    def helper(self, z: Tensor) -> Tensor:
+        w = z + 1
+        return w
+
+    @staticmethod
+    def total(a: Tensor) -> Tensor:
+        b = a.sum()
+        return b
+
+    def forward(this, x: Tensor) -> Tensor:
+        this.count += 1
+        h = x
+        for layer in this.encoder:
+            h = layer(h)
+        d = {"nest": {"q": h.mean()}, "list": [1, h[0]], "pair": Pair(h, h)}
+        h = this.helper(h)
+        this.total(h)
+        scale(h)
+        out: Tensor = this.head(h) + d["nest"]["q"]  # type: ignore[index]
+        return out
+
+
+def train(model: nn.Module, steps: int, *, inner: nn.Module | None = None) -> list[Tensor]:
+    """Train for some steps; the inputs."""
+    torch.manual_seed(0)
+    optimizer = torch.optim.SGD((inner or model).parameters(), 0.1)
+    inputs = [torch.randn(3, 4) for _ in range(steps)]
+    for x in inputs:
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+    return inputs
+
+
+EVERYTHING = (
+    *("forward", "forward.x", "forward.h", "encoder.*", "encoder.1.running_mean", "head.weight", "head.weight.grad"),
+    *(
+        "helper",
+        "helper.w",
+        "total",
+        "total.b",
+        "scale.s",
+        "forward.this.count",
+        "forward.d.nest.q",
+        "forward.d.list.*",
+    ),
+    *("forward.d.pair.left", "encoder.0.forward.input"),
+)
+
+
+def test_every_kind_of_path(tmp_path: Path) -> None:
+    net = Net()
+    with insitu.record(net, only=EVERYTHING, keep="values", to=tmp_path / "run.h5") as recorded:
+        inputs = train(net, 3)
+    run = insitu.load(tmp_path / "run.h5")
+    assert sorted(run.paths) == sorted(
+        [
+            *("forward", "forward.x", "forward.h", "encoder.0", "encoder.1", "encoder.1.running_mean", "head.weight"),
+            *("head.weight.grad", "helper", "helper.w", "total", "total.b", "scale.s", "forward.this.count"),
+            *("forward.d.nest.q", "forward.d.list.0", "forward.d.list.1", "forward.d.pair.left"),
+            "encoder.0.forward.input",
+        ]
+    )
+    assert np.array_equal(run["forward.x"].values, torch.stack(inputs).numpy())
+    assert np.array_equal(run["encoder.0.forward.input"].values, torch.stack(inputs).numpy())
+    assert (
+        run["forward.h"].calls.tolist() == [0, 1, 2, 3] * 3
+        and run["forward.h"].steps.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    )
+    assert list(run["forward.this.count"].values)[-1] == net.count
+    assert np.array_equal(run["head.weight"].values[-1], net.head.weight.detach().numpy())
+    assert net.head.weight.grad is not None
+    assert np.array_equal(run["head.weight.grad"].values[-1], net.head.weight.grad.numpy())
+    assert np.array_equal(run["encoder.1.running_mean"].values[-1], net.encoder[1].running_mean.numpy())  # type: ignore[union-attr, operator]
+    assert np.array_equal(run["total"].values, run["total.b"].values)
+    assert recorded["forward"].values.shape == (3, 3, 2)
+    with h5py.File(tmp_path / "run.h5") as file:
+        assert file["vars/forward.x/values"].shape == (3, 3, 4)
+
+
+def test_outputs_gradients_and_random_numbers_are_the_same(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    plain = Net()
+    torch.manual_seed(1)
+    watched = Net()
+    train(plain, 4)
+    state = torch.get_rng_state()
+    with insitu.record(watched, only=EVERYTHING, keep="values", to=tmp_path / "run.h5"):
+        train(watched, 4)
+    assert torch.equal(state, torch.get_rng_state())
+    for one, other in zip(plain.state_dict().values(), watched.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+    for name in ("helper", "total", "forward"):
+        assert "insitu" not in repr(vars(Net)[name]) and not hasattr(vars(Net)[name], "__insitu_taken__")
+
+
+def test_every_and_when() -> None:
+    net = Net()
+    with insitu.record(net, only="forward.x", every=2, when="train") as recorded:
+        for training in (True, True, False, False, True, True):
+            net.train(training)
+            net(torch.ones(3, 4))
+    assert recorded["forward.x"].steps.tolist() == [0, 4]
+    with insitu.record(net, only="forward.x", when="eval") as recorded:
+        for training in (True, False):
+            net.train(training)
+            net(torch.ones(3, 4))
+    assert recorded["forward.x"].steps.tolist() == [1]
+
+
+def test_steps_as_they_are_said() -> None:
+    net = Net()
+    with insitu.record(net, only="forward.x", keep="values") as recorded:
+        for _ in range(2):
+            recorded.step()
+            net(torch.ones(3, 4))
+            net(torch.zeros(3, 4))
+    series = recorded["forward.x"]
+    assert series.steps.tolist() == [0, 0, 1, 1] and series.calls.tolist() == [0, 1, 0, 1]
+
+
+def test_keep_by_path() -> None:
+    net = Net()
+    keep = {"head.*": "stats", "forward.h": lambda tensor: tensor.mean(0), "**": "values"}
+    with insitu.record(net, only=["head.weight", "forward.h", "forward.x"], keep=keep) as recorded:
+        train(net, 2)
+    assert recorded["forward.h"].values.shape == (8, 4)
+    assert recorded["forward.x"].values.shape == (2, 3, 4)
+    assert recorded["head.weight.mean"].values[-1] == pytest.approx(net.head.weight.mean().item())
+
+
+class Kinds(nn.Module):
+    def forward(self, index: int) -> Tensor:
+        half = torch.tensor([1.5, float("nan")], dtype=torch.bfloat16)
+        whole = torch.tensor([2**40 + 1])
+        flags = torch.tensor([True, False])
+        waves = torch.tensor([1 + 2j])
+        grown = torch.ones(index + 1)
+        name = f"step {index}"
+        nothing = None
+        array = np.arange(3, dtype=np.uint16)
+        return (
+            half.sum()
+            + whole.sum()
+            + flags.sum()
+            + waves.real.sum()
+            + grown.sum()
+            + len(name)
+            + array.sum().item()
+            + (nothing or 0)
+        )
+
+
+def test_values_of_every_kind_come_back_as_they_were(tmp_path: Path) -> None:
+    model = Kinds()
+    with insitu.record(model, only="forward.*", keep="values", to=tmp_path / "run.h5"):
+        for index in range(3):
+            model(index)
+    run = insitu.load(tmp_path / "run.h5")
+    half = run["forward.half"].to_torch()
+    assert half.dtype is torch.bfloat16 and half[0, 0] == 1.5 and bool(half[:, 1].isnan().all())
+    assert run["forward.whole"].values.tolist() == [[2**40 + 1]] * 3
+    assert run["forward.flags"].values.dtype == bool and run["forward.waves"].values.tolist() == [[1 + 2j]] * 3
+    assert [len(value) for value in run["forward.grown"].values] == [1, 2, 3]
+    padded, lengths = run["forward.grown"].padded(fill=0)
+    assert padded.shape == (3, 3) and np.asarray(lengths).reshape(-1).tolist() == [1, 2, 3]
+    assert list(run["forward.name"].values) == ["step 0", "step 1", "step 2"]
+    assert list(run["forward.nothing"].values) == [None] * 3
+    assert run["forward.array"].values.dtype == np.uint16
+
+
+def test_what_does_not_change_is_stored_once(tmp_path: Path) -> None:
+    net = nn.Linear(1000, 1000)
+    with insitu.record(net, only="weight", keep="values", to=tmp_path / "run.h5"):
+        for _ in range(20):
+            net(torch.ones(1, 1000))
+    assert (tmp_path / "run.h5").stat().st_size < 3 * net.weight.nbytes
+    series = insitu.load(tmp_path / "run.h5")["weight"]
+    assert series.steps.tolist() == list(range(20)) and series.values.shape == (20, 1000, 1000)
+
+
+def test_gradients_without_an_optimizer_and_over_several_passes() -> None:
+    net = nn.Linear(2, 1)
+    with insitu.record(net, only="weight.grad", keep="values") as recorded:
+        for _ in range(2):
+            net.zero_grad()
+            net(torch.ones(1, 2)).backward()
+    assert recorded["weight.grad"].values.tolist() == [[[1, 1]], [[1, 1]]]
+
+
+def test_a_wrapped_model_has_its_own_clean_paths() -> None:
+    net = Net()
+    wrapped = torch.optim.swa_utils.AveragedModel(net)
+    inner = wrapped.module
+    with insitu.record(wrapped, only=["encoder.0", "forward.x"], keep="values") as recorded:
+        wrapped(torch.ones(3, 4))
+    assert recorded.paths == ["forward.x", "encoder.0"] and inner is not net
+
+
+def test_compiled_models_stay_compiled() -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    compiled = torch.compile(net, backend=backend)
+    compiled(torch.ones(1, 2))
+    before = len(graphs)
+    with insitu.record(compiled, only=["forward", "0.weight"], keep="values") as recorded:
+        for _ in range(3):
+            compiled(torch.ones(1, 2))
+    assert len(graphs) == before
+    assert recorded["0.weight"].values.shape == (3, 2, 2)
+
+
+def test_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("INSITU", "0")
+    net = nn.Linear(1, 1)
+    with insitu.record(net, only="weight", keep="values", to=tmp_path / "run.h5"):
+        net(torch.ones(1, 1))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"only": "forward.hh"}, insitu.PatternError, "did you mean 'forward.h'"),
+        ({"only": "encoder.0.wieght"}, insitu.PatternError, "did you mean 'encoder.0.weight'"),
+        ({"every": 0}, insitu.ChoiceError, "every=0"),
+        ({"when": "trian"}, insitu.ChoiceError, "did you mean 'train'"),
+        ({"keep": {"**": "valeus"}}, insitu.ChoiceError, "did you mean 'values'"),
+        ({"to": "run.txt"}, insitu.ChoiceError, "does not end in"),
+        ({"to": "run.h5", "compression": "zip"}, insitu.ChoiceError, "zip"),
+    ],
+)
+def test_bad_input(options: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        insitu.record(Net(), **{"only": "forward", "keep": "values", **options})
+
+
+def test_a_model_is_needed_and_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(insitu.SubjectError, match="of a model"):
+        insitu.record(keep="values")
+    (tmp_path / "run.h5").write_text("mine")
+    with pytest.raises(insitu.StoreError):
+        insitu.record(Net(), only="forward", to=tmp_path / "run.h5")
+    assert (tmp_path / "run.h5").read_text() == "mine"
+    net = Net()
+    with insitu.record(net, only="forward", to=tmp_path / "run.h5", overwrite=True):
+        net(torch.ones(3, 4))
+    assert insitu.load(tmp_path / "run.h5").paths == ["forward"]
+
+
+def test_patterns_that_named_nothing_are_told(tmp_path: Path) -> None:
+    net = Net()
+    told = pytest.warns(insitu.InsituWarning, match=r"nothing was recorded at 'head.weight.grad'")
+    with told, insitu.record(net, only=["forward", "head.weight.grad"], keep="values"):
+        net(torch.ones(3, 4))
+    with pytest.warns(insitu.InsituWarning, match="was not called"), insitu.record(net, only="forward", keep="values"):
+        pass
+
+
+def test_a_function_given_as_keep_or_to_that_raises_does_not_stop_the_run() -> None:
+    net = Net()
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("broken")
+
+    with (
+        pytest.warns(insitu.InsituWarning, match="broken"),
+        insitu.record(net, only="forward", keep="values", to=broken),
+    ):
+        train(net, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with insitu.record(
+            net, only=["forward", "forward.x"], keep={"forward": broken, "**": "values"}, every=1
+        ) as recorded:
+            train(net, 3)
+    assert recorded["forward.x"].values.shape == (3, 3, 4)
+
+
+def test_a_sink_of_ones_own() -> None:
+    net, taken = Net(), []
+    with insitu.record(net, only="forward.x", to=lambda *item: taken.append(item)):
+        inputs = train(net, 2)
+    assert [(path, step, rank) for path, _, step, rank in taken] == [("forward.x", 0, 0), ("forward.x", 1, 0)]
+    assert torch.equal(taken[1][1], inputs[1])
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_nothing_is_lost_when_the_loop_ends_early(error: type[BaseException], tmp_path: Path) -> None:
+    net = Net()
+    with pytest.raises(error), insitu.record(net, only="forward.x", to=tmp_path / "run.h5"):
+        train(net, 3)
+        raise error
+    assert insitu.load(tmp_path / "run.h5")["forward.x"].steps.tolist() == [0, 1, 2]
+
+
+PROGRAM = """
+import os, signal, sys, time, torch, insitu
+from torch import nn
+net = nn.Linear(4, 2)
+with insitu.record(net, only=["forward.input", "weight"], keep="values", to=sys.argv[1]) as recorded:
+    for step in range(1000):
+        net(torch.full((3, 4), float(step)))
+        if step == 50:
+            print("ready", flush=True)
+            time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_from_outside_is_readable(number: int, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    path = tmp_path / "run.h5"
+    with subprocess.Popen([sys.executable, tmp_path / "program.py", path], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        during = insitu.load(path)
+        assert during["forward.input"].steps.tolist() == list(range(50))
+        child.send_signal(number)
+        assert child.wait(30) == -number
+    run = insitu.load(path)
+    last = 51 if number == signal.SIGTERM else 50
+    assert run["forward.input"].steps.tolist() == list(range(last))
+    assert run["forward.input"].values[:, 0, 0].tolist() == [float(step) for step in range(last)]
+
+
+RANKS = """
+import os, sys, torch, insitu
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+torch.manual_seed(0)
+dist.init_process_group("gloo")
+rank, mode = dist.get_rank(), sys.argv[2]
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(4, 2)
+    def forward(self, x):
+        h = self.encoder(x)
+        return h
+net = Net()
+model = DDP(net) if mode == "ddp" else net
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+steps = 4 if mode == "ddp" else 4 + 3 * rank
+try:
+    only = ["forward.x", "forward.h", "encoder.weight", "encoder.weight.grad"]
+    with insitu.record(model, only=only, keep="values", to=sys.argv[1]):
+        for step in range(steps):
+            optimizer.zero_grad()
+            model(torch.full((3, 4), 10.0 * rank + step)).sum().backward()
+            optimizer.step()
+            if mode == "raise" and rank == 1 and step == 2:
+                raise ValueError("rank 1 fails")
+            if mode == "kill" and rank == 1 and step == 2:
+                os._exit(3)
+except ValueError:
+    pass
+if mode == "ddp":
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("mode", ["ddp", "uneven", "raise", "kill"])
+def test_ranks_write_for_themselves_and_are_merged(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(textwrap.dedent(RANKS))
+    path = tmp_path / "run.h5"
+    began = time.monotonic()
+    children = []
+    for rank in range(2):
+        environment = {
+            **os.environ,
+            **{"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port(tmp_path)},
+        }
+        command = [sys.executable, str(tmp_path / "program.py"), str(path), mode]
+        children.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    for child in children:
+        child.communicate(timeout=100)
+    assert time.monotonic() - began < 55  # nobody waited for who never came
+    run = insitu.load(path)
+    series = run["forward.x"]
+    counts = {"ddp": (4, 4), "uneven": (4, 7), "raise": (4, 3), "kill": (4, 2)}[mode]
+    assert [int((series.ranks == rank).sum()) for rank in range(2)] == list(counts)
+    assert series.rank(1).values[:, 0, 0].tolist() == [10.0 + step for step in range(counts[1])]
+    if mode == "ddp":
+        one, other = run["encoder.weight.grad"].rank(0).values, run["encoder.weight.grad"].rank(1).values
+        assert np.array_equal(one, other)  # as the optimizer found them, after they were reduced
+
+
+def port(path: Path) -> str:
+    """A port for the processes of one test."""
+    return str(20000 + abs(hash(str(path))) % 20000)
