@@ -9,6 +9,7 @@ from insitu.errors import (
     InsituError,
     InsituWarning,
     MissingError,
+    NotRecordedError,
     PatternError,
     StoreError,
     SubjectError,
@@ -19,6 +20,8 @@ from insitu.trace.trace import Trace
 if TYPE_CHECKING:
     from insitu.session import record
     from insitu.store import load, save
+    from insitu.store.run import Run
+    from insitu.store.series import Series
     from insitu.view import show
     from insitu.watching import watch
 
@@ -34,8 +37,11 @@ __all__ = [
     "Mark",
     "MissingError",
     "ModuleFacts",
+    "NotRecordedError",
     "Opaque",
     "PatternError",
+    "Run",
+    "Series",
     "Site",
     "Stats",
     "StoreError",
@@ -59,6 +65,8 @@ _LATER = {
     "load": "insitu.store",
     "save": "insitu.store",
     "show": "insitu.view",
+    "Run": "insitu.store.run",
+    "Series": "insitu.store.series",
 }
 
 

@@ -1,4 +1,4 @@
-"""The command `insitu`: run a program and see its tensors, show a saved trace.
+"""The command `insitu`: run a program and see its tensors, show a saved trace or a recorded run.
 
 Nothing here imports torch, numpy or h5py before a command needs it, so that `insitu show` answers in a blink.
 """
@@ -14,10 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import insitu
-from insitu.errors import ChoiceError, InsituError, choose
+from insitu.errors import ChoiceError, InsituError, StoreError, choose
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from insitu.program import Program
+    from insitu.store.run import Run
     from insitu.trace.trace import Trace
 
 MOST_LINES = 200
@@ -30,8 +33,19 @@ example:
   insitu run --to run.h5 --quiet -m package.train
 """
 _SHOW_EXAMPLE = """\
+A recorded run is listed, with what is missing in it first; one that still runs or was killed too, from run.h5.parts.
+
 example:
-  insitu show run.h5 --view code --only 'encoder.*' --only 'decoder.**'
+  insitu show trace.h5 --view code --only 'encoder.*' --only 'decoder.**'
+  insitu show run.h5 --path 'decoder.*.weight.grad.mean'
+  insitu show run.h5 --path forward.loss --plot loss.png
+"""
+_RECOVER_EXAMPLE = """\
+The journals in run.h5.parts are removed once the file is made, and stay where one is damaged. The exit code is 1 if
+something is missing in the file, which is said.
+
+example:
+  insitu recover run.h5
 """
 _DEMO_EXAMPLE = """\
 example:
@@ -40,14 +54,15 @@ example:
 _EXAMPLE = """\
 example:
   insitu run train.py --epochs 1        trace an unmodified script
-  insitu show run.h5 --view table       look at a saved trace
+  insitu show run.h5 --view table       look at a saved trace, or a recorded run
+  insitu recover run.h5                 make the file of a run that was killed
 """
 
 VIEW_HELP = "tree (default), classic, code, table or variables"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code: 0, the program's own, or 2 for an error of insitu."""
+    """Run one command and give its exit code: 0, the program's own, 1 for a file not whole, 2 for our errors."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     words, command = _split(words)
     parser = _parser()
@@ -67,6 +82,8 @@ def _dispatch(options: argparse.Namespace, command: list[str], parser: argparse.
         return _run(options, command)
     if options.command == "show":
         return _show(options)
+    if options.command == "recover":
+        return _recover(options)
     if options.command == "demo":
         return _demo()
     parser.print_help(sys.stderr)
@@ -111,7 +128,7 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 def _parser() -> argparse.ArgumentParser:
     parser = _described(argparse.ArgumentParser("insitu", allow_abbrev=False), "See every tensor in place.", _EXAMPLE)
     parser.add_argument("--version", action="version", version=f"insitu {insitu.__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="run | show | demo")
+    commands = parser.add_subparsers(dest="command", metavar="run | show | recover | demo")
     run = commands.add_parser(
         "run",
         help="trace an unmodified script",
@@ -119,8 +136,10 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     _run_options(_described(run, "Run a Python program and show what torch did in it.", _RUN_EXAMPLE))
-    show = commands.add_parser("show", help="look at a saved trace", allow_abbrev=False)
-    _show_options(_described(show, "Show a trace from a file, without importing torch.", _SHOW_EXAMPLE))
+    show = commands.add_parser("show", help="look at a saved trace or a recorded run", allow_abbrev=False)
+    _show_options(_described(show, "Show a trace or a recorded run, without importing torch.", _SHOW_EXAMPLE))
+    recover = commands.add_parser("recover", help="make the file of a run that was killed", allow_abbrev=False)
+    _recover_options(_described(recover, "Make the file of a run that was killed.", _RECOVER_EXAMPLE))
     demo = commands.add_parser("demo", help="a small transformer in every view")
     _described(demo, "Trace a small transformer and show it in every view.", _DEMO_EXAMPLE)
     return parser
@@ -143,12 +162,21 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="a saved trace, as in run.h5")
-    parser.add_argument("--view", default="tree", help=VIEW_HELP)
-    parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
+    parser.add_argument("file", help="a saved trace or a recorded run, as in run.h5 or run.h5.parts")
+    parser.add_argument("--view", help=f"of a trace: {VIEW_HELP}")
+    parser.add_argument(
+        *("--path", "--only"), dest="only", action="append", metavar="PATTERN", help="only these paths; may be repeated"
+    )
+    parser.add_argument("--plot", metavar="FILE", help="of a run: draw the variables over the steps, as in loss.png")
+    parser.add_argument("--json", action="store_true", help="of a run: print the list as JSON")
     parser.add_argument("--color", action=argparse.BooleanOptionalAction, help="colour, whatever the terminal says")
     parser.add_argument("--width", type=_columns, metavar="N", help="columns to use (default: those of the terminal)")
-    parser.add_argument("--unfold", action="store_true", help="show each of several identical blocks")
+    parser.add_argument("--unfold", action="store_true", help="of a trace: show each of several identical blocks")
+
+
+def _recover_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="the file to make, as in run.h5, or its journals, run.h5.parts")
+    parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
 
 
 def _columns(text: str) -> int:
@@ -158,15 +186,106 @@ def _columns(text: str) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from insitu import store, view
+    from insitu import store
+    from insitu.trace.trace import Trace
 
-    _known_view(options.view)
-    if options.unfold and options.view != "tree":
-        raise ChoiceError(f"--unfold is for the view 'tree': the view {options.view!r} folds nothing")
-    extra: dict[str, Any] = {"unfold": True} if options.unfold else {}
-    trace = store.load(options.file)
-    view.show(trace, view=options.view, only=options.only, color=options.color, width=options.width, **extra)
+    _known_view(options.view or "tree")
+    found = store.load(options.file)
+    if isinstance(found, Trace):
+        _show_trace(found, options)
+        return 0
+    with found:
+        _show_run(found, options)
     return 0
+
+
+def _show_trace(trace: Trace, options: argparse.Namespace) -> None:
+    from insitu import view
+
+    name = options.view or "tree"
+    _refuse(options, ("plot", "json"), "is for recorded runs", "a trace")
+    if options.unfold and name != "tree":
+        raise ChoiceError(f"--unfold is for the view 'tree': the view {name!r} folds nothing")
+    extra: dict[str, Any] = {"unfold": True} if options.unfold else {}
+    view.show(trace, view=name, only=options.only, color=options.color, width=options.width, **extra)
+
+
+def _show_run(run: Run, options: argparse.Namespace) -> None:
+    from insitu.view.run import run_lines
+    from insitu.view.terminal import Terminal, terminal_width
+
+    only = options.only or ()
+    _refuse(options, ("view", "unfold"), "is for traces", "a recorded run")
+    if options.json:
+        _print_json(run, only)
+    elif options.plot is None:
+        width = options.width or terminal_width(sys.stdout) or 100
+        Terminal(color=options.color, width=options.width).write(run_lines(run, width, only))
+    if options.plot is not None:
+        _plot(run, only, options.plot)
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], why: str, what: str) -> None:
+    for name in names:
+        if getattr(options, name):
+            raise ChoiceError(f"--{name} {why}, and {options.file!r} is {what}")
+
+
+def _print_json(run: Run, only: Sequence[str]) -> None:
+    import json
+
+    from insitu.view.run import run_facts
+
+    about = {
+        "file": str(run.path),
+        "complete": run.complete,
+        "running": run.running,
+        "steps": [int(run.steps[0]), int(run.steps[-1])] if len(run.steps) else None,
+        "ranks": run.ranks,
+        "world_size": run.world_size,
+    }
+    print(json.dumps({**about, **run_facts(run, only)}, allow_nan=False))
+
+
+def _plot(run: Run, only: Sequence[str], path: str) -> None:
+    from insitu.view import plot
+    from insitu.view.run import require, troubles
+
+    plot.check(path)
+    for pattern in only:
+        require(pattern, run.paths)
+    found = dict.fromkeys(series.name for pattern in only or ("**",) for series in run.find(pattern))
+    plot.draw([run[name] for name in found], path)
+    for text in troubles(run):
+        print(f"insitu: {text}", file=sys.stderr)
+
+
+def _recover(options: argparse.Namespace) -> int:
+    from insitu import store
+    from insitu.store.compact import compact
+    from insitu.store.parts import parts_of
+
+    target = store.check(options.file.rstrip("/").removesuffix(store.PARTS), overwrite=True)
+    parts = parts_of(target)
+    if not parts.is_dir():
+        raise StoreError(_nothing_to_recover(target, parts))
+    with store.load(parts) as run:
+        if run.running:
+            raise StoreError(
+                f"{str(target)!r} still runs: nothing to recover; `insitu show {target}` reads it as it is"
+            )
+        made = f"{target}: {len(run)} variables, {len(run.steps):,} steps, {len(run.ranks)} of {run.world_size} ranks"
+    missing = compact(parts, target, overwrite=options.overwrite)
+    print(made)
+    for text in missing:
+        print(f"! {text}")
+    return 1 if missing else 0
+
+
+def _nothing_to_recover(target: Path, parts: Path) -> str:
+    if target.is_file():
+        return f"{str(target)!r} is a file already, and {parts.name!r} is not there: nothing to recover"
+    return f"nothing to recover: there is no {str(parts)!r}, where a run that was killed leaves its journals"
 
 
 def _demo() -> int:

@@ -5,6 +5,7 @@ InsituError
 ├── ChoiceError       an option with a value that does not exist
 ├── PatternError      a path pattern that is malformed, or can never match
 ├── StoreError        a file that cannot be read or written
+├── NotRecordedError  a path or a step that a run does not hold
 └── MissingError      a feature whose package is not installed
 """
 
@@ -39,6 +40,13 @@ class PatternError(InsituError, ValueError):
 
 class StoreError(InsituError, OSError):
     """A file cannot be read or written."""
+
+
+class NotRecordedError(InsituError, KeyError):
+    """A path or a step that a run does not hold."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would put it in quotes
 
 
 class MissingError(InsituError, ImportError):

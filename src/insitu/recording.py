@@ -172,6 +172,9 @@ class Running:
             for path, _, value in taken:
                 self._recording._sink(path, value, step, self.rank)
         elif self.journal is not None:
+            for path, facts in self.taking.facts.items():
+                self.journal.describe(path, **facts)
+            self.taking.facts = {}
             self.journal.step(step, moment, [entry(path, call, value) for path, call, value in taken])
 
     def stop(self, error: BaseException | None) -> None:

@@ -20,7 +20,7 @@ from torch._C import DisableTorchFunction, _DisableTorchDispatch
 from xxhash import xxh3_128_digest
 
 from insitu.capture.inside import attributes
-from insitu.capture.keep import has_values
+from insitu.capture.keep import has_values, local
 from insitu.capture.tensors import array_layout, layout_of, short_dtype
 from insitu.trace.event import Change
 
@@ -118,6 +118,7 @@ def tensor_print(tensor: Tensor) -> Print:
         layout = layout_of(tensor)
         facts = (type(tensor), tuple(layout[0] or ()), short_dtype(layout[1]), str(layout[2]))
         try:
+            tensor = local(tensor)
             contents: Any = tuple(map(digest_of, parts_of(Tensor.detach(tensor)))) if has_values(tensor) else id(tensor)
         except Exception:  # a type that cannot be read
             contents = (id(tensor), 0 if tensor.is_inference() else tensor._version)

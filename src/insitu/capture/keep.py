@@ -70,6 +70,12 @@ def as_tensor(array: Any) -> Tensor | None:
         return None
 
 
+def local(tensor: Any) -> Any:
+    """What this process holds of a tensor: of a DTensor its shard, for gathering it would wait for the other ranks."""
+    shard = getattr(tensor, "_local_tensor", None)
+    return shard if isinstance(shard, Tensor) else tensor
+
+
 def has_values(tensor: Tensor) -> bool:
     """Whether there is memory to look at: not on the meta device, not fake, not inside a functorch transform."""
     if tensor.device.type == "meta" or not is_plain_class(tensor) or tensor._is_zerotensor():

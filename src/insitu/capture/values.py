@@ -24,7 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from insitu.capture.changes import Print, print_of
 from insitu.capture.inside import children, descend
-from insitu.capture.keep import has_values
+from insitu.capture.keep import has_values, local
 from insitu.capture.modules import patch
 from insitu.capture.names import unwrapped, wrapping
 from insitu.capture.reporters import hearers
@@ -62,6 +62,8 @@ class Taking:
         self.modules: dict[int, str | None] = {**targets.outputs}
         self.modules.update(dict.fromkeys(self._roots, targets.outputs.get(id(self.root))))
         self.step, self.seen = -1, set[str]()
+        # What is to be known of a path besides its values: of a shard, what it is a part of.
+        self.facts: dict[str, dict[str, Any]] = {}
         self._keep_of, self._every, self._when, self._sink, self._trouble = keep_of, every, when, sink, trouble
         self._active = self._said = False
         self._taken: list[Taken] = []
@@ -147,7 +149,12 @@ class Taking:
             self._trouble(f"taking {path}", error)
 
     def _add(self, path: str, value: Any, keep: Keep | None) -> None:
+        if hasattr(value, "_local_tensor"):
+            self.facts[path] = {"global_shape": list(value.shape), "placements": str(value.placements)}
         if keep is not None and isinstance(value, (Tensor, numpy.ndarray)):
+            value = local(value)
+            if isinstance(value, Tensor) and not has_values(value):
+                return
             kept = keep(value.detach() if isinstance(value, Tensor) else value)
             for leaf_path, leaf in leaves(path, kept, 0):
                 self._add(leaf_path, leaf, None)
@@ -180,11 +187,10 @@ def copies(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, Tensor):
         yield path, value.copy() if isinstance(value, numpy.ndarray) else value
         return
-    tensor = value.detach()
-    if hasattr(tensor, "to_local"):  # a DTensor: gathering it would wait for the other ranks
-        tensor = tensor.to_local()
-    if not has_values(tensor):
+    value = local(value)
+    if not has_values(value):
         return
+    tensor = value.detach()
     if tensor.is_quantized:
         yield path, tensor.int_repr()
         yield f"{path}.scale", tensor.q_scale()

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from insitu.errors import NotRecordedError
 from insitu.store.injournal import RunJournals
 from insitu.store.runfile import RunFile
-from insitu.store.series import NotRecordedError, Recorded, Series
+from insitu.store.series import Recorded, Series
 from insitu.store.shard import RunEvent
 from insitu.store.summary import Summary, summary_of
 from insitu.store.value import Array

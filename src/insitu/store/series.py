@@ -9,18 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from insitu.errors import ChoiceError, InsituError
+from insitu.errors import ChoiceError, NotRecordedError
 from insitu.store import convert
 from insitu.store.dtypes import JSON, Kind
 from insitu.store.template import from_json
 from insitu.store.value import Array
-
-
-class NotRecordedError(InsituError, KeyError):
-    """A path or a step that a run does not hold."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])  # a KeyError would put it in quotes
 
 
 @dataclass(frozen=True, slots=True)

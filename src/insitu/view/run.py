@@ -1,4 +1,4 @@
-"""A recorded run as lines: one for each variable, with its steps, ranks, type, range and how its mean went."""
+"""A recorded run as lines: what is wrong with it, then each variable with its steps, ranks, type, range and mean."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+from insitu.errors import PatternError
+from insitu.trace.path import matches, nearest
 from insitu.view.line import Column, Line, Span
 from insitu.view.value import safe, short
 
@@ -17,6 +19,7 @@ COLUMNS = (
     Column("mean over steps", drop=2),
     Column("source", drop=1),
 )
+TROUBLES = ("raised", "error", "trouble")  # kinds of events that are told before everything else
 BARS = "▁▂▃▄▅▆▇█"
 _LETTERS = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i"}
 
@@ -52,6 +55,13 @@ class Summary(Protocol):
     def source(self) -> str | None: ...
 
 
+class Happened(Protocol):
+    """Something that happened in a run; as text it says where."""
+
+    @property
+    def kind(self) -> str: ...
+
+
 class Recorded(Protocol):
     """A run, as the store gives it."""
 
@@ -59,16 +69,63 @@ class Recorded(Protocol):
 
     @property
     def missing(self) -> Sequence[str]: ...
+    @property
+    def events(self) -> Sequence[Happened]: ...
 
 
-def run_lines(run: Recorded, width: int = 100) -> Iterator[Line]:
-    """The variables of a run, and what is missing in it."""
-    summaries = list(run.summaries(max(8, min(32, width // 5))))
-    yield Line((("path", "bold"),), tuple((column.name, "bold") for column in COLUMNS), COLUMNS)
-    for summary in summaries:
-        yield Line(((safe(summary.path) or "(root)", "bold"),), _cells(summary), COLUMNS)
-    for text in run.missing:
-        yield Line(((f"! {safe(text)}", "red"),), (), COLUMNS)
+def run_lines(run: Recorded, width: int = 100, only: Sequence[str] = ()) -> Iterator[Line]:
+    """What is missing in a run and went wrong in it, then its variables, or those that the patterns name."""
+    summaries = chosen(run, only, max(8, min(32, width // 5)))
+    for text in troubles(run):
+        yield Line(((f"! {safe(text)}", "red"),))
+    if not summaries:
+        yield Line((("nothing was recorded", "grey"),))
+        return
+    rows = [_cells(summary) for summary in summaries]
+    # An empty column is left out, its name too.
+    names = tuple((column.name if any(texts) else "", "bold") for column, *texts in _columns(rows))
+    yield Line((("path", "bold"),), names, COLUMNS)
+    for summary, cells in zip(summaries, rows, strict=True):
+        yield Line(((safe(summary.path) or "(root)", "bold"),), cells, COLUMNS)
+
+
+def _columns(rows: list[tuple[Span, ...]]) -> Iterator[Any]:
+    return zip(COLUMNS, *([text for text, _ in cells] for cells in rows), strict=True)
+
+
+def run_facts(run: Recorded, only: Sequence[str] = ()) -> dict[str, Any]:
+    """The same as plain data, for JSON; `means` are those of up to 32 groups of steps."""
+    names = [name for name in vars(Summary) if isinstance(vars(Summary)[name], property)]
+    return {
+        "missing": list(run.missing),
+        "troubles": [str(event) for event in run.events if event.kind in TROUBLES],
+        "variables": [{name: getattr(summary, name) for name in names} for summary in chosen(run, only, 32)],
+    }
+
+
+def chosen(run: Recorded, only: Sequence[str], points: int) -> list[Summary]:
+    """The variables that the patterns name; an error with the nearest names for a pattern that names none."""
+    summaries = list(run.summaries(points))
+    paths = [summary.path for summary in summaries]
+    for pattern in only:
+        require(pattern, paths)
+    return [one for one in summaries if not only or any(matches(pattern, one.path) for pattern in only)]
+
+
+def require(pattern: str, paths: Sequence[str]) -> None:
+    """Raise, naming the nearest ones, when the pattern names none of the paths that were recorded.
+
+    >>> require("forward.*", ["forward.x"])
+    """
+    if not any(matches(pattern, path) for path in paths):
+        few = ", ".join(map(repr, paths[:5])) if paths else "nothing"
+        raise PatternError(f"{pattern!r} was not recorded{nearest(pattern, paths) or f'; there is {few}'}")
+
+
+def troubles(run: Recorded) -> Iterator[str]:
+    """What is not there, and what went wrong, each as a sentence."""
+    yield from run.missing
+    yield from (str(event) for event in run.events if event.kind in TROUBLES)
 
 
 def _cells(summary: Summary) -> tuple[Span, ...]:

@@ -1,0 +1,74 @@
+"""What the callbacks of all frameworks share: a recording that begins and ends with a training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from insitu.recording import Recorded, Recording
+
+
+class RecordedTraining:
+    """Does around a training what `insitu.record` does around a block; `recorded` is what it has so far.
+
+    `only`, `keep`, `every`, `to`, `overwrite` and `compression` mean what they mean for `insitu.record`; the values
+    are kept unless `keep` says otherwise. A step is one update of the trainer, with all the batches that its gradients
+    come from, numbered as the trainer numbers it; what runs between updates, as an evaluation, is in none.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(3, 2)
+    >>> training = RecordedTraining(only="weight")
+    >>> training.start(model, first=100)
+    >>> for _ in range(2):
+    ...     training.begin_step()
+    ...     training.end_step()
+    >>> training.stop()
+    >>> training.recorded["weight"].steps.tolist()
+    [100, 101]
+    """
+
+    def __init__(
+        self,
+        *,
+        only: str | Iterable[str] | None = None,
+        keep: str | Callable[..., Any] | dict[str, Any] = "values",
+        every: int = 1,
+        to: str | os.PathLike[str] | Callable[..., Any] | None = None,
+        overwrite: bool = False,
+        compression: str = "none",
+    ) -> None:
+        super().__init__()
+        self._only = (only,) if isinstance(only, str) else tuple(only or ())
+        self._options: dict[str, Any] = {"keep": keep, "every": every, "to": to}
+        self._options |= {"overwrite": overwrite, "compression": compression}
+        self._recording: Recording | None = None
+        self.recorded: Recorded | None = None
+
+    def start(self, model: Any, *, first: int) -> None:
+        """Begin to record the model; the next step has this number."""
+        from insitu.recording import Recording
+
+        self.stop()  # a training that went away without a word
+        recording = Recording(model, only=self._only, when=None, **self._options)
+        self.recorded = recording.__enter__()
+        self._recording = recording
+        taking = self.recorded._running.taking
+        taking.step, taking._said = first - 1, True  # a call of the model before the first step is in none
+
+    def begin_step(self) -> None:
+        """A step begins."""
+        if self._recording is not None and self.recorded is not None:
+            self.recorded.step()
+
+    def end_step(self) -> None:
+        """The step has ended: what the model does until the next one begins is not recorded."""
+        if self._recording is not None and self.recorded is not None:
+            self.recorded._running.taking._finish_step()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End the recording, if there is one."""
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.__exit__(type(error) if error else None, error, None)

@@ -1,0 +1,200 @@
+"""A variable of a recorded run as a picture: its value, or the mean and range of a tensor, over the steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from math import inf, isfinite
+from typing import Any, Protocol
+
+from insitu.errors import ChoiceError, MissingError, StoreError
+
+SUFFIXES = (".png", ".pdf", ".svg")
+MOST = 12  # variables in one picture
+RED = "#d62728"
+INKS = ("C0", "C1", "C2", "C4", "C5", "C6", "C7", "C8", "C9")  # all but red, which is for NaN
+
+
+class Values(Protocol):
+    """A variable, as the store gives it: an array or a Python value for each time it was seen."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...] | None: ...
+    @property
+    def steps(self) -> Any: ...
+    @property
+    def ranks(self) -> Any: ...
+    @property
+    def times(self) -> Any: ...
+    @property
+    def values(self) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+@dataclass(slots=True)
+class Curve:
+    """One rank of a variable: a point for each step, with None where no value of the step is finite."""
+
+    rank: int
+    steps: list[int] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    low: list[float | None] = field(default_factory=list)
+    mean: list[float | None] = field(default_factory=list)
+    high: list[float | None] = field(default_factory=list)
+    odd: list[int] = field(default_factory=list)  # the steps with a NaN or an Inf
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether each step has one value, and so no range."""
+        return self.low == self.high
+
+
+def curves(series: Values) -> list[Curve]:
+    """The points of a variable, rank by rank; what it was several times in a step is one point.
+
+    >>> class Loss:
+    ...     name, dtype, shape = "loss", "json", None
+    ...     values = [3.0, float("nan"), 1.0]
+    >>> import array
+    >>> Loss.steps, Loss.ranks, Loss.times = (array.array("d", row) for row in ([0, 1, 2], [0, 0, 0], [5, 6, 7]))
+    >>> curve, = curves(Loss())
+    >>> curve.mean, curve.odd
+    ([3.0, None, 1.0], [1])
+    """
+    points: dict[tuple[int, int], _Point] = {}
+    rows = zip(series.ranks.tolist(), series.steps.tolist(), series.times.tolist(), _each(series), strict=True)
+    for rank, step, time, value in rows:
+        number = _numbers(value)
+        if number is not None:
+            points.setdefault((int(rank), int(step)), _Point(time)).add(*number)
+    if not points:
+        raise ChoiceError(f"{series.name!r} has no numbers to draw: it is {_kind(series)}")
+    return _joined(points)
+
+
+def _each(series: Values) -> Iterable[Any]:
+    """The values: small ones at once, tensors one at a time, for all of them may be larger than the memory."""
+    is_small = series.dtype == "json" or series.shape == ()
+    values: Iterable[Any] = series.values if is_small else series
+    return values
+
+
+def _kind(series: Values) -> str:
+    return "a Python value" if series.dtype == "json" else series.dtype
+
+
+@dataclass(slots=True)
+class _Point:
+    time: float
+    low: float = inf
+    high: float = -inf
+    total: float = 0.0
+    count: int = 0
+    is_odd: bool = False
+
+    def add(self, low: float, high: float, total: float, count: int, is_odd: bool) -> None:
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self.total, self.count = self.total + total, self.count + count
+        self.is_odd |= is_odd
+
+
+def _joined(points: dict[tuple[int, int], _Point]) -> list[Curve]:
+    found: dict[int, Curve] = {}
+    for (rank, step), point in sorted(points.items(), key=lambda item: item[0]):
+        curve = found.setdefault(rank, Curve(rank))
+        curve.steps.append(step)
+        curve.times.append(point.time)
+        curve.low.append(point.low if point.count else None)
+        curve.mean.append(point.total / point.count if point.count else None)
+        curve.high.append(point.high if point.count else None)
+        if point.is_odd:
+            curve.odd.append(step)
+    return list(found.values())
+
+
+def _numbers(value: Any) -> tuple[float, float, float, int, bool] | None:
+    """Least, largest, sum and count of the finite numbers, and whether there are others; None for what is no number."""
+    if isinstance(value, (bool, int, float, complex)):
+        return _number(value)
+    if not hasattr(value, "dtype"):
+        return None
+    try:
+        flat = (abs(value) if value.dtype.kind == "c" else value).astype("float64").ravel()
+    except (TypeError, ValueError):
+        return None
+    finite = flat[abs(flat) < inf]
+    if not finite.size:
+        return inf, -inf, 0.0, 0, bool(flat.size)
+    return float(finite.min()), float(finite.max()), float(finite.sum()), int(finite.size), finite.size < flat.size
+
+
+def _number(value: complex) -> tuple[float, float, float, int, bool] | None:
+    try:
+        number = abs(value) if isinstance(value, complex) else float(value)
+    except OverflowError:
+        return None
+    return (number, number, number, 1, False) if isfinite(number) else (inf, -inf, 0.0, 0, True)
+
+
+def check(path: str | os.PathLike[str]) -> None:
+    """Raise what `draw` would, if no picture can be made or have this name."""
+    if os.path.splitext(path)[1].lower() not in SUFFIXES:
+        raise ChoiceError(f"{os.fspath(path)!r} does not end in one of {', '.join(map(repr, SUFFIXES))}")
+    _matplotlib()
+
+
+def draw(variables: Sequence[Values], path: str | os.PathLike[str]) -> None:
+    """Draw variables over the steps, one below the other, into a .png, .pdf or .svg; needs matplotlib.
+
+    A line for each rank; for tensors it is the mean, in a band from the least value to the largest. Red ticks at the
+    foot are steps with a NaN or an Inf.
+    """
+    check(path)
+    if not 0 < len(variables) <= MOST:
+        raise ChoiceError(f"{len(variables)} variables do not fit into one picture: name 1 to {MOST} of them")
+    figure = _matplotlib().Figure(figsize=(8, 1 + 2.5 * len(variables)), layout="constrained")
+    axes = figure.subplots(len(variables), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, series in zip(axes, variables, strict=True):
+        _draw(axis, series.name, curves(series))
+    axes[-1].set_xlabel("step")
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise StoreError(f"{os.fspath(path)!r} cannot be written: {error.strerror or error}") from error
+
+
+def _matplotlib() -> Any:
+    """Its figures without pyplot, which would choose a window system and keep every figure."""
+    try:
+        return import_module("matplotlib.figure")
+    except ImportError:
+        raise MissingError("drawing needs matplotlib: pip install matplotlib") from None
+
+
+def _draw(axis: Any, name: str, lines: list[Curve]) -> None:
+    axis.set_title(name.replace("$", r"\$") or "(root)", loc="left", fontsize="medium")
+    for curve in lines:
+        color = INKS[curve.rank % len(INKS)]
+        mean = _gaps(curve.mean)
+        marker = "." if len(curve.steps) < 40 else None
+        axis.plot(curve.steps, mean, color=color, linewidth=1.2, marker=marker, label=f"rank {curve.rank}")
+        if not curve.is_flat:
+            axis.fill_between(curve.steps, _gaps(curve.low), _gaps(curve.high), color=color, alpha=0.2, linewidth=0)
+    odd = sorted({step for curve in lines for step in curve.odd})
+    if odd:
+        foot = axis.get_xaxis_transform()  # steps across, and 0 to 1 upward
+        axis.plot(odd, [0.03] * len(odd), "|", color=RED, markersize=12, transform=foot, label="NaN or Inf")
+    axis.margins(x=0.02)
+    axis.grid(alpha=0.25)
+    if len(lines) > 1 or odd:
+        axis.legend(fontsize="small", loc="upper right")
+
+
+def _gaps(numbers: list[float | None]) -> list[float]:
+    return [float("nan") if number is None else number for number in numbers]
