@@ -411,14 +411,7 @@ def test_ranks_write_for_themselves_and_are_merged(mode: str, tmp_path: Path) ->
     (tmp_path / "program.py").write_text(textwrap.dedent(RANKS))
     path = tmp_path / "run.h5"
     began = time.monotonic()
-    children = []
-    for rank in range(2):
-        environment = {
-            **os.environ,
-            **{"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port(tmp_path)},
-        }
-        command = [sys.executable, str(tmp_path / "program.py"), str(path), mode]
-        children.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    children = launched(tmp_path, str(path), mode)
     for child in children:
         child.communicate(timeout=100)
     assert time.monotonic() - began < 55  # nobody waited for who never came
@@ -435,3 +428,52 @@ def test_ranks_write_for_themselves_and_are_merged(mode: str, tmp_path: Path) ->
 def port(path: Path) -> str:
     """A port for the processes of one test."""
     return str(20000 + abs(hash(str(path))) % 20000)
+
+
+SHARDED = """
+import sys, torch, insitu
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+mesh = init_device_mesh("cpu", (2,))
+for layer in (net[0], net[2], net):
+    fully_shard(layer, mesh=mesh)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+with insitu.record(net, only=["forward", "0.weight", "0.weight.grad"], keep="values", to=sys.argv[1]):
+    for step in range(3):
+        optimizer.zero_grad()
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+torch.save(net[0].weight.to_local().detach(), f"{sys.argv[1]}.{dist.get_rank()}")
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_sharded_parameters_are_recorded_as_the_shards_they_are(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SHARDED)
+    path = tmp_path / "run.h5"
+    children = launched(tmp_path, str(path))
+    for child in children:
+        child.communicate(timeout=100)
+    assert [child.returncode for child in children] == [0, 0]
+    series = insitu.load(path)["0.weight"]
+    assert series.values.shape == (6, 2, 4) and series.facts["global_shape"] == [4, 4]
+    for rank in range(2):
+        shard = torch.load(f"{path}.{rank}")
+        assert np.array_equal(series.rank(rank).values[-1], shard.numpy())
+
+
+def launched(folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:
+    """Two processes that run the program in a folder."""
+    children = []
+    for rank in range(2):
+        ranks = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port(folder)}
+        command = [sys.executable, "-W", "ignore", str(folder / "program.py"), *arguments]
+        children.append(subprocess.Popen(command, env={**os.environ, **ranks}, stderr=subprocess.PIPE, text=True))
+    return children

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import pytest
 
 import insitu
 from insitu.store.journal import Journal
+from insitu.store.shard import RunEvent
 from insitu.view import Terminal
-from insitu.view.run import run_lines, sparkline
+from insitu.view.run import run_facts, run_lines, sparkline
 
 
 @dataclass
@@ -39,6 +40,7 @@ class Run:
 
     facts: list[Facts]
     missing: list[str] = field(default_factory=list)
+    events: list[RunEvent] = field(default_factory=list)
 
     def summaries(self, points: int) -> list[Facts]:
         return self.facts
@@ -74,9 +76,46 @@ def test_a_variable_is_a_line(facts: Facts, expected: list[str]) -> None:
     assert cells(facts) == expected
 
 
-def test_what_is_missing_is_said_at_the_end() -> None:
-    *_, line = run_lines(Run([], ["rank 3 left no journal"]))
-    assert str(line) == "! rank 3 left no journal"
+def test_what_is_missing_or_went_wrong_is_said_first() -> None:
+    events = [RunEvent(kind, "ValueError", 3, 1, 0.0) for kind in ("mark", "raised", "end")]
+    lines = [str(line) for line in run_lines(Run([Facts()], ["rank 3 left no journal"], events))]
+    assert lines[:2] == ["! rank 3 left no journal", "! rank 1, step 3: raised: ValueError"]
+    assert lines[2].startswith("path  values") and lines[3].startswith("encoder.0.forward.h") and len(lines) == 4
+
+
+def test_a_run_with_nothing_in_it() -> None:
+    assert [str(line) for line in run_lines(Run([]))] == ["nothing was recorded"]
+
+
+def test_a_column_with_nothing_in_it_is_left_out() -> None:
+    head, _ = run_lines(Run([Facts(source=None)]))
+    assert str(head) == "path  values  steps  ranks  range  mean over steps"
+
+
+def test_patterns_choose_the_variables() -> None:
+    run = Run([Facts("a.x"), Facts("a.y"), Facts("b.x.mean")])
+    assert [str(line).split()[0] for line in run_lines(run, only=["a.*", "b.**"])][1:] == ["a.x", "a.y", "b.x.mean"]
+    assert [found["path"] for found in run_facts(run, ["*.x"])["variables"]] == ["a.x"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("a.loses", "'a.loses' was not recorded (did you mean 'a.losses'?)"),
+        ("b.x", "'b.x' was not recorded (b.x.* is what is in it)"),
+        ("zzzzzzz", "'zzzzzzz' was not recorded; there is 'a.losses', 'b.x.mean'"),
+    ],
+)
+def test_a_pattern_that_names_nothing_is_told_the_nearest(pattern: str, message: str) -> None:
+    with pytest.raises(insitu.PatternError) as error:
+        list(run_lines(Run([Facts("a.losses"), Facts("b.x.mean")]), only=[pattern]))
+    assert str(error.value) == message
+
+
+def test_the_facts_are_plain_data() -> None:
+    facts = run_facts(Run([Facts()], ["rank 3 left no journal"], [RunEvent("error", "no", None, 0, 0.0)]))
+    assert facts["missing"] == ["rank 3 left no journal"] and facts["troubles"] == ["rank 0: error: no"]
+    assert facts["variables"] == [asdict(Facts())]
 
 
 def test_bars_stand_for_any_numbers() -> None:

@@ -124,7 +124,7 @@ class Receiving:
         self._mail, self._patience = mail, patience
         self._others = list(range(1, world))
         self._next = dict.fromkeys(self._others, 0)
-        self._newest = dict.fromkeys(self._others, -1)
+        self._newest = dict.fromkeys(range(world), -1)
         self._here: set[int] = set()
         self._left: set[int] = set()
         self._groups: dict[int, dict[int, Local]] = {}
@@ -133,6 +133,7 @@ class Receiving:
 
     def hand_in(self, group: int, local: Local) -> Iterator[Merged]:
         """Take a group of this rank; give the groups that are complete, or have waited for too long."""
+        self._newest[0] = group
         self._add(group, 0, local)
         self._poll()
         yield from self._complete()
@@ -189,7 +190,7 @@ class Receiving:
         self._since.setdefault(group, time.monotonic())
 
     def _complete(self) -> Iterator[Merged]:
-        for group in sorted(self._groups):
+        for group in sorted(group for group in self._groups if group <= self._newest[0]):
             missing = {rank for rank in self._others if self._newest[rank] < group} - self._left
             if missing and not self._is_lost:
                 if time.monotonic() - self._since[group] < self._patience():

@@ -189,7 +189,9 @@ def _draw(axis: Any, name: str, lines: list[Curve]) -> None:
     odd = sorted({step for curve in lines for step in curve.odd})
     if odd:
         foot = axis.get_xaxis_transform()  # steps across, and 0 to 1 upward
-        axis.plot(odd, [0.03] * len(odd), "|", color=RED, markersize=12, transform=foot, label="NaN or Inf")
+        axis.plot(
+            odd, [0.03] * len(odd), "|", color=RED, markersize=12, markeredgewidth=2, transform=foot, label="NaN or Inf"
+        )
     axis.margins(x=0.02)
     axis.grid(alpha=0.25)
     if len(lines) > 1 or odd:

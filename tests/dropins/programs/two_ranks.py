@@ -18,10 +18,11 @@ from torch import nn, optim
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from tensortrace import H5PYSaverCallback, ModelTracer, TracedModel, stack_padded_tensors, stack_tensors
+from tensortrace import ModelTracer, TracedModel
 
 SEED = Path(__file__).parents[1] / "seeds" / "003.txt"
 rank, world = int(sys.argv[1]), int(sys.argv[2])
+torch.set_num_threads(1)
 
 
 class Model(nn.Module):
@@ -203,10 +204,11 @@ def large_and_odd():
             whole = torch.tensor([2**40 + 1 + rank])
             none = torch.zeros(0, 3)
             text = f"rank {rank}"
-            return x
+            return large, small, whole, none, text
 
     model = Odd()
-    with ModelTracer(model, ["forward.*"]) as tracer:
+    names = ["large", "small", "whole", "none", "text"]
+    with ModelTracer(model, [f"forward.{name}" for name in names]) as tracer:
         model(torch.ones(1))
     results = {name: entry.values for name, entry in tracer.results.items()}
     if rank:
