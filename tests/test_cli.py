@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,13 +10,19 @@ import zipapp
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.image import imread
 
 import insitu
 from insitu import cli
 from insitu.program import exit_code
+from insitu.store.compact import compact
+from insitu.store.journal import Journal
 from insitu.trace.event import Call, ModuleFacts, TensorFacts
 from insitu.trace.trace import Trace
+
+NAN = float("nan")
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +77,8 @@ def test_show_passes_its_options_on(saved: Path, monkeypatch: pytest.MonkeyPatch
     words = ["--only", "a.*", "--only", "b", "--no-color", "--width", "40", "--unfold"]
     assert cli.main(["show", str(saved), *words]) == 0
     assert given == {"view": "tree", "only": ["a.*", "b"], "color": False, "width": 40, "unfold": True}
+    assert cli.main(["show", str(saved), "--path", "c"]) == 0  # another word for the same
+    assert given["only"] == ["c"]
 
 
 def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
@@ -89,6 +98,14 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
         (["show", "run.h5", "--view", "tre"], "did you mean 'tree'?"),
         (["show", "run.h5", "--view", "code", "--unfold"], "--unfold is for the view 'tree'"),
         (["show", "run.h5", "--only", "a..b"], "path pattern: write segments with dots between"),
+        (["show", "run.h5", "--json"], "--json is for recorded runs, and 'run.h5' is a trace"),
+        (["show", "run.h5", "--plot", "a.png"], "--plot is for recorded runs, and 'run.h5' is a trace"),
+        (
+            ["recover", "run.h5"],
+            "insitu: 'run.h5' is a file already, and 'run.h5.parts' is not there: nothing to recover",
+        ),
+        (["recover", "nowhere.h5"], "insitu: nothing to recover: there is no 'nowhere.h5.parts', where a run"),
+        (["recover", "run.txt"], "'.h5', '.hdf5'"),
         (["run"], "insitu: run needs a script"),
         (["run", "-m"], "insitu: -m needs the name of a module"),
         (["run", "nowhere.py"], "insitu: there is no script 'nowhere.py'"),
@@ -113,7 +130,9 @@ def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "insitu run train.py" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["show", "--help"], ["demo", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help"], ["show", "--help"], ["recover", "--help"], ["demo", "--help"]]
+)
 def test_every_help_has_an_example(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main(words)
@@ -147,6 +166,143 @@ def test_a_reader_that_goes_away_is_no_error(saved: Path) -> None:
             check=False,
         )
     assert done.stderr == b"" and done.returncode in (0, 141)
+
+
+# show and recover: recorded runs
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    """A run of two ranks, as a file."""
+    for rank in range(2):
+        with Journal(tmp_path / "run.h5.parts", rank, {"world_size": 2}) as journal:
+            for step in range(10):
+                x: Any = np.array([step, NAN if step == 7 else rank], np.float32)
+                loss = 1.0 / (step + 1)
+                entries: list[Any] = [("forward.x", 0, "float32", (2,), x.view(np.uint8))]
+                journal.step(step, 0.0, [*entries, ("forward.loss", 0, None, (), loss), ("note", 0, None, (), "text")])
+    assert compact(tmp_path / "run.h5.parts", tmp_path / "run.h5") == []
+    return tmp_path / "run.h5"
+
+
+def test_show_lists_a_run(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", str(run_file)]) == 0
+    out, err = capsys.readouterr()
+    head, x, loss, note = (line.split("  ") for line in out.splitlines())
+    assert head[0] == "path" and x[0] == "forward.x" and note[0] == "note" and err == ""
+    assert {"20 × f32[2]", "0–9", "0, 1", "2 NaN"} <= {cell.strip() for cell in x}
+    assert {"20 × Python value", "0.1 … 1"} <= {cell.strip() for cell in loss}
+    assert loss[-1].startswith("█▄") and loss[-1].endswith("▁")
+
+
+def test_show_lists_what_a_pattern_names(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", str(run_file), "--path", "*.loss", "--color"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and "forward.loss" in lines[1] and "\033[" in lines[1]
+
+
+def test_show_prints_a_run_as_json(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", str(run_file), "--json", "--path", "forward.x"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (variable,) = found.pop("variables")
+    about = {"complete": True, "running": False, "steps": [0, 9], "ranks": [0, 1], "world_size": 2}
+    assert found == {"file": str(run_file), **about, "missing": [], "troubles": []}
+    assert (variable["path"], variable["rows"], variable["nan"], variable["shapes"]) == ("forward.x", 20, 2, [[2], [2]])
+
+
+def test_show_draws_a_run(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", str(run_file), "--path", "forward.*", "--plot", "out.png"]) == 0
+    assert capsys.readouterr() == ("", "")
+    pixels = imread("out.png")
+    assert pixels.shape[0] > 400 and len(np.unique(pixels.reshape(-1, pixels.shape[-1]), axis=0)) > 20
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--path", "forward.los"], "insitu: 'forward.los' was not recorded (did you mean 'forward.loss'?)"),
+        (["--path", "forward", "--plot", "a.png"], "'forward' was not recorded (forward.* is what is in it)"),
+        (["--path", "note", "--plot", "a.png"], "'note': no numbers, and nothing to draw"),
+        (["--path", "forward.x", "--plot", "a.h5"], "'a.h5' does not end in one of '.png'"),
+        (["--path", "a..b"], "path pattern: write segments with dots between"),
+        (["--view", "code"], "--view is for traces, and 'run.h5' is a recorded run"),
+        (["--unfold"], "--unfold is for traces"),
+    ],
+)
+def test_an_error_about_a_run_is_one_line_and_code_2(
+    run_file: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert cli.main(["show", "run.h5", *words]) == 2
+    out, err = capsys.readouterr()
+    assert message in err and err.startswith("insitu: ") and err.count("\n") == 1 and out == ""
+    assert not Path("a.png").exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--json"], ["--path", "forward.x", "--plot", "out.png"]])
+def test_a_run_is_shown_without_torch(run_file: Path, words: list[str]) -> None:
+    done = python(
+        "-c",
+        f"import sys; from insitu.cli import main; main(['show', 'run.h5', *{words}])\n"
+        "print([name for name in ('torch', 'pandas', 'matplotlib.pyplot') if name in sys.modules])",
+    )
+    assert done.stdout.endswith("[]\n") and done.stderr == ""
+
+
+KILLED = """
+    import os, signal, insitu, torch
+    model = torch.nn.Linear(3, 2)
+    with insitu.record(model, only=["weight", "forward.input"], keep="values", to="killed.h5"):
+        for step in range(9):
+            model(torch.full((2, 3), float(step)))
+            if step == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_run_is_shown_and_recovered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert python("script.py", program=KILLED).returncode == -signal.SIGKILL
+    missing = "! rank 0 was killed: it did not close its journal; step 4 is the last one written"
+    for name in ("killed.h5", "killed.h5.parts", "killed.h5.parts/"):
+        assert cli.main(["show", name]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == missing and "5 × f32[2, 3]" in lines[2] and "0–4" in lines[2] and len(lines) == 4
+    assert cli.main(["recover", "killed.h5.parts/"]) == 1  # something is missing
+    assert capsys.readouterr().out.splitlines() == ["killed.h5: 2 variables, 5 steps, 1 rank", missing]
+    assert not Path("killed.h5.parts").exists()
+    with insitu.load("killed.h5") as run:
+        assert run["forward.input"].values[:, 0, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert cli.main(["recover", "killed.h5"]) == 2
+
+
+def test_a_run_that_still_goes_on_is_shown_and_not_recovered(capsys: pytest.CaptureFixture[str]) -> None:
+    with Journal("run.h5.parts") as journal:
+        journal.step(0, 0.0, [("loss", 0, None, (), 1.5)])
+        assert cli.main(["show", "run.h5"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == "! rank 0 still runs; step 0 is the last one written" and "1.5" in lines[2]
+        assert cli.main(["recover", "run.h5"]) == 2
+        assert "'run.h5' still runs: nothing to recover; `insitu show run.h5`" in capsys.readouterr().err
+        assert not Path("run.h5").exists()
+    assert cli.main(["recover", "run.h5"]) == 0
+    assert capsys.readouterr().out == "run.h5: 1 variable, 1 step, 1 rank\n"
+
+
+def test_recover_keeps_a_file_that_is_there(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Journal("run.h5.parts") as journal:
+        journal.step(0, 0.0, [("other", 0, None, (), 1)])
+    assert cli.main(["recover", "run.h5"]) == 2
+    assert "is there already" in capsys.readouterr().err and Path("run.h5.parts").exists()
+    assert cli.main(["recover", "run.h5", "--overwrite"]) == 0
+    with insitu.load("run.h5") as run:
+        assert run.paths == ["other"]
+
+
+def test_what_went_wrong_in_a_run_is_said_first(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError), Journal("run.h5.parts") as journal:
+        journal.step(0, 0.0, [("loss", 0, None, (), 1.5)])
+        raise ValueError("no")
+    assert cli.main(["show", "run.h5"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "! rank 0: error: ValueError: no"
 
 
 # run

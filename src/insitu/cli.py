@@ -274,12 +274,16 @@ def _recover(options: argparse.Namespace) -> int:
             raise StoreError(
                 f"{str(target)!r} still runs: nothing to recover; `insitu show {target}` reads it as it is"
             )
-        made = f"{target}: {len(run)} variables, {len(run.steps):,} steps, {len(run.ranks)} of {run.world_size} ranks"
+        counts = _count(len(run), "variable"), _count(len(run.steps), "step"), _count(len(run.ranks), "rank")
     missing = compact(parts, target, overwrite=options.overwrite)
-    print(made)
+    print(f"{target}: {', '.join(counts)}")
     for text in missing:
         print(f"! {text}")
     return 1 if missing else 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _nothing_to_recover(target: Path, parts: Path) -> str:

@@ -72,8 +72,9 @@ def test_types_that_numpy_lacks_have_one_too() -> None:
 
 @pytest.mark.parametrize("value", ["text", None, (1, 2), 10**400, np.array(["a"])])
 def test_what_is_no_number_cannot_be_drawn(value: Any) -> None:
-    with pytest.raises(ChoiceError, match="has no numbers to draw"):
-        curves(Made([(0, 0, value)]))
+    assert curves(Made([(0, 0, value)])) == []
+    with pytest.raises(ChoiceError, match=r"'forward.x': no numbers, and nothing to draw"):
+        draw([Made([(0, 0, value)])], "out.png")
 
 
 def count(path: Path, color: str) -> int:
@@ -104,7 +105,7 @@ def test_ranks_have_their_colours_tensors_a_band_and_nan_red_ticks(tmp_path: Pat
 def test_several_variables_stand_one_below_the_other(tmp_path: Path) -> None:
     one, two = Made([(0, 0, 1.0), (9, 0, 2.0)], "$a_b$"), Made([(0, 0, 1.0), (9, 0, 2.0)], "")
     draw([one], tmp_path / "one.png")
-    draw([one, two], tmp_path / "two.png")
+    draw([one, Made([(0, 0, "a text")], "text"), two], tmp_path / "two.png")
     assert imread(tmp_path / "two.png").shape[0] > imread(tmp_path / "one.png").shape[0] > 200
 
 

@@ -66,7 +66,7 @@ class Sending:
         self._number = 0
         self._unread: deque[tuple[int, int, Local]] = deque()
         self._kept: list[Local] = []
-        self._is_lost = False
+        self._is_lost = self._is_told = False
         self._say("entered", {})
 
     def hand_in(self, group: int, local: Local) -> Iterator[Merged]:
@@ -76,20 +76,31 @@ class Sending:
 
     def finish(self, patience: float) -> Iterator[Merged]:
         """Send that this was the last one; give what rank 0 has not taken and will not take."""
-        self._say("left", {})
         try:
-            if not self._is_lost and self._mail.is_closed:
-                self._kept = [local for number, _, local in self._unread if self._take_back(number)] + self._kept
-                tell(f"rank 0 has ended before rank {self._rank}: the last values are in the results of this rank")
+            if not self._is_lost:
+                self._mail.say(f"left/{self._rank}")
+            if not self._is_lost and not self._is_awaited():
+                back = [local for number, _, local in self._unread if local and self._mail.take(self._rank, number)]
+                self._kept = back + self._kept
+                self._tell("rank 0 does not trace, or has ended before")
         except Exception as error:
             self._lose(error)
         yield from (merge({self._rank: local}) for local in self._kept if local)
 
+    def _is_awaited(self) -> bool:
+        """Whether rank 0 has entered and not yet ended."""
+        end = time.monotonic() + PATIENCE_WITH_STRANGERS
+        while not (is_open := self._mail.was_said("open")) and time.monotonic() < end:
+            time.sleep(POLL)
+        return is_open and not self._mail.was_said("closed")
+
     def _say(self, what: int | str, local: Local) -> None:
         try:
             self._forget_read()
-            if self._is_lost or sum(size for _, size, _ in self._unread) > MOST_UNREAD:
-                self._keep(local)
+            unread = sum(size for _, size, _ in self._unread)
+            if self._is_lost or (unread > MOST_UNREAD and local):
+                self._kept.append(local)
+                self._tell(f"rank 0 has left {unread >> 20} MiB unread")
                 return
             size = self._mail.send(self._rank, self._number, (what, local))
             self._unread.append((self._number, size, local))
@@ -102,19 +113,17 @@ class Sending:
         while not self._is_lost and self._unread and not self._mail.is_there(self._rank, self._unread[0][0]):
             self._unread.popleft()
 
-    def _keep(self, local: Local) -> None:
-        self._kept.append(local)
-        if not self._is_lost:
-            self._is_lost = True
-            tell(f"rank 0 does not take what is traced: from now on rank {self._rank} keeps its own values")
-
-    def _take_back(self, number: int) -> bool:
-        return self._mail.take(self._rank, number) is not None
-
     def _lose(self, error: Exception) -> None:
         if not self._is_lost:
             self._is_lost = True
-            tell(f"rank {self._rank} cannot reach rank 0 and keeps its own values: {type(error).__name__}: {error}")
+            # What may not have been read before rank 0 was lost stays here too.
+            self._kept = [local for _, _, local in self._unread] + self._kept
+            self._tell(f"rank 0 cannot be reached ({type(error).__name__}: {error})")
+
+    def _tell(self, why: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            tell(f"{why}: rank {self._rank} keeps its values in its own results")
 
 
 class Receiving:
@@ -129,7 +138,9 @@ class Receiving:
         self._left: set[int] = set()
         self._groups: dict[int, dict[int, Local]] = {}
         self._since: dict[int, float] = {}
+        self._heard = dict.fromkeys(self._others, 0.0)
         self._is_lost = self._is_told = False
+        self._say("open")
 
     def hand_in(self, group: int, local: Local) -> Iterator[Merged]:
         """Take a group of this rank; give the groups that are complete, or have waited for too long."""
@@ -150,17 +161,17 @@ class Receiving:
                 break
             else:
                 time.sleep(POLL)
-        self._close()
+        self._say("closed")
+        self._poll()  # what came before a rank could see that it is closed
         for group in sorted(self._groups):
             yield self._pop(group)
 
-    def _close(self) -> None:
+    def _say(self, word: str) -> None:
         try:
             if not self._is_lost:
-                self._mail.close()
+                self._mail.say(word)
         except Exception as error:
             self._lose(error)
-        self._poll()  # what came before a rank could see that it is closed
 
     def _poll(self) -> bool:
         """Take what lies there; whether there was anything."""
@@ -173,16 +184,18 @@ class Receiving:
 
     def _poll_rank(self, rank: int) -> bool:
         came = False
+        has_left = self._mail.was_said(f"left/{rank}")  # asked before: what it has sent is there then
         while (data := self._mail.take(rank, self._next[rank])) is not None:
             self._next[rank] += 1
             self._here.add(rank)
+            self._heard[rank] = time.monotonic()
             came = True
             what, local = pickle.loads(data)
-            if what == "left":
-                self._left.add(rank)
-            elif what != "entered":
+            if what != "entered":
                 self._newest[rank] = what
                 self._add(what, rank, local)
+        if has_left:
+            self._left.add(rank)
         return came
 
     def _add(self, group: int, rank: int, local: Local) -> None:
@@ -193,7 +206,8 @@ class Receiving:
         for group in sorted(group for group in self._groups if group <= self._newest[0]):
             missing = {rank for rank in self._others if self._newest[rank] < group} - self._left
             if missing and not self._is_lost:
-                if time.monotonic() - self._since[group] < self._patience():
+                last = max(self._since[group], *(self._heard[rank] for rank in missing))
+                if time.monotonic() - last < self._patience():
                     return
                 self._tell_of(missing)
             yield self._pop(group)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,40 @@ if TYPE_CHECKING:
 CHUNK = 256 << 10  # bytes
 SPARE = 16 << 20  # bytes left on the disk: HDF5 takes the process with it when a disk is full
 ESCAPED = re.compile(r"[/%\x00-\x1f\x7f]|^\.+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The datasets of one name: a row for each value, and beside them when, where and how large it was."""
+
+    values: h5py.Dataset
+    iterations: h5py.Dataset
+    ranks: h5py.Dataset
+    shapes: h5py.Dataset | None
+
+    def takes(self, row: Any) -> bool:
+        """Whether a row can be one of these."""
+        return bool(self.values.dtype == row.dtype and self.values.ndim == row.ndim + 1)
+
+    def append(self, rows: Sequence[Any]) -> None:
+        """Add rows; all grow where one of them is larger."""
+        count = self.values.shape[0]
+        sizes = [max(found) for found in zip(self.values.shape[1:], *(row.shape for row in rows), strict=True)]
+        self.values.resize((count + len(rows), *sizes))
+        if all(list(row.shape) == sizes for row in rows):
+            self.values[count:] = numpy.stack(rows)
+        else:
+            for index, row in enumerate(rows, count):
+                self.values[(index, *(slice(size) for size in row.shape))] = row
+        if self.shapes is not None:
+            extend(self.shapes, [row.shape for row in rows])
+
+
+def extend(dataset: h5py.Dataset, items: Sequence[Any]) -> None:
+    """Add items to a dataset."""
+    if items:
+        dataset.resize(dataset.shape[0] + len(items), axis=0)
+        dataset[-len(items) :] = items
 
 
 class H5PYSaverCallback:
@@ -51,8 +86,10 @@ class H5PYSaverCallback:
         self.datasets: dict[str, h5py.Dataset] = {}
         # Opened with the first value: only the process that gets values may have it open.
         self.h5_file: h5py.File | None = None
+        self._places: dict[str, Place] = {}
         self._is_told = False
-        if _rank() == 0:
+        self._is_first = _rank() == 0
+        if self._is_first:
             if self.dataset_file.exists() and not existing_ok:
                 raise ValueError(f"{self.dataset_file} exists already: remove it, or give existing_ok=True")
             self.dataset_file.unlink(missing_ok=True)
@@ -68,12 +105,12 @@ class H5PYSaverCallback:
         # Values that were stacked have several iterations each: those belong to the first of them.
         is_each = len(iterations) == len(ranks) == len(rows)
         places = [self._place(name, row, dtype) for row, dtype in rows]
-        for place in dict.fromkeys(places):
-            mine = [index for index, other in enumerate(places) if other == place]
-            beside = mine if is_each else range(len(iterations)) if place == places[0] else ()
-            self._append(place, [rows[index][0] for index in mine])
-            self._extend(f"{place}_iterations", [iterations[index] for index in beside])
-            self._extend(f"{place}_ranks", [ranks[index] for index in beside])
+        for place in {id(place): place for place in places}.values():
+            mine = [index for index, other in enumerate(places) if other is place]
+            beside = mine if is_each else range(len(iterations)) if place is places[0] else ()
+            place.append([rows[index][0] for index in mine])
+            extend(place.iterations, [iterations[index] for index in beside])
+            extend(place.ranks, [ranks[index] for index in beside])
         self.file.flush()
         for each in (values, iterations, ranks):
             each.clear()
@@ -89,7 +126,7 @@ class H5PYSaverCallback:
 
     def close(self) -> None:
         """Close the file; it exists then, also if nothing was saved."""
-        if self.h5_file is not None or (_rank() == 0 and not self.dataset_file.exists()):
+        if self.h5_file is not None or (self._is_first and _rank() == 0 and not self.dataset_file.exists()):
             self.file.close()
 
     def __enter__(self) -> H5PYSaverCallback:
@@ -117,31 +154,39 @@ class H5PYSaverCallback:
             tell(f"{name!r} does not fit in {numpy.dtype(self.int_dtype)} and is saved as {array.dtype}")
         return array
 
-    def _place(self, name: str, row: Any, dtype: str) -> str:
-        """The dataset for a row, made if there is none; the first of a name has the name itself."""
-        kind = str(row.dtype) if row.dtype.kind != "O" else "str"
-        for place in (name, f"{name}@{kind}", f"{name}@{kind}@{row.ndim}d"):
-            dataset = self.datasets.get(place)
-            if dataset is None:
-                self._create(place, row, dtype)
-                return place
-            if dataset.dtype == row.dtype and dataset.ndim == row.ndim + 1:
-                return place
-        raise ValueError(f"{name!r} has too many dtypes and numbers of dimensions to save them")
+    def _place(self, name: str, row: Any, dtype: str) -> Place:
+        """The datasets for a row, made if there are none; the first of a name have the name itself."""
+        first = self._places.get(name)
+        path = name
+        if first is not None and not first.takes(row):
+            kind = str(row.dtype) if row.dtype.kind != "O" else "str"
+            path = f"{name}@{kind}" if first.values.ndim == row.ndim + 1 else f"{name}@{kind}@{row.ndim}d"
+        if path not in self._places:
+            self._places[path] = self._create(path, row, dtype)
+        return self._places[path]
 
-    def _create(self, place: str, row: Any, dtype: str) -> None:
-        dataset = self._new(place, row.shape, row.dtype)
-        dataset.attrs["torch_dtype"] = dtype
-        self._new(f"{place}_iterations", (), numpy.dtype(self.iteration_dtype))
-        self._new(f"{place}_ranks", (), numpy.dtype(numpy.int64))
-        if row.ndim:
-            self._new(f"{place}_shapes", (row.ndim,), numpy.dtype(numpy.int64))
+    def _create(self, path: str, row: Any, dtype: str) -> Place:
+        values = self._new(path, row.shape, row.dtype)
+        values.attrs["name"] = text(path)
+        values.attrs["torch_dtype"] = dtype
+        whole = numpy.dtype(numpy.int64)
+        place = Place(
+            values,
+            self._new(f"{path}_iterations", (), numpy.dtype(self.iteration_dtype)),
+            self._new(f"{path}_ranks", (), whole),
+            self._new(f"{path}_shapes", (row.ndim,), whole) if row.ndim else None,
+        )
+        self.datasets[path] = values
+        for beside in ("iterations", "ranks", "shapes"):
+            if (dataset := getattr(place, beside)) is not None:
+                self.datasets.setdefault(f"{path}_{beside}", dataset)
+        return place
 
-    def _new(self, place: str, shape: tuple[int, ...], dtype: Any) -> h5py.Dataset:
-        stored = ESCAPED.sub(lambda found: "".join(f"%{ord(letter):02X}" for letter in found[0]), place)
+    def _new(self, path: str, shape: tuple[int, ...], dtype: Any) -> h5py.Dataset:
+        stored = ESCAPED.sub(lambda found: "".join(f"%{ord(letter):02X}" for letter in found[0]), text(path))
         while stored in self.file:  # a variable may be called as the iterations of another one are
             stored += "_"
-        dataset = self.file.create_dataset(
+        return self.file.create_dataset(
             stored,
             shape=(0, *shape),
             maxshape=(None,) * (len(shape) + 1),
@@ -151,29 +196,6 @@ class H5PYSaverCallback:
             compression_opts=self.compression_opts,
             shuffle=self.shuffle,
         )
-        dataset.attrs["name"] = place.encode("utf-8", "backslashreplace").decode().replace("\0", "%00")
-        self.datasets[place] = dataset
-        return dataset
-
-    def _append(self, place: str, rows: Sequence[Any]) -> None:
-        """Add rows to a dataset, which grows where one of them is larger; the shapes beside say how large each is."""
-        dataset = self.datasets[place]
-        count = dataset.shape[0]
-        sizes = [max(found) for found in zip(dataset.shape[1:], *(row.shape for row in rows), strict=True)]
-        dataset.resize((count + len(rows), *sizes))
-        if all(list(row.shape) == sizes for row in rows):
-            dataset[count:] = numpy.stack(rows)
-        else:
-            for index, row in enumerate(rows, count):
-                dataset[(index, *(slice(size) for size in row.shape))] = row
-        if rows[0].ndim:
-            self._extend(f"{place}_shapes", [row.shape for row in rows])
-
-    def _extend(self, place: str, items: Sequence[Any]) -> None:
-        dataset = self.datasets[place]
-        if items:
-            dataset.resize(dataset.shape[0] + len(items), axis=0)
-            dataset[-len(items) :] = items
 
     def _check_space(self, needed: int) -> None:
         free = shutil.disk_usage(self.dataset_file.parent).free
@@ -201,10 +223,12 @@ def as_array(value: Any) -> Any:
             return array
     import h5py
 
-    text = value if isinstance(value, str) else repr(value)
-    # HDF5 ends a text at its first NUL, and has no lone surrogates.
-    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-    return numpy.asarray(text, dtype=h5py.string_dtype())
+    return numpy.asarray(text(value if isinstance(value, str) else repr(value)), dtype=h5py.string_dtype())
+
+
+def text(value: str) -> str:
+    """A text as HDF5 can hold it: it has no lone surrogates, and ends one at its first NUL."""
+    return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def chunks(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

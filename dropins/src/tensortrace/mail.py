@@ -55,14 +55,13 @@ class Mail:
             found.append(part[1:])
         return b"".join(found)
 
-    def close(self) -> None:
-        """Say that nobody will take messages any more."""
-        self._store.set("closed", b"!")
+    def say(self, word: str) -> None:
+        """Leave a word for all, which stays."""
+        self._store.set(word, b"!")
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether messages are taken no more."""
-        return bool(self._store.check(["closed"]))
+    def was_said(self, word: str) -> bool:
+        """Whether somebody has left this word."""
+        return bool(self._store.check([word]))
 
 
 class Packing(pickle.Pickler):

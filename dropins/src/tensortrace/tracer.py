@@ -53,7 +53,8 @@ class ModelTracer:
         self.pre_save_callbacks, self.pre_gather_callbacks = pre_save_callbacks, pre_gather_callbacks
         self.post_gather_callbacks, self.post_trace_callbacks = post_gather_callbacks, post_trace_callbacks
         self.eval_only, self.train_only = eval_only, train_only
-        self.results: defaultdict[str, ResultEntry] = defaultdict(lambda: ResultEntry([], [], []))
+        self.results: defaultdict[str, ResultEntry] = defaultdict(no_result)
+        self.rank = current_rank()  # rank 0 has the results of all
         self.current_iteration = 0
         self._recording = record(
             model,
@@ -86,6 +87,7 @@ class ModelTracer:
 
     def _open(self) -> None:
         if self._gathering is None:
+            self.rank = current_rank()
             self._gathering = gathering(self._session(), lambda: self.patience)
 
     def _session(self) -> str:
@@ -99,12 +101,14 @@ class ModelTracer:
         self._depth = 0
         with ExitStack() as undo:
             undo.enter_context(self._recording)
-            undo.callback(self.model.register_forward_pre_hook(self._before).remove)
-            undo.callback(self.model.register_forward_hook(self._after, always_call=True).remove)
+            undo.callback(self.model.register_forward_pre_hook(Hook(self._before)).remove)
+            undo.callback(self.model.register_forward_hook(Hook(self._after), always_call=True).remove)
             self._undo = undo.pop_all()
 
     def _before(self, module: nn.Module, args: Any) -> None:
         """The model is called: all of the call before has been taken by now."""
+        if module is not self.model:
+            return
         self._depth += 1
         if self._depth > 1:
             return
@@ -117,7 +121,8 @@ class ModelTracer:
         self._is_traced = self.current_iteration % self.trace_interval == 0
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
-        self._depth -= 1
+        if module is self.model:
+            self._depth = max(0, self._depth - 1)
 
     def _traced_only(self, tensor: Tensor) -> Any:
         return tensor if self._is_traced else {}
@@ -176,13 +181,6 @@ class ModelTracer:
             for all_of_it, new in zip(self.results[name], entry, strict=True):
                 all_of_it.extend(new)
 
-    @property
-    def rank(self) -> int:
-        """The rank of this process; rank 0 has the results of all."""
-        from torch import distributed
-
-        return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
-
     def _call(self, callback: Callback, name: str, *lists: list[Any]) -> None:
         """Let a callback change the lists; where it fails, they are as they were."""
         before = [list(each) for each in lists]
@@ -198,6 +196,40 @@ class ModelTracer:
             self._told.add((id(callback), type(error)))
             called = getattr(callback, "__name__", type(callback).__name__)
             tell(f"{called} failed on {name!r}, whose values stay as they were: {type(error).__name__}: {error}")
+
+
+class Hook:
+    """A hook of a model that stays behind where the model is copied or pickled."""
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *given: Any) -> None:
+        self._call(*given)
+
+    def __reduce__(self) -> Any:
+        return no_hook, ()
+
+
+def no_hook() -> Callable[..., None]:
+    """What a copied model has in place of a hook."""
+    return nothing
+
+
+def nothing(*given: Any) -> None:
+    """Do nothing."""
+
+
+def no_result() -> ResultEntry:
+    """What is there of a name that was not traced."""
+    return ResultEntry([], [], [])
+
+
+def current_rank() -> int:
+    """The rank of this process in the default group."""
+    from torch import distributed
+
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
 
 
 def innermost(model: Any) -> nn.Module:

@@ -74,8 +74,13 @@ class Threads(dict[int, Following]):
             self._settle(ident)
 
     def _settle(self, ident: int) -> Following:
+        wishes = self._wishes[ident]
+        if len(wishes) == 1:  # mostly
+            patterns = patterns_of(wishes[0].patterns)
+            following = self[ident] = Following(tuple((probe, patterns) for probe in wishes[0].probes), patterns)
+            return following
         names: dict[int, tuple[Probe, list[str]]] = {}
-        for wish in self._wishes[ident]:
+        for wish in wishes:
             for probe in wish.probes:
                 names.setdefault(id(probe), (probe, []))[1].extend(wish.patterns)
         told = tuple((probe, patterns_of(unique(found))) for probe, found in names.values())

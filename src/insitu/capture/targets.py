@@ -31,6 +31,7 @@ class Method:
 
     function: FunctionType
     path: str
+    owner: Any = None  # the class that defines it
     variables: dict[str, set[Rest]] = field(default_factory=dict)
     result: bool = False
 
@@ -117,7 +118,8 @@ class Search:
         if deeper and not self._variables(function, deeper[0]):
             return False
         key, path = (id(module), name), join(note.path, name)
-        method = self.found.methods.setdefault(key, Method(function, path))
+        owner = next(base for base in type(module).__mro__ if name in vars(base))
+        method = self.found.methods.setdefault(key, Method(function, path, owner))
         self._add_variables(method, deeper)
         return True
 

@@ -8,7 +8,6 @@ use them. Nothing here waits for another process.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from threading import RLock, get_ident
@@ -259,8 +258,8 @@ class Variables:
         every = [*taking.targets.methods.values(), *taking.targets.functions.values()]
         self._places = {self._place(method): method for method in every if method.variables}
         self._modules = {id(module) for module in taking.root.modules()}
-        # The module that each running frame belongs to, and what its variables were.
-        self._frames: dict[int, tuple[int | None, dict[str, Print]]] = {}
+        # What is wanted of each running frame, and what its variables were.
+        self._frames: dict[int, tuple[Method | None, dict[str, Print]]] = {}
 
     @staticmethod
     def _place(method: Method) -> tuple[str, str]:
@@ -273,15 +272,16 @@ class Variables:
         for method in (*self._methods.values(), *self._taking.targets.functions.values()):
             if method.variables:
                 found = names.setdefault(id(method.function), (method.function, set()))[1]
-                found.update(method.variables, method.function.__code__.co_varnames[:1])
+                found.update(method.variables)
         for function, wanted in names.values():
             undo.enter_context(swaps.swapped([function], tuple(sorted(wanted))))
         if names:
             hearers.append(self.hear)
             undo.callback(hearers.remove, self.hear)
-        for (_, name), method in self._methods.items():
-            if method.result:
-                self._give_results(name, method, undo)
+        for owner, name in {(method.owner, name) for (_, name), method in self._methods.items() if method.result}:
+            original = vars(owner)[name]
+            setattr(owner, name, self._giving(name, original))
+            undo.callback(setattr, owner, name, original)
 
     def hear(self, point: Point, value: Any, frame: FrameType) -> None:
         """A variable was reported."""
@@ -294,23 +294,19 @@ class Variables:
         if point.moment == "entered":
             if len(self._frames) >= MOST_FRAMES:
                 self._frames.clear()
-            self._frames[id(frame)] = (None, {})
+            self._frames[id(frame)] = (self._method(frame, known), {})
             return
-        owner, prints = self._frames.setdefault(id(frame), (None, {}))
-        code = known.function.__code__
-        if owner is None and point.moment == "given" and point.name == code.co_varnames[0]:
-            owner = id(value)
-            self._frames[id(frame)] = (owner, prints)
-        method = self._method(owner, known)
+        method, prints = self._frames.get(id(frame), (None, {}))
         if point.moment != "deleted" and method is not None:
             self._take(method, point, value, prints)
 
-    def _method(self, owner: int | None, known: Method) -> Method | None:
+    def _method(self, frame: FrameType, known: Method) -> Method | None:
         """What is wanted of this function for the module that it runs for; one that has none runs for all."""
-        name = known.function.__name__
-        if owner is not None and (owner, name) in self._methods:
-            return self._methods[owner, name]
-        return known if owner is None or owner not in self._modules else None
+        code = frame.f_code
+        owner = id(frame.f_locals.get(code.co_varnames[0])) if code.co_argcount else None
+        if owner not in self._modules:
+            return known
+        return self._methods.get((owner, known.function.__name__)) if owner is not None else None
 
     def _take(self, method: Method, point: Point, value: Any, prints: dict[str, Print]) -> None:
         for rest in method.variables.get(point.name, ()):
@@ -320,32 +316,17 @@ class Variables:
                     self._taking.take(path, item)
                 prints[path] = now
 
-    def _give_results(self, name: str, method: Method, undo: ExitStack) -> None:
-        """Let a class have a method that also gives its result to us, and its own one back in the end."""
-        for number, other in self._methods:
-            module = next((each for each in self._taking.root.modules() if id(each) == number), None)
-            if other != name or module is None:
-                continue
-            kind = next(base for base in type(module).__mro__ if name in vars(base))
-            original = vars(kind)[name]
-            if getattr(original, "__insitu_taken__", None) is not None:
-                continue
-            setattr(kind, name, self._taken_from(name, original))
-            undo.callback(setattr, kind, name, original)
-
-    def _taken_from(self, name: str, original: Any) -> Any:
+    def _giving(self, name: str, original: Any) -> Any:
+        """A method that also gives its result to us; a static one gives that of all modules."""
         function = getattr(original, "__func__", original)
-        owners = {number: weakref.ref(self) for number, other in self._methods if other == name}
+        one = next(method for (_, other), method in self._methods.items() if other == name and method.result)
 
         @functools.wraps(function)
         def method(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
-            wanted = self._methods.get((id(args[0]), name)) if args else None
-            if wanted is None and isinstance(original, staticmethod) and owners:
-                wanted = self._methods[next(iter(owners)), name]
+            wanted = one if isinstance(original, staticmethod) else self._methods.get((id(args[0]), name))
             if wanted is not None and wanted.result:
                 self._taking.take(wanted.path, result)
             return result
 
-        method.__insitu_taken__ = True  # type: ignore[attr-defined]
         return type(original)(method) if isinstance(original, (staticmethod, classmethod)) else method

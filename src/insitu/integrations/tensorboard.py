@@ -11,6 +11,7 @@ from insitu.errors import ChoiceError, MissingError
 
 if TYPE_CHECKING:
     from insitu.store.run import Run
+    from insitu.view.plot import Curve
 
 PathLike = str | os.PathLike[str]
 
@@ -47,21 +48,19 @@ def _write(run: Run, logdir: Path) -> list[str]:
     tags: dict[str, None] = {}
     try:
         for path in run:
-            try:
-                found = curves(run[path])
-            except ChoiceError:  # no numbers
-                continue
-            for curve in found:
-                tags.update(dict.fromkeys(_add(writers[curve.rank], path, curve)))
+            series = run[path]
+            is_scalar = series.dtype == "json" or series.shape == ()
+            for curve in curves(series):
+                tags.update(dict.fromkeys(_add(writers[curve.rank], path, curve, is_scalar)))
     finally:
         for writer in writers.values():
             writer.close()
     return list(tags)
 
 
-def _add(writer: Any, path: str, curve: Any) -> list[str]:
+def _add(writer: Any, path: str, curve: Curve, is_scalar: bool) -> list[str]:
     lines = {tag_of(path): curve.mean}
-    if not curve.is_flat:
+    if not is_scalar:
         lines = {f"{path or 'root'}/{name}": getattr(curve, at) for name, at in _RANGE.items()}
     for tag, numbers in lines.items():
         for step, time, number in zip(curve.steps, curve.times, numbers, strict=True):

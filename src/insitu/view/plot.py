@@ -10,6 +10,7 @@ from math import inf, isfinite
 from typing import Any, Protocol
 
 from insitu.errors import ChoiceError, MissingError, StoreError
+from insitu.view.value import safe
 
 SUFFIXES = (".png", ".pdf", ".svg")
 MOST = 12  # variables in one picture
@@ -56,7 +57,7 @@ class Curve:
 
 
 def curves(series: Values) -> list[Curve]:
-    """The points of a variable, rank by rank; what it was several times in a step is one point.
+    """The points of a variable, rank by rank; what it was several times in a step is one point. A text has none.
 
     >>> class Loss:
     ...     name, dtype, shape = "loss", "json", None
@@ -73,8 +74,6 @@ def curves(series: Values) -> list[Curve]:
         number = _numbers(value)
         if number is not None:
             points.setdefault((int(rank), int(step)), _Point(time)).add(*number)
-    if not points:
-        raise ChoiceError(f"{series.name!r} has no numbers to draw: it is {_kind(series)}")
     return _joined(points)
 
 
@@ -83,10 +82,6 @@ def _each(series: Values) -> Iterable[Any]:
     is_small = series.dtype == "json" or series.shape == ()
     values: Iterable[Any] = series.values if is_small else series
     return values
-
-
-def _kind(series: Values) -> str:
-    return "a Python value" if series.dtype == "json" else series.dtype
 
 
 @dataclass(slots=True)
@@ -153,15 +148,18 @@ def draw(variables: Sequence[Values], path: str | os.PathLike[str]) -> None:
     """Draw variables over the steps, one below the other, into a .png, .pdf or .svg; needs matplotlib.
 
     A line for each rank; for tensors it is the mean, in a band from the least value to the largest. Red ticks at the
-    foot are steps with a NaN or an Inf.
+    foot are steps with a NaN or an Inf. What is no number, as a text, is left out.
     """
     check(path)
     if not 0 < len(variables) <= MOST:
         raise ChoiceError(f"{len(variables)} variables do not fit into one picture: name 1 to {MOST} of them")
-    figure = _matplotlib().Figure(figsize=(8, 1 + 2.5 * len(variables)), layout="constrained")
-    axes = figure.subplots(len(variables), 1, sharex=True, squeeze=False)[:, 0]
-    for axis, series in zip(axes, variables, strict=True):
-        _draw(axis, series.name, curves(series))
+    found = {series.name: lines for series in variables if (lines := curves(series))}
+    if not found:
+        raise ChoiceError(f"{', '.join(repr(series.name) for series in variables)}: no numbers, and nothing to draw")
+    figure = _matplotlib().Figure(figsize=(8, 1 + 2.5 * len(found)), layout="constrained")
+    axes = figure.subplots(len(found), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, (name, lines) in zip(axes, found.items(), strict=True):
+        _draw(axis, name, lines)
     axes[-1].set_xlabel("step")
     try:
         figure.savefig(path, dpi=120)
@@ -178,7 +176,7 @@ def _matplotlib() -> Any:
 
 
 def _draw(axis: Any, name: str, lines: list[Curve]) -> None:
-    axis.set_title(name.replace("$", r"\$") or "(root)", loc="left", fontsize="medium")
+    axis.set_title(safe(name).replace("$", r"\$") or "(root)", loc="left", fontsize="medium")
     for curve in lines:
         color = INKS[curve.rank % len(INKS)]
         mean = _gaps(curve.mean)
@@ -189,13 +187,12 @@ def _draw(axis: Any, name: str, lines: list[Curve]) -> None:
     odd = sorted({step for curve in lines for step in curve.odd})
     if odd:
         foot = axis.get_xaxis_transform()  # steps across, and 0 to 1 upward
-        axis.plot(
-            odd, [0.03] * len(odd), "|", color=RED, markersize=12, markeredgewidth=2, transform=foot, label="NaN or Inf"
-        )
+        ticks = {"color": RED, "markersize": 12, "markeredgewidth": 2, "label": "NaN or Inf"}
+        axis.plot(odd, [0.03] * len(odd), "|", transform=foot, **ticks)
     axis.margins(x=0.02)
     axis.grid(alpha=0.25)
     if len(lines) > 1 or odd:
-        axis.legend(fontsize="small", loc="upper right")
+        axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1.02), frameon=False)
 
 
 def _gaps(numbers: list[float | None]) -> list[float]:
