@@ -430,6 +430,44 @@ def port(path: Path) -> str:
     return str(20000 + abs(hash(str(path))) % 20000)
 
 
+def test_gradients_of_a_step_that_runs_the_backward_pass_itself() -> None:
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+    def closure() -> Tensor:
+        loss: Tensor = net(torch.ones(1, 2)).sum()
+        loss.backward()
+        return loss
+
+    with insitu.record(net, only="weight.grad", keep="values") as recorded:
+        for _ in range(2):
+            recorded.step()
+            optimizer.zero_grad()
+            closure()
+            optimizer.step(closure)  # type: ignore[arg-type]
+    assert recorded["weight.grad"].steps.tolist() == [0, 1]
+    assert recorded["weight.grad"].values[:, 0, 0].tolist() == [2, 2]
+
+
+def test_a_variable_wherever_it_is() -> None:
+    net = Net()
+    with insitu.record(net, only="**.w", keep="values") as recorded:
+        net(torch.ones(3, 4))
+    assert recorded.paths == ["helper.w"]
+
+
+def test_what_comes_between_steps_is_in_none() -> None:
+    net = Net()
+    with insitu.record(net, only="forward.x", keep="values") as recorded:
+        recorded.step(10)
+        net(torch.ones(3, 4))
+        recorded.end_step()
+        net(torch.zeros(3, 4))
+        recorded.step()
+        net(torch.ones(3, 4))
+    assert recorded["forward.x"].steps.tolist() == [10, 11]
+
+
 SHARDED = """
 import sys, torch, insitu
 import torch.distributed as dist

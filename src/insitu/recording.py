@@ -266,9 +266,15 @@ class Recorded(Trace):
         if self._running.journal is not None:
             self._running.journal.flush()
 
-    def step(self) -> None:
+    def step(self, number: int | None = None) -> None:
         """Say that a new step begins here; without it, each outermost call of the model is a step."""
-        self._running.taking.begin_step()
+        if self._running.is_on:
+            self._running.taking.begin_step(number)
+
+    def end_step(self) -> None:
+        """Say that the step is over; what comes before the next one, an evaluation, is in none."""
+        if self._running.is_on:
+            self._running.taking.end_step()
 
     def __str__(self) -> str:
         return str(self.run)

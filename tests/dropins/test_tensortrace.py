@@ -311,15 +311,6 @@ def test_a_copy_of_the_model_is_not_traced(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(tracer.results)) == tracer.results
 
 
-def test_a_compiled_model() -> None:
-    model = nn.Linear(2, 2)
-    compiled = torch.compile(model, backend="eager")
-    with ModelTracer(compiled, ["forward", "forward.input"], gathering_interval=2) as tracer:  # type: ignore[arg-type]
-        for number in range(3):
-            compiled(torch.full((1, 2), float(number)))
-    assert tracer.results["forward"].iterations == [1, 2, 3]
-
-
 def test_a_model_that_calls_itself_is_one_iteration() -> None:
     class Tree(nn.Module):
         def forward(self, depth: int) -> int:

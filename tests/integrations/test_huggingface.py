@@ -119,6 +119,21 @@ def test_a_training_that_ends_badly_leaves_its_file_and_nothing_else(tmp_path: P
         assert [event.text for event in run.events if event.kind == "raised"] == [error.__name__]
 
 
+def test_a_training_that_begins_anew_with_smaller_batches(tmp_path: Path) -> None:
+    class Large(Model):
+        def forward(self, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
+            loss = super().forward(x, labels)["loss"]
+            if len(x) > 3 and self.calls == 2:
+                raise RuntimeError("CUDA out of memory.")
+            return {"loss": loss}
+
+    record = RecordCallback(only="forward.x", to=tmp_path / "run.h5")
+    options = {"auto_find_batch_size": True, "per_device_train_batch_size": 4}
+    trainer(tmp_path, record, model=Large(), **options).train()
+    with insitu.load(tmp_path / "run.h5") as run:
+        assert run["forward.x"].steps.tolist() == [0, 1, 2, 3] and len(run["forward.x"].values[0]) <= 3
+
+
 def test_a_pattern_that_cannot_match_is_refused_when_the_training_begins(tmp_path: Path) -> None:
     with pytest.raises(insitu.PatternError, match="fc"):
         trainer(tmp_path, RecordCallback(only="fd.weight")).train()

@@ -18,6 +18,7 @@ import insitu
 from insitu.integrations.lightning import RecordCallback
 
 NAMES = ["lightning.pytorch", "pytorch_lightning"]
+pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning gives advice by warnings
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +77,6 @@ def batches(rows: int = 16) -> DataLoader[Tensor]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.filterwarnings("ignore")
 def test_a_training_is_recorded_step_by_step(name: str, tmp_path: Path) -> None:
     framework = import_module(name)
     record = RecordCallback(only=["training_step.loss", "fc", "fc.weight", "fc.weight.grad"], to=tmp_path / "run.h5")
@@ -96,7 +96,6 @@ def framework() -> Any:
     return import_module(NAMES[0])
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_recording_changes_nothing(framework: Any, tmp_path: Path) -> None:
     ends = []
     for callbacks in ([], [RecordCallback()]):
@@ -106,7 +105,6 @@ def test_recording_changes_nothing(framework: Any, tmp_path: Path) -> None:
     assert ends[0].equal(ends[1])
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_step_is_an_update_and_an_evaluation_is_in_none(framework: Any, tmp_path: Path) -> None:
     record = RecordCallback(only=["fc", "fc.bias.grad"], every=2)
     options = {"accumulate_grad_batches": 2, "max_steps": 5, "val_check_interval": 2, "check_val_every_n_epoch": None}
@@ -116,7 +114,6 @@ def test_a_step_is_an_update_and_an_evaluation_is_in_none(framework: Any, tmp_pa
     assert {*record.recorded["fc.bias.grad"].steps.tolist()} == {0, 2, 4}
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_training_that_is_resumed_goes_on_counting(framework: Any, tmp_path: Path) -> None:
     first = trainer(framework, tmp_path, max_steps=2)
     first.fit(module(framework), batches())
@@ -126,7 +123,6 @@ def test_a_training_that_is_resumed_goes_on_counting(framework: Any, tmp_path: P
     assert record.recorded is not None and record.recorded["fc.weight"].steps.tolist() == [2, 3]
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_where_the_module_updates_itself_a_step_is_a_batch(framework: Any, tmp_path: Path) -> None:
     record = RecordCallback(only="training_step.loss")
     trainer(framework, tmp_path, record, max_steps=-1, max_epochs=1).fit(module(framework, manual=True), batches())
@@ -134,7 +130,6 @@ def test_where_the_module_updates_itself_a_step_is_a_batch(framework: Any, tmp_p
 
 
 @pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
-@pytest.mark.filterwarnings("ignore")
 def test_a_training_that_ends_badly_leaves_its_file_and_nothing_else(
     framework: Any, tmp_path: Path, error: type[BaseException]
 ) -> None:
@@ -147,7 +142,6 @@ def test_a_training_that_ends_badly_leaves_its_file_and_nothing_else(
         assert [event.text for event in run.events if event.kind == "raised"] == [error.__name__]
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_pattern_that_cannot_match_is_refused_when_the_training_begins(framework: Any, tmp_path: Path) -> None:
     with pytest.raises(insitu.PatternError, match="fc"):
         trainer(framework, tmp_path, RecordCallback(only="fd.weight")).fit(module(framework), batches())

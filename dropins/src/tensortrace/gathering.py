@@ -230,6 +230,13 @@ class Receiving:
 Gathering = Alone | Sending | Receiving
 
 
+def current_rank() -> int:
+    """The rank of this process in the default group."""
+    from torch import distributed
+
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+
+
 def gathering(session: str, patience: Callable[[], float]) -> Gathering:
     """How this process gathers: alone, or with the others of the default group of torch.distributed."""
     from torch import distributed

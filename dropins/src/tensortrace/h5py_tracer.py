@@ -16,6 +16,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from tensortrace.gathering import current_rank
 from tensortrace.telling import tell
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class H5PYSaverCallback:
         self.h5_file: h5py.File | None = None
         self._places: dict[str, Place] = {}
         self._is_told = False
-        self._is_first = _rank() == 0
+        self._is_first = current_rank() == 0
         if self._is_first:
             if self.dataset_file.exists() and not existing_ok:
                 raise ValueError(f"{self.dataset_file} exists already: remove it, or give existing_ok=True")
@@ -126,7 +127,7 @@ class H5PYSaverCallback:
 
     def close(self) -> None:
         """Close the file; it exists then, also if nothing was saved."""
-        if self.h5_file is not None or (self._is_first and _rank() == 0 and not self.dataset_file.exists()):
+        if self.h5_file is not None or (self._is_first and current_rank() == 0 and not self.dataset_file.exists()):
             self.file.close()
 
     def __enter__(self) -> H5PYSaverCallback:
@@ -243,12 +244,3 @@ def chunks(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
             sizes[index] = (sizes[index] + 1) // 2
     row = int(numpy.prod(sizes, dtype=object)) * size
     return (max(1, CHUNK // row), *sizes)
-
-
-def _rank() -> int:
-    from torch import distributed
-
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank()
-    text = os.environ.get("RANK", "")
-    return int(text) if text.isdigit() else 0

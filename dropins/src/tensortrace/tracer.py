@@ -12,7 +12,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from insitu import ChoiceError, record
-from tensortrace.gathering import Gathering, Local, Merged, ResultEntry, gathering
+from tensortrace.gathering import Gathering, Local, Merged, ResultEntry, current_rank, gathering
+from tensortrace.hooks import Hook, innermost
 from tensortrace.prints import Print, print_of
 from tensortrace.telling import tell
 
@@ -72,10 +73,10 @@ class ModelTracer:
         self._told: set[tuple[int, type]] = set()
 
     def __enter__(self) -> ModelTracer:
-        self._entries += 1
-        if self._entries == 1:
+        if not self._entries:
             self._open()
             self._start()
+        self._entries += 1
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -198,53 +199,9 @@ class ModelTracer:
             tell(f"{called} failed on {name!r}, whose values stay as they were: {type(error).__name__}: {error}")
 
 
-class Hook:
-    """A hook of a model that stays behind where the model is copied or pickled."""
-
-    def __init__(self, call: Callable[..., None]) -> None:
-        self._call = call
-
-    def __call__(self, *given: Any) -> None:
-        self._call(*given)
-
-    def __reduce__(self) -> Any:
-        return no_hook, ()
-
-
-def no_hook() -> Callable[..., None]:
-    """What a copied model has in place of a hook."""
-    return nothing
-
-
-def nothing(*given: Any) -> None:
-    """Do nothing."""
-
-
 def no_result() -> ResultEntry:
     """What is there of a name that was not traced."""
     return ResultEntry([], [], [])
-
-
-def current_rank() -> int:
-    """The rank of this process in the default group."""
-    from torch import distributed
-
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
-
-
-def innermost(model: Any) -> nn.Module:
-    """The model inside what distributes or compiles it; paths begin there."""
-    from torch.nn.parallel import DataParallel, DistributedDataParallel
-
-    while True:
-        if isinstance(model, (DataParallel, DistributedDataParallel)):
-            model = model.module
-        elif isinstance(getattr(model, "_orig_mod", None), nn.Module):
-            model = model._orig_mod
-        else:
-            break
-    found: nn.Module = model
-    return found
 
 
 def trace_model(model: nn.Module, variables: Iterable[str], *args: Any, **kwargs: Any) -> tuple[Any, ModelTracer]:

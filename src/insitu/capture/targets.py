@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import FunctionType
+from typing import Any
 
 from torch import nn
 
@@ -90,6 +91,8 @@ class Search:
             self.found.outputs.setdefault(id(module), note.path or "forward")
             return True
         first, deeper = rest[0], rest[1:]
+        if first == "**" and WILD.isdisjoint(deeper[0]):
+            return self._in_methods(note, module, deeper)
         if self._in_parameters(note, module, first, deeper):
             return True
         function = self.members(type(module)).get(first)
@@ -122,6 +125,12 @@ class Search:
         method = self.found.methods.setdefault(key, Method(function, path, owner))
         self._add_variables(method, deeper)
         return True
+
+    def _in_methods(self, note: ModuleNote, module: nn.Module, deeper: Rest) -> bool:
+        """A variable of any method."""
+        methods = self.members(type(module)).items()
+        found = [self._in_method(note, module, name, function, deeper) for name, function in methods]
+        return any(found)
 
     def _in_functions(self, segments: Rest) -> bool:
         """Variables of functions that the model calls, by the name of the function."""

@@ -19,7 +19,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction, _DisableTorchDispatch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from insitu.capture.changes import Print, print_of
 from insitu.capture.inside import children, descend
@@ -89,10 +89,15 @@ class Taking:
         finally:
             self._undo.close()
 
-    def begin_step(self) -> None:
-        """A step begins here; from now on a call of the model does not say so."""
+    def begin_step(self, number: int | None = None) -> None:
+        """A step begins here, with this number or the next one; from now on a call of the model does not say so."""
         self._said = True
-        self._begin(self.root)
+        self._begin(self.root, number)
+
+    def end_step(self) -> None:
+        """The step is over: what comes before the next one begins is in none."""
+        self._said = True
+        self._finish_step()
 
     def on_module(self, run: Callable[..., Any], module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """Run a module and take its output."""
@@ -113,9 +118,9 @@ class Taking:
             self.take(path, result)
         return result
 
-    def _begin(self, module: nn.Module) -> None:
+    def _begin(self, module: nn.Module, number: int | None = None) -> None:
         self._finish_step()
-        self.step += 1
+        self.step = self.step + 1 if number is None else number
         fits = self._when is None or module.training == (self._when == "train")
         self._active = fits and self.step % self._every == 0
 
@@ -223,6 +228,7 @@ class Gradients:
                 hook = parameter.register_post_accumulate_grad_hook(functools.partial(self._ready, path))
                 undo.callback(hook.remove)
         undo.callback(register_optimizer_step_pre_hook(self._before_update).remove)
+        undo.callback(register_optimizer_step_post_hook(self._after_update).remove)
 
     def _ready(self, path: str, parameter: Tensor) -> None:
         if self._taking.is_active:
@@ -231,6 +237,10 @@ class Gradients:
                 self._stash[path] = parameter.grad.detach().clone()  # it may be gone before the step ends
 
     def _before_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not any(callable(argument) for argument in (*args, *kwargs.values())):  # else the backward pass comes in it
+            self._after_update(optimizer, args, kwargs)
+
+    def _after_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._has_optimizer = True
         owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         for path, parameter in list(self._pending.items()):

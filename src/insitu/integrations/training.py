@@ -45,27 +45,32 @@ class RecordedTraining:
         self._options |= {"overwrite": overwrite, "compression": compression}
         self._recording: Recording | None = None
         self.recorded: Recorded | None = None
+        self._next = 0
 
     def start(self, model: Any, *, first: int) -> None:
         """Begin to record the model; the next step has this number."""
         from insitu.recording import Recording
 
-        self.stop()  # a training that went away without a word
-        recording = Recording(model, only=self._only, when=None, **self._options)
+        options = dict(self._options)
+        if self._recording is not None:  # it begins anew, with batches that fit: what there is of it is no run
+            self.stop()
+            options["overwrite"] = True
+        recording = Recording(model, only=self._only, when=None, **options)
         self.recorded = recording.__enter__()
         self._recording = recording
-        taking = self.recorded._running.taking
-        taking.step, taking._said = first - 1, True  # a call of the model before the first step is in none
+        self._next = first
+        self.recorded.end_step()  # a call of the model before the first step is in none
 
     def begin_step(self) -> None:
         """A step begins."""
         if self._recording is not None and self.recorded is not None:
-            self.recorded.step()
+            self.recorded.step(self._next)
+            self._next += 1
 
     def end_step(self) -> None:
         """The step has ended: what the model does until the next one begins is not recorded."""
         if self._recording is not None and self.recorded is not None:
-            self.recorded._running.taking._finish_step()
+            self.recorded.end_step()
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the recording, if there is one."""

@@ -63,6 +63,7 @@ class Run:
 
     def __init__(self, source: _Source) -> None:
         self._source = source
+        self._closed = False
         self._series = {recorded.name: recorded for recorded in source.variables}
 
     @classmethod
@@ -146,6 +147,7 @@ class Run:
 
     def close(self) -> None:
         """Close the files."""
+        self._closed = True
         self._source.close()
 
     def __getitem__(self, path: str) -> Series:
@@ -173,6 +175,8 @@ class Run:
         self.close()
 
     def __repr__(self) -> str:
+        if self._closed:
+            return f"<Run {self.path.name!r}: closed>"
         steps = f", steps {self.steps[0]}–{self.steps[-1]}" if len(self.steps) else ", no step"
         ranks = f", {len(self.ranks)} ranks" if self.world_size > 1 else ""
         state = "running" if self.running else "" if self.complete else "not complete"
