@@ -468,6 +468,20 @@ def test_what_comes_between_steps_is_in_none() -> None:
     assert recorded["forward.x"].steps.tolist() == [10, 11]
 
 
+def test_two_recordings_of_one_method_that_end_in_either_order() -> None:
+    net, one, two = Net(), [], []
+    original = vars(Net)["helper"]
+    first = insitu.record(net, only="helper", keep="values", to=lambda *item: one.append(item))
+    second = insitu.record(net, only="helper", keep="values", to=lambda *item: two.append(item))
+    first.__enter__()
+    second.__enter__()
+    net(torch.ones(3, 4))
+    first.__exit__(None, None, None)
+    net(torch.ones(3, 4))
+    second.__exit__(None, None, None)
+    assert (len(one), len(two)) == (1, 2) and vars(Net)["helper"] is original
+
+
 SHARDED = """
 import sys, torch, insitu
 import torch.distributed as dist

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from threading import RLock, get_ident
 from time import time
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 import torch
@@ -22,8 +22,10 @@ from torch._C import DisableTorchFunction, _DisableTorchDispatch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from insitu.capture.changes import Print, print_of
+from insitu.capture.compiled import regions
 from insitu.capture.inside import children, descend
 from insitu.capture.keep import has_values, local
+from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import patch
 from insitu.capture.names import unwrapped, wrapping
 from insitu.capture.reporters import hearers
@@ -65,6 +67,7 @@ class Taking:
         self.facts: dict[str, dict[str, Any]] = {}
         self._keep_of, self._every, self._when, self._sink, self._trouble = keep_of, every, when, sink, trouble
         self._active = self._said = False
+        self._fitting = 0
         self._taken: list[Taken] = []
         self._counts: dict[str, int] = {}
         self._inside: set[int] = set()
@@ -76,6 +79,8 @@ class Taking:
     def start(self) -> None:
         """Begin to take."""
         with ExitStack() as undo:
+            regions.begin()  # what is compiled meanwhile must be the original
+            undo.callback(regions.end)
             patch.take(self)
             undo.callback(patch.drop, self)
             self.gradients.start(undo)
@@ -122,7 +127,8 @@ class Taking:
         self._finish_step()
         self.step = self.step + 1 if number is None else number
         fits = self._when is None or module.training == (self._when == "train")
-        self._active = fits and self.step % self._every == 0
+        self._active = fits and self._fitting % self._every == 0
+        self._fitting += fits
 
     def _finish_step(self) -> None:
         with self._lock:
@@ -289,9 +295,8 @@ class Variables:
             hearers.append(self.hear)
             undo.callback(hearers.remove, self.hear)
         for owner, name in {(method.owner, name) for (_, name), method in self._methods.items() if method.result}:
-            original = vars(owner)[name]
-            setattr(owner, name, self._giving(name, original))
-            undo.callback(setattr, owner, name, original)
+            giver = Giver.of(owner, name)
+            undo.callback(giver.forget, giver.listen(functools.partial(self._given, name)))
 
     def hear(self, point: Point, value: Any, frame: FrameType) -> None:
         """A variable was reported."""
@@ -326,17 +331,62 @@ class Variables:
                     self._taking.take(path, item)
                 prints[path] = now
 
-    def _giving(self, name: str, original: Any) -> Any:
-        """A method that also gives its result to us; a static one gives that of all modules."""
+    def _given(self, name: str, owner: Any, result: Any) -> None:
+        """A method has returned; of a static one, it is not known for which module."""
+        method = self._methods.get((id(owner), name)) if owner is not None else self._any_method(name)
+        if method is not None and method.result:
+            self._taking.take(method.path, result)
+
+    def _any_method(self, name: str) -> Method | None:
+        return next((method for (_, other), method in self._methods.items() if other == name and method.result), None)
+
+
+Listener = Callable[[Any, Any], None]
+
+
+class Giver:
+    """A method of a class that also gives what it returns to all who listen; without any, it is the original again."""
+
+    _all: ClassVar[dict[tuple[type, str], Giver]] = {}
+
+    def __init__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner, name
+        self._original = original = vars(owner)[name]
+        self._listeners: list[Listener] = []
         function = getattr(original, "__func__", original)
-        one = next(method for (_, other), method in self._methods.items() if other == name and method.result)
+        is_static = isinstance(original, staticmethod)
 
         @functools.wraps(function)
         def method(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
-            wanted = one if isinstance(original, staticmethod) else self._methods.get((id(args[0]), name))
-            if wanted is not None and wanted.result:
-                self._taking.take(wanted.path, result)
+            for listener in self._listeners:
+                listener(None if is_static else args[0], result)
             return result
 
-        return type(original)(method) if isinstance(original, (staticmethod, classmethod)) else method
+        skip_when_compiling(method)
+        is_wrapped = isinstance(original, (staticmethod, classmethod))
+        self._replacement = type(original)(method) if is_wrapped else method
+        setattr(owner, name, self._replacement)
+
+    @classmethod
+    def of(cls, owner: type, name: str) -> Giver:
+        """The one of a method; there is never more than one."""
+        if (owner, name) not in cls._all:
+            cls._all[owner, name] = cls(owner, name)
+        return cls._all[owner, name]
+
+    def listen(self, listener: Listener) -> Listener:
+        """Somebody wants what the method returns."""
+        self._listeners = [*self._listeners, listener]
+        return listener
+
+    def forget(self, listener: Listener) -> None:
+        """And wants it no more."""
+        self._listeners = [other for other in self._listeners if other is not listener]
+        if not self._listeners:
+            self._all.pop((self._owner, self._name), None)
+            if vars(self._owner).get(self._name) is self._replacement:  # what others put there is left alone
+                setattr(self._owner, self._name, self._original)
+
+
+skip_when_compiling(Taking.on_module, Taking._begin, Taking._finish_step, Taking.take)
