@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -480,6 +484,116 @@ def test_two_recordings_of_one_method_that_end_in_either_order() -> None:
     net(torch.ones(3, 4))
     second.__exit__(None, None, None)
     assert (len(one), len(two)) == (1, 2) and vars(Net)["helper"] is original
+
+
+def test_another_model_of_the_same_class_is_another_one() -> None:
+    student = Net()
+    teacher = copy.deepcopy(student)
+    with insitu.record(student, only=["forward.h", "helper.w", "helper"], keep="values") as recorded:
+        for _ in range(2):
+            student(torch.ones(3, 4))
+            teacher(torch.zeros(3, 4))
+    assert recorded["helper.w"].steps.tolist() == recorded["helper"].steps.tolist() == [0, 1]
+    assert len(recorded["forward.h"].steps) == 8
+
+
+class Child(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        h = super().forward(x)
+        return h
+
+
+def test_the_forward_of_a_parent_is_not_that_of_the_child() -> None:
+    model = nn.Sequential(Child(), nn.Linear(2, 4), Net())
+    with insitu.record(model, only=["0.forward.h", "2.forward.h"], keep="values") as recorded:
+        model(torch.ones(3, 4))
+    assert (len(recorded["0.forward.h"].steps), len(recorded["2.forward.h"].steps)) == (1, 4)
+
+
+class Decorated(nn.Module):
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = x + 1
+        return hidden
+
+
+def test_variables_of_a_decorated_method() -> None:
+    model = Decorated()
+    with insitu.record(model, only="forward.hidden", keep="values") as recorded:
+        model(torch.ones(2))
+    assert recorded["forward.hidden"].values.tolist() == [[2, 2]]
+
+
+class Odd(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        names = np.array(["a", None], dtype=object)
+        return x + len(names)
+
+
+def test_one_value_that_cannot_be_stored_does_not_take_the_others_along() -> None:
+    model = Odd()
+    told = pytest.warns(insitu.InsituWarning, match=r"forward\.names")
+    with told, insitu.record(model, only=["forward", "forward.names"], keep="values") as recorded:
+        model(torch.ones(2))
+        model(torch.ones(2))
+    assert recorded["forward"].steps.tolist() == [0, 1]
+
+
+def test_a_forked_child_leaves_the_recording_to_its_parent(tmp_path: Path) -> None:
+    program = """
+import multiprocessing, sys, torch, insitu
+net = torch.nn.Linear(2, 1)
+with insitu.record(net, only="forward.input", to=sys.argv[1]):
+    net(torch.ones(1, 2))
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(abs, [1, 2])
+    net(torch.ones(1, 2))
+"""
+    (tmp_path / "program.py").write_text(program)
+    path = tmp_path / "run.h5"
+    command = [sys.executable, "-W", "ignore", str(tmp_path / "program.py"), str(path)]
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    run = insitu.load(path)
+    assert run.complete and run["forward.input"].steps.tolist() == [0, 1]
+
+
+def test_a_run_that_goes_on_is_not_overwritten(tmp_path: Path) -> None:
+    net, path = Net(), tmp_path / "run.h5"
+    with insitu.record(net, only="forward.x", to=path):
+        net(torch.ones(3, 4))
+        other = insitu.record(net, only="forward", to=path, overwrite=True)
+        with pytest.raises(insitu.StoreError, match="another run is writing"):
+            other.__enter__()
+        net(torch.ones(3, 4))
+    assert insitu.load(path)["forward.x"].steps.tolist() == [0, 1]
+
+
+def test_the_model_is_let_go() -> None:
+    net = Net()
+    gone = weakref.ref(net)
+    with insitu.record(net, only=["forward.x", "head.weight.grad"], keep="values") as recorded:
+        train(net, 1)
+    del net
+    gc.collect()
+    assert gone() is None and recorded["forward.x"].values.shape == (1, 3, 4)
+
+
+def test_calls_of_several_threads_at_a_time_lose_nothing() -> None:
+    net = Net().eval()
+    with insitu.record(net, only=["forward.x", "head"], keep="values") as recorded:
+        threads = [threading.Thread(target=lambda: [net(torch.ones(3, 4)) for _ in range(20)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(recorded["head"].steps) == 80
+
+
+def test_everything_of_every_method_has_an_end() -> None:
+    net = Net()
+    with insitu.record(net, only="**.forward.**", keep="values") as recorded:
+        net(torch.ones(3, 4))
+    assert "forward.h" in recorded.paths
 
 
 SHARDED = """

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import torch
 
+from insitu.errors import StoreError
 from insitu.store.compact import compact
 from insitu.store.parts import is_live, journal_files, rank_folders
 
 POLL = 0.05
+LATEST = 2.0  # seconds after the end of rank 0 in which a rank that has not begun to record may still do so
 
 
 def current_rank() -> int:
@@ -38,14 +40,34 @@ def merge(parts: Path, target: Path, *, ranks: int, patience: float, compression
 
     A rank that never came, or was killed, is listed and not awaited for longer.
     """
-    end = time.monotonic() + patience
-    while not _all_ended(parts, ranks) and time.monotonic() < end:
+    start = time.monotonic()
+    while not _all_ended(parts, ranks) and time.monotonic() < start + patience:
+        if time.monotonic() > start + LATEST and not _any_live(parts):
+            break  # a rank that has not begun by now does not record
         time.sleep(POLL)
     return compact(parts, target, compression=compression, overwrite=overwrite)
 
 
 def _all_ended(parts: Path, ranks: int) -> bool:
-    folders = rank_folders(parts)
-    if len(folders) < ranks:
-        return False
-    return not any(is_live(path) for folder in folders.values() for path, _ in journal_files(folder)[-1:])
+    return len(rank_folders(parts)) >= ranks and not _any_live(parts)
+
+
+def _any_live(parts: Path) -> bool:
+    return any(map(is_going_on, rank_folders(parts).values()))
+
+
+def is_going_on(folder: Path) -> bool:
+    """Whether a process writes to the journal of a rank."""
+    return any(is_live(path) for path, _ in journal_files(folder)[-1:])
+
+
+def clear(parts: Path, rank: int) -> None:
+    """Remove what an earlier run has left of the journal of this rank; one that still goes on is not touched."""
+    folder = rank_folders(parts).get(rank) if parts.is_dir() else None
+    if folder is None:
+        return
+    if is_going_on(folder):
+        raise StoreError(f"another run is writing to {str(parts)!r}: give this one a file of its own")
+    for path, _ in journal_files(folder):
+        path.unlink()
+    folder.rmdir()

@@ -26,11 +26,11 @@ from insitu.capture.keep import as_tensor, statistics
 from insitu.capture.names import unwrapped
 from insitu.capture.targets import targets
 from insitu.capture.values import Keep, Taken, Taking
-from insitu.errors import ChoiceError, SubjectError, choose, tell
+from insitu.errors import ChoiceError, PatternError, SubjectError, choose, tell
 from insitu.store import check
 from insitu.store.building import check_compression
 from insitu.store.journal import Entry, Journal
-from insitu.store.parts import discard, parts_of
+from insitu.store.parts import parts_of
 from insitu.trace.path import compiled, matches, nearest
 from insitu.trace.trace import Trace
 
@@ -69,6 +69,8 @@ class Recording:
         self._keeps = keeps_of(keep)
         self._targets = targets(model, self._only)
         self._sink = to if callable(to) else None
+        if to is not None and not callable(to) and not isinstance(to, (str, os.PathLike)):
+            raise ChoiceError(f"to={to!r:.80} is neither a file, as in to='run.h5', nor a function of a value")
         self._to = None if to is None or callable(to) else Path(to)
         check_compression(compression)
         self._overwrite, self._compression = overwrite, compression
@@ -120,9 +122,11 @@ class Running:
     """One entry of a recording: what it writes to, and what to undo."""
 
     def __init__(self, recording: Recording) -> None:
-        self._recording = recording
+        self._recording: Any = recording  # let go in the end, with the model
         self.is_on = os.environ.get("INSITU") != "0"
         self._troubles: set[str] = set()
+        self._pid = os.getpid()
+        self.to = recording._to
         self.rank = dist.current_rank()
         self.folder: Path | None = None
         self.journal: Journal | None = None
@@ -151,7 +155,7 @@ class Running:
             signal.signal(signal.SIGTERM, self._signal)
 
     def _terminate(self, number: int) -> None:
-        self.stop(None)
+        self.stop(None, patience=0.0)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
@@ -163,8 +167,8 @@ class Running:
             self.folder = parts_of(Path(folder) / "run.h5")
         else:
             self.folder = parts_of(to)
-            if self._recording._overwrite and self.rank == 0 and self.folder.is_dir():
-                discard(self.folder)
+            if self._recording._overwrite:
+                dist.clear(self.folder, self.rank)
         self.journal = Journal(self.folder, self.rank, about(self._recording))
 
     def _hand_on(self, step: int, moment: float, taken: list[Taken]) -> None:
@@ -175,11 +179,21 @@ class Running:
             for path, facts in self.taking.facts.items():
                 self.journal.describe(path, **facts)
             self.taking.facts = {}
-            self.journal.step(step, moment, [entry(path, call, value) for path, call, value in taken])
+            self.journal.step(step, moment, [made for item in taken if (made := self._entry(*item)) is not None])
 
-    def stop(self, error: BaseException | None) -> None:
-        """End the recording: hand on the last step, close the journal, make the file."""
-        if not self.is_on:
+    def _entry(self, path: str, call: int, value: Any) -> Entry | None:
+        try:
+            return entry(path, call, value)
+        except Exception as error:
+            self.trouble(f"storing {path}", error)
+            return None
+
+    def stop(self, error: BaseException | None, *, patience: float = PATIENCE) -> None:
+        """End the recording: hand on the last step, close the journal, make the file.
+
+        In the child of a fork there is nothing to end: the recording is the parent's.
+        """
+        if not self.is_on or os.getpid() != self._pid:
             return
         self.is_on = False
         if self._signal is not None and signal.getsignal(signal.SIGTERM) is self._signal:
@@ -192,11 +206,12 @@ class Running:
                     self.journal.event("raised", type(error).__name__, step=self.taking.step, time=time.time())
                 self.journal.close()
         self._complain()
-        to = self._recording._to
-        if to is not None and self.rank == 0 and self.folder is not None:
-            self._merge(to, self.folder)
+        if self.to is not None and self.rank == 0 and self.folder is not None:
+            self._merge(self.to, self.folder, patience)
+        self.taking.release()
+        self._recording = None
 
-    def _merge(self, to: Path, folder: Path) -> None:
+    def _merge(self, to: Path, folder: Path, patience: float) -> None:
         recording = self._recording
         ranks = dist.world_size()
         try:
@@ -204,7 +219,7 @@ class Running:
                 folder,
                 to,
                 ranks=ranks,
-                patience=PATIENCE if ranks > 1 else 0.0,
+                patience=patience if ranks > 1 else 0.0,
                 compression=recording._compression,
                 overwrite=recording._overwrite,
             )
@@ -220,7 +235,8 @@ class Running:
             tell("the model that was to be recorded was not called in this block")
             return
         for pattern in self._recording._only:
-            if not any(matches(pattern, path) or matches(f"{pattern}.**", path) for path in self.taking.seen):
+            plain = pattern.removesuffix(".forward") or pattern  # the output of a module has two names
+            if not any(matches(f"{name}.**", path) for name in (pattern, plain) for path in self.taking.seen):
                 tell(f"nothing was recorded at {pattern!r}{nearest(pattern, self.taking.seen)}")
 
     def trouble(self, what: str, error: Exception) -> None:
@@ -248,13 +264,13 @@ class Recorded(Trace):
         running = self._running
         if running.folder is None:
             raise SubjectError("what was given as `to` has the values: nothing is kept here")
-        to = running._recording._to
+        to = running.to
         return Run.open(to if to is not None and to.is_file() and not running.folder.is_dir() else running.folder)
 
     @property
     def paths(self) -> list[str]:
         """The paths that were recorded."""
-        return list(self.run.paths)
+        return list(self.run.paths) if self._running.folder is not None else []
 
     @property
     def committed_step(self) -> int | None:
@@ -336,4 +352,8 @@ def is_recording(*, keep: Any, every: int, when: str | None, to: Any) -> bool:
 
 def patterns(only: str | Iterable[str] | None) -> tuple[str, ...]:
     """The patterns that were given."""
-    return () if only is None else (only,) if isinstance(only, str) else tuple(only)
+    given = () if only is None else (only,) if isinstance(only, str) or not isinstance(only, Iterable) else tuple(only)
+    for pattern in given:
+        if not isinstance(pattern, str):
+            raise PatternError(f"only={pattern!r:.80} is no path pattern: write text such as 'encoder.*'")
+    return given

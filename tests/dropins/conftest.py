@@ -7,6 +7,9 @@ from collections.abc import Callable
 import pytest
 from tests.dropins.running import HERE
 
+# A program that needs its arguments.
+collect_ignore = ["programs/two_ranks.py"]
+
 
 @pytest.fixture
 def check(request: pytest.FixtureRequest) -> Callable[[str, str], None]:

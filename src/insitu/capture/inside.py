@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from types import MemberDescriptorType
+from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ MISSING = object()
 DEEPEST = 8
 MOST = 1000  # what one pattern may name inside of one object
 WILD = frozenset("*?")
+# What `**` does not go into: from there it would reach the whole program.
+WITHOUT_END = (nn.Module, ModuleType, type, FunctionType)
 
 _mro_of = type.__dict__["__mro__"].__get__
 _members_of = type.__dict__["__dict__"].__get__
@@ -100,7 +102,8 @@ def descend(path: str, value: Any, rest: tuple[str, ...], depth: int) -> Iterato
     if segment == "**":
         yield from descend(path, value, deeper, depth)
         for name, item in children(value):
-            yield from descend(f"{path}.{name}", item, rest, depth + 1)
+            if not issubclass(type(item), WITHOUT_END):
+                yield from descend(f"{path}.{name}", item, rest, depth + 1)
     elif WILD.isdisjoint(segment):
         item = child(value, segment)
         if item is not MISSING:

@@ -107,6 +107,7 @@ threads = Threads()
 os.register_at_fork(after_in_child=threads.abandon)
 # Who hears the reports of all threads: recordings of values.
 hearers: list[Callable[[Point, Any, FrameType], None]] = []
+os.register_at_fork(after_in_child=hearers.clear)
 
 
 # The functions whose arguments are told when they are called, by file and name: they are watched.

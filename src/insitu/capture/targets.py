@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from insitu.capture.following import original_of
 from insitu.capture.names import ModuleNote, Names, unwrapped
 from insitu.errors import PatternError
 from insitu.follow.callees import callees
@@ -32,9 +33,15 @@ class Method:
 
     function: FunctionType
     path: str
-    owner: Any = None  # the class that defines it
+    name: str = ""
+    owner: Any = None  # the class that defines it; None for a function that is no method
     variables: dict[str, set[Rest]] = field(default_factory=dict)
     result: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is called without the module that it runs for."""
+        return self.owner is None or isinstance(vars(self.owner)[self.name], staticmethod)
 
 
 @dataclass(slots=True)
@@ -122,7 +129,7 @@ class Search:
             return False
         key, path = (id(module), name), join(note.path, name)
         owner = next(base for base in type(module).__mro__ if name in vars(base))
-        method = self.found.methods.setdefault(key, Method(function, path, owner))
+        method = self.found.methods.setdefault(key, Method(function, path, name, owner))
         self._add_variables(method, deeper)
         return True
 
@@ -142,7 +149,7 @@ class Search:
                 and self._variables(function, segments[1])
                 and WILD.isdisjoint(segments[0])
             ):
-                self._add_variables(self.found.functions.setdefault(name, Method(function, name)), segments[1:])
+                self._add_variables(self.found.functions.setdefault(name, Method(function, name, name)), segments[1:])
                 named = True
         return named
 
@@ -170,8 +177,9 @@ class Search:
             for base in reversed(kind.__mro__[: kind.__mro__.index(nn.Module)]):
                 for name, member in vars(base).items():
                     function = getattr(member, "__func__", member)
-                    if isinstance(function, FunctionType):
-                        found[name] = function
+                    original = original_of(function) if isinstance(function, FunctionType) else None
+                    if original is not None:  # under whatever decorators
+                        found[name] = original
             self._members[kind] = found
         return self._members[kind]
 

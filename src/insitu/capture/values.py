@@ -10,19 +10,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import islice
 from threading import RLock, get_ident
 from time import time
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy
 import torch
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction, _DisableTorchDispatch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from insitu.capture.changes import Print, print_of
 from insitu.capture.compiled import regions
+from insitu.capture.giving import Giver
+from insitu.capture.gradients import Gradients
 from insitu.capture.inside import children, descend
 from insitu.capture.keep import has_values, local
 from insitu.capture.modes import skip_when_compiling
@@ -65,7 +67,7 @@ class Taking:
         self.step, self.seen = -1, set[str]()
         # What is to be known of a path besides its values: of a shard, what it is a part of.
         self.facts: dict[str, dict[str, Any]] = {}
-        self._keep_of, self._every, self._when, self._sink, self._trouble = keep_of, every, when, sink, trouble
+        self._keep_of, self._every, self._when, self._sink, self.trouble = keep_of, every, when, sink, trouble
         self._active = self._said = False
         self._fitting = 0
         self._taken: list[Taken] = []
@@ -110,9 +112,11 @@ class Taking:
         is_root = id(module) in self._roots
         is_step = is_root and ident not in self._inside
         if is_step:
-            self._inside.add(ident)
-            if not self._said:
-                self._begin(module)
+            with self._lock:
+                is_alone = not self._inside  # calls of several threads at a time are one step
+                self._inside.add(ident)
+                if is_alone and not self._said:
+                    self._begin(module)
         try:
             result = run(module, *args, **kwargs)
         finally:
@@ -141,11 +145,18 @@ class Taking:
                 taken, self._taken = self._taken, []
                 self._sink(self.step, time(), taken)
             except Exception as error:
-                self._trouble("recording a step", error)
+                self.trouble("recording a step", error)
             finally:
                 self._active = False
                 self._taken = []
                 self._counts.clear()
+
+    def release(self) -> None:
+        """All is over: let go of the model."""
+        self.root, self.targets = nn.Module(), Targets()
+        self.modules = {}
+        self._keep_of, self._sink = lambda path: None, lambda step, moment, taken: None
+        self.gradients, self.variables = Gradients(self), Variables(self)
 
     def take(self, path: str, value: Any) -> None:
         """Take a value, or each of those in a container."""
@@ -156,7 +167,7 @@ class Taking:
                 for leaf_path, leaf in leaves(path, value, 0):
                     self._add(leaf_path, leaf, self._keep_of(path))
         except Exception as error:
-            self._trouble(f"taking {path}", error)
+            self.trouble(f"taking {path}", error)
 
     def _add(self, path: str, value: Any, keep: Keep | None) -> None:
         if hasattr(value, "_local_tensor"):
@@ -215,56 +226,6 @@ def copies(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, tensor.to_dense().clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
 
 
-class Gradients:
-    """Gradients as an optimizer finds them, or as the step leaves them where there is no optimizer of torch."""
-
-    def __init__(self, taking: Taking) -> None:
-        self._taking = taking
-        self._pending: dict[str, Tensor] = {}
-        self._stash: dict[str, Tensor] = {}
-        self._has_optimizer = False
-
-    def start(self, undo: ExitStack) -> None:
-        """Listen to the backward passes and to the optimizers."""
-        if not self._taking.targets.gradients:
-            return
-        for module, name, path in self._taking.targets.gradients:
-            parameter = getattr(module, name)
-            if parameter.requires_grad and parameter.is_leaf:
-                hook = parameter.register_post_accumulate_grad_hook(functools.partial(self._ready, path))
-                undo.callback(hook.remove)
-        undo.callback(register_optimizer_step_pre_hook(self._before_update).remove)
-        undo.callback(register_optimizer_step_post_hook(self._after_update).remove)
-
-    def _ready(self, path: str, parameter: Tensor) -> None:
-        if self._taking.is_active:
-            self._pending[path] = parameter
-            if not self._has_optimizer and parameter.grad is not None:
-                self._stash[path] = parameter.grad.detach().clone()  # it may be gone before the step ends
-
-    def _before_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not any(callable(argument) for argument in (*args, *kwargs.values())):  # else the backward pass comes in it
-            self._after_update(optimizer, args, kwargs)
-
-    def _after_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._has_optimizer = True
-        owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        for path, parameter in list(self._pending.items()):
-            if id(parameter) in owned:
-                self._taking.take(path, parameter.grad)
-                del self._pending[path]
-                self._stash.pop(path, None)
-
-    def finish(self) -> None:
-        """The step ends: take what no optimizer has asked for."""
-        for path, parameter in self._pending.items():
-            grad = parameter.grad if parameter.grad is not None else self._stash.get(path)
-            if grad is not None:
-                self._taking.take(path, grad)
-        self._pending.clear()
-        self._stash.clear()
-
-
 class Variables:
     """Variables and results of methods, and variables of functions that the model calls."""
 
@@ -273,7 +234,6 @@ class Variables:
         self._methods = taking.targets.methods
         every = [*taking.targets.methods.values(), *taking.targets.functions.values()]
         self._places = {self._place(method): method for method in every if method.variables}
-        self._modules = {id(module) for module in taking.root.modules()}
         # What is wanted of each running frame, and what its variables were.
         self._frames: dict[int, tuple[Method | None, dict[str, Print]]] = {}
 
@@ -300,8 +260,13 @@ class Variables:
 
     def hear(self, point: Point, value: Any, frame: FrameType) -> None:
         """A variable was reported."""
-        if not self._taking.is_active:
-            return
+        if self._taking.is_active:
+            try:
+                self._hear(point, value, frame)
+            except Exception as error:
+                self._taking.trouble("following a variable", error)
+
+    def _hear(self, point: Point, value: Any, frame: FrameType) -> None:
         place = (point.file, point.function)
         known = self._places.get(place)
         if known is None:
@@ -317,15 +282,15 @@ class Variables:
 
     def _method(self, frame: FrameType, known: Method) -> Method | None:
         """What is wanted of this function for the module that it runs for; one that has none runs for all."""
-        code = frame.f_code
-        owner = id(frame.f_locals.get(code.co_varnames[0])) if code.co_argcount else None
-        if owner not in self._modules:
+        if known.is_free:
             return known
-        return self._methods.get((owner, known.function.__name__)) if owner is not None else None
+        owner = id(frame.f_locals.get(frame.f_code.co_varnames[0]))
+        method = self._methods.get((owner, known.name))
+        return method if method is not None and method.function is known.function else None
 
     def _take(self, method: Method, point: Point, value: Any, prints: dict[str, Print]) -> None:
         for rest in method.variables.get(point.name, ()):
-            for path, item in descend(f"{method.path}.{point.name}", value, rest, 0):
+            for path, item in islice(descend(f"{method.path}.{point.name}", value, rest, 0), MOST_LEAVES):
                 now = print_of(item)
                 if point.moment != "maybe" or prints.get(path, now) != now:
                     self._taking.take(path, item)
@@ -339,54 +304,6 @@ class Variables:
 
     def _any_method(self, name: str) -> Method | None:
         return next((method for (_, other), method in self._methods.items() if other == name and method.result), None)
-
-
-Listener = Callable[[Any, Any], None]
-
-
-class Giver:
-    """A method of a class that also gives what it returns to all who listen; without any, it is the original again."""
-
-    _all: ClassVar[dict[tuple[type, str], Giver]] = {}
-
-    def __init__(self, owner: type, name: str) -> None:
-        self._owner, self._name = owner, name
-        self._original = original = vars(owner)[name]
-        self._listeners: list[Listener] = []
-        function = getattr(original, "__func__", original)
-        is_static = isinstance(original, staticmethod)
-
-        @functools.wraps(function)
-        def method(*args: Any, **kwargs: Any) -> Any:
-            result = function(*args, **kwargs)
-            for listener in self._listeners:
-                listener(None if is_static else args[0], result)
-            return result
-
-        skip_when_compiling(method)
-        is_wrapped = isinstance(original, (staticmethod, classmethod))
-        self._replacement = type(original)(method) if is_wrapped else method
-        setattr(owner, name, self._replacement)
-
-    @classmethod
-    def of(cls, owner: type, name: str) -> Giver:
-        """The one of a method; there is never more than one."""
-        if (owner, name) not in cls._all:
-            cls._all[owner, name] = cls(owner, name)
-        return cls._all[owner, name]
-
-    def listen(self, listener: Listener) -> Listener:
-        """Somebody wants what the method returns."""
-        self._listeners = [*self._listeners, listener]
-        return listener
-
-    def forget(self, listener: Listener) -> None:
-        """And wants it no more."""
-        self._listeners = [other for other in self._listeners if other is not listener]
-        if not self._listeners:
-            self._all.pop((self._owner, self._name), None)
-            if vars(self._owner).get(self._name) is self._replacement:  # what others put there is left alone
-                setattr(self._owner, self._name, self._original)
 
 
 skip_when_compiling(Taking.on_module, Taking._begin, Taking._finish_step, Taking.take)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from struct import Struct
-from threading import Lock, RLock
+from threading import RLock
 from types import TracebackType
 from typing import Any
 
@@ -70,7 +70,7 @@ class Journal:
         self._last: dict[tuple[int, int], tuple[int, bytes]] = {}
         self._tag, self._sequence, self._number = os.urandom(8), 0, 0
         self._roll, self._process = roll, os.getpid()
-        self._writing, self._syncing = RLock(), Lock()
+        self._writing, self._syncing = RLock(), RLock()
         self._file, self._size = -1, 0
         self._dirty, self._named, self._troubled = False, False, False
         self._retired: list[int] = []
