@@ -596,6 +596,19 @@ def test_everything_of_every_method_has_an_end() -> None:
     assert "forward.h" in recorded.paths
 
 
+class Outputs(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"loss": x.sum(), "logits": x * 2}
+
+
+def test_items_of_an_output_may_be_kept_in_another_way() -> None:
+    model = Outputs()
+    with insitu.record(model, only="forward", keep={"forward.logits": "stats", "**": "values"}) as recorded:
+        model(torch.ones(3))
+    assert recorded["forward.loss"].values.tolist() == [3] and recorded["forward.logits.mean"].values[0] == 2
+    assert "forward.loss" in recorded and len(recorded) > 2
+
+
 SHARDED = """
 import sys, torch, insitu
 import torch.distributed as dist

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
@@ -32,10 +32,10 @@ from insitu.store.building import check_compression
 from insitu.store.journal import Entry, Journal
 from insitu.store.parts import parts_of
 from insitu.trace.path import compiled, matches, nearest
-from insitu.trace.trace import Trace
 
 if TYPE_CHECKING:
     from insitu.store.run import Run
+    from insitu.store.series import Series
 
 KEEPS = ("values", "stats")
 WHENS = ("train", "eval")
@@ -86,10 +86,10 @@ class Recording:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._running.pop().stop(error)
 
-    def keep_of(self, path: str) -> Keep | None:
-        """What is made of a tensor at a path; None for its values."""
+    def keep_of(self, path: str, whole: str) -> Keep | None:
+        """What is made of a tensor at a path, which may be an item of a whole; None for its values."""
         for pattern, keep in self._keeps.items():
-            if matches(pattern, path):
+            if matches(pattern, path) or matches(pattern, whole):
                 return keep
         return None
 
@@ -246,15 +246,23 @@ class Running:
             tell(f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}")
 
 
-class Recorded(Trace):
+class Recorded:
     """What a recording has so far: `recorded["forward.x"]` has `.steps`, `.ranks` and `.values`."""
 
     def __init__(self, running: Running) -> None:
-        super().__init__()
         self._running = running
 
-    def __getitem__(self, key: Any) -> Any:
-        return self.run[key] if isinstance(key, str) else super().__getitem__(key)
+    def __getitem__(self, path: str) -> Series:
+        return self.run[path]
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
 
     @property
     def run(self) -> Run:

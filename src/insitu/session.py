@@ -59,8 +59,14 @@ def record(
 
     With `keep="values"`, or any of `every`, `when` and `to`, the values that the paths name are recorded at each step,
     and no calls: outputs (`encoder.1`), variables (`encoder.*.forward.scores`), parameters (`head.weight`), gradients
-    (`head.weight.grad`). `every=4` takes each fourth step, `when="train"` those in training, `to="run.h5"` writes them
-    to a file while the run goes on, `keep` may differ by path.
+    (`head.weight.grad`). A step is one outermost call of the model, or what `recorded.step()` says; `every=4` takes
+    each fourth, `when="train"` those in training. Outputs and variables are taken when they come to be, several in a
+    step if there are; gradients when an optimizer is about to use them; parameters and buffers when the step is over,
+    after the update. `keep` is "values", "stats" (`head.weight.mean`, …), a function of a tensor, or these by pattern.
+
+    `to="run.h5"` writes to a file while the run goes on, each rank a journal in `run.h5.parts`, merged in the end; a
+    function is called with path, value, step and rank; without it the values are in a temporary folder. A file that is
+    there is kept unless `overwrite`; `compression` is "none", "gzip", "lzf", or "blosc2" with hdf5plugin.
 
     >>> with insitu.record(model, only=["forward.input", "weight"], keep="values") as recorded:
     ...     for _ in range(3):

@@ -46,14 +46,17 @@ MOST_LEAVES = 1000
 
 
 class Taking:
-    """Takes the values of one session in this process. `keep_of` says, by path, what is made of each tensor."""
+    """Takes the values of one session in this process.
+
+    `keep_of` says what is made of each tensor, by its path and that of the whole it is an item of.
+    """
 
     def __init__(
         self,
         model: nn.Module,
         targets: Targets,
         *,
-        keep_of: Callable[[str], Keep | None],
+        keep_of: Callable[[str, str], Keep | None],
         every: int,
         when: str | None,
         sink: Sink,
@@ -155,7 +158,7 @@ class Taking:
         """All is over: let go of the model."""
         self.root, self.targets = nn.Module(), Targets()
         self.modules = {}
-        self._keep_of, self._sink = lambda path: None, lambda step, moment, taken: None
+        self._keep_of, self._sink = lambda path, whole: None, lambda step, moment, taken: None
         self.gradients, self.variables = Gradients(self), Variables(self)
 
     def take(self, path: str, value: Any) -> None:
@@ -165,7 +168,7 @@ class Taking:
         try:
             with self._lock, torch.no_grad(), DisableTorchFunction(), _DisableTorchDispatch():
                 for leaf_path, leaf in leaves(path, value, 0):
-                    self._add(leaf_path, leaf, self._keep_of(path))
+                    self._add(leaf_path, leaf, self._keep_of(leaf_path, path))
         except Exception as error:
             self.trouble(f"taking {path}", error)
 
