@@ -609,6 +609,21 @@ def test_items_of_an_output_may_be_kept_in_another_way() -> None:
     assert "forward.loss" in recorded and len(recorded) > 2
 
 
+class Mixed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+def test_values_of_a_second_dtype_have_a_name_of_their_own_and_are_told() -> None:
+    model = Mixed()
+    with insitu.record(model, only="forward", keep="values") as recorded:
+        model(torch.ones(2))
+        model(torch.ones(2, dtype=torch.float64))
+    with pytest.warns(insitu.InsituWarning, match="'forward@float64'"):
+        assert recorded["forward"].steps.tolist() == [0]
+    assert recorded["forward@float64"].steps.tolist() == [1]
+
+
 SHARDED = """
 import sys, torch, insitu
 import torch.distributed as dist

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from insitu.errors import NotRecordedError
+from insitu.errors import NotRecordedError, tell
 from insitu.store.injournal import RunJournals
 from insitu.store.runfile import RunFile
 from insitu.store.series import Recorded, Series
@@ -153,6 +153,9 @@ class Run:
     def __getitem__(self, path: str) -> Series:
         if path not in self._series:
             raise NotRecordedError(f"{path!r} was not recorded in {self.path.name!r}{self._near(path)}")
+        others = [other for other in self._series if other.startswith(f"{path}@")]
+        if others:
+            tell(f"{path!r} also has values of another dtype: {', '.join(map(repr, others))}")
         return Series.whole(self._series[path])
 
     def _near(self, path: object) -> str:
