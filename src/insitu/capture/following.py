@@ -22,6 +22,7 @@ from insitu.capture.reporters import Following, make_general, make_reporter, mak
 from insitu.capture.swaps import swaps
 from insitu.errors import tell
 from insitu.follow.callees import attributes_of, callees
+from insitu.follow.definitions import NoSource
 from insitu.follow.lines import LineFollower, reported_frame
 from insitu.follow.rewrite import Point, known_names
 from insitu.trace.path import suggestion
@@ -33,8 +34,8 @@ GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 MOST_SEARCHES = 100  # calls with other objects for which what they reach is remembered
 
 
-# Rewritten code by the original, which is held so that its id stays its own, and the patterns.
-Codes = dict[tuple[int, tuple[str, ...]], tuple[CodeType, CodeType]]
+# Rewritten code, or why there is none, by the original, which is held so that its id stays its own, and the patterns.
+Codes = dict[tuple[int, tuple[str, ...]], tuple[CodeType, CodeType | NoSource]]
 
 
 def variant(function: FunctionType, following: Following, codes: Codes) -> FunctionType:
@@ -46,8 +47,14 @@ def variant(function: FunctionType, following: Following, codes: Codes) -> Funct
     if key not in held:
         reporter = make_reporter(probe, patterns, code) if is_fast else make_general()
         shortcut = make_shortcut(probe, patterns, code) if is_fast else None
-        held[key] = (code, reporting(code, patterns, reporter, shortcut))
-    return with_code(function, held[key][1])
+        try:
+            held[key] = (code, reporting(code, patterns, reporter, shortcut))
+        except NoSource as reason:
+            held[key] = (code, reason)
+    found = held[key][1]
+    if isinstance(found, NoSource):
+        raise found.with_traceback(None)
+    return with_code(function, found)
 
 
 def with_code(function: FunctionType, code: CodeType) -> FunctionType:
