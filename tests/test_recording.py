@@ -624,6 +624,18 @@ def test_values_of_a_second_dtype_have_a_name_of_their_own_and_are_told() -> Non
     assert recorded["forward@float64"].steps.tolist() == [1]
 
 
+def test_a_tensor_too_large_for_a_step_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("insitu.capture.values.MOST_BYTES", 100)
+    net = Net()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with insitu.record(net, only=["forward.x", "head.bias"], keep="values") as recorded:
+            for _ in range(2):
+                net(torch.ones(30, 4))
+    assert "taking forward.x" in str(told[0].message) and "keep='stats'" in str(told[0].message)
+    assert recorded["head.bias"].steps.tolist() == [0, 1] and "forward.x" not in recorded
+
+
 SHARDED = """
 import sys, torch, insitu
 import torch.distributed as dist

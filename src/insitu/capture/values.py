@@ -43,6 +43,7 @@ Keep = Callable[[Any], Any]
 SMALL = (int, float, bool, str, type(None), complex)
 MOST_FRAMES = 1000
 MOST_LEAVES = 1000
+MOST_BYTES = 2**32  # that a step may hold until it is written
 
 
 class Taking:
@@ -75,6 +76,7 @@ class Taking:
         self._fitting = 0
         self._taken: list[Taken] = []
         self._counts: dict[str, int] = {}
+        self._bytes = 0
         self._inside: set[int] = set()
         self._lock = RLock()
         self._undo = ExitStack()
@@ -151,7 +153,7 @@ class Taking:
                 self.trouble("recording a step", error)
             finally:
                 self._active = False
-                self._taken = []
+                self._taken, self._bytes = [], 0
                 self._counts.clear()
 
     def release(self) -> None:
@@ -183,11 +185,25 @@ class Taking:
             for leaf_path, leaf in leaves(path, kept, 0):
                 self._add(leaf_path, leaf, None)
             return
+        if not self._has_room(path, value):
+            return
         for part, copy in copies(path, value):
             call = self._counts.get(part, 0)
             self._counts[part] = call + 1
             self.seen.add(part)
             self._taken.append((part, call, copy))
+
+    def _has_room(self, path: str, value: Any) -> bool:
+        """Whether a value fits into what a step may hold; one that does not is named, and left out."""
+        size = value.nbytes if isinstance(value, (Tensor, numpy.ndarray)) else 0
+        if self._bytes + size > MOST_BYTES:
+            limit = f"a step may hold {MOST_BYTES:,} bytes, and this has {size:,}"
+            self.trouble(
+                f"taking {path}", ValueError(f"{limit}: keep='stats', or a function of the tensor, takes less")
+            )
+            return False
+        self._bytes += size
+        return True
 
     @property
     def is_active(self) -> bool:
