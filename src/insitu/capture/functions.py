@@ -58,16 +58,12 @@ class Watched:
     ) -> None:
         self.warns = warns  # whether to say that a name is that of no variable
         self.function, self.patterns, self.alone = function, patterns, alone
-        self.attributes: dict[str, Any] = {}
         self.code = code_of(function)
         if self.code is not None:
             told_as_arguments.add((self.code.co_filename, self.code.co_qualname))
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
         self.note = PythonNote(name.rpartition("<locals>.")[2], self.code)
         self._reach = Reach(function, self.note.name)
-        for attribute in KEPT_ATTRIBUTES:
-            if hasattr(function, attribute):
-                self.attributes[attribute] = getattr(function, attribute)
         self._codes: Codes = {}
         self.standing: Run | None = None
         if isinstance(function, FunctionType) and self.code is function.__code__:
@@ -192,10 +188,12 @@ class Steps:
 
     def resume(self, step: Run, *arguments: Any) -> Any:
         """Take one step, inside of the call."""
-        if get_ident() != self._ident or all(probe.over for probe, _ in self._calls):
+        if get_ident() != self._ident:
             return step(*arguments)
         with self._watched.listening() as probes:
             calls = [(probe, at) for probe, at in self._calls if probe in probes]
+            if not calls:  # others listen now, who have not seen it begin
+                return step(*arguments)
             with self._watched.following(tuple(probe for probe, _ in calls), *self._given):
                 run = step
                 for probe, at in calls:
@@ -216,7 +214,8 @@ def standing_for(watched: Watched) -> Run:
     watched.standing = update_wrapper(make(watched), watched.function)
     if watched.code is not None and watched.code.co_flags & inspect.CO_ITERABLE_COROUTINE:
         watched.standing = types.coroutine(watched.standing)
-    watched.standing.__dict__.update(watched.attributes, __insitu__=watched)
+    kept = {name: getattr(watched.function, name) for name in KEPT_ATTRIBUTES if hasattr(watched.function, name)}
+    watched.standing.__dict__.update(kept, __insitu__=watched)
     return watched.standing
 
 
