@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -65,7 +66,6 @@ def test_every_bit_comes_back(tmp_path: Path, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e8m0fnu"])
 def test_small_floats_have_their_values(tmp_path: Path, dtype: str) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     bits = patterns(kind_of(dtype).itemsize)
     true = torch.from_numpy(bits.copy()).view(getattr(torch, dtype)).float().numpy()
     with Journal(tmp_path / "run.h5.parts") as journal:

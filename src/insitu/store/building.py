@@ -43,11 +43,10 @@ class Sink(Protocol):
         ...
 
 
-class Plain:
-    """Writes contiguous data to their place in the file."""
+class Pieces:
+    """Bytes that wait to be written."""
 
-    def __init__(self, file: int, place: int) -> None:
-        self._file, self._place = file, place
+    def __init__(self) -> None:
         self._pieces: list[Any] = []
         self.pending = 0
 
@@ -55,6 +54,14 @@ class Plain:
         """Keep the next bytes."""
         self._pieces.append(piece)
         self.pending += len(piece)
+
+
+class Plain(Pieces):
+    """Writes contiguous data to their place in the file."""
+
+    def __init__(self, file: int, place: int) -> None:
+        super().__init__()
+        self._file, self._place = file, place
 
     def flush(self, *, last: bool = False) -> None:
         """Write all."""
@@ -65,19 +72,13 @@ class Plain:
             self._pieces, self.pending = [], 0
 
 
-class Packed:
+class Packed(Pieces):
     """Compresses whole chunks, so that none is written twice."""
 
     def __init__(self, dataset: Any, row: int, rows: int) -> None:
+        super().__init__()
         self._dataset, self._row, self._rows = dataset, row, rows
         self._done = 0
-        self._pieces: list[Any] = []
-        self.pending = 0
-
-    def add(self, piece: Any) -> None:
-        """Keep the next bytes."""
-        self._pieces.append(piece)
-        self.pending += len(piece)
 
     def flush(self, *, last: bool = False) -> None:
         """Compress the chunks that are full."""

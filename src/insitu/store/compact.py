@@ -22,7 +22,7 @@ from insitu.errors import StoreError
 from insitu.store.building import Building, building, check_compression, text_attribute
 from insitu.store.catalog import Catalog
 from insitu.store.copying import DamagedError, copy
-from insitu.store.files import _rename, check_free
+from insitu.store.files import check_free, rename
 from insitu.store.h5types import numpy_type, text_type
 from insitu.store.journal import value_json
 from insitu.store.parts import discard, passing_name
@@ -51,7 +51,7 @@ def compact(
         except DamagedError:  # read them all first, to know which
             passing.unlink()
             catalog = _made(Catalog(parts), passing, compression)
-        _rename(passing, target, overwrite=overwrite)
+        rename(passing, target, overwrite=overwrite)
     except OSError as error:
         if isinstance(error, StoreError):
             raise

@@ -25,7 +25,7 @@ def write_whole(path: Path, content: bytes, *, overwrite: bool) -> None:
     passing = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
     try:
         _write_synced(passing, content)
-        _rename(passing, path, overwrite=overwrite)
+        rename(passing, path, overwrite=overwrite)
     except StoreError:
         raise
     except OSError as error:
@@ -43,7 +43,7 @@ def _write_synced(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _rename(passing: Path, path: Path, *, overwrite: bool) -> None:
+def rename(passing: Path, path: Path, *, overwrite: bool) -> None:
     if overwrite:
         os.replace(passing, path)
     else:
@@ -54,10 +54,10 @@ def _rename(passing: Path, path: Path, *, overwrite: bool) -> None:
             check_free(path, overwrite=False)
         except OSError:  # a file system without hard links
             os.rename(passing, path)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
     with suppress(OSError):  # not every system opens a directory; the file itself is synced
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -7,8 +7,7 @@ that a file from a stranger can make it neither open another file nor fill the m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -17,6 +16,7 @@ import numpy as np
 
 from insitu.errors import MissingError, StoreError
 from insitu.store.files import write_whole
+from insitu.store.safe import attribute, careful, child
 from insitu.store.tables import FORMAT, SCHEMA, VERSION, Column, Rule, Tables
 
 try:
@@ -75,17 +75,17 @@ def _checksum(tables: Mapping[str, Mapping[str, Column]]) -> int:
 
 def read(path: Path) -> dict[str, dict[str, Column]]:
     """The tables of a file; a StoreError when it is not a trace of a version known here, or not whole."""
-    with _opened(path) as file:
+    with careful(), h5py.File(path, "r") as file:
         _check_format(file)
-        events = _child(file, "events", h5py.Group)
-        found = {table: _child(events, table, h5py.Group) for table in SCHEMA}
+        events = child(file, "events", h5py.Group)
+        found = {table: child(events, table, h5py.Group) for table in SCHEMA}
         datasets = {
-            table: {name: _child(found[table], name, h5py.Dataset) for name in _stored(found[table], rules)}
+            table: {name: child(found[table], name, h5py.Dataset) for name in _stored(found[table], rules)}
             for table, rules in SCHEMA.items()
         }
         _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
         tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
-        if _checksum(tables) != _attribute(file, "checksum"):
+        if _checksum(tables) != attribute(file, "checksum"):
             raise StoreError("it is damaged: its checksum is not that of its columns")
         return tables
 
@@ -96,47 +96,12 @@ def _stored(group: h5py.Group, rules: Mapping[str, Rule]) -> list[str]:
     return [name for name, rule in rules.items() if name in there or not rule.later]
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[h5py.File]:
-    try:
-        with h5py.File(path, "r") as file:
-            yield file
-    except FileNotFoundError:
-        raise StoreError("there is no such file") from None
-    except StoreError:
-        raise
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, UnicodeError) as error:
-        # The library has no tree of errors: a file that is none, or is cut short, gives any of these.
-        raise StoreError(f"it is not an HDF5 file, or a damaged one: {error}") from None
-
-
 def _check_format(file: h5py.File) -> None:
-    if _attribute(file, "format") != FORMAT.encode():
+    if attribute(file, "format") != FORMAT.encode():
         raise StoreError("it is an HDF5 file, but not one of insitu: its attribute 'format' does not say so")
-    version = _attribute(file, "format_version")
+    version = attribute(file, "format_version")
     if not isinstance(version, np.integer) or not 1 <= version <= VERSION:
         raise StoreError(f"it has format version {version}, and this insitu reads 1 to {VERSION}: update insitu")
-
-
-def _attribute(file: h5py.File, name: str) -> Any:
-    """A number or a text of fixed length; None for any other."""
-    found = file.attrs.get_id(name) if name in file.attrs else None
-    # Text of variable length lies in a heap of its own, and the library loops for ever in one that is damaged.
-    if found is None or found.shape != () or found.dtype.kind not in "Siu":
-        return None
-    return file.attrs[name]
-
-
-def _child(group: h5py.Group, name: str, kind: type) -> Any:
-    where = f"{group.name.rstrip('/')}/{name}"
-    if name not in group.keys():  # noqa: SIM118 - `in group` would follow the link
-        raise StoreError(f"{where} is missing")
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-        raise StoreError(f"{where} is a link to another place, and those are not followed")
-    child = group[name]
-    if not isinstance(child, kind):
-        raise StoreError(f"{where} is not a {kind.__name__.lower()}")
-    return child
 
 
 def _check_sizes(datasets: list[h5py.Dataset]) -> None:

@@ -25,7 +25,7 @@ from xxhash import xxh3_128_digest
 from insitu.errors import StoreError
 from insitu.store import frames
 from insitu.store.declared import Declared, dumps
-from insitu.store.files import _sync_directory
+from insitu.store.files import sync_directory
 from insitu.store.value import Repr, Writer
 from insitu.store.writing import Beat, write_all
 
@@ -279,7 +279,7 @@ class Journal:
                         os.fdatasync(file)
                 if not self._named:
                     self._named = True
-                    _sync_directory(self.folder)
+                    sync_directory(self.folder)
             except OSError as error:
                 self._sync_error = error
             finally:
