@@ -31,8 +31,12 @@ ALLOWED = {
     "follow": {"insitu.errors"},
     "capture": {"insitu.errors", "insitu.follow", "insitu.trace", "insitu.tracebacks", "numpy", "torch", "xxhash"},
 }
-# The one step back, inside a function: print(trace) shows the tree.
-BACK = {("trace/trace.py", "insitu.view")}
+# The one step back, inside a function: print(trace) shows the tree, print(diff) the difference.
+BACK = {
+    ("trace/trace.py", "insitu.view"),
+    ("trace/diff.py", "insitu.view.diff"),
+    ("trace/explanation.py", "insitu.view.error"),
+}
 # Only these import torch as soon as they are imported themselves.
 WITH_TORCH = ("capture", "dist.py", "session.py", "recording.py", "watching.py", "decorate.py", "demo.py")
 

@@ -50,6 +50,7 @@ def everything() -> Trace:
     stats = Stats(6, -0.0, 1e300, float("inf"), None, 1, 2, 3, (1, 0, 2))
     y = TensorFacts(9, (), "f8_e4m3fn", "meta", producer=8, stats=stats)
     none = TensorFacts(2**40, (0,), "i64", "cpu", stats=Stats(0, None, None, None, None, 0, 0, 0), kept="word")
+    x.grad = TensorFacts(60, (2, 3), "f32", "cpu", stats=stats)
     kept = [TensorFacts(20 + i, (i,), "u8", "cpu", kept=array) for i, array in enumerate(ARRAYS)]
     defined = Site("/home/me/model.py", 30, "Model.get", "def get(self, x):")
     array = TensorFacts(50, (2,), "f64", "cpu", type="ndarray", stats=stats, kept=np.array([0.5, np.nan]))
@@ -57,9 +58,43 @@ def everything() -> Trace:
         [
             Mark(0, None, "step", "", 5, 140_000_000_000_001, 1, 2),
             Call(4, None, "module", "Model", model, (x,), {"mask": None}, {"y": [y, w]}, None, outer, 10, 2**50),
-            Call(8, 4, "function", "torch.matmul", model, (x, w), {}, y, "@", inner, 12, 7, None, "forward", 1, 2, 3),
-            Call(9, 4, "aten", "aten.mm.default", layer, (x, [w, x]), {}, None, None, twin, 13, None, "RuntimeError"),
-            Call(15, 999, "aten", "aten.mul", None, tuple(VALUES), {}, (y, y), start=14, phase="backward"),
+            Call(
+                8,
+                4,
+                "function",
+                "torch.matmul",
+                model,
+                (x, w),
+                {},
+                y,
+                "@",
+                inner,
+                12,
+                7,
+                None,
+                "forward",
+                1,
+                2,
+                3,
+                flops=2**45,
+            ),
+            Call(
+                9,
+                4,
+                "aten",
+                "aten.mm.default",
+                layer,
+                (x, [w, x]),
+                {},
+                None,
+                None,
+                twin,
+                13,
+                None,
+                "RuntimeError",
+                message="ün\n",
+            ),
+            Call(15, 999, "aten", "aten.mul", None, tuple(VALUES), {}, (y, y), start=14, phase="backward", forward=8),
             Call(
                 16, None, "aten", "aten.add", None, (Fields("Out", {"t": none}),), {"out": kept}, 0.5, None, inner, -3
             ),

@@ -221,3 +221,32 @@ def test_speed_of_a_hundred_thousand_events(capsys: Any) -> None:
         report.append(f"{view}{' unfolded' if options else ''} {time.perf_counter() - start:.2f} s")
     with capsys.disabled():
         print(f"\n{len(run.events):,} events to text: {', '.join(report)}")
+
+
+def test_costs_and_the_backward_pass_stand_beside_the_calls_on_request() -> None:
+    run, x = Run(), tensor(2, 4)
+    grad = tensor(2, 6, stats=stats(-0.5, 0.25))
+    with run.inside(run.module("", "Net", x, leaf=False, out=tensor(2, 6, grad=grad), duration=9_000, parameters=30)):
+        relu = run.call("function", "torch.relu", x, out=tensor(2, 6), duration=5_000, flops=12_000)
+    with run.inside(run.call("function", "torch.Tensor.backward", x, duration=7_000)):
+        run.call("aten", "aten.mm", x, duration=3_000, phase="backward", forward=relu.id, module=relu.module)
+    assert render(run.trace, costs=True) == (
+        "call                  output     values   time    own  memory  parameters  flops  source\n"
+        "Net                   f32[2, 6]          9.0µs  9.0µs    48 B          30   12 k\n"
+        "└─ torch.relu         f32[2, 6]          5.0µs  5.0µs    48 B               12 k\n"
+        ".backward                                7.0µs  4.0µs\n"
+        "└─ aten.mm  backward                     3.0µs  3.0µs"
+    )
+    assert render(run.trace, backward=True) == (
+        "call           output     values   time  gradient     backward  source\n"
+        "Net            f32[2, 6]          9.0µs  -0.5 … 0.25     3.0µs\n"
+        "└─ torch.relu  f32[2, 6]          5.0µs                  3.0µs\n"
+        ".backward                         7.0µs"
+    )
+
+
+def test_a_backward_row_names_the_module_it_belongs_to() -> None:
+    run, x = Run(), tensor(2, 4)
+    fc = run.module("fc", "Linear", x)
+    run.call("aten", "aten.mm", x, phase="backward", forward=0, module=fc.module)
+    assert render(run.trace).splitlines()[1].split("  ") == ["aten.mm", "backward of fc"]

@@ -309,7 +309,7 @@ def test_other_views_leave_them_out() -> None:
             run.variable("x", x, "deleted")
     assert render(run.trace, "code") == "# torch.relu(np f32[3]) -> f32[2]"
     assert "f" not in [text.split()[1] for text in render(run.trace, "classic").split("\n") if "●" in text]
-    assert " ".join(render(run.trace, "table").split("\n")[1].split()) == "(root) Net f32[2] 1.0ms 25.0% 1 8 B"
+    assert " ".join(render(run.trace, "table").split("\n")[1].split()) == "(root) Net f32[2] 1.0ms 1.0ms 25.0% 1 8 B"
 
 
 def test_only() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 
-from insitu.capture.tensors import GIVEN, Fresh, Table, Value
+from insitu.capture.tensors import GIVEN, Fresh, Table, Value, has_changed
 from insitu.errors import came_by_signal
 from insitu.trace.event import Fields, Opaque, Word
 
@@ -36,8 +36,12 @@ MOST_TEXT = 200
 Leaf = Callable[[Any], Any]
 
 
-def make_known(table: Table, fresh: Fresh) -> Callable[[Any], Any]:
-    """The function that notes an argument: a tensor by the value it has, or as one that was there before."""
+def make_known(table: Table, fresh: Fresh, *, renewing: bool) -> Callable[[Any], Any]:
+    """The function that notes an argument: a tensor by the value it has, or as one that was there before.
+
+    With `renewing`, one that was there before and has changed since, as weights do outside of their model, gets a new
+    value: where more than facts is kept.
+    """
     get = table.get
 
     def known(item: Any) -> Any:
@@ -59,7 +63,15 @@ def make_known(table: Table, fresh: Fresh) -> Callable[[Any], Any]:
             return value
         return fresh(tensor, GIVEN)
 
-    return known
+    def renewed(item: Any) -> Any:
+        if type(item) is Parameter or type(item) is Tensor:
+            value = get(id(item))
+            if value is not None and value() is item:
+                with DisableTorchFunction():
+                    return fresh(item, GIVEN) if has_changed(value, item) else value
+        return known(item)
+
+    return renewed if renewing else known
 
 
 def keywords(kwargs: dict[str, Any], note: Callable[[Any], Any]) -> list[Any]:

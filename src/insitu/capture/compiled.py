@@ -120,12 +120,12 @@ class Region:
         note = probe.note(called) if isinstance(called, nn.Module) else CompiledNote(called) if probe.taking else None
         if note is None:
             return
-        known, pairs = make_known(probe.table, probe.fresh), probe.stack(frame)
+        known, pairs = make_known(probe.table, probe.fresh, renewing=probe.keeps), probe.stack(frame)
         noted, named = [known(item) for item in args], keywords(kwargs, known)
         counts = (len(noted), len(named), len(pairs))
         self.at = len(probe.tape)
         start = probe.clock()
-        probe.tape.extend((note, RUNNING, probe.parent, start, 0.0, False, *counts, *noted, *named, *pairs))
+        probe.tape.extend((note, RUNNING, probe.parent, start, 0.0, False, 0, *counts, *noted, *named, *pairs))
 
     def close(self, result: Any, error: BaseException | None) -> None:
         """The region has ended."""

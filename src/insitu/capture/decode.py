@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-from insitu.capture.calls import FunctionNote, PythonNote
+from insitu.capture.calls import FunctionNote, OperatorNote, PythonNote
+from insitu.capture.flops import flops
+from insitu.capture.forwards import Forwards
 from insitu.capture.names import ModuleNote
 from insitu.capture.probe import Probe
 from insitu.capture.sites import Base, Sites
@@ -20,6 +22,7 @@ from insitu.capture.tape import (
     INHERITED,
     KWARGS,
     LEFT,
+    NODE_COUNT,
     NOTE,
     OUTERMOST,
     PARENT,
@@ -142,9 +145,14 @@ class Decoder:
             for (time, at, parent), index in found
         )
         events = [event for event in every if event is not None]
-        for value in self._decoded:
-            value.facts = None  # the next decoding, with more on the tapes, may number differently
+        self.release()
         return events
+
+    def release(self) -> None:
+        """Forget the facts of all values: the next decoding, with more on the tapes, may number differently."""
+        for value in self._decoded:
+            value.facts = None
+        self._decoded.clear()
 
     def forget(self) -> None:
         """Drop what is only needed to decode the same tape again."""
@@ -157,12 +165,25 @@ class Decoder:
             producer = number(value.producer) if value.producer >= 0 else -1
             facts = TensorFacts(next(self._tensor_numbers), shape, dtype, device, value.requires_grad, strides)
             facts.producer = producer if producer >= 0 else None
-            if type(value) is not Value:
-                enrich(facts, value)
             value.facts = facts
+            if type(value) is not Value:
+                self._enrich(facts, value, number)
             if not self.is_live:
                 self._decoded.append(value)
         return value.facts
+
+    def _enrich(self, facts: TensorFacts, value: Value, number: Callable[[int], int]) -> None:
+        """Add the class of the tensor, what was kept of it, and its gradient."""
+        if not isinstance(value, RichValue):
+            facts.type = "Parameter"
+            return
+        facts.type = value.type.__name__
+        if isinstance(value.stat, Stats):
+            facts.stats = value.stat
+        else:
+            facts.kept = value.stat
+        if value.grad is not None:
+            facts.grad = self.facts(value.grad, number)
 
     def _layout(self, layout: Layout) -> tuple[Any, ...]:
         """Shape, short dtype, device and strides as plain data; strides are None for a contiguous tensor."""
@@ -179,18 +200,6 @@ def sizes(items: Iterable[Any]) -> tuple[int | str, ...]:
     return tuple([item if type(item) is int else str(item) for item in items])
 
 
-def enrich(facts: TensorFacts, value: Value) -> None:
-    """Add the class of the tensor and what was kept of it."""
-    if not isinstance(value, RichValue):
-        facts.type = "Parameter"
-        return
-    facts.type = value.type.__name__
-    if isinstance(value.stat, Stats):
-        facts.stats = value.stat
-    else:
-        facts.kept = value.stat
-
-
 # Where a call was made, the module that it is or that was running, and the step.
 Place = tuple[Site | None, ModuleFacts | None, int]
 
@@ -200,6 +209,7 @@ class TapeDecoder:
 
     def __init__(self, decoder: Decoder, probe: Probe, number: Callable[[int], int]) -> None:
         self.decoder, self.probe, self.number = decoder, probe, number
+        self.forwards = Forwards()
         self._places: dict[int, Place] = {}
         # What each variable of each watched call was, as far as it is found out here: a number, or OTHER.
         self._last: dict[tuple[int, str, str], Any] = {}
@@ -253,7 +263,7 @@ class TapeDecoder:
     def event(self, at: int) -> Event:
         """The event of the record at an offset."""
         decoder, tape = self.decoder, self.probe.tape
-        note, result, parent, start, end, backward, *_ = tape[at : at + FIXED]
+        note, result, parent, start, end, backward, nodes, *_ = tape[at : at + FIXED]
         site, module, step = self.place(at)
         parent_id = None if parent == OUTERMOST else self.number(parent)
         began = round((start - decoder.origin) * 1e9)
@@ -261,12 +271,15 @@ class TapeDecoder:
             return Mark(self.number(at), parent_id, note.mark, note.text, began, self.probe.thread, step, decoder.rank)
         args, kwargs = self._arguments(note, at)
         running = result is RUNNING
-        return Call(
+        origin = self.forwards.find(nodes) if backward and type(note) is OperatorNote else None
+        if nodes >= NODE_COUNT and type(note) is FunctionNote:
+            self.forwards.add(nodes, self.number(at), module)
+        call = Call(
             self.number(at),
             parent_id,
             note.kind,
             note.facts.type if isinstance(note, ModuleNote) else note.name,
-            module,
+            origin.module if origin is not None else module,
             args,
             kwargs,
             None if running or isinstance(result, Raised) else self.plain(result),
@@ -280,7 +293,11 @@ class TapeDecoder:
             step,
             decoder.rank,
             decoder.sites.definition(note.code) if isinstance(note, PythonNote) and note.code is not None else None,
+            result.message if isinstance(result, Raised) else None,
+            origin.id if origin is not None else None,
         )
+        call.flops = flops(call)
+        return call
 
     def _arguments(self, note: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, less those that torch's Python functions only hand on at their defaults."""

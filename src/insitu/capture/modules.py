@@ -22,7 +22,7 @@ from torch._C import DisableTorchFunction, _current_graph_task_id, _get_tracing_
 from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.modes import as_anchor, only_own_modes, skip_when_compiling
 from insitu.capture.names import ModuleNote
-from insitu.capture.tape import END, LEFT, RESULT, RUNNING, Raised
+from insitu.capture.tape import END, LEFT, RESULT, RUNNING
 from insitu.capture.tensors import Fresh, Value, guarded
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
     """The handler of module calls. The function mode is on while it runs: facts are read with care."""
     tape, stack, close, clock = probe.tape, probe.stack, probe.close, probe.clock
     fresh = guarded(fresh)
-    extend, known = tape.extend, make_known(probe.table, fresh)
+    extend, known = tape.extend, make_known(probe.table, fresh, renewing=probe.keeps)
 
     def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module)
@@ -213,7 +213,7 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             pairs = stack(_getframe(1))
             in_engine = _current_graph_task_id() != -1
             at = len(tape)  # now: looking at arguments may have run code of the user
-            extend((note, RUNNING, outer[0], clock(), 0.0, in_engine, len(noted), len(named), len(pairs)))
+            extend((note, RUNNING, outer[0], clock(), 0.0, in_engine, 0, len(noted), len(named), len(pairs)))
             extend(noted)
             extend(named)
             extend(pairs)
@@ -229,8 +229,7 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
                 result = run(self, *args, **kwargs)
             tape[at + END] = clock()
         except BaseException as error:
-            tape[at + END] = clock()
-            tape[at + RESULT] = Raised(error)
+            probe.failed(at, error)
             raise
         else:
             note_result(note, at, result)
@@ -283,13 +282,16 @@ def may_fuse(module: nn.Module) -> bool:
 
 def make_module_result(probe: Probe, fresh: Fresh) -> Callable[[ModuleNote, int, Any], None]:
     """Notes what a module returned: mostly tensors that have a value already."""
-    tape, get = probe.tape, probe.table.get
+    tape, get, gradients = probe.tape, probe.table.get, probe.gradients
 
     def made(tensor: Tensor, at: int, in_place: bool) -> Value:
         value = get(id(tensor))
         if value is not None and value() is tensor and (value.producer >= at or not in_place):
             return value
-        return fresh(tensor, at)
+        value = fresh(tensor, at)
+        if gradients is not None:
+            gradients.follow(value, tensor)
+        return value
 
     def note_result(note: ModuleNote, at: int, result: Any) -> None:
         in_place = note.in_place

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction, _current_graph_task_id
+from torch._C import DisableTorchFunction, _current_autograd_node, _current_graph_task_id
+from torch._C._autograd import _get_sequence_nr as sequence
 
 from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.calls import (
@@ -21,7 +22,7 @@ from insitu.capture.calls import (
     operator_note,
 )
 from insitu.capture.modes import Handler, as_anchor, skip_when_compiling
-from insitu.capture.tape import END, INHERITED, RESULT, RUNNING, Raised
+from insitu.capture.tape import END, INHERITED, NODE_COUNT, NODES, RESULT, RUNNING
 from insitu.capture.tensors import Fresh, Value, guarded
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ ENGINE = torch.autograd.graph._engine_run_backward.__code__
 def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
     """The handler of torch functions. Their mode is off while it runs, so facts can be read freely."""
     tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_NOTES
-    known, learn = make_known(probe.table, fresh), make_learn(probe)
+    known, learn = make_known(probe.table, fresh, renewing=probe.keeps), make_learn(probe)
     extend = tape.extend
 
     def on_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -54,7 +55,8 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             pairs = stack(_getframe(1))
             in_engine = backward and _current_graph_task_id() != -1
             at = len(tape)  # now: looking at arguments may have run code of the user
-            extend((note, RUNNING, outer, clock(), 0.0, in_engine, len(noted), len(named), len(pairs)))
+            first_node = sequence()
+            extend((note, RUNNING, outer, clock(), 0.0, in_engine, 0, len(noted), len(named), len(pairs)))
             extend(noted)
             extend(named)
             extend(pairs)
@@ -69,10 +71,12 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             result = func(*args, **kwargs) if kwargs else func(*args)
             tape[at + END] = clock()
         except BaseException as error:
-            tape[at + END] = clock()
-            tape[at + RESULT] = Raised(error)
+            probe.failed(at, error)
             raise
         else:
+            made = sequence() - first_node
+            if made:
+                tape[at + NODES] = first_node + made * NODE_COUNT
             note_result(note, at, args, kwargs, result)
             return result
         finally:
@@ -103,14 +107,18 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
     A tensor that an operator of this call has made keeps that value. Otherwise the function made it, unless the same
     tensor went in and the function is none that changes it.
     """
-    tape, get, careful = probe.tape, probe.table.get, probe.careful
+    tape, get, careful, gradients = probe.tape, probe.table.get, probe.careful, probe.gradients
 
     def made(tensor: Tensor, at: int, in_place: bool) -> Value:
         value = get(id(tensor))
         if value is None or value() is not tensor or (in_place and value.producer < at):
-            return fresh(tensor, at)
-        if value.producer >= at:
+            value = fresh(tensor, at)
+        elif value.producer >= at:
             settle(value, tensor, careful=careful)
+        else:
+            return value
+        if gradients is not None:
+            gradients.follow(value, tensor)
         return value
 
     def note_result(note: FunctionNote, at: int, args: Any, kwargs: Any, result: Any) -> None:
@@ -122,6 +130,8 @@ def make_function_result(probe: Probe, fresh: Fresh) -> Any:
             tape[at + RESULT] = contained(result, partial(made, at=at, in_place=in_place))
             if note.in_place and args and isinstance(args[0], Tensor):
                 contained(args[0], made_at(fresh, at))
+            if note.runs_backward and gradients is not None:
+                gradients.of_parameters()
         except Exception as error:
             tape[at + RESULT] = None
             probe.trouble("noting a result", error)
@@ -145,8 +155,8 @@ def settle(value: Value, tensor: Tensor, *, careful: bool) -> None:
 def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
     """The handler of ATen operators. Inside a function it can read facts freely and needs no stack of its own."""
     tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, OPERATOR_NOTES
-    extend, known, careful = tape.extend, make_known(probe.table, fresh), guarded(fresh)
-    known_carefully = make_known(probe.table, careful)
+    extend, known, careful = tape.extend, make_known(probe.table, fresh, renewing=probe.keeps), guarded(fresh)
+    known_carefully = make_known(probe.table, careful, renewing=probe.keeps)
 
     def on_aten(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         at = -1
@@ -157,15 +167,18 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
                 look = known if inside else known_carefully
                 noted = [look(item) for item in args]
                 named = keywords(kwargs, look) if kwargs else ()
-                pairs, frames, in_engine = NO_PAIRS, INHERITED, False
+                pairs, frames, in_engine, node = NO_PAIRS, INHERITED, False, 0
                 if probe.backward or not inside:
                     frame, in_engine = _getframe(1), probe.backward and _current_graph_task_id() != -1
+                    if in_engine:
+                        current = _current_autograd_node()
+                        node = current._sequence_nr() if current is not None else -1
                     # Autograd may run Python code inside a function: hooks, the backward of the user's own functions.
                     if not inside or frame.f_code is not ENGINE:
                         pairs = stack(frame)
                         frames = len(pairs)
                 at = len(tape)
-                extend((note, RUNNING, probe.parent, clock(), 0.0, in_engine, len(noted), len(named), frames))
+                extend((note, RUNNING, probe.parent, clock(), 0.0, in_engine, node, len(noted), len(named), frames))
                 extend(noted)
                 extend(named)
                 extend(pairs)
@@ -177,8 +190,7 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
             result = note.call(*args, **kwargs) if kwargs else note.call(*args)
             tape[at + END] = clock()
         except BaseException as error:
-            tape[at + END] = clock()
-            tape[at + RESULT] = Raised(error)
+            probe.failed(at, error)
             raise
         else:
             note_result(note, at, args, kwargs, result, fresh if inside else careful)

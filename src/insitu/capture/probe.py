@@ -15,13 +15,14 @@ from typing import Any, Protocol
 from torch import nn
 from torch._C import _len_torch_function_stack
 
+from insitu.capture.backward import Gradients
 from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleNote, Names
 from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
-from insitu.capture.tape import OUTERMOST, MarkNote, Tape, VariableNote
+from insitu.capture.tape import END, OUTERMOST, RESULT, MarkNote, Raised, Tape, VariableNote
 from insitu.capture.tensors import Keep, Table, guarded, make_fresh
 from insitu.capture.variables import Tracker
 from insitu.trace.event import MarkKind
@@ -63,6 +64,7 @@ class Probe:
         "codes",
         "fresh",
         "function_mode",
+        "gradients",
         "level",
         "live",
         "names",
@@ -72,7 +74,7 @@ class Probe:
         "tracker",
         "variants",
     )
-    _RULES = ("careful", "follows_backward", "keeps_given", "lazy")
+    _RULES = ("careful", "follows_backward", "keeps", "lazy")
     __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "thread", "trouble")
 
     def __init__(
@@ -104,13 +106,14 @@ class Probe:
         self.table: Table = {}
         self.tracker = Tracker(self)
         self.variants: dict[Any, Any] = {}
-        self.keeps_given = level == "python"
+        self.keeps = keep is not None
         self.codes = Codes()
         self.stack = make_stack(self, base)
         self.fresh = fresh = make_fresh(self, keep)
         self.careful = _len_torch_function_stack() > 0  # modes of others are not to see how facts are read
         if self.careful:
             self.fresh = fresh = guarded(fresh)
+        self.gradients = Gradients(self, fresh) if keep is not None and level != "python" else None
         self.on_module = make_on_module(self, fresh)
         on_function = make_on_function(self, fresh)
         self._python: PythonCalls | None = None
@@ -195,6 +198,11 @@ class Probe:
         self.trouble("noting a call", error)
         return -1
 
+    def failed(self, at: int, error: BaseException) -> None:
+        """Note that an exception has ended the call at an offset."""
+        self.tape[at + END] = self.clock()
+        self.tape[at + RESULT] = Raised(error)
+
     def change(self, note: VariableNote, value: Any) -> None:
         """Note a change of a variable."""
         if self.live is not None:
@@ -205,7 +213,7 @@ class Probe:
     def mark(self, mark: MarkKind, text: str) -> None:
         """Put a mark on the tape."""
         now, at = self.clock(), len(self.tape)
-        self.tape += (MarkNote(mark, text), None, self.parent, now, now, False, 0, 0, 0)
+        self.tape += (MarkNote(mark, text), None, self.parent, now, now, False, 0, 0, 0, 0)
         if self.close is not None:
             self.close(self, at)
 

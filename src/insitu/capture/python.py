@@ -44,7 +44,7 @@ class PythonCalls:
             backward = probe.backward and _current_graph_task_id() != -1
             counts = (len(noted), len(named), len(pairs))
             at = len(tape)
-            tape += (note, RUNNING, probe.parent, probe.clock(), 0.0, backward, *counts, *noted, *named, *pairs)
+            tape += (note, RUNNING, probe.parent, probe.clock(), 0.0, backward, 0, *counts, *noted, *named, *pairs)
             if probe.open is not None:
                 probe.open(probe, at)
         except BaseException as error:

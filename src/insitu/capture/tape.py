@@ -25,14 +25,17 @@ PARENT = 2  # the offset of the call it was made in, or OUTERMOST
 START = 3
 END = 4
 BACKWARD = 5  # whether autograd's engine ran it
-ARGS = 6  # how many slots of arguments follow
-KWARGS = 7  # and of keyword arguments
-FRAMES = 8  # and of the stack; INHERITED: none, the stack is that of the parent
-FIXED = 9
+NODES = 6  # the autograd nodes that it made (see `made_nodes`); of an operator in the engine, the one that ran it
+ARGS = 7  # how many slots of arguments follow
+KWARGS = 8  # and of keyword arguments
+FRAMES = 9  # and of the stack; INHERITED: none, the stack is that of the parent
+FIXED = 10
 SHORT = 2
 
 OUTERMOST = -1
 INHERITED = -1
+# Autograd numbers its nodes in each thread: the number of the first that a function made, and how many, in one int.
+NODE_COUNT = 1 << 48
 
 
 class _Running:
@@ -47,10 +50,12 @@ RUNNING = _Running()
 class Raised:
     """The result of a call that an exception ended."""
 
-    __slots__ = ("type",)
+    __slots__ = ("message", "type")
 
     def __init__(self, error: BaseException) -> None:
         self.type = type(error).__name__
+        first = error.args[0] if error.args else None
+        self.message = first if type(first) is str else None  # no text is made here, and the error is not kept
 
 
 class MarkNote:

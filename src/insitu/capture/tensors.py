@@ -55,10 +55,12 @@ class ParameterValue(Value):
 class RichValue(Value):
     """A tensor of which there is more to say: its class is another one, or `keep` made something of it."""
 
-    __slots__ = ("stat", "type")
+    __slots__ = ("grad", "stat", "type", "version")
 
     stat: Any
     type: type
+    grad: RichValue | None
+    version: int
 
 
 Layout = tuple[Any, ...]
@@ -99,17 +101,31 @@ def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
         value = RichValue(tensor)
         value.type = type(tensor)
         value.producer = producer
-        value.facts = value.stat = None
+        value.facts = value.stat = value.grad = None
         if issubclass(type(tensor), numpy.ndarray):
             value.layout, value.requires_grad = shared(array_layout(tensor)), False
         else:
             value.layout, value.requires_grad = shared(unheard(probe, tensor)), tensor.requires_grad
         table[id(tensor)] = value
-        if keep is not None and (producer != GIVEN or probe.keeps_given):
+        if keep is not None:
+            value.version = version_of(tensor)
             value.stat = kept(probe, keep, tensor)
         return value
 
     return fresh
+
+
+def version_of(tensor: Any) -> int:
+    """How often a tensor was changed in place; -1 for one that does not count it."""
+    try:
+        return tensor._version  # type: ignore[no-any-return]
+    except (RuntimeError, AttributeError):  # made in inference mode; an array
+        return -1
+
+
+def has_changed(value: Value, tensor: Tensor) -> bool:
+    """Whether a tensor that was there before has changed, out of our sight, since something of it was kept."""
+    return type(value) is RichValue and value.producer == GIVEN and value.version != version_of(tensor)
 
 
 def kept(probe: Probe, keep: Keep, tensor: Tensor) -> Any:

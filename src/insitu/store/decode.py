@@ -60,6 +60,8 @@ class Decoder:
         self.modules = [self._module(*row) for row in self._rows("modules")]
         self.stats = self._stats()
         self.tensors = [self._tensor(*row) for row in self._rows("tensors")]
+        for facts, grad in zip(self.tensors, self.tables["tensors"]["grad"].tolist(), strict=True):
+            facts.grad = None if grad < 0 else self.tensors[grad]
 
     def trace(self) -> Trace:
         """The events, with the facts about the run."""
@@ -133,7 +135,7 @@ class Decoder:
         return found
 
     def _tensor(self, number: int, shape: int, dtype: int, device: int, grad: int, *rest: int) -> TensorFacts:
-        strides, type_, producer, stats, kept = rest
+        strides, type_, producer, stats, kept, _ = rest
         return TensorFacts(
             *(number, _tuple(self.value(shape)), self.strings[dtype], self.strings[device], bool(grad)),
             *(None if strides < 0 else _tuple(self.value(strides)), self.strings[type_], _known(producer)),
@@ -153,7 +155,7 @@ class Decoder:
 
     def _call(self, number: int, parent: int | None, kind: Any, name: str, *rest: int) -> Call:
         module, args, kwargs, result, operator, site, start, duration, raised, phase, *late = rest
-        thread, step, rank, defined, _ = late
+        thread, step, rank, defined, _, message, forward, flops = late
         direction: Any = self._text(phase)
         if direction not in _PHASES or min(args, kwargs, result) < 0:
             raise StoreError(f"call {number} lacks its arguments, its result or its phase")
@@ -162,11 +164,11 @@ class Decoder:
             *(_tuple(self.value(args)), _dict(self.value(kwargs)), self.value(result), self._text(operator)),
             *(None if site < 0 else self.sites[site], start, _known(duration), self._text(raised)),
             *(direction, thread, step, rank),
-            defined=None if defined < 0 else self.sites[defined],
+            *(None if defined < 0 else self.sites[defined], self._text(message), _known(forward), _known(flops)),
         )
 
     def _variable(self, number: int, parent: int | None, name: str, *rest: int) -> Variable:
-        *_, value, _, site, start, _, _, _, thread, step, rank, _, changes = rest
+        _, _, _, value, _, site, start, _, _, _, thread, step, rank, _, changes, *_ = rest
         if min(value, changes) < 0:
             raise StoreError(f"variable {number} lacks its value or its changes")
         words: Any = tuple(self.strings[changes].split())

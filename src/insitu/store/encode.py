@@ -82,7 +82,7 @@ class Encoder:
         if isinstance(event, Mark):
             return (
                 *(event.id, distance, self.text(event.kind), self.text(event.text), -1, -1, -1, -1, -1),
-                *(-1, event.start, -1, -1, -1, event.thread, event.step, event.rank, -1, -1),
+                *(-1, event.start, -1, -1, -1, event.thread, event.step, event.rank, -1, -1, -1, -1, -1),
             )
         if isinstance(event, Variable):
             return self.variable(event, distance)
@@ -95,13 +95,14 @@ class Encoder:
             *(self.traced(call.result), self.maybe(self.text, call.operator), self.maybe(self.site, call.site)),
             *(call.start, _known(call.duration), self.maybe(self.text, call.raised), self.text(call.phase)),
             *(call.thread, call.step, call.rank, self.maybe(self.site, call.defined), -1),
+            *(self.maybe(self.text, call.message), _known(call.forward), _known(call.flops)),
         )
 
     def variable(self, variable: Variable, distance: int) -> tuple[int, ...]:
         return (
             *(variable.id, distance, self.text("variable"), self.text(variable.name), -1, -1, -1),
             *(self.traced(variable.value), -1, self.maybe(self.site, variable.site), variable.start, -1, -1, -1),
-            *(variable.thread, variable.step, variable.rank, -1, self.text(" ".join(variable.changes))),
+            *(variable.thread, variable.step, variable.rank, -1, self.text(" ".join(variable.changes)), -1, -1, -1),
         )
 
     def site(self, site: Site) -> int:
@@ -123,6 +124,7 @@ class Encoder:
             *(facts.id, self.sizes(facts.shape), self.text(facts.dtype), self.text(facts.device)),
             *(int(facts.requires_grad), self.maybe(self.sizes, facts.strides), self.text(facts.type)),
             *(_known(facts.producer), self.maybe(self.stat, facts.stats), self.maybe(self.value, facts.kept)),
+            self.maybe(self.tensors.number, facts.grad),  # which may add a row to this very table
         )
 
     def sizes(self, sizes: tuple[int | str, ...]) -> int:

@@ -60,11 +60,14 @@ SCHEMA: dict[str, dict[str, Rule]] = {
         **{"phase": _MAYBE_TEXT, "thread": _INT, "step": _INT, "rank": _INT},
         "defined": Rule(to="sites", optional=True, later=True),
         "changes": Rule(to="strings", optional=True, later=True),
+        "message": Rule(to="strings", optional=True, later=True),
+        **dict.fromkeys(("forward", "flops"), Rule(optional=True, later=True)),
     },
     "refs": {"tensor": Rule(to="tensors", delta=True)},
     "tensors": {
         **{"id": _DELTA, "shape": _TEXT, "dtype": _TEXT, "device": _TEXT, "requires_grad": _INT},
         **{"strides": _MAYBE_TEXT, "type": _TEXT, "producer": _MAYBE, "stats": _maybe("stats"), "kept": _MAYBE_TEXT},
+        "grad": Rule(to="tensors", optional=True, later=True),
     },
     "stats": {
         **{"count": _INT, "min": _FLOAT, "max": _FLOAT, "mean": _FLOAT, "std": _FLOAT, "known": _INT},

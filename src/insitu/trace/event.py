@@ -72,7 +72,8 @@ class TensorFacts:
     `dtype` is short (`f32`, `bf16`, `i64`); a size is an int or, for a symbolic one, its text; `strides` is None for
     a contiguous tensor; `producer` is the id of the call that made it, None if it was there before the trace began;
     `kept` is what the callable given as `keep` returned, or the values of a small tensor that a watched variable or
-    argument has. A NumPy array has the type "ndarray".
+    argument has; `grad` is its gradient, where more than facts was kept and a backward pass reached it. A NumPy array
+    has the type "ndarray".
     """
 
     id: int
@@ -85,6 +86,7 @@ class TensorFacts:
     producer: int | None = None
     stats: Stats | None = None
     kept: Any = None
+    grad: TensorFacts | None = None
 
     def __repr__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -143,9 +145,11 @@ class Call:
 
     `module` is the called module itself, or the innermost one that was running; `operator` is the symbol when the
     source used one (`@`, `+`, `[]`); `start` and `duration` are nanoseconds from the start of the trace; `raised` is
-    the name of the exception that ended the call; `phase` is "backward" for what autograd's engine ran. The call of a
-    watched Python function has all its arguments in `kwargs`, by the names of its parameters, and `defined` is where
-    it is defined.
+    the name of the exception that ended the call and `message` its text; `phase` is "backward" for what autograd's
+    engine ran, and then `forward` is the id of the call whose gradient it computes, if that is in the trace, and
+    `module` the module of that call. `flops` are counted by torch's own formulas, None where it has none. The call of
+    a watched Python function has all its arguments in `kwargs`, by the names of its parameters, and `defined` is
+    where it is defined.
     """
 
     id: int
@@ -166,6 +170,9 @@ class Call:
     step: int = 0
     rank: int = 0
     defined: Site | None = None
+    message: str | None = None
+    forward: int | None = None
+    flops: int | None = None
 
     def __repr__(self) -> str:
         given = ", ".join([*map(repr, self.args), *(f"{name}={item!r}" for name, item in self.kwargs.items())])

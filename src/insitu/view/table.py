@@ -1,24 +1,28 @@
-"""The table: one row for each module, with its parameters, output, time, calls and memory."""
+"""The table: one row for each module, with its parameters, output, times, calls, memory and operations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from insitu.trace.analysis import relative
+from insitu.trace.costs import Costs, Ledger, size
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Variable
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import module_type
-from insitu.view.value import amount, duration, result, safe, size
+from insitu.view.value import amount, duration, operations, result, safe
 
 COLUMNS = (
-    Column("type", drop=4),
-    Column("parameters", right=True, drop=5),
+    Column("type", drop=7),
+    Column("parameters", right=True, drop=8),
     Column("output"),
-    Column("time", right=True, drop=3),
-    Column("share", right=True, drop=6),
-    Column("calls", right=True, drop=2),
-    Column("memory", right=True, drop=1),
+    Column("time", right=True, drop=6),
+    Column("own", right=True, drop=1),
+    Column("backward", right=True, drop=2),
+    Column("share", right=True, drop=9),
+    Column("calls", right=True, drop=5),
+    Column("memory", right=True, drop=4),
+    Column("flops", right=True, drop=3),
 )
 
 
@@ -30,17 +34,22 @@ class Row:
     first: int
     output: str
     calls: int = 0
-    time: int = 0
-    memory: int = 0
+    costs: Costs = field(default_factory=Costs)
 
 
 class Table:
-    """Adds up the calls of each module and shows them at the end, in the order of the first calls."""
+    """Adds up the calls of each module and shows them at the end, in the order of the first calls.
+
+    `own` is the time of a module without that of the modules in it; `backward` is that of the operators that computed
+    its gradients; `flops` are the operations of the forward pass.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
         self._tensors: dict[int, int] = {}
-        self._time = 0
+        self._ledger = Ledger()
+        self._behind: dict[str, int] = {}
+        self._all = Costs()
         self._troubles: list[str] = []
 
     def begin(self) -> Iterable[Line]:
@@ -55,34 +64,50 @@ class Table:
             return ()
         if isinstance(event, Variable):
             return ()
+        costs = self._ledger.add(event)
         if event.parent is None:
-            self._time += event.duration or 0
-        if event.kind == "module" and event.phase == "forward" and event.module is not None:
-            self._add(event, event.module)
+            self._all.time += costs.time
+            self._all.flops += costs.flops
+        if event.forward is not None:
+            self._behind[event.path] = self._behind.get(event.path, 0) + costs.time
+        elif event.kind == "module" and event.phase == "forward" and event.module is not None:
+            self._add(event, event.module, costs)
         return ()
 
-    def _add(self, call: Call, module: ModuleFacts) -> None:
+    def _add(self, call: Call, module: ModuleFacts, costs: Costs) -> None:
         row = self._rows.get(module.path)
         if row is None:
             row = self._rows[module.path] = Row(module, call.id, "")
         row.first = min(row.first, call.id)
         row.output = result(call.result, 40) if call.raised is None else f"✗ raised {safe(call.raised)}"
         row.calls += 1
-        row.time += call.duration or 0
-        sizes = {facts.id: size(facts) for facts in call.outputs}
-        row.memory += sum(sizes.values())
-        self._tensors.update(sizes)
+        row.costs.add(costs)
+        self._tensors.update((facts.id, size(facts)) for facts in call.outputs)
 
     def finish(self) -> Iterator[Line]:
-        """The whole table and its totals."""
+        """The whole table and its totals; columns in which nothing stands are left out."""
         rows = sorted(self._rows.values(), key=lambda row: row.first)
-        yield Line((("module", "bold"),), tuple((column.name, "bold") for column in COLUMNS), COLUMNS)
+        self._attribute()
         depths = self._depths()
-        for row in rows:
-            yield self._line(row, depths[row.module.path])
-        yield self._total(rows)
+        lines = [
+            ((("module", "bold"),), tuple((column.name, "bold") for column in COLUMNS)),
+            *((self._name(row, depths[row.module.path]), self._cells(row)) for row in rows),
+            ((("total", "bold"),), self._total(rows)),
+        ]
+        used = [index for index in range(len(COLUMNS)) if any(cells[index][0] for _, cells in lines[1:])]
+        columns = tuple(COLUMNS[index] for index in used)
+        for spans, cells in lines:
+            yield Line(spans, tuple(cells[index] for index in used), columns)
         for text in self._troubles:
-            yield Line(((f"! {text}", "red"),), (), COLUMNS)
+            yield Line(((f"! {text}", "red"),), (), columns)
+
+    def _attribute(self) -> None:
+        """Give the time of the backward operators to the modules whose gradients they computed, and to those around."""
+        for path, time in self._behind.items():
+            above: str | None = path if path in self._rows else self._above(path)
+            while above is not None:
+                self._rows[above].costs.backward += time
+                above = self._above(above)
 
     def _depths(self) -> dict[str, int]:
         """How many of the modules in the table each one lies in; shorter paths first, since they are around others."""
@@ -100,32 +125,41 @@ class Table:
                 return path
         return None
 
-    def _line(self, row: Row, depth: int) -> Line:
+    def _name(self, row: Row, depth: int) -> tuple[Span, ...]:
         own = relative(row.module.path, self._above(row.module.path) or "")
-        return Line((("  " * depth, ""), (safe(own) or "(root)", "bold")), self._cells(row), COLUMNS)
+        return ("  " * depth, ""), (safe(own) or "(root)", "bold")
 
     def _cells(self, row: Row) -> tuple[Span, ...]:
+        costs, all_time = row.costs, self._all.time
         return (
             (module_type(row.module), "purple"),
             (f"{row.module.parameters:,}" if row.module.parameters else "", ""),
             (row.output, "red" if row.output.startswith("✗") else "blue"),
-            (duration(row.time) if row.time else "", "green"),
-            (f"{100 * row.time / self._time:.1f}%" if self._time and row.time else "", ""),
+            _time(costs.time),
+            _time(costs.own),
+            _time(costs.backward),
+            (f"{100 * costs.time / all_time:.1f}%" if all_time and costs.time else "", ""),
             (f"{row.calls:,}", ""),
-            (amount(row.memory), ""),
+            (amount(costs.memory), ""),
+            (operations(costs.flops) if costs.flops else "", ""),
         )
 
-    def _total(self, rows: list[Row]) -> Line:
+    def _total(self, rows: list[Row]) -> tuple[Span, ...]:
         """Parameters of the outermost modules, since those of all below are in them; of outputs each tensor once."""
         outermost = [row for row in rows if self._above(row.module.path) is None]
-        calls, memory = sum(row.calls for row in rows), sum(self._tensors.values())
-        cells = (
+        return (
             (f"{len(rows):,} module{'s' if len(rows) != 1 else ''}", ""),
             (f"{sum(row.module.parameters for row in outermost):,}", ""),
             ("", ""),
-            (duration(self._time) if self._time else "", "green"),
+            _time(self._all.time),
             ("", ""),
-            (f"{calls:,}", ""),
-            (amount(memory), ""),
+            _time(sum(self._behind.values())),
+            ("", ""),
+            (f"{sum(row.calls for row in rows):,}", ""),
+            (amount(sum(self._tensors.values())), ""),
+            (operations(self._all.flops) if self._all.flops else "", ""),
         )
-        return Line((("total", "bold"),), cells, COLUMNS)
+
+
+def _time(nanoseconds: int) -> Span:
+    return (duration(nanoseconds) if nanoseconds else "", "green")

@@ -10,6 +10,7 @@ from typing import Any
 
 from insitu.trace.analysis import Fold, Forest, Node, Steps, fold, relative, steps
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable, Word, tensors
+from insitu.view.beside import Beside
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, is_inner, module_type
 from insitu.view.value import duration, holds_tensor, kept, result, safe, short, spread, tensor, union, value
@@ -29,24 +30,31 @@ class Tree:
     """Shows each outermost call, once it is complete, with all that lies in it.
 
     Identical blocks are one row, and how torch's own leaf modules do their work is left out; `unfold` shows it all.
-    Only when all events are at hand (`live=False`) can identical steps be one row too.
+    Only when all events are at hand (`live=False`) can identical steps be one row too. `costs` adds own time, memory,
+    parameters and operations; `backward` puts gradients and backward times beside the calls they belong to.
     """
 
-    def __init__(self, *, unfold: bool = False, live: bool = True) -> None:
+    def __init__(self, *, unfold: bool = False, live: bool = True, costs: bool = False, backward: bool = False) -> None:
         self._unfold = unfold
-        self._live = live
+        self._beside = Beside(costs=costs, backward=backward) if costs or backward else None
+        self._live = live and not backward  # the backward pass comes after what it stands beside
+        self._columns = COLUMNS if self._beside is None else (*COLUMNS[:-1], *self._beside.columns, COLUMNS[-1])
         self._forest = Forest(folding=not unfold)
         self._roots: list[Node] = []
         self._types: dict[ModuleFacts, str] = {}
 
     def begin(self) -> Iterable[Line]:
-        """Nothing: a tree needs no heading."""
-        return ()
+        """A heading, where there are more columns than explain themselves."""
+        if self._beside is None:
+            return ()
+        return (Line((("call", "grey"),), tuple((column.name, "grey") for column in self._columns), self._columns),)
 
     def __call__(self, event: Event) -> Iterable[Line]:
         """The rows of a tree that this event completes."""
         if type(event) is Mark and event.kind == "step":
             return ()
+        if self._beside is not None:
+            self._beside.add(event)
         root = self._forest.add(event)
         if root is None:
             return ()
@@ -60,6 +68,8 @@ class Tree:
         """The rows of all that was kept back, and of calls whose parents never came."""
         roots = sorted([*self._roots, *self._forest.rest()], key=lambda node: node.event.id)
         self._roots = []
+        if self._beside is not None:
+            self._beside.settle()
         groups = steps(roots)
         ranked = any(group.folds[0].event.rank != groups[0].folds[0].event.rank for group in groups)
         for group in groups:
@@ -80,7 +90,7 @@ class Tree:
         return self._titled(group, spans)
 
     def _titled(self, group: Steps, spans: tuple[Span, ...]) -> Iterator[Line]:
-        yield Line((*spans[:-1], (spans[-1][0].rstrip(), spans[-1][1])), (), COLUMNS)
+        yield Line((*spans[:-1], (spans[-1][0].rstrip(), spans[-1][1])), (), self._columns)
         yield from self._rows(group.folds, nested=True)
 
     def _rows(self, folds: list[Fold], *, nested: bool = False, before: tuple[Span, ...] = ()) -> Iterator[Line]:
@@ -98,7 +108,10 @@ class Tree:
             name = self._name(event, item, parent)
             if before:
                 name, before = (*before, *name), ()
-            yield Line(((guide + branch, "grey"), *name) if branch else name, _cells(event, item), COLUMNS)
+            cells = _cells(event, item)
+            if self._beside is not None:
+                cells = (*cells[:-1], *self._beside.cells(item), cells[-1])
+            yield Line(((guide + branch, "grey"), *name) if branch else name, cells, self._columns)
             if item.nodes[0].children:
                 deeper = guide + (GUIDE[branch is BRANCH[1]] if branch else "")
                 stack += self._branches(item.children(), event, deeper, nested=True)
@@ -106,6 +119,8 @@ class Tree:
     def _branches(self, folds: list[Fold], parent: Call | None, guide: str, *, nested: bool) -> list[Branch]:
         """The folds that are shown, the last one first."""
         shown = folds if self._unfold else [item for item in folds if not _is_hidden(item.nodes[0])]
+        if self._beside is not None:
+            shown = [item for item in shown if not self._beside.hides(item.event)]
         branches = [(item, parent, guide, BRANCH[0] if nested else "") for item in reversed(shown)]
         if nested and branches:
             branches[0] = (*branches[0][:3], BRANCH[1])
@@ -132,7 +147,8 @@ class Tree:
             if item.count > 1:
                 spans.append((f"  × {item.count} identical", "yellow"))
         if call.phase == "backward":
-            spans.append(("  backward", "grey"))
+            of = f" of {safe(call.path)}" if call.forward is not None and call.path else ""
+            spans.append((f"  backward{of}", "grey"))
         return tuple(spans)
 
     def _type(self, module: ModuleFacts) -> str:

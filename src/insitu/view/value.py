@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -206,25 +205,6 @@ def duration(nanoseconds: int) -> str:
     return f"{nanoseconds / 1e6:.0f}ms" if nanoseconds < 999_500_000 else f"{nanoseconds / 1e9:.2f}s"
 
 
-@lru_cache(maxsize=256)
-def itemsize(dtype: str) -> int:
-    """The bytes of one element; types of less than a byte take one.
-
-    >>> [itemsize(name) for name in ("f32", "bf16", "c128", "f8e4m3fn", "b8", "u4", "b1x8")]
-    [4, 2, 16, 1, 1, 1, 1]
-    """
-    digits = re.match(r"[a-z]+(\d+)", dtype)
-    return max(1, int(digits[1]) // 8) if digits else 1
-
-
-def size(facts: TensorFacts) -> int:
-    """The bytes of a tensor's elements; a size that is only a symbol counts as nothing."""
-    total = itemsize(facts.dtype)
-    for length in facts.shape:
-        total *= length if isinstance(length, int) else 0
-    return total
-
-
 def amount(bytes: int) -> str:
     """A number of bytes.
 
@@ -239,3 +219,17 @@ def amount(bytes: int) -> str:
             break
         scaled, unit = scaled / 1024, larger
     return f"{scaled:.1f} {unit}"
+
+
+def operations(flops: int) -> str:
+    """A number of floating-point operations.
+
+    >>> [operations(n) for n in (12, 3_400, 46_596_096, 2_100_000_000_000)]
+    ['12', '3.4 k', '46.6 M', '2.1 T']
+    """
+    scaled, unit = float(flops), ""
+    for larger in (" k", " M", " G", " T", " P", " E"):
+        if scaled < 999.5:
+            break
+        scaled, unit = scaled / 1000, larger
+    return f"{scaled:.3g}{unit}"

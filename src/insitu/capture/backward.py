@@ -1,0 +1,57 @@
+"""The gradients of the tensors that a probe has noted, as values of these tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch._C import DisableTorchFunction
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+from insitu.capture.tensors import GIVEN, Fresh, RichValue, Value
+
+if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
+
+
+class Gradients:
+    """Notes gradients, for sessions that keep more of a tensor than its facts."""
+
+    def __init__(self, probe: Probe, fresh: Fresh) -> None:
+        self._probe, self._fresh = probe, fresh
+
+    def follow(self, value: Value, tensor: Tensor) -> None:
+        """Note the gradient of a tensor that a call has made, when a backward pass gets there."""
+        if not value.requires_grad or not isinstance(tensor, Tensor) or is_functorch_wrapped_tensor(tensor):
+            return
+        with DisableTorchFunction():
+            if tensor.grad_fn is not None:
+                tensor.register_hook(self._hook(value))  # type: ignore[no-untyped-call]
+
+    def _hook(self, value: Value) -> Callable[[Tensor], None]:
+        def arrived(grad: Tensor) -> None:
+            if not self._probe.over:
+                self._note(value, grad)
+
+        return arrived
+
+    def of_parameters(self) -> None:
+        """A backward pass has ended: note what it left in the parameters."""
+        for value in list(self._probe.table.values()):
+            if isinstance(value, RichValue) and value.requires_grad and value.producer == GIVEN:
+                with DisableTorchFunction():
+                    tensor = value()
+                    grad = tensor.grad if tensor is not None and tensor.is_leaf else None
+                if grad is not None:
+                    self._note(value, grad)
+
+    def _note(self, value: Any, grad: Tensor) -> None:
+        try:
+            known = self._probe.table.get(id(grad))
+            producer = known.producer if known is not None and known() is grad else GIVEN
+            with DisableTorchFunction():
+                found = self._fresh(grad, producer)  # anew: autograd adds up gradients in place
+            value.grad = found
+        except Exception as error:
+            self._probe.trouble("noting a gradient", error)

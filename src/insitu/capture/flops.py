@@ -1,0 +1,108 @@
+"""How many floating-point operations a call makes, by torch's own formulas, from the shapes that were noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import prod
+from typing import Any
+
+from torch.utils.flop_counter import flop_registry
+
+from insitu.trace.event import Call, TensorFacts
+
+Shape = tuple[int, ...]
+
+
+def flops(call: Call) -> int | None:
+    """The operations of a call; None where torch has no formula for it, or the shapes are not known.
+
+    >>> x, w = TensorFacts(0, (8, 3), "f32", "cpu"), TensorFacts(1, (3, 5), "f32", "cpu")
+    >>> flops(Call(0, None, "aten", "aten.mm", args=(x, w), result=TensorFacts(2, (8, 5), "f32", "cpu")))
+    240
+    """
+    formula = _operator(call.name) if call.kind == "aten" else _FUNCTIONS.get(call.name)
+    if formula is None or call.result is None:
+        return None
+    try:
+        return int(formula(*shapes(call.args), out_val=shapes(call.result), **shapes(call.kwargs)))
+    except Exception:  # symbolic sizes, or arguments that the formula does not know
+        return None
+
+
+def shapes(item: Any) -> Any:
+    """The same with each tensor as its shape, which is all that a formula looks at."""
+    if type(item) is TensorFacts:
+        return item.shape
+    if isinstance(item, (tuple, list)):
+        return type(item)([shapes(part) for part in item])
+    return {name: shapes(part) for name, part in item.items()} if type(item) is dict else item
+
+
+@cache
+def _operator(name: str) -> Callable[..., int] | None:
+    """The formula of an operator, whatever its overload."""
+    wanted = ".".join(name.split(".")[:2])
+    if wanted == "aten._scaled_dot_product_flash_attention_for_cpu":  # torch knows the others of its kind
+        return _attention
+    return next((formula for packet, formula in flop_registry.items() if str(packet) == wanted), None)
+
+
+def _formula(name: str) -> Callable[..., int]:
+    found = _operator(f"aten.{name}")
+    assert found is not None
+    return found
+
+
+def _linear(x: Shape, weight: Shape, *rest: Any, out_val: Any = None, **named: Any) -> int:
+    return _formula("mm")((prod(x[:-1]), x[-1]), weight[::-1])
+
+
+def _matmul(a: Shape, b: Shape, *, out_val: Shape, **named: Any) -> int:
+    left = a if len(a) > 1 else (1, *a)
+    right = b if len(b) > 1 else (*b, 1)
+    outer = out_val[: max(len(left), len(right)) - 2]
+    return _formula("bmm")((prod(outer), *left[-2:]), (prod(outer), *right[-2:]))
+
+
+def _reflected(a: Shape, b: Shape, *, out_val: Shape) -> int:
+    return _matmul(b, a, out_val=out_val)
+
+
+def _conv(x: Shape, weight: Shape, *rest: Any, out_val: Shape, **named: Any) -> int:
+    return _formula("convolution")(*_batched(x, weight), None, None, None, None, False, out_val=_with(out_val, weight))
+
+
+def _conv_transposed(x: Shape, weight: Shape, *rest: Any, out_val: Shape, **named: Any) -> int:
+    return _formula("convolution")(*_batched(x, weight), None, None, None, None, True, out_val=_with(out_val, weight))
+
+
+def _batched(x: Shape, weight: Shape) -> tuple[Shape, Shape]:
+    return _with(x, weight), weight
+
+
+def _with(shape: Shape, weight: Shape) -> Shape:
+    """A shape with its batch, which a convolution may go without."""
+    return shape if len(shape) == len(weight) else (1, *shape)
+
+
+def _attention(query: Shape, key: Shape, value: Shape, *rest: Any, out_val: Any = None, **named: Any) -> int:
+    heads = [(prod(shape[:-3]), *(1, *shape)[-3:]) for shape in (query, key, value)]
+    return _formula("_scaled_dot_product_flash_attention")(*heads)
+
+
+def _everywhere(name: str, formula: Callable[..., int]) -> dict[str, Callable[..., int]]:
+    return {f"{owner}.{name}": formula for owner in ("torch", "torch.Tensor", "torch.nn.functional")}
+
+
+# Torch's formulas are for operators: these make those of the functions that users call.
+_FUNCTIONS: dict[str, Callable[..., int]] = {
+    **_everywhere("linear", _linear),
+    **_everywhere("matmul", _matmul),
+    **_everywhere("__matmul__", _matmul),
+    **_everywhere("__rmatmul__", _reflected),
+    **{key: _formula(name) for name in ("mm", "bmm", "addmm", "baddbmm") for key in _everywhere(name, _linear)},
+    **{key: _conv for n in (1, 2, 3) for key in _everywhere(f"conv{n}d", _conv)},
+    **{key: _conv_transposed for n in (1, 2, 3) for key in _everywhere(f"conv_transpose{n}d", _conv)},
+    **_everywhere("scaled_dot_product_attention", _attention),
+}

@@ -1,0 +1,49 @@
+"""Which forward call a backward operator belongs to: by the numbers that autograd gives its nodes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from insitu.capture.tape import NODE_COUNT
+from insitu.trace.event import ModuleFacts
+
+MOST = 200_000  # calls that are remembered: a live session goes on for ever
+NEAR = 8  # how far nesting is looked through
+
+
+class Forward(NamedTuple):
+    """A call that made autograd nodes: their numbers, its id, the module it was made in."""
+
+    first: int
+    last: int
+    id: int
+    module: ModuleFacts | None
+
+
+class Forwards:
+    """The calls of one thread that made autograd nodes, in the order they began."""
+
+    def __init__(self) -> None:
+        self._calls: list[Forward] = []
+        self._firsts: list[int] = []
+
+    def add(self, nodes: int, id: int, module: ModuleFacts | None) -> None:
+        """A call made these nodes (`tape.NODES`)."""
+        count, first = divmod(nodes, NODE_COUNT)
+        if len(self._calls) >= MOST:
+            del self._calls[: MOST // 2], self._firsts[: MOST // 2]
+        self._calls.append(Forward(first, first + count - 1, id, module))
+        self._firsts.append(first)
+
+    def find(self, node: int) -> Forward | None:
+        """The innermost call that made a node; None for one made elsewhere, and for the gradients of leaves.
+
+        >>> calls = Forwards()
+        >>> calls.add(5 + 2 * NODE_COUNT, 17, None)
+        >>> calls.find(6).id, calls.find(7), calls.find(4)
+        (17, None, None)
+        """
+        at = bisect_right(self._firsts, node)
+        near = self._calls[max(0, at - NEAR) : at]
+        return next((call for call in reversed(near) if call.first <= node <= call.last), None)

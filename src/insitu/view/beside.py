@@ -1,0 +1,82 @@
+"""What can stand beside the rows of a tree on request: costs, and the backward pass beside the forward pass."""
+
+from __future__ import annotations
+
+from insitu.trace.analysis import Fold
+from insitu.trace.costs import Costs, Ledger
+from insitu.trace.event import Call, Event, tensors
+from insitu.view.line import Column, Span
+from insitu.view.value import amount, duration, operations, spread, union
+
+COSTS = (
+    Column("own", right=True, drop=2),
+    Column("memory", right=True, drop=2),
+    Column("parameters", right=True, drop=2),
+    Column("flops", right=True, drop=2),
+)
+BACKWARD = (Column("gradient", drop=2), Column("backward", right=True, drop=2))
+
+
+class Beside:
+    """Collects what the columns need while the calls complete."""
+
+    def __init__(self, *, costs: bool, backward: bool) -> None:
+        self._costs, self._backward = costs, backward
+        self._ledger = Ledger()
+        self._found: dict[int, Costs] = {}
+        self._parents: dict[int, int | None] = {}
+        self._behind: dict[int, int] = {}
+        self.columns = (*(BACKWARD if backward else ()), *(COSTS if costs else ()))
+
+    def add(self, event: Event) -> None:
+        """An event is complete."""
+        if not isinstance(event, Call):
+            return
+        self._found[event.id] = self._ledger.add(event)
+        self._parents[event.id] = event.parent
+        if event.forward is not None:
+            self._behind[event.forward] = self._behind.get(event.forward, 0) + (event.duration or 0)
+
+    def hides(self, event: Event) -> bool:
+        """Whether a row is left out because it stands beside another one."""
+        return self._backward and isinstance(event, Call) and event.phase == "backward"
+
+    def settle(self) -> None:
+        """All events are there: give the backward times to the calls they belong to, and to those around these."""
+        for id, time in self._behind.items():
+            above: int | None = id
+            while above is not None and above in self._found:
+                self._found[above].backward += time
+                above = self._parents[above]
+        self._behind = {}
+
+    def cells(self, item: Fold) -> tuple[Span, ...]:
+        """The cells of a row that may stand for many calls."""
+        calls = [node.event for node in item.nodes if isinstance(node.event, Call)]
+        together = Costs()
+        for call in calls:
+            together.add(self._found[call.id])
+        behind = (_gradient(calls), _time(together.backward)) if self._backward else ()
+        return (*behind, *self._cost_cells(calls, together)) if self._costs else behind
+
+    @staticmethod
+    def _cost_cells(calls: list[Call], costs: Costs) -> tuple[Span, ...]:
+        modules = {call.module.path: call.module for call in calls if call.kind == "module" and call.module is not None}
+        parameters = sum(module.parameters for module in modules.values())
+        return (
+            _time(costs.own),
+            (amount(costs.memory) if costs.memory else "", ""),
+            (f"{parameters:,}" if parameters else "", ""),
+            (operations(costs.flops) if costs.flops else "", ""),
+        )
+
+
+def _gradient(calls: list[Call]) -> Span:
+    """The range of the gradients of all outputs."""
+    grads = [facts.grad for call in calls for facts in tensors(call.result) if facts.grad is not None]
+    stats = union([grad.stats for grad in grads if grad.stats is not None])
+    return ("", "") if stats is None else (spread(stats), "red" if stats.nan else "")
+
+
+def _time(nanoseconds: int) -> Span:
+    return (duration(nanoseconds) if nanoseconds else "", "green")
