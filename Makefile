@@ -1,7 +1,8 @@
 # Needs Python 3.11 or later and nothing else: every target makes the environment it runs in.
 #   make test        lint, types, tests          make demo    a small transformer in every view
 #   make bench       overhead against the peers  make format  put the code in form
-#   make faults      every fault test in full    make clean   start anew
+#   make faults      every fault test in full    make bugs    what it says of each faulty program of tests/bugs
+#   make clean       start anew
 #   make PYTHON=python3.12 test                  another Python (after `make clean`)
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV := .venv
 BENCH := .venv-bench
 CODE := src tests dropins $(wildcard benchmarks)
 
-.PHONY: test demo bench faults lint types unit format clean
+.PHONY: test demo bench bugs faults lint types unit format clean
 .DELETE_ON_ERROR:
 
 test: lint types unit
@@ -38,6 +39,9 @@ bench: $(BENCH)/ready
 
 faults: $(VENV)/ready
 	INSITU_FAULTS=full $(VENV)/bin/python -m pytest -q tests/faults --timeout 900
+
+bugs: $(VENV)/ready
+	$(VENV)/bin/python -m tests.bugs
 
 clean:
 	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache

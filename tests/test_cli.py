@@ -420,7 +420,9 @@ def test_an_exception_prints_as_python_prints_it_and_the_trace_is_kept() -> None
     done = run("--to", "new.h5", "--quiet", "script.py", program=FAILING)
     expected = python("script.py")
     assert done.returncode == expected.returncode == 1
-    assert done.stderr == expected.stderr
+    printed, note = done.stderr[: len(expected.stderr)], done.stderr[len(expected.stderr) :]
+    assert printed == expected.stderr
+    assert note.startswith("  script.py:12 in fail    Linear\n")
     assert insitu.load("new.h5").find(kind="module")[0].raised == "RuntimeError"
 
 

@@ -9,15 +9,22 @@ from insitu.errors import (
     InsituError,
     InsituWarning,
     MissingError,
+    NonFiniteError,
     NotRecordedError,
     PatternError,
     StoreError,
     SubjectError,
 )
+from insitu.trace.diff import Cause, Diff, Difference
 from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, Site, Stats, TensorFacts, Variable, Word
+from insitu.trace.explanation import Explanation
+from insitu.trace.finding import Finding
 from insitu.trace.trace import Trace
 
 if TYPE_CHECKING:
+    from insitu.comparing import compare
+    from insitu.explaining import explain
+    from insitu.guarding import guard
     from insitu.session import record
     from insitu.store import load, save
     from insitu.store.run import Run
@@ -29,14 +36,20 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Call",
+    "Cause",
     "ChoiceError",
+    "Diff",
+    "Difference",
     "Event",
+    "Explanation",
     "Fields",
+    "Finding",
     "InsituError",
     "InsituWarning",
     "Mark",
     "MissingError",
     "ModuleFacts",
+    "NonFiniteError",
     "NotRecordedError",
     "Opaque",
     "PatternError",
@@ -51,6 +64,9 @@ __all__ = [
     "Variable",
     "Word",
     "__version__",
+    "compare",
+    "explain",
+    "guard",
     "load",
     "record",
     "save",
@@ -58,10 +74,13 @@ __all__ = [
     "watch",
 ]
 
-# Loaded on first use: the first two import torch, which takes seconds; the others h5py and the views.
+# Loaded on first use: the first three import torch, which takes seconds; the others h5py and the views.
 _LATER = {
+    "guard": "insitu.guarding",
     "record": "insitu.session",
     "watch": "insitu.watching",
+    "compare": "insitu.comparing",
+    "explain": "insitu.explaining",
     "load": "insitu.store",
     "save": "insitu.store",
     "show": "insitu.view",

@@ -6,7 +6,8 @@ InsituError
 ├── PatternError      a path pattern that is malformed, or can never match
 ├── StoreError        a file that cannot be read or written
 ├── NotRecordedError  a path or a step that a run does not hold
-└── MissingError      a feature whose package is not installed
+├── MissingError      a feature whose package is not installed
+└── NonFiniteError    a call of the user's program that made NaN or Inf, under `insitu.guard`
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ import sys
 import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from insitu.trace.finding import Finding
 
 _NOT_THEIRS = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
 
@@ -51,6 +56,14 @@ class NotRecordedError(InsituError, KeyError):
 
 class MissingError(InsituError, ImportError):
     """A feature needs a package that is not installed."""
+
+
+class NonFiniteError(InsituError, FloatingPointError):
+    """A call turned finite numbers into NaN or Inf; `finding` says which, where and of what."""
+
+    def __init__(self, text: str, finding: Finding | None = None) -> None:
+        super().__init__(text)
+        self.finding = finding
 
 
 class InsituWarning(UserWarning):

@@ -24,10 +24,11 @@ from torch import Tensor, nn
 from insitu import dist
 from insitu.capture.keep import as_tensor, statistics
 from insitu.capture.names import unwrapped
+from insitu.capture.notes import add_note
 from insitu.capture.targets import targets
 from insitu.capture.values import Keep, Taken, Taking
 from insitu.errors import ChoiceError, PatternError, SubjectError, choose, tell
-from insitu.store import check
+from insitu.store import RUN_SUFFIXES, check
 from insitu.store.building import check_compression
 from insitu.store.journal import Entry, Journal
 from insitu.store.parts import parts_of
@@ -75,7 +76,7 @@ class Recording:
         check_compression(compression)
         self._overwrite, self._compression = overwrite, compression
         if self._to is not None and dist.current_rank() == 0:
-            check(self._to, overwrite=overwrite)
+            check(self._to, overwrite=overwrite, suffixes=RUN_SUFFIXES)
         self._running: list[Running] = []
 
     def __enter__(self) -> Recorded:
@@ -84,7 +85,10 @@ class Recording:
         return running.recorded
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._running.pop().stop(error)
+        running = self._running.pop()
+        if error is not None and running.is_on:
+            add_note(error, None, None)
+        running.stop(error)
 
     def keep_of(self, path: str, whole: str) -> Keep | None:
         """What is made of a tensor at a path, which may be an item of a whole; None for its values."""

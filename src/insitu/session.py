@@ -20,6 +20,7 @@ from insitu.capture.functions import hearing
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.names import unwrapped
+from insitu.capture.notes import add_note
 from insitu.capture.recorder import LEVELS, Recorder
 from insitu.dist import current_rank
 from insitu.errors import PatternError, SubjectError, choose, tell
@@ -54,8 +55,8 @@ def record(
     (f32[4, 2],)
 
     `level` is "python" (only watched functions), "modules", "functions" or "aten", each with those before it. `keep`
-    is "meta", "stats", or a function that makes something small of each new tensor. `only` is path patterns: just these
-    modules and what runs in them.
+    is "meta", "stats", or a function that makes something small of each tensor, and of its gradient; `torch.clone`
+    keeps all values. `only` is path patterns: just these modules and what runs in them.
 
     With `keep="values"`, or any of `every`, `when` and `to`, the values that the paths name are recorded at each step,
     and no calls: outputs (`encoder.1`), variables (`encoder.*.forward.scores`), parameters (`head.weight`), gradients
@@ -127,8 +128,12 @@ class Session:
         self._running: list[tuple[int, Running]] = []
 
     def __enter__(self) -> Trace:
+        return self.enter(sys._getframe(1))
+
+    def enter(self, frame: FrameType) -> Trace:
+        """Begin a recording in a frame; `__exit__` ends it."""
         off = os.environ.get("INSITU") == "0"
-        running = Running.off() if off else self.start(sys._getframe(1), self._variables)
+        running = Running.off() if off else self.start(frame, self._variables)
         self._running.append((get_ident(), running))
         return running.trace
 
@@ -161,6 +166,7 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         mine = [index for index, (ident, _) in enumerate(self._running) if ident == get_ident()]
         _, running = self._running.pop(mine[-1] if mine else -1)  # it may be left in another thread
+        running.explain(error)
         running.stop()
         without_own_frames(tb)
 
@@ -178,6 +184,11 @@ class Running:
         trace = Trace()
         trace._attach(list, lambda: None)
         return cls(None, trace, None)
+
+    def explain(self, error: BaseException | None) -> None:
+        """Let an exception that ends the block explain itself, if no call has seen it."""
+        if error is not None and self.recorder is not None:
+            add_note(error, self.recorder.probes[0], None)
 
     def stop(self) -> None:
         """End the recording and say what did not match."""

@@ -203,27 +203,28 @@ def test_inference_tensors_and_autocast() -> None:
     assert_right(linear.outputs[0].stats, results[0])  # type: ignore[arg-type]
 
 
+# A function, what it makes of three ones, and what of the one zero that was given.
 RESULTS = {
-    "number": (lambda t: 1.5, 1.5),
-    "tensor of none": (lambda t: t.sum(), 3.0),
-    "text": (lambda t: str(tuple(t.shape)), "(3,)"),
-    "list": (lambda t: [t.min(), t.max()], [1.0, 1.0]),
-    "dict": (lambda t: {"n": t.numel(), "s": t.sum()}, {"n": 3, "s": 3.0}),
-    "none": (lambda t: None, None),
+    "number": (lambda t: 1.5, 1.5, 1.5),
+    "tensor of none": (lambda t: t.sum(), 3.0, 0.0),
+    "text": (lambda t: str(tuple(t.shape)), "(3,)", "(1,)"),
+    "list": (lambda t: [t.min(), t.max()], [1.0, 1.0], [0.0, 0.0]),
+    "dict": (lambda t: {"n": t.numel(), "s": t.sum()}, {"n": 3, "s": 3.0}, {"n": 1, "s": 0.0}),
+    "none": (lambda t: None, None, None),
 }
 
 
 @pytest.mark.parametrize("name", RESULTS)
 @pytest.mark.parametrize("level", ["modules", "functions", "aten"])
 def test_a_function_of_the_user(name: str, level: str) -> None:
-    function, expected = RESULTS[name]
+    function, made, given = RESULTS[name]
     model = nn.Identity()
     model.register_forward_hook(lambda *_: torch.ones(3))
     with insitu.record(model, level=level, keep=function) as trace:
         model(torch.zeros(1))
     assert troubles(trace) == []
-    assert trace.calls[0].outputs[0].kept == expected
-    assert trace.calls[0].inputs[0].kept is None
+    assert trace.calls[0].outputs[0].kept == made
+    assert trace.calls[0].inputs[0].kept == given
 
 
 def test_a_function_may_return_an_array() -> None:

@@ -21,6 +21,7 @@ from torch import nn
 from insitu.capture.arguments import contained, keywords, make_known
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import get_ident, patch
+from insitu.capture.notes import add_note
 from insitu.capture.probe import Probe
 from insitu.capture.tape import END, RESULT, RUNNING, Raised
 
@@ -135,6 +136,8 @@ class Region:
         probe.taking, probe.paused = self.taking, False
         try:
             if at >= 0:
+                if error is not None:
+                    add_note(error, probe, at)
                 probe.tape[at + END] = probe.clock()
                 made = Raised(error) if error else contained(result, lambda tensor: probe.fresh(tensor, at))
                 probe.tape[at + RESULT] = made

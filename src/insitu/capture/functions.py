@@ -25,6 +25,7 @@ from torch.compiler import is_compiling
 from insitu.capture.calls import PythonNote
 from insitu.capture.following import Codes, Reach, by_lines, followed_themselves, original_of, variant
 from insitu.capture.modules import patch
+from insitu.capture.notes import add_note
 from insitu.capture.reporters import Following, threads, told_as_arguments
 from insitu.capture.swaps import swaps
 from insitu.capture.tape import Raised
@@ -183,6 +184,8 @@ class Steps:
         failed = error is not None and not isinstance(error, GeneratorExit)
         for probe, at in self._calls:
             probe.suspended -= 1
+            if failed and error is not None:
+                add_note(error, probe, at)
             probe.python.end(at, Raised(error) if failed and error is not None else self.result)
         without_own_frames(traceback)
 

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakSet
 
 from insitu.capture.decode import Decoder, TapeDecoder
+from insitu.capture.notes import settle
 from insitu.capture.probe import Probe, Trouble
 from insitu.capture.tape import OUTERMOST, VariableNote
 from insitu.capture.tensors import GIVEN
@@ -106,8 +107,13 @@ class Live:
             self._tapes[id(probe)] = (self.decoder.tape(probe, lambda at: cleared[0] + at), cleared)
         return self._tapes[id(probe)]
 
+    def cleared(self, probe: Probe) -> int:
+        """How much of the tape was cleared so far: what ids count on from."""
+        return self._tape(probe)[1][0]
+
     def _clear(self, probe: Probe, tape: TapeDecoder, cleared: list[int]) -> None:
         """Forget the tape; the tensors that are still there get their facts now, while offsets mean something."""
+        settle(probe)
         alive = {key: value for key, value in probe.table.items() if value() is not None}
         for value in alive.values():
             tape.plain(value)

@@ -40,6 +40,7 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
     tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_NOTES
     known, learn = make_known(probe.table, fresh, renewing=probe.keeps), make_learn(probe)
     extend = tape.extend
+    before, after = probe.check.pair if probe.check is not None else (None, None)
 
     def on_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -68,6 +69,9 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
         if at < 0:
             return func(*args, **kwargs) if kwargs else func(*args)
         try:
+            was = None
+            if before is not None and (note.in_place or note.runs_backward or kwargs):
+                was = before(note, at, args, kwargs)
             result = func(*args, **kwargs) if kwargs else func(*args)
             tape[at + END] = clock()
         except BaseException as error:
@@ -78,6 +82,8 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             if made:
                 tape[at + NODES] = first_node + made * NODE_COUNT
             note_result(note, at, args, kwargs, result)
+            if after is not None:  # it may raise: an error of the user's program
+                after(note, at, args, kwargs, result, first_node, made, was)
             return result
         finally:
             probe.parent, probe.function, probe.taking, probe.backward = outer, function, taking, backward

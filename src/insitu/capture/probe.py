@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 from torch._C import _len_torch_function_stack
@@ -19,6 +19,7 @@ from insitu.capture.backward import Gradients
 from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleNote, Names
+from insitu.capture.notes import add_note
 from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
@@ -26,6 +27,9 @@ from insitu.capture.tape import END, OUTERMOST, RESULT, MarkNote, Raised, Tape, 
 from insitu.capture.tensors import Keep, Table, guarded, make_fresh
 from insitu.capture.variables import Tracker
 from insitu.trace.event import MarkKind
+
+if TYPE_CHECKING:
+    from insitu.capture.check import Checks
 
 Trouble = Callable[[str, Exception], None]
 
@@ -41,6 +45,9 @@ class Delivery(Protocol):
 
     def change(self, probe: Probe, note: VariableNote, value: Any) -> None:
         """A variable has changed."""
+
+    def cleared(self, probe: Probe) -> int:
+        """How much of the tape was cleared so far."""
 
 
 class Probe:
@@ -59,6 +66,7 @@ class Probe:
     )
     _PARTS = (
         "aten_mode",
+        "check",
         "clock",
         "close",
         "codes",
@@ -89,6 +97,7 @@ class Probe:
         follows_backward: bool,
         trouble: Trouble,
         live: Delivery | None,
+        checks: Checks | None = None,
     ) -> None:
         self.function = self.paused = self.backward = self.over = False
         self.follows = self.suspended = 0
@@ -101,7 +110,8 @@ class Probe:
         self.lazy = not taking and not follows_backward
         self.names, self.thread, self.level, self.trouble, self.close = names, thread, level, trouble, close
         self.spent = 0.0
-        self.clock = perf_counter if keep is None and close is None else lambda: perf_counter() - self.spent
+        is_timed = keep is not None or (live is not None and checks is None)
+        self.clock = perf_counter if not is_timed else lambda: perf_counter() - self.spent
         self.tape: Tape = []
         self.table: Table = {}
         self.tracker = Tracker(self)
@@ -115,6 +125,7 @@ class Probe:
             self.fresh = fresh = guarded(fresh)
         self.gradients = Gradients(self, fresh) if keep is not None and level != "python" else None
         self.on_module = make_on_module(self, fresh)
+        self.check = checks.of(self) if checks is not None else None
         on_function = make_on_function(self, fresh)
         self._python: PythonCalls | None = None
         self.codes.stop_at(self.on_module.__code__, on_function.__code__)
@@ -202,6 +213,7 @@ class Probe:
         """Note that an exception has ended the call at an offset."""
         self.tape[at + END] = self.clock()
         self.tape[at + RESULT] = Raised(error)
+        add_note(error, self, at)
 
     def change(self, note: VariableNote, value: Any) -> None:
         """Note a change of a variable."""

@@ -12,6 +12,7 @@ from torch._C import _current_graph_task_id
 from insitu.capture.arguments import contained, keywords
 from insitu.capture.calls import PythonNote
 from insitu.capture.modes import as_anchor
+from insitu.capture.notes import add_note
 from insitu.capture.tape import END, ENTERED, LEFT, RESULT, RUNNING, Raised, VariableNote
 from insitu.capture.tensors import GIVEN, Fresh, Value, guarded
 from insitu.follow.rewrite import Point
@@ -120,6 +121,7 @@ def make_on_call(probe: Probe, calls: PythonCalls) -> Run:
             return result
         except BaseException as error:
             result = Raised(error)
+            add_note(error, probe, at)
             raise
         finally:
             probe.parent, probe.function = outer

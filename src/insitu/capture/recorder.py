@@ -14,13 +14,14 @@ from weakref import WeakSet
 
 from torch import nn
 
+from insitu.capture.check import Checks
 from insitu.capture.compiled import regions
 from insitu.capture.decode import Decoder
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Live, Sink
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import Names
-from insitu.capture.probe import Probe
+from insitu.capture.probe import Delivery, Probe
 from insitu.capture.sites import Base
 from insitu.capture.tape import Patience
 from insitu.errors import came_by_signal, tell
@@ -49,8 +50,11 @@ class Recorder:
         sinks: Iterable[Sink] = (),
         rank: int = 0,
         thread: int = 0,
+        checks: Checks | None = None,
     ) -> None:
         self.level, self.only, self.sinks, self.rank = level, tuple(only), tuple(sinks), rank
+        self.checks = checks
+        self.live: Delivery | None = None
         self.names = Names(subject, self._wanted)
         self.keep = make_keep(keep, self.trouble)
         self.probes: list[Probe] = []
@@ -68,7 +72,7 @@ class Recorder:
     def start(self, frame: FrameType | None) -> None:
         """Begin to record; `frame` is the one in which the session is entered."""
         self.base, self.origin = Base(frame), perf_counter()
-        self.live = Live(self._decoder(), self.sinks, self.trouble) if self.sinks else None
+        self.live = Live(self._decoder(), self.sinks, self.trouble) if self.sinks else self.checks
         self._earlier_threads = WeakSet(threading.enumerate())
         with ExitStack() as undo:
             for part in (patience, regions) if self.level != "python" else (patience,):
@@ -107,10 +111,11 @@ class Recorder:
             level=self.level,
             keep=self.keep,
             base=base,
-            taking=not self.names.has_subject and not self.only and self.level != "python",
+            taking=self.checks is not None or (not self.names.has_subject and not self.only and self.level != "python"),
             follows_backward=self.level == "aten" and not self.only,
             trouble=self.trouble,
             live=self.live,
+            checks=self.checks,
         )
         self.probes.append(probe)
         return self._threads.setdefault(get_ident(), probe)

@@ -9,14 +9,19 @@ from typing import Any
 from insitu.errors import ChoiceError, StoreError, SubjectError
 from insitu.trace.trace import Trace
 
-SUFFIXES = (".h5", ".hdf5")
+TEXT = ".trace"
+RUN_SUFFIXES = (".h5", ".hdf5")
+SUFFIXES = (*RUN_SUFFIXES, TEXT)
 PARTS = ".parts"
 
-__all__ = ["PARTS", "SUFFIXES", "check", "load", "save"]
+__all__ = ["PARTS", "RUN_SUFFIXES", "SUFFIXES", "check", "load", "save"]
 
 
 def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a trace to a file, which only its owner may read; one that is there already is kept unless `overwrite`.
+
+    `run.h5` holds all of it. `run.trace` is text for people and version control: a line for each call, without what
+    changes from run to run (times, lines, threads) and with statistics rounded.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -27,6 +32,12 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
     if not isinstance(trace, Trace):
         raise SubjectError(f"save() writes a Trace, not {trace!r:.80} ({type(trace).__name__}): save(trace, 'run.h5')")
     target = check(path, overwrite=overwrite)
+    if target.suffix.lower() == TEXT:
+        from insitu.store.files import write_whole
+        from insitu.store.text import to_text
+
+        write_whole(target, to_text(trace).encode(), overwrite=overwrite)
+        return
     # h5py takes a tenth of a second to import: only those who use it wait for it.
     from insitu.store import codec, hdf5
 
@@ -46,6 +57,10 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _read(source: Path) -> Any:
+    if source.suffix.lower() == TEXT:
+        from insitu.store.textreader import read
+
+        return read(source)
     parts = source if source.name.endswith(PARTS) else source.with_name(source.name + PARTS)
     if parts.is_dir() and not source.is_file():
         from insitu.store.run import Run
@@ -61,19 +76,19 @@ def _read(source: Path) -> Any:
     return codec.decode(hdf5.read(source))
 
 
-def check(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+def check(path: str | os.PathLike[str], *, overwrite: bool = False, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
     """The path, if a trace can be saved there; the error that `save` would raise, if not."""
     from insitu.store.files import check_free
 
-    target = _known(path, parts=False)
+    target = _known(path, parts=False, suffixes=suffixes)
     check_free(target, overwrite=overwrite)
     return target
 
 
-def _known(path: str | os.PathLike[str], *, parts: bool = True) -> Path:
+def _known(path: str | os.PathLike[str], *, parts: bool = True, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
     found = Path(path)
-    if Path(found.name.removesuffix(PARTS if parts else "")).suffix.lower() not in SUFFIXES:
+    if Path(found.name.removesuffix(PARTS if parts else "")).suffix.lower() not in suffixes:
         raise ChoiceError(
-            f"{str(found)!r} does not end in one of {', '.join(map(repr, SUFFIXES))}, as files of traces do"
+            f"{str(found)!r} does not end in one of {', '.join(map(repr, suffixes))}, as files of traces do"
         )
     return found

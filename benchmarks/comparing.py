@@ -1,0 +1,102 @@
+"""How long a person waits until two traces of a hundred thousand events are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from benchmarks.measure import Effort, Row, at_most
+from benchmarks.text import clocked
+from insitu.trace.compare import compare_traces
+from insitu.trace.event import Call, Event, ModuleFacts, Site, Stats, TensorFacts
+from insitu.trace.trace import Trace
+
+EVENTS = 100_000
+LAYERS = 40
+OPERATIONS = ("linear", "transpose", "matmul", "div", "softmax", "matmul", "linear", "add", "gelu", "mul")
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """Two equal runs, and runs that part in each of the ways that could take long."""
+    whole = run()
+    for name, change in CHANGES.items():
+        other = Trace(change(run().events))
+        seconds = [clocked(partial(compare_traces, whole, other)) for _ in range(effort.repeats(5))]
+        diff = compare_traces(whole, other)
+        note = f"{len(diff.causes)} causes, {len(diff.differences):,} rows"
+        yield Row(f"comparing 100,000 events, {name}", seconds, at_most(5), "s", note)
+
+
+def run(*, scale: float = 1.0) -> Trace:
+    """Steps of a model with layers that do the same operations, all with statistics and lineage."""
+    events: list[Event] = []
+    made = _tensor(0, None, 1.0)
+    modules = [ModuleFacts(f"h.{layer}", "Block", leaf=False) for layer in range(LAYERS)]
+    site = Site("model.py", 12, "Block.forward", "return x + self.mlp(x)")
+    step = 0
+    while len(events) < EVENTS:
+        root = len(events)
+        events.append(Call(root, None, "module", "Net", ModuleFacts("", "Net", leaf=False), (made,), step=step))
+        for module in modules:
+            block = Call(len(events), root, "module", "Block", module, (made,), step=step)
+            events.append(block)
+            for name in OPERATIONS:
+                number = len(events)
+                out = _tensor(number, number, scale * (1 + number % 97))
+                call = Call(number, block.id, "function", f"torch.{name}", module, (made, -1), site=site, step=step)
+                call.result = made = out
+                events.append(call)
+            block.result = made
+        step += 1
+    return Trace(events)
+
+
+def _tensor(number: int, producer: int | None, value: float) -> TensorFacts:
+    stats = Stats(4608, -value, value, 0.1 * value, 0.5 * value, 0, 0, 3)
+    return TensorFacts(number, (2, 24, 96), "f32", "cpu", producer=producer, stats=stats)
+
+
+def without_one(events: list[Event]) -> list[Event]:
+    """One operation is missing near the start."""
+    return events[:55] + events[56:]
+
+
+def without_a_layer(events: list[Event]) -> list[Event]:
+    """One layer of each step is missing."""
+    return [event for event in events if not isinstance(event, Call) or event.path != "h.17"]
+
+
+def otherwise(events: list[Event]) -> list[Event]:
+    """Each call has another argument and another result."""
+    found = run(scale=1.5).events
+    for event in found:
+        if isinstance(event, Call) and event.kind == "function":
+            event.args = (event.args[0], 0)
+    return found
+
+
+def renamed(events: list[Event]) -> list[Event]:
+    """No module has the name it had."""
+    modules = {f"h.{layer}": ModuleFacts(f"blocks.{layer}", "Block", leaf=False) for layer in range(LAYERS)}
+    return [replace(event, module=modules.get(event.path, event.module)) for event in events if isinstance(event, Call)]
+
+
+def reversed_names(events: list[Event]) -> list[Event]:
+    """Hardly anything is where it was."""
+    names = [event.name for event in events if isinstance(event, Call)]
+    calls = [event for event in events if isinstance(event, Call)]
+    return [
+        call if call.kind == "module" else replace(call, name=name)
+        for call, name in zip(calls, reversed(names), strict=True)
+    ]
+
+
+CHANGES: dict[str, Callable[[list[Event]], list[Event]]] = {
+    "equal": list,
+    "an operation missing near the start": without_one,
+    "a layer missing": without_a_layer,
+    "all modules renamed": renamed,
+    "every call different": otherwise,
+    "operations in another order": reversed_names,
+}

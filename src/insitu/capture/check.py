@@ -1,0 +1,356 @@
+"""What a guard checks at each torch function: that what comes out is finite. The hot path is one sum for each output.
+
+Why something is not finite, and whether that is news, is found out in check_cause.py; what the backward pass makes is
+checked in check_backward.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from math import isfinite
+from sys import _getframe
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, float16
+from torch._C._autograd import _get_sequence_nr as sequence
+
+from insitu.capture.calls import FunctionNote
+from insitu.capture.check_backward import Nodes
+from insitu.capture.check_cause import came_in, cause, made_unseen
+from insitu.capture.check_values import FINITE, State, careful_total, state_of, tensors_in, total
+from insitu.capture.modes import skip_when_compiling
+from insitu.capture.notes import settle
+from insitu.capture.reading import values
+from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
+from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
+from insitu.trace.event import Fields
+from insitu.trace.finding import Finding
+from insitu.trace.path import matches
+
+if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
+
+# What is done at a function: its outputs are checked, and the autograd nodes that it makes. UNLIKELY ones only make it
+# by an overflow, of which little but fp16 is in danger: their nodes are not checked, and their outputs only where an
+# input was not checked either. So two unchecked calls never follow each other, and it is plain which one is to blame.
+OUTPUTS, NODES, UNLIKELY, DIVIDES = 1, 2, 4, 8
+# Functions that cannot make it, forward or backward: the same numbers, or bounded ones whose slope is at most one.
+_HARMLESS = """
+    view reshape transpose permute t T mT H mH adjoint swapaxes swapdims movedim moveaxis squeeze unsqueeze flatten
+    unflatten ravel view_as reshape_as contiguous detach clone alias split chunk unbind tensor_split hsplit vsplit
+    dsplit data grad cpu cuda pin_memory zeros_like ones_like relu relu6 hardtanh sigmoid tanh sin cos abs neg sign
+    floor ceil round trunc clamp clip max min amax amin maximum minimum dropout
+"""
+HARMLESS = frozenset(_HARMLESS.split())
+# Numbers that are only put elsewhere, whose gradients are added up.
+_MOVES = """
+    expand expand_as broadcast_to broadcast_tensors getitem select narrow index_select gather take take_along_dim
+    cat concat concatenate stack hstack vstack dstack repeat repeat_interleave tile roll flip fliplr flipud rot90 unfold
+    embedding diagonal triu tril masked_select meshgrid
+"""
+MOVES = frozenset(_MOVES.split())
+_UNLIKELY = """
+    add sub radd rsub mul rmul sum mean matmul rmatmul mm bmm addmm baddbmm linear bilinear einsum conv1d conv2d conv3d
+    conv_transpose1d conv_transpose2d conv_transpose3d layer_norm rms_norm group_norm batch_norm gelu silu
+"""
+RARE = frozenset(_UNLIKELY.split())
+DIVIDING = frozenset(("div", "truediv"))  # by a plain number it is unlikely, too
+# Memory that holds anything.
+_UNINITIALISED = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize resize_as set"
+UNINITIALISED = frozenset(_UNINITIALISED.split())
+# The producer of a tensor whose call is on the tape no more.
+EARLIER = -2
+# A tape is cleared after a backward pass when it is longer than the first, anyway when it is longer than the second.
+SOON, LATE = 1 << 14, 1 << 18
+
+WAYS: dict[str, int] = {}
+CONTAINERS = (list, tuple, dict, Fields, RichValue)  # a value of another class is treated as one
+
+Before = Callable[[FunctionNote, int, Any, Any], State]
+After = Callable[..., None]
+
+
+class Checks:
+    """The checks of one guard, in all its threads. It also keeps the tapes short: a guard runs for a whole training.
+
+    `report` takes what is found, and raises if that is wanted. With `everywhere` all functions are checked; without,
+    outside the modules of the subject only those whose result needs a gradient: the loss, and not the metrics.
+    """
+
+    def __init__(self, report: Callable[[Finding], None], allow: Iterable[str], *, everywhere: bool) -> None:
+        self.report, self.allow, self.everywhere = report, tuple(allow), everywhere
+        self.found = False  # whether anything not finite was found: then what comes later may follow from it
+        self.checks: list[Check] = []
+        self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
+        self.enters = False  # whether the function mode is switched on for code of the user in a backward pass
+        self._allowed: dict[tuple[str, str], bool] = {}
+
+    def of(self, probe: Probe) -> Check:
+        """The checks of a new probe."""
+        check = Check(probe, self)
+        self.checks.append(check)
+        return check
+
+    def allowed(self, name: str, path: str) -> bool:
+        """Whether a function, or what runs in a module, may make what it wants."""
+        key = (name, path)
+        if key not in self._allowed:
+            self._allowed[key] = any(names(pattern, name, path) for pattern in self.allow)
+        return self._allowed[key]
+
+    def open(self, probe: Probe, at: int) -> None:
+        """A watched function is called: that is none of ours."""
+
+    def change(self, probe: Probe, note: VariableNote, value: Any) -> None:
+        """A variable has changed: that is none of ours."""
+
+    def close(self, probe: Probe, at: int) -> None:
+        """A call has ended, by an exception or not: the tape may be too long."""
+        note, check = probe.tape[at], probe.check
+        if check is not None and type(note) is not FunctionNote and note.kind in ("module", "function"):
+            check.look_at_unseen(at, is_ours=_getframe(1).f_code is probe.on_module.__code__)
+        if check is not None and (len(probe.tape) > SOON or self.enters):
+            backward = type(note) is FunctionNote and note.runs_backward
+            if backward:
+                check.nodes.end()
+            if probe.parent == OUTERMOST and not probe.suspended and (backward or len(probe.tape) > LATE):
+                check.clear()
+
+    def cleared(self, probe: Probe) -> int:
+        """How much of the tape was cleared so far."""
+        return probe.check.gone if probe.check is not None else 0
+
+    def stop(self) -> None:
+        """Let go of everything: hooks may stay on the nodes of a graph that the user keeps."""
+        for check in self.checks:
+            check.forget()
+        self.checks.clear()
+        self.report = lambda finding: None
+        self.on_backward = lambda probe, at: None
+
+
+def names(pattern: str, name: str, path: str) -> bool:
+    """Whether a pattern names a function, or a module that a path is in.
+
+    >>> names("log", "torch.Tensor.log", ""), names("h.*.attn", "torch.div", "h.0.attn.c_proj"), names("log", "x", "h")
+    (True, True, False)
+    """
+    if pattern in (name, name.rpartition(".")[2].strip("_")):
+        return True
+    return bool(path) and matches(f"{pattern}.**", path)
+
+
+class Check:
+    """The checks of one probe; `past` is what was on its tape before it was cleared last."""
+
+    def __init__(self, probe: Probe, checks: Checks) -> None:
+        self.probe, self.checks = probe, checks
+        self.past: Tape = []
+        self.pending: set[int] = set()  # the calls whose results were not checked, or came from such
+        self.bad: set[int] = set()  # those whose results are not finite, be that news or not
+        self.nodes = Nodes(self)
+        self.gone = 0  # how much of the tape was cleared so far
+        self.pair = (make_before(self), make_after(self))
+
+    def is_checked(self, at: int) -> bool:
+        """Whether the results of a call were checked, or nobody knows what it calls."""
+        note = self.probe.tape[at]
+        return not isinstance(note, FunctionNote) or (at not in self.pending and self.can_make(note))
+
+    def has_pending(self, at: int) -> bool:
+        """Whether an argument of a call was not checked, or is not finite; parameters can still be checked later."""
+        tape, pending, bad = self.probe.tape, self.pending, self.bad
+        first = at + FIXED
+        for item in tape[first : first + tape[at + ARGS] + tape[at + KWARGS]]:
+            kind = type(item)
+            if kind is Value:
+                maker = item.producer
+                if maker == GIVEN or maker in pending or maker in bad:
+                    return True
+            elif kind is ParameterValue:
+                if item.producer in bad:
+                    return True
+            elif kind in CONTAINERS and any(map(self._is_pending, values(item))):
+                return True
+        return False
+
+    def _is_pending(self, value: Value) -> bool:
+        return value.producer in self.pending or value.producer in self.bad or value.producer == GIVEN
+
+    def look_at_unseen(self, at: int, *, is_ours: bool) -> None:
+        """A module, or a compiled region, has ended: what no function that was seen has made is checked here.
+
+        Not where dynamo would be interrupted: there, whoever uses the result is to find it.
+        """
+        result = self.probe.tape[at + RESULT]
+        made = [value for value in values(result) if value.producer == at] if not isinstance(result, Raised) else []
+        if made and not is_ours:
+            self.pending.add(at)
+        for tensor in (value() for value in made if is_ours):
+            if tensor is not None and not isfinite(careful_total(tensor)):
+                self.bad.add(at)
+                self.tell(made_unseen, self, at, tensor, state_of(tensor))
+
+    def rest(self) -> Iterator[Finding]:
+        """What to say of the results that nobody has used, and that were not checked therefore."""
+        for at in sorted(self.pending):
+            if self.checks.found or not self.can_make(self.probe.tape[at]):
+                continue
+            tensors = [tensor for value in values(self.probe.tape[at + RESULT]) if (tensor := value()) is not None]
+            finding = came_in(self, at, tensors, "") if any(map(state_of, tensors)) else None
+            if finding is not None:
+                yield finding
+
+    @staticmethod
+    def can_make(note: Any) -> bool:
+        """Whether a call does more than to pass on what it is given."""
+        return not isinstance(note, FunctionNote) or bool(WAYS.get(note.name, OUTPUTS) & (OUTPUTS | DIVIDES))
+
+    @staticmethod
+    def has_hooks(note: Any) -> bool:
+        """Whether the gradients that a call computes are checked."""
+        return not isinstance(note, FunctionNote) or bool(WAYS.get(note.name, NODES) & NODES)
+
+    def clear(self) -> None:
+        """Move what is on the tape into the past: a backward pass may still ask for it."""
+        probe = self.probe
+        settle(probe)
+        self.past[:] = probe.tape
+        alive = {key: value for key, value in probe.table.items() if value() is not None}
+        for value in alive.values():
+            value.producer, value.facts = EARLIER, None
+        probe.table.clear()
+        probe.table.update(alive)
+        self.gone += len(probe.tape)
+        self.pending.clear()
+        self.bad.clear()
+        probe.tape.clear()
+        probe.codes.clear()
+
+    def forget(self) -> None:
+        """The guard has ended."""
+        settle(self.probe)
+        self.past.clear()
+        self.probe.tape.clear()
+        self.nodes.end()
+
+    def tell(self, look: Callable[..., Finding | None], *args: Any) -> None:
+        """Report what looking closer finds; if that fails, it is the tool's own trouble."""
+        try:
+            finding = look(*args)
+        except Exception as error:
+            self.probe.trouble("finding a cause", error)
+            return
+        if finding is not None:
+            self.checks.report(finding)
+
+
+def make_before(check: Check) -> Before:
+    """What is done before a function: it may change a tensor that is not finite already."""
+    probe, checks = check.probe, check.checks
+    look = careful_total if probe.careful else total
+
+    def before(note: FunctionNote, at: int, args: Any, kwargs: Any) -> State:
+        try:
+            if note.runs_backward:
+                check.nodes.end()
+                check.nodes.find_unseen(sequence(), args, kwargs)
+                checks.on_backward(probe, None)
+                losses = tensors_in((args, kwargs))
+                if not check.has_pending(at) or all(isfinite(look(loss)) for loss in losses):
+                    return FINITE
+            else:
+                changes = args and (note.in_place or kwargs.get("inplace") is True)
+                target = args[0] if changes and isinstance(args[0], Tensor) else None
+                return FINITE if target is None or isfinite(look(target)) else state_of(target)
+        except Exception as error:
+            probe.trouble("checking an argument", error)
+            return FINITE
+        check.tell(came_in, check, at, losses, "")
+        return FINITE
+
+    skip_when_compiling(before)
+    return before
+
+
+def make_after(check: Check) -> After:
+    """What is done with the result of a function."""
+    probe, tape, everywhere, nodes, ways = check.probe, check.probe.tape, check.checks.everywhere, check.nodes, WAYS
+    pending, bad = check.pending, check.bad
+    look = careful_total if probe.careful else total
+
+    def after(
+        note: FunctionNote, at: int, args: Any, kwargs: Any, result: Any, first: int, made: int, before: State | None
+    ) -> None:
+        try:
+            way = ways.get(note.name)
+            if way is None:
+                way = way_of(note)
+            if first != nodes.next or nodes.unseen:
+                nodes.find_unseen(first, args, kwargs)
+            nodes.next = first + made
+            if way & DIVIDES:
+                way = OUTPUTS | (NODES if isinstance(args[-1], Tensor) else UNLIKELY)
+            if not way & OUTPUTS:
+                given = tape[at + FIXED] if tape[at + ARGS] else None
+                if type(given) is Value:  # mostly there is but one tensor
+                    maker = given.producer
+                    if maker == GIVEN or maker in pending or maker in bad:
+                        pending.add(at)
+                elif check.has_pending(at):
+                    pending.add(at)
+                if not way:
+                    return
+            if type(result) is Tensor:
+                half = result.dtype is float16
+                if made and (way & NODES or half):
+                    nodes.add(result, first, made)
+                if not way & OUTPUTS or not (everywhere or probe.module is not None or result.requires_grad):
+                    return
+                if way & UNLIKELY and made and not half and not kwargs and not check.has_pending(at):
+                    pending.add(at)
+                    return
+                if isfinite(look(result)):
+                    return
+            elif is_fine(note, at, args, result, first, made, way):
+                return
+        except Exception as error:
+            probe.trouble("checking a result", error)
+            return
+        bad.add(at)
+        check.tell(cause, check, note, at, args, kwargs, result, before)
+
+    def is_fine(note: FunctionNote, at: int, args: Any, result: Any, first: int, made: int, way: int) -> bool:
+        """The same for what returns no tensor, or several."""
+        if note.runs_backward:
+            check.checks.on_backward(probe, at)
+            way = NODES  # those of the gradients themselves
+        if type(result) is float:
+            return isfinite(result)
+        tensors = tensors_in(result)
+        if note.in_place and args:
+            tensors += tensors_in(args[0])
+        if made and (way & NODES or any(tensor.dtype is float16 for tensor in tensors)):
+            nodes.add_all(tensors, first, made)
+        if way & OUTPUTS and (everywhere or probe.module is not None or any(one.requires_grad for one in tensors)):
+            return all(isfinite(look(tensor)) for tensor in tensors)
+        return True
+
+    skip_when_compiling(after, is_fine)
+    return after
+
+
+def way_of(note: FunctionNote) -> int:
+    """What is done at a function that was not met before."""
+    last = note.name.rpartition(".")[2].strip("_=")
+    way = OUTPUTS | NODES
+    if (last in HARMLESS and not note.runs_backward) or last in UNINITIALISED:
+        way = 0
+    elif last in MOVES:
+        way = UNLIKELY
+    elif last in RARE and not note.in_place:
+        way = OUTPUTS | UNLIKELY
+    elif last in DIVIDING and not note.in_place:
+        way = DIVIDES
+    WAYS[note.name] = way
+    return way

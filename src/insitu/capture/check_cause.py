@@ -1,0 +1,355 @@
+"""Why something is not finite, and whether that is news: only the call that made it so of finite numbers is.
+
+This runs when a sum was not finite, which is rare: it may take its time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, no_grad
+from torch._C import DisableTorchFunction, _current_autograd_node, _DisableTorchDispatch
+
+from insitu.capture.calls import FunctionNote
+from insitu.capture.check_values import State, first_bad, floats, state_of, tensors_in
+from insitu.capture.decode import records
+from insitu.capture.expressions import pairs, segment
+from insitu.capture.keep import has_values, local, statistics
+from insitu.capture.names import ModuleNote
+from insitu.capture.reading import Reading, values
+from insitu.capture.sites import Sites, is_hidden
+from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
+from insitu.capture.tensors import GIVEN, ParameterValue, Value, layout_of, short_dtype
+from insitu.trace.event import Call, Site, Stats, TensorFacts
+from insitu.trace.finding import Finding, FindingKind, Operand
+
+if TYPE_CHECKING:
+    from insitu.capture.check import Check
+    from insitu.capture.probe import Probe
+
+CONVERSIONS = frozenset({"to", "type", "type_as", "half", "bfloat16", "float", "double"})
+# How near the least number of a type a mask comes that is added to scores.
+NEARLY_LEAST = 0.9
+MOST_DEPTH = 4
+
+
+def cause(
+    check: Check, note: FunctionNote, at: int, args: Any, kwargs: Any, result: Any, before: State | None
+) -> Finding | None:
+    """What to say of a call whose result is not finite; `before` is the state of a tensor that it changed in place."""
+    path = check.probe.module.path if check.probe.module is not None else ""
+    if check.checks.allowed(note.name, path) or is_explicit((args, kwargs)):
+        return None
+    results = tensors_in(result)
+    changed = args[0] if note.in_place or (args and any(one is args[0] for one in results)) else None
+    if note.in_place:
+        results += [tensor for tensor in tensors_in(changed) if not any(one is tensor for one in results)]
+    inputs = [one for one in tensors_in((args, without_out(kwargs))) if one is not changed]
+    if not inputs and changed is None:  # a factory, or data that is loaded
+        return None
+    outgoing = [(tensor, state) for tensor in results if (state := state_of(tensor))]
+    incoming = [state for tensor in inputs if (state := state_of(tensor))] + ([before] if before else [])
+    for tensor, state in outgoing:
+        kind: FindingKind = "nan" if state.nan else "inf"
+        if any(each.nan for each in incoming) if state.nan else incoming:
+            continue
+        if not state.news and (note.name.rpartition(".")[2] in CONVERSIONS or has_mask(inputs, tensor)):
+            continue
+        check.checks.found = True
+        return made(check, kind, at, tensor, (args, kwargs))
+    return came_in(check, at, inputs, path) if incoming else None
+
+
+def is_explicit(item: Any, depth: int = 0) -> bool:
+    """Whether a number among the arguments is not finite: the user has written it."""
+    if isinstance(item, float):
+        return not math.isfinite(item)
+    if depth < MOST_DEPTH and isinstance(item, (list, tuple)):
+        return any(is_explicit(part, depth + 1) for part in item)
+    return depth < MOST_DEPTH and isinstance(item, dict) and any(is_explicit(each, depth + 1) for each in item.values())
+
+
+def without_out(kwargs: Any) -> Any:
+    """The keyword arguments that are read."""
+    return {name: item for name, item in kwargs.items() if name != "out"} if kwargs else {}
+
+
+def has_mask(inputs: list[Tensor], result: Tensor) -> bool:
+    """Whether an argument holds the least number of its type, with which scores are masked."""
+    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+        for tensor in inputs:
+            found = floats(tensor)
+            if found is not None and found.numel():
+                least = max(torch.finfo(tensor.dtype).min, torch.finfo(result.dtype).min)
+                if found.amin().item() <= NEARLY_LEAST * least:
+                    return True
+    return False
+
+
+def came_in(check: Check, at: int, inputs: list[Tensor], path: str) -> Finding | None:
+    """What to say of a call that only passes on what came in: something, if it came from where nothing was checked."""
+    for tensor in inputs:
+        state = state_of(tensor)
+        value = check.probe.table.get(id(tensor))
+        if value is None or value() is not tensor or not (state.news or (state and isinstance(value, ParameterValue))):
+            continue
+        value, is_made = source(check, value)
+        if is_made:
+            return made_unchecked(check, value, tensor)
+        if check.checks.found:
+            continue
+        if value.producer >= 0 and not isinstance(check.probe.tape[value.producer], FunctionNote):
+            return made_unseen(check, value.producer, tensor, state)
+        if value.producer == GIVEN:
+            return given(check, at, tensor, value, path)
+    return None
+
+
+def source(check: Check, value: Value) -> tuple[Value, bool]:
+    """Where the numbers of a value come from, through the calls that were not checked, and whether such a one made it.
+
+    What went into a call and is gone by now was finite, unless it came from a call that was not checked either.
+    """
+    reading = Reading(check.probe.tape)
+    while value.producer >= 0 and not check.is_checked(value.producer):
+        noted = noted_values(reading, value.producer)
+        bad = [each for each in noted if (tensor := each()) is not None and state_of(tensor)]
+        bad += [each for each in noted if each() is None and each.producer in check.pending | check.bad]
+        if not bad or bad[0].producer >= value.producer:
+            return value, check.can_make(reading.note(value.producer))
+        value = bad[0]
+    return value, False
+
+
+def made_unchecked(check: Check, value: Value, tensor: Tensor) -> Finding | None:
+    """A call has made it that was not checked, for it is unlikely to."""
+    reading, there = Reading(check.probe.tape), value()
+    call = reading.call(value.producer)
+    reading.close()
+    if check.checks.allowed(call.name, call.path):
+        return None
+    output = there if there is not None else tensor
+    given = [each() for each in noted_values(reading, value.producer)]
+    state = state_of(output)
+    if not state.news and has_mask([each for each in given if each is not None], output):
+        return None
+    check.checks.found = True
+    return made(check, "nan" if state.nan else "inf", value.producer, output, given)
+
+
+def made_unseen(check: Check, at: int, tensor: Tensor, state: State) -> Finding | None:
+    """A module, or a compiled region, in which no function was seen, has made it, unless it came in there, too."""
+    reading = Reading(check.probe.tape)
+    noted = noted_values(reading, at)
+    if not state.news or any(state_of(each) for value in noted if (each := value()) is not None):
+        return None
+    check.checks.found = True
+    return made(check, "nan" if state.nan else "inf", at, tensor, [value() for value in noted])
+
+
+def given(check: Check, at: int, tensor: Tensor, value: Value, path: str) -> Finding:
+    """A tensor that was there before is not finite: the value that a call has got, maybe through others."""
+    reading = Reading(check.probe.tape)
+    try:
+        call, there = reading.call(at), value()
+        tensor = there if there is not None else tensor
+        facts = facts_of(tensor)
+        index = first_bad(tensor, nan=facts.stats is not None and facts.stats.nan > 0)
+        operand = Operand(facts, parameter_path(check.probe, tensor) or names_at(reading, at).get(id(value), ""))
+        return Finding("given", call.phase, path, call, call.site, facts, index, (operand,))
+    finally:
+        reading.close()
+
+
+def made(check: Check, kind: FindingKind, at: int, tensor: Tensor, given: Any) -> Finding:
+    """The finding of a call that made NaN or Inf of what it was given."""
+    reading = Reading(check.probe.tape)
+    try:
+        call = reading.call(at)
+        output = facts_of(tensor)
+        index = first_bad(tensor, nan=kind == "nan")
+        found = operands(check.probe, reading, at, tensors_in(given), changed=tensor)
+        details = {"modules": module_chain(reading, at)}
+        return Finding(kind, call.phase, call.path, call, call.site, output, index, tuple(found), None, details)
+    finally:
+        reading.close()
+
+
+def gradient_cause(check: Check, bad: Tensor, *, given: bool) -> Finding | None:
+    """The finding of an autograd node that made NaN or Inf, or got it (`given`) from where nothing was checked."""
+    node: Any = _current_autograd_node()
+    state, name = state_of(bad), node.name()
+    kind: FindingKind = "nan" if state.nan else "inf"
+    output, index = facts_of(bad), first_bad(bad, nan=state.nan)
+    tape, at = place_of(check, node._sequence_nr())
+    if at is None:
+        if check.checks.found:
+            return None
+        check.checks.found = True
+        kind, call = "given" if given else kind, unseen_call(check.probe.tape, node._sequence_nr())
+        site = definition_of(node) or (call.site if call is not None else None)
+        path = call.path if call is not None else ""
+        return Finding(kind, "backward", path, call, site, output, index, tuple(saved(node)), name)
+    reading = Reading(tape)
+    try:
+        if given:
+            user = unchecked_user(check, reading, at)
+            kind, at, node, name = (kind, user, None, "autograd") if user is not None else ("given", at, node, name)
+        call = reading.call(at)
+        alive = [tensor for value in noted_values(reading, at) if (tensor := value()) is not None]
+        if check.checks.allowed(call.name, call.path) or (check.checks.found and follows(node, alive)):
+            return None
+        check.checks.found = True
+        found = operands(check.probe, reading, at, alive)
+        if any(operand.facts.stats is None for operand in found):
+            found += saved(node)
+        details = {"modules": module_chain(reading, at)}
+        return Finding(kind, "backward", call.path, call, call.site, output, index, tuple(found), name, details)
+    finally:
+        reading.close()
+
+
+def definition_of(node: Any) -> Site | None:
+    """Where the user has written the backward pass of a node."""
+    written = getattr(getattr(type(node), "_forward_cls", None), "backward", None)
+    code = getattr(written, "__code__", None)
+    return Sites().definition(code) if code is not None and not is_hidden(code.co_filename) else None
+
+
+def unseen_call(tape: Tape, number: int) -> Call | None:
+    """The compiled region, or the module in which nothing was seen, that made a node that no function has made."""
+    found = None
+    for _, at, parent in records(tape):
+        if parent is None and tape[at + NODES] >= NODE_COUNT and tape[at + NODES] % NODE_COUNT > number:
+            break
+        if parent is None and any(value.producer == at for value in values(tape[at + RESULT])):
+            found = at if not isinstance(tape[at], FunctionNote) else found
+    return Reading(tape).call(found) if found is not None else None
+
+
+def place_of(check: Check, number: int) -> tuple[Tape, int | None]:
+    """The tape, and the call on it, that made the autograd node with a number."""
+    at = made_node(check.probe.tape, number)
+    return (check.probe.tape, at) if at is not None else (check.past, made_node(check.past, number))
+
+
+def unchecked_user(check: Check, reading: Reading, at: int) -> int | None:
+    """The call that used the result of another one, and whose gradients are not checked."""
+    results = {id(value) for value in values(reading.result(at))}
+    later = (other for other in reading.before(len(reading.tape)) if other > at)
+    unchecked = (other for other in later if not check.has_hooks(reading.note(other)))
+    uses = (other for other in unchecked if any(id(value) in results for value in noted_values(reading, other)))
+    return next(uses, None)
+
+
+def follows(node: Any, operands: list[Tensor]) -> bool:
+    """Whether a gradient is not finite because the forward pass was not."""
+    return any(state_of(tensor) for tensor in (*operands, *(tensor for _, tensor in saved_tensors(node))))
+
+
+def made_node(tape: Tape, number: int) -> int | None:
+    """The innermost call on a tape that made the node with a number."""
+    found: int | None = None
+    for _, at, parent in records(tape):
+        if parent is None and tape[at + NODES] >= NODE_COUNT:
+            count, first = divmod(tape[at + NODES], NODE_COUNT)
+            if first <= number < first + count:
+                found = at
+    return found
+
+
+def noted_values(reading: Reading, at: int) -> list[Value]:
+    """The tensors that were given to a call."""
+    return [*values(reading.args(at)), *values(reading.kwargs(at))]
+
+
+def operands(
+    probe: Probe, reading: Reading, at: int, tensors: list[Tensor], changed: Tensor | None = None
+) -> list[Operand]:
+    """What went into a call, with statistics of the tensors that are there, in the order of the arguments.
+
+    The one that the call has changed is not what it was.
+    """
+    there = {id(tensor): tensor for tensor in tensors}
+    written = names_at(reading, at)
+    found = []
+    for value in noted_values(reading, at):
+        tensor = value()
+        facts = reading.plain(value)
+        if tensor is not None and id(tensor) in there and tensor is not changed:
+            facts.stats = stats_of(tensor)
+        name = parameter_path(probe, tensor) or written.get(id(value), "")
+        producer = reading.producer(value)
+        found.append(Operand(facts, name, reading.call(producer) if producer is not None else None))
+    return found
+
+
+def names_at(reading: Reading, at: int) -> dict[int, str]:
+    """The expressions that the arguments of a call came from, by the ids of the values."""
+    note, expression = reading.note(at), reading.expression(at)
+    if expression is None:
+        return {}
+    name = "" if isinstance(note, ModuleNote) else note.name
+    found = pairs(expression.node, name, reading.args(at), reading.kwargs(at))
+    return {id(item): segment(expression.file, node) for item, node in found if isinstance(item, Value)}
+
+
+def parameter_path(probe: Probe, tensor: Tensor | None) -> str:
+    """The path of a parameter or buffer of a module that was called, or is in the model."""
+    if tensor is None or not tensor.is_leaf:
+        return ""
+    return next((path for path, each in own_tensors(probe) if each is tensor), "")
+
+
+def own_tensors(probe: Probe) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter and buffer of the modules that are known, with its path."""
+    for note in list(probe.names.notes.values()):
+        module = note.ref()
+        for part in ("_parameters", "_buffers"):
+            for name, tensor in list(getattr(module, part, {}).items()):
+                if tensor is not None:
+                    yield f"{note.path}.{name}" if note.path else name, tensor
+
+
+def module_chain(reading: Reading, at: int) -> list[str]:
+    """The paths and classes of the modules around a call, the outermost first."""
+    return [f"{note.path} ({note.facts.type})" if note.path else note.facts.type for note in reading.modules(at)]
+
+
+def saved(node: Any) -> list[Operand]:
+    """What a node has saved for itself, where the operands are gone."""
+    return [Operand(facts_of(tensor), f"{name} (saved)") for name, tensor in saved_tensors(node)]
+
+
+def saved_tensors(node: Any) -> list[tuple[str, Tensor]]:
+    """The tensors that a node has saved, by the names that autograd has for them."""
+    names = [name for name in dir(node) if name.startswith("_saved_")]
+    return [(name[7:], tensor) for name in names if isinstance(tensor := saved_value(node, name), Tensor)]
+
+
+def saved_value(node: Any, name: str) -> Any:
+    """One of the values that a node has saved; None if it was let go."""
+    try:
+        return getattr(node, name)
+    except RuntimeError:
+        return None
+
+
+def facts_of(tensor: Tensor) -> TensorFacts:
+    """The facts of a tensor that is on no tape, with its statistics."""
+    with DisableTorchFunction():
+        shape, dtype, device, *_ = layout_of(tensor)
+        sizes = tuple(size if type(size) is int else str(size) for size in shape or ())
+        facts = TensorFacts(-1, sizes, short_dtype(dtype), str(device), tensor.requires_grad)
+    facts.stats = stats_of(tensor)
+    return facts
+
+
+def stats_of(tensor: Tensor) -> Stats | None:
+    """The statistics of a tensor, if it can be read."""
+    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+        tensor = local(tensor)
+        return statistics(Tensor.detach(tensor), bins=False) if has_values(tensor) else None

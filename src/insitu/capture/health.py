@@ -1,0 +1,308 @@
+"""Whether a training is sound: gradients that are missing, vanish or explode, weights that do not change.
+
+Gradients are looked at when an optimizer is about to use them, or after a backward pass where there is none; not at
+every step. What is to be said is said in the end, when it has been so all along.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from math import isfinite
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch._C import DisableTorchFunction
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from insitu.capture.check_cause import facts_of, own_tensors
+from insitu.capture.check_values import first_bad, state_of, total
+from insitu.capture.health_weights import Sample, Weight
+from insitu.capture.modules import get_ident, patch
+from insitu.capture.names import unwrapped
+from insitu.capture.reading import Reading
+from insitu.capture.sites import Sites, is_hidden
+from insitu.trace.event import Call, Site
+from insitu.trace.finding import Finding
+
+if TYPE_CHECKING:
+    from insitu.capture.check import Checks
+    from insitu.capture.probe import Probe
+
+FIRST = 4  # steps that are all looked at; then it is those that are powers of two, and each EVERY-th
+EVERY = 64
+VANISHED = 1e-6  # of the largest gradient, element by element
+EXPLODED = 1e5  # times the weight itself
+GROWN = 1e3  # times what the norm of all gradients was at first
+SMALL_ENOUGH = 1e2  # a norm that is nothing to worry about
+
+
+class Stepping:
+    """An optimizer that steps: how often, how fast, and whether it meets the gradients of its last step again."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.ref = weakref.ref(optimizer)
+        self.steps = self.stale = 0
+        self.rate = 0.0
+        self.bad: set[int] = set()
+        self._left: tuple[weakref.ref[Tensor], weakref.ref[Tensor], int] | None = None
+        self._added = False
+        self.place: Call | None = None
+
+    def leave(self, parameters: list[Tensor]) -> None:
+        """The step is over: remember the gradient of one parameter as it is now."""
+        self._left, self._added = None, False
+        for parameter in parameters:
+            grad = parameter.grad
+            if grad is not None:
+                self._left = (weakref.ref(parameter), weakref.ref(grad), grad._version)
+                break
+
+    def _version(self) -> int | None:
+        """The version of the gradient that was left, if it is still the one that the parameter has."""
+        parameter, grad = (ref() for ref in self._left[:2]) if self._left is not None else (None, None)
+        return grad._version if parameter is not None and grad is not None and parameter.grad is grad else None
+
+    def backward_begins(self) -> None:
+        """If anybody else has written to the gradient, it was set to zero."""
+        if self._left is not None and self._version() != self._left[2]:
+            self._left = None
+
+    def backward_ends(self, place: Callable[[], Call]) -> None:
+        """If it was written to now, this pass was added to what was left."""
+        version = self._version()
+        if self._left is not None and version is not None and version > self._left[2]:
+            self._left = (*self._left[:2], version)
+            self._added = True
+            self.place = self.place or place()
+
+    def meet(self) -> None:
+        """The next step begins."""
+        self.stale += self._added and self._version() is not None
+
+
+class Health:
+    """Watches the weights of a model, or of the optimizers that step."""
+
+    def __init__(self, model: nn.Module | None, checks: Checks, trouble: Callable[[str, Exception], None]) -> None:
+        self._model, self._checks, self._trouble = model, checks, trouble
+        self._weights: dict[int, Weight] = {}
+        self._missing: list[Weight] = []
+        self._optimizers: dict[int, Stepping] = {}
+        self._backwards = 0
+        self._totals: list[float] = []
+        self._paused: list[Probe] = []
+
+    def start(self, undo: ExitStack) -> None:
+        """Listen to the backward passes and to the optimizers."""
+        self._look_for_new()
+        self._checks.on_backward = self._on_backward
+        undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
+        undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
+
+    def _see(self, parameter: Tensor) -> Weight:
+        weight = self._weights.get(id(parameter))
+        if weight is None or weight.ref() is not parameter:
+            weight = self._weights[id(parameter)] = Weight(parameter)
+            self._missing.append(weight)
+        return weight
+
+    def _look_for_new(self) -> None:
+        for parameter in self._model.parameters() if self._model is not None else ():
+            self._see(parameter)
+
+    def _on_backward(self, probe: Probe, at: int | None) -> None:
+        """A backward pass begins (None) or has ended: called inside the checks, which catch what fails here."""
+        with DisableTorchFunction():
+            self._look(probe, at)
+
+    def _look(self, probe: Probe, at: int | None) -> None:
+        if at is None:
+            for optimizer in self._optimizers.values():
+                optimizer.backward_begins()
+            return
+        due = is_due(self._backwards)
+        self._backwards += 1
+        for optimizer in self._optimizers.values():
+            optimizer.backward_ends(lambda: Reading(probe.tape).call(at))
+        if due:
+            self._look_for_new()
+        self._look_for_missing()
+        if due and not self._optimizers:
+            self._totals.append(Sample(self._weights.values()).total)
+
+    def _look_for_missing(self) -> None:
+        for weight in self._missing:
+            parameter = weight.ref()
+            weight.got = parameter is None or (parameter.is_leaf and parameter.grad is not None)
+        self._missing = [weight for weight in self._missing if not weight.got]
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        try:
+            with DisableTorchFunction():
+                self._meet(optimizer)
+            if not any(callable(argument) for argument in (*args, *kwargs.values())):  # else the model is called in it
+                self._pause()
+        except Exception as error:
+            self._trouble("looking at an optimizer", error)
+
+    def _meet(self, optimizer: Any) -> None:
+        stepping = self._optimizers.get(id(optimizer))
+        if stepping is None or stepping.ref() is not optimizer:
+            if not self._optimizers:
+                self._totals.clear()
+            stepping = self._optimizers[id(optimizer)] = Stepping(optimizer)
+            stepping.bad = {id(parameter) for parameter in owned(optimizer) if state_of(parameter)}
+        weights = [self._see(parameter) for parameter in owned(optimizer)]
+        for weight in weights:
+            weight.owned = True
+        self._look_for_missing()
+        stepping.meet()
+        stepping.rate = max(stepping.rate, *(float(group.get("lr", 1.0)) for group in optimizer.param_groups))
+        if is_due(stepping.steps):
+            self._totals.append(Sample(weights).total)
+
+    def _pause(self) -> None:
+        """What an optimizer calls is not checked one by one, but all together when it has stepped."""
+        self._paused = [
+            probe
+            for probe in patch.probes.get(get_ident(), ())
+            if probe.check is not None and probe.check.checks is self._checks and probe.taking
+        ]
+        for probe in self._paused:
+            probe.taking = False
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        for probe in self._paused:
+            probe.taking = not probe.over
+        self._paused.clear()
+        finding = None
+        try:
+            stepping = self._optimizers[id(optimizer)]
+            stepping.steps += 1
+            with DisableTorchFunction():
+                finding = self._update(optimizer, stepping)
+                stepping.leave(owned(optimizer))
+        except Exception as error:
+            self._trouble("looking at an optimizer", error)
+        if finding is not None:
+            self._checks.report(finding)
+
+    def _update(self, optimizer: Any, stepping: Stepping) -> Finding | None:
+        """What to say of a parameter that is not finite after a step, and was before."""
+        parameters = owned(optimizer)
+        if all(isfinite(total(parameter)) for parameter in parameters):
+            return None
+        new = [each for each in parameters if id(each) not in stepping.bad and state_of(each)]
+        stepping.bad.update(map(id, new))
+        spoiled = any(parameter.grad is not None and state_of(parameter.grad) for parameter in new)
+        if not new or (spoiled and self._checks.found):
+            return None
+        parameter, path = new[0], self._paths().get(id(new[0]), "")
+        if self._checks.allowed("", path):
+            return None
+        self._checks.found = True
+        index = first_bad(parameter, nan=state_of(parameter).nan)
+        details = {"optimizer": type(optimizer).__name__, "rate": stepping.rate, "count": len(new), "spoiled": spoiled}
+        return Finding("update", path=path, site=site_here(), output=facts_of(parameter), index=index, details=details)
+
+    def _paths(self) -> dict[int, str]:
+        """The paths of the parameters, by id."""
+        if self._model is not None:
+            return {id(parameter): path for path, parameter in unwrapped(self._model).named_parameters()}
+        found: dict[int, str] = {}
+        for check in self._checks.checks:
+            found.update((id(tensor), path) for path, tensor in own_tensors(check.probe))
+        return found
+
+    def findings(self) -> Iterator[Finding]:
+        """What there is to say in the end."""
+        paths = self._paths()
+        weights = [
+            (path, weight, parameter)
+            for key, path in paths.items()
+            if (weight := self._weights.get(key)) is not None and (parameter := weight.ref()) is not None
+            if not self._checks.allowed("", path)
+        ]
+        steps = sum(stepping.steps for stepping in self._optimizers.values())
+        unchanged = [item for item in weights if steps and not item[1].has_changed(item[2])]
+        if self._backwards:
+            yield from self._gradients(weights)
+        if steps > 1:
+            yield from self._unchanged(unchanged, everything=len(unchanged) == len(weights))
+        for stepping in self._optimizers.values():
+            if stepping.stale and stepping.stale >= 0.9 * (stepping.steps - 1) and stepping.place is not None:
+                details = {"optimizer": type(stepping.ref()).__name__, "steps": stepping.steps, "times": stepping.stale}
+                yield Finding("accumulated", call=stepping.place, site=stepping.place.site, details=details)
+
+    def _gradients(self, weights: list[Any]) -> Iterator[Finding]:
+        none = [
+            path
+            for path, weight, parameter in weights
+            if parameter.requires_grad and not weight.got and not weight.has_changed(parameter)
+        ]
+        if none and len(none) < len(weights):
+            yield Finding("none", path=none[0], details={"paths": none, "passes": self._backwards})
+        exploded = [path for path, weight, _ in weights if weight.peak > EXPLODED * max(1.0, weight.size)]
+        first, last = (median(self._totals[:3]), max(self._totals)) if self._totals else (0.0, 0.0)
+        if not exploded and last > GROWN * first and last > SMALL_ENOUGH:
+            peak = max(weight.peak for _, weight, _ in weights)
+            exploded = [path for path, weight, _ in weights if weight.peak >= 0.1 * peak]
+        if exploded:
+            details = {"paths": exploded, "first": self._totals[0], "largest": last}
+            yield Finding("exploding", path=exploded[0], details=details)
+            return
+        vanished = [
+            (path, weight)
+            for path, weight, parameter in weights
+            if weight.samples > 1 and weight.share < VANISHED and parameter.dim() > 1
+        ]
+        if vanished:
+            details = {"paths": [path for path, _ in vanished], "share": max(weight.share for _, weight in vanished)}
+            yield Finding("vanishing", path=vanished[0][0], details=details)
+
+    def _unchanged(self, weights: list[Any], *, everything: bool) -> Iterator[Finding]:
+        rate = max(stepping.rate for stepping in self._optimizers.values())
+        steps = max(stepping.steps for stepping in self._optimizers.values())
+        frozen = [
+            path for path, _, parameter in weights if not parameter.requires_grad and self._is_layer(path, parameter)
+        ]
+        learning = [item for item in weights if item[1].got and item[2].requires_grad]
+        left_out = [path for path, weight, _ in learning if not weight.owned]
+        resting = [
+            path
+            for path, weight, parameter in learning
+            if weight.owned and weight.share > VANISHED and (parameter.dim() > 1 or not rate)
+        ]
+        for reason, paths in (("frozen", frozen), ("left out", left_out), ("rate", resting)):
+            if paths and not (reason == "frozen" and everything):
+                details = {"paths": paths, "reason": reason, "steps": steps, "rate": rate}
+                yield Finding("unchanged", path=paths[0], details=details)
+
+    def _is_layer(self, path: str, parameter: Tensor) -> bool:
+        """Whether a parameter is of a layer of torch that is there to learn; a table of one's own may be fixed."""
+        if self._model is None:
+            return False
+        owner = unwrapped(self._model).get_submodule(path.rpartition(".")[0])
+        return type(owner).__module__.startswith("torch.nn.") and not isinstance(owner, (nn.Embedding, nn.EmbeddingBag))
+
+
+def is_due(count: int) -> bool:
+    """Whether to look at the gradients of this step."""
+    return count < FIRST or count % EVERY == 0 or not count & (count - 1)
+
+
+def owned(optimizer: Any) -> list[Tensor]:
+    """The parameters of an optimizer."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def site_here() -> Site | None:
+    """The line of the user's code that is being executed."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and is_hidden(frame.f_code.co_filename):
+        frame = frame.f_back
+    return Sites().chain((frame.f_code, frame.f_lasti), None) if frame is not None else None

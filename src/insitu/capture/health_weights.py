@@ -1,0 +1,84 @@
+"""What is known of each weight in a training: whether it got a gradient, how large, and whether it changed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import Tensor, no_grad
+from torch._C import DisableTorchFunction, _DisableTorchDispatch
+
+from insitu.capture.changes import tensor_print
+from insitu.capture.keep import has_values, local
+
+MOST_DIGESTED = 1 << 24  # elements of a tensor that is told apart by all its bytes
+
+
+class Weight:
+    """A parameter; `peak` is the largest norm of its gradient that was seen, and `share` the largest part that its
+    gradient had of the largest one, element by element."""
+
+    __slots__ = ("before", "got", "owned", "peak", "ref", "samples", "share", "size")
+
+    def __init__(self, parameter: Tensor) -> None:
+        self.ref = weakref.ref(parameter)
+        self.before = content(parameter)
+        self.got = self.owned = False
+        self.peak = self.share = self.size = 0.0
+        self.samples = 0
+
+    def has_changed(self, parameter: Tensor) -> bool:
+        """Whether it is other than when it was seen first."""
+        return bool(content(parameter) != self.before)
+
+
+def content(tensor: Tensor) -> Any:
+    """What tells the values of a tensor from others: of a huge one, or one on another device, only two sums."""
+    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+        values = local(tensor)
+        if not has_values(values) or (values.is_cpu and values.numel() <= MOST_DIGESTED):
+            return tensor_print(tensor)
+        values = Tensor.detach(values)
+        return (values.sum(dtype=torch.float64).item(), torch.linalg.vector_norm(values, dtype=torch.float64).item())
+
+
+class Sample:
+    """The gradients of some weights at one moment."""
+
+    def __init__(self, weights: Iterable[Weight]) -> None:
+        self.total = 0.0
+        with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+            grads = [(weight, grad) for weight in weights if (grad := dense_grad(weight.ref())) is not None]
+            norms = norms_of([grad for _, grad in grads])
+            self.total = sqrt(sum(norm * norm for norm in norms))
+            each = [norm / sqrt(max(grad.numel(), 1)) for norm, (_, grad) in zip(norms, grads, strict=True)]
+            top = max(each, default=0.0)
+            for (weight, _), norm, mean in zip(grads, norms, each, strict=True):
+                weight.samples += 1
+                weight.share = max(weight.share, mean / top if top > 0 else 0.0)
+                if norm > weight.peak:
+                    weight.peak, weight.size = norm, size_of(weight.ref()) if norm > 1 else 0.0
+
+
+def dense_grad(parameter: Tensor | None) -> Tensor | None:
+    """The gradient of a parameter, if it can be read."""
+    grad = parameter.grad if parameter is not None and parameter.is_leaf else None
+    if grad is None or grad.layout is not torch.strided or not has_values(grad):
+        return None
+    return grad.detach()
+
+
+def norms_of(tensors: list[Tensor]) -> list[float]:
+    """The norms of tensors, which are brought over together."""
+    if not tensors:
+        return []
+    norms = torch._foreach_norm(tensors)
+    return [norm.item() for norm in norms] if norms[0].is_cpu else torch.stack([n.cpu() for n in norms]).tolist()
+
+
+def size_of(parameter: Tensor | None) -> float:
+    """The norm of a parameter."""
+    return float(torch.linalg.vector_norm(parameter.detach().float())) if parameter is not None else 0.0

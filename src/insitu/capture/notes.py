@@ -1,0 +1,139 @@
+"""Exceptions that explain themselves: a note that is made when somebody reads it.
+
+When an exception passes, only a `Note` is added to it, which remembers where on the tape it happened. The explanation
+is made from the tape when the note is turned into text: by a traceback, a log, a test report.
+"""
+
+from __future__ import annotations
+
+import weakref
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from insitu.capture.calls import FunctionNote, OperatorNote
+from insitu.capture.scene import Scene, is_shown, take
+from insitu.capture.tape import Tape
+from insitu.errors import InsituError
+from insitu.trace.explanation import Explanation
+
+if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
+
+# What programs use to get from one place to another, and what explains itself.
+PASSING = (StopIteration, StopAsyncIteration, InsituError)
+UNREAD = "(insitu explains this exception when the note is printed)"
+
+waiting: weakref.WeakValueDictionary[int, Moment] = weakref.WeakValueDictionary()
+_numbers = count()
+
+
+class Moment:
+    """Where an exception was first seen: the tape, the call on it, the frames that it came through."""
+
+    def __init__(self, probe: Probe | None, at: int | None, error: BaseException, scene: Scene | None) -> None:
+        self.tape: Tape = probe.tape if probe is not None else []
+        self.end = len(self.tape)
+        self.thread = probe.thread if probe is not None else 0
+        self.cleared = probe.live.cleared(probe) if probe is not None and probe.live is not None else 0
+        self.at, self.scene = at, scene
+        self.error = type(error).__name__
+        first = error.args[0] if len(error.args) == 1 else None
+        self.message = first if type(first) is str else ", ".join(map(_told, error.args))
+        if probe is not None and probe.live is not None:
+            waiting[next(_numbers)] = self
+
+    def explanation(self) -> Explanation:
+        """Why it was raised."""
+        from insitu.capture.explain import explanation  # only now: it needs all that a session does, and more
+
+        return explanation(self)
+
+
+def _told(argument: Any) -> str:
+    return repr(argument) if type(argument) in (str, int, float, bool, type(None)) else f"<{type(argument).__name__}>"
+
+
+class Note(str):
+    """A note that becomes text when it is read; as raw characters it only says so."""
+
+    __slots__ = ("__weakref__", "_explanation", "_moment", "_text")
+
+    _moment: Moment | None
+    _text: str | None
+    _explanation: Explanation | None
+
+    def __new__(cls, moment: Moment) -> Note:
+        """A note of a moment."""
+        note = super().__new__(cls, UNREAD)
+        note._moment, note._text, note._explanation = moment, None, None
+        return note
+
+    @property
+    def explanation(self) -> Explanation:
+        """What the note says, as data."""
+        if self._explanation is None and self._moment is not None:
+            self._explanation = self._moment.explanation()
+            self._moment = None
+        assert self._explanation is not None
+        return self._explanation
+
+    def __str__(self) -> str:
+        if self._text is None:
+            try:
+                self._text = self.explanation.note
+            except Exception as error:  # the tool's own trouble: the user's exception is what counts
+                self._text = f"(insitu cannot explain this: {type(error).__name__}: {error})"
+        return self._text
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __format__(self, form: str) -> str:
+        return format(str(self), form)
+
+    def __contains__(self, part: object) -> bool:
+        return isinstance(part, str) and part in str(self)
+
+    def split(self, *args: Any, **kwargs: Any) -> list[str]:
+        """The text, split."""
+        return str(self).split(*args, **kwargs)
+
+    def splitlines(self, *args: Any, **kwargs: Any) -> list[str]:
+        """The lines of the text."""
+        return str(self).splitlines(*args, **kwargs)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return str, (str(self),)  # elsewhere there is no tape: it goes there as its text
+
+
+def note_of(error: BaseException) -> Note | None:
+    """The note that an exception has already."""
+    notes = getattr(error, "__notes__", None)
+    return next((note for note in notes if type(note) is Note), None) if isinstance(notes, list) else None
+
+
+def add_note(error: BaseException, probe: Probe | None, at: int | None) -> None:
+    """Let an exception that passes explain itself; the first to see it knows best."""
+    if not isinstance(error, Exception) or isinstance(error, PASSING):
+        return
+    try:
+        if note_of(error) is None:
+            BaseException.add_note(error, Note(moment_of(error, probe, at)))
+    except Exception:  # a class of the user that does not let itself be noted
+        return
+
+
+def moment_of(error: BaseException, probe: Probe | None, at: int | None) -> Moment:
+    """Where an exception is now. The frames matter only where code of the user, or of a module, ran in them."""
+    called = probe.tape[at] if probe is not None and at is not None else None
+    traceback = error.__traceback__
+    if isinstance(called, (FunctionNote, OperatorNote)) and not is_shown(traceback):
+        return Moment(probe, at, error, None)
+    return Moment(probe, at, error, take(traceback, probe.table if probe is not None else {}))
+
+
+def settle(probe: Probe) -> None:
+    """The tape is about to be cleared: notes that still need it take what is on it along."""
+    for moment in list(waiting.values()):
+        if moment.tape is probe.tape:
+            moment.tape = list(probe.tape)

@@ -1,0 +1,92 @@
+"""The statement that failed, as it was executed: its calls, and the expressions that the values on it came from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from insitu.capture.expressions import Expression, Position, columns, line_at, pairs, position_of, segment
+from insitu.capture.names import ModuleNote
+from insitu.capture.reading import Reading, values
+from insitu.capture.tape import PARENT, Raised
+from insitu.capture.tensors import Value
+from insitu.trace.explanation import Mark
+
+
+@dataclass(slots=True)
+class Named:
+    """A value and the expression that it came from, alone or in a container, the item; `made_here` says that a call on
+    the same line made it."""
+
+    value: Value
+    item: Any
+    node: ast.expr
+    text: str
+    made_here: bool
+
+
+class Statement:
+    """The statement of an expression, in which calls were made up to the end of the tape that is given."""
+
+    def __init__(self, reading: Reading, expression: Expression, *, parent: int, end: int) -> None:
+        self.reading, self.expression = reading, expression
+        self._calls = self._calls_before(end, parent)
+        self.named = list(self._named())
+
+    def _calls_before(self, end: int, parent: int) -> dict[Position, tuple[int, ast.AST]]:
+        """The calls of this execution by their places: what came before the last call elsewhere is an earlier one."""
+        found: dict[Position, tuple[int, ast.AST]] = {}
+        first, last = self.expression.lines
+        for at in self.reading.before(end):
+            frame = self.reading.frame(at) if self.reading.tape[at + PARENT] == parent else None
+            if frame is None or frame[0].co_filename != self.expression.file:
+                continue
+            here = self.reading.expression(at) if first <= line_at(*frame) <= last else None
+            if here is None or here.position in found:
+                found.clear()
+            if here is not None:
+                found[here.position] = (at, here.node)
+        return found
+
+    def _named(self) -> Iterator[Named]:
+        reading = self.reading
+        for at, node in self._calls.values():
+            note = reading.note(at)
+            name = "" if isinstance(note, ModuleNote) else note.name
+            for item, part in pairs(node, name, reading.args(at), reading.kwargs(at)):
+                text, alone = segment(self.expression.file, part), isinstance(item, Value)
+                for index, value in enumerate(values(item)):
+                    made_here = position_of(part) in self._calls
+                    yield Named(value, item, part, text if alone else f"{text}[{index}]", made_here)
+
+    def named_as(self, value: Value) -> Named | None:
+        """The expression on the line that a value came from."""
+        return next((named for named in reversed(self.named) if named.value is value), None)
+
+    def result(self, node: ast.AST) -> Any:
+        """What a call on the line returned, as noted; None if none was made there."""
+        at, _ = self._calls.get(position_of(node), (None, None))
+        found = self.reading.result(at) if at is not None else None
+        return None if isinstance(found, Raised) else found
+
+    def marks(self) -> Iterator[Mark]:
+        """What goes into the calls on the line from elsewhere, and the facts of it."""
+        for named in self.named:
+            if not named.made_here and isinstance(named.node, (ast.Name, ast.Attribute, ast.Subscript)):
+                yield mark(self.expression.file, named.node, self.reading.plain(named.item))
+        yield from self._unpacked()
+
+    def _unpacked(self) -> Iterator[Mark]:
+        """What was to be unpacked, where the statement does that and a call on it made it."""
+        statement = self.expression.statement
+        if isinstance(statement, ast.Assign) and isinstance(self.expression.node, (ast.Tuple, ast.List)):
+            made = self.result(statement.value)
+            if made is not None:
+                yield mark(self.expression.file, statement.value, self.reading.plain(made))
+
+
+def mark(file: str, node: ast.AST, value: Any) -> Mark:
+    """A value under the expression it came from."""
+    return Mark(*columns(file, node), value)

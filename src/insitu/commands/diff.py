@@ -1,0 +1,60 @@
+"""`insitu diff`: where two traces, or two recorded runs, part."""
+
+from __future__ import annotations
+
+import argparse
+
+from insitu.commands.options import add_appearance
+from insitu.errors import ChoiceError
+
+EXAMPLE = """\
+The calls are aligned, and the first one whose inputs agree and whose output does not is named, with its line in both.
+The exit code is 0 if nothing differs, 1 if something does, 2 if they cannot be compared.
+
+example:
+  insitu diff before.h5 after.h5
+  insitu diff mine.h5 theirs.h5 --rename 'encoder.layer.*=blocks.*' --rtol 1e-3 --atol 1e-5
+  insitu diff before.h5 after.h5 --json
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be said after `insitu diff`."""
+    parser.add_argument("a", help="a saved trace or a recorded run, as in before.h5")
+    parser.add_argument("b", help="another one")
+    parser.add_argument(
+        "--rename",
+        action="append",
+        default=[],
+        metavar="OLD=NEW",
+        help="a path of a, and its name in b; may be repeated",
+    )
+    parser.add_argument("--rtol", type=float, help="relative tolerance (default: by dtype, as in torch.testing)")
+    parser.add_argument("--atol", type=float, help="absolute tolerance; give both or neither")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    add_appearance(parser)
+
+
+def main(options: argparse.Namespace) -> int:
+    """Compare the files; 0 if they are the same, 1 if they are not."""
+    from insitu.comparing import compare
+    from insitu.view.diff import show_diff
+
+    rename = dict(map(_renamed, options.rename))
+    diff = compare(options.a, options.b, rename=rename, rtol=options.rtol, atol=options.atol)
+    if options.json:
+        import json
+
+        from insitu.view.diff import diff_facts
+
+        print(json.dumps(diff_facts(diff), allow_nan=False))
+    else:
+        show_diff(diff, color=options.color, width=options.width)
+    return 0 if diff.same else 1
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    old, sign, new = text.partition("=")
+    if not sign:
+        raise ChoiceError(f"--rename {text!r} is not OLD=NEW: write it as in 'encoder.layer.*=blocks.*'")
+    return old, new

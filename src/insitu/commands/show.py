@@ -1,0 +1,113 @@
+"""`insitu show`: a saved trace through a view, or a recorded run as a list, as JSON or as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from insitu.commands.options import VIEW_HELP, add_appearance, check_view
+from insitu.errors import ChoiceError
+
+if TYPE_CHECKING:
+    from insitu.store.run import Run
+    from insitu.trace.trace import Trace
+
+EXAMPLE = """\
+A recorded run is listed, with what is missing in it first; one that still runs or was killed too, from run.h5.parts.
+
+example:
+  insitu show trace.h5 --view code --only 'encoder.*' --only 'decoder.**'
+  insitu show run.h5 --path 'decoder.*.weight.grad.mean'
+  insitu show run.h5 --path forward.loss --plot loss.png
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be said after `insitu show`."""
+    parser.add_argument("file", help="a saved trace or a recorded run, as in run.h5 or run.h5.parts")
+    parser.add_argument("--view", help=f"of a trace: {VIEW_HELP}")
+    parser.add_argument(
+        *("--path", "--only"), dest="only", action="append", metavar="PATTERN", help="only these paths; may be repeated"
+    )
+    parser.add_argument("--plot", metavar="FILE", help="of a run: draw the variables over the steps, as in loss.png")
+    parser.add_argument("--json", action="store_true", help="of a run: print the list as JSON")
+    add_appearance(parser)
+    parser.add_argument("--unfold", action="store_true", help="of a trace: show each of several identical blocks")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Show what the file holds."""
+    from insitu import store
+    from insitu.trace.trace import Trace
+
+    check_view(options.view or "tree")
+    found = store.load(options.file)
+    if isinstance(found, Trace):
+        _show_trace(found, options)
+        return 0
+    with found:
+        _show_run(found, options)
+    return 0
+
+
+def _show_trace(trace: Trace, options: argparse.Namespace) -> None:
+    from insitu import view
+
+    name = options.view or "tree"
+    _refuse(options, ("plot", "json"), "is for recorded runs", "a trace")
+    if options.unfold and name != "tree":
+        raise ChoiceError(f"--unfold is for the view 'tree': the view {name!r} folds nothing")
+    extra: dict[str, Any] = {"unfold": True} if options.unfold else {}
+    view.show(trace, view=name, only=options.only, color=options.color, width=options.width, **extra)
+
+
+def _show_run(run: Run, options: argparse.Namespace) -> None:
+    from insitu.view.run import run_lines
+    from insitu.view.terminal import Terminal, terminal_width
+
+    only = options.only or ()
+    _refuse(options, ("view", "unfold"), "is for traces", "a recorded run")
+    if options.json:
+        _print_json(run, only)
+    elif options.plot is None:
+        width = options.width or terminal_width(sys.stdout) or 100
+        Terminal(color=options.color, width=options.width).write(run_lines(run, width, only))
+    if options.plot is not None:
+        _plot(run, only, options.plot)
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], why: str, what: str) -> None:
+    for name in names:
+        if getattr(options, name):
+            raise ChoiceError(f"--{name} {why}, and {options.file!r} is {what}")
+
+
+def _print_json(run: Run, only: Sequence[str]) -> None:
+    import json
+
+    from insitu.view.run import run_facts
+
+    about = {
+        "file": str(run.path),
+        "complete": run.complete,
+        "running": run.running,
+        "steps": [int(run.steps[0]), int(run.steps[-1])] if len(run.steps) else None,
+        "ranks": run.ranks,
+        "world_size": run.world_size,
+    }
+    print(json.dumps({**about, **run_facts(run, only)}, allow_nan=False))
+
+
+def _plot(run: Run, only: Sequence[str], path: str) -> None:
+    from insitu.view import plot
+    from insitu.view.run import require, troubles
+
+    plot.check(path)
+    for pattern in only:
+        require(pattern, run.paths)
+    found = dict.fromkeys(series.name for pattern in only or ("**",) for series in run.find(pattern))
+    plot.draw([run[name] for name in found], path)
+    for text in troubles(run):
+        print(f"insitu: {text}", file=sys.stderr)

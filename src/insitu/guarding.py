@@ -1,0 +1,184 @@
+"""`guard`: an error at the call that makes NaN or Inf; in the end, a word about what is wrong with a training."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from threading import get_ident
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from insitu.capture.check import Checks, names
+from insitu.capture.health import Health
+from insitu.capture.notes import add_note
+from insitu.capture.recorder import Recorder
+from insitu.dist import current_rank
+from insitu.errors import NonFiniteError, PatternError, choose, tell
+from insitu.session import brief, checked_subject, module_paths
+from insitu.trace.finding import Finding
+from insitu.trace.path import compiled, suggestion
+from insitu.tracebacks import without_own_frames
+from insitu.view.finding import text
+
+ACTIONS = ("raise", "warn", "record")
+PRODUCED = ("nan", "inf", "update")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str | Iterable[str] = ()) -> Guard:
+    """Raise `NonFiniteError` at the call that turns finite numbers into NaN or Inf, forward or backward.
+
+    >>> import torch, insitu
+    >>> with insitu.guard(action="record") as guard:
+    ...     _ = torch.log(torch.tensor([1.0, 0.0]))
+    >>> print(guard.findings[0].text)  # doctest: +ELLIPSIS
+    <doctest ...>:2: torch.log made Inf of finite numbers
+    ...
+      why  the logarithm of 0 is -inf; clamp it first, or use log_softmax where it is a probability
+
+    It is a `with` block, or decorates a function. With a model, what its modules do is checked, and what needs a
+    gradient outside of them: the loss, and not the metrics; without, all that torch does in the block. Only the call
+    that makes it counts, not those that pass it on, and only what leaves a torch function; infinities that are written
+    down (a mask of `-inf`), least numbers that masks are made of and uninitialised memory are no news. `allow` names
+    functions ("log", "torch.log") and modules ("h.*.attn") that may make it.
+
+    `action` is "raise", "warn" (once for each place) or "record"; whatever it is, all is in `guard.findings`. NaN that
+    was there before the block only warns. So does, in the end, what is wrong with a training: parameters that never
+    get a gradient or never change, gradients that vanish, explode or are not set to zero.
+    """
+    return Guard(subject, action=action, allow=allow)
+
+
+class Guard:
+    """A `with` block, or a decorator, that checks; `findings` is what it has found."""
+
+    def __init__(self, subject: nn.Module | None, *, action: str, allow: str | Iterable[str]) -> None:
+        self._subject = checked_subject("guard", subject)
+        self._action = choose("action", action, ACTIONS)
+        self._allow = checked_names(allow, subject)
+        self._running: list[tuple[int, Running]] = []
+        self._places: dict[Any, Finding] = {}
+        self.findings: list[Finding] = []
+
+    def __enter__(self) -> Guard:
+        return self._enter(sys._getframe(1))
+
+    def _enter(self, frame: FrameType | None) -> Guard:
+        running = Running(self._report)
+        self._running.append((get_ident(), running))
+        if os.environ.get("INSITU") != "0":
+            running.start(self._subject, self._allow, frame)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        mine = [index for index, (ident, _) in enumerate(self._running) if ident == get_ident()]
+        _, running = self._running.pop(mine[-1] if mine else -1)  # it may be left in another thread
+        running.explain(error)
+        running.stop(sound=error is None or isinstance(error, KeyboardInterrupt))
+        without_own_frames(tb)
+
+    def __call__(self, function: Function) -> Function:
+        """The function, guarded whenever it runs."""
+
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            self._enter(sys._getframe(1))
+            try:
+                return function(*args, **kwargs)
+            finally:
+                kind, error, tb = sys.exc_info()
+                self.__exit__(kind, error, tb)
+
+        return guarded  # type: ignore[return-value]
+
+    def _report(self, finding: Finding) -> None:
+        """Take a finding: once for each place, and as the user wants it."""
+        site, name = finding.site, finding.call.name if finding.call is not None else finding.path
+        place = (finding.kind, finding.phase, site and (site.file, site.line), name, finding.details.get("reason"))
+        known = self._places.get(place)
+        if known is None:
+            finding.text = text(finding)
+            self._places[place] = finding
+            self.findings.append(finding)
+            if self._action == "warn" or (self._action == "raise" and finding.kind not in PRODUCED):
+                tell(finding.text)
+        else:
+            known.times += 1
+        if self._action == "raise" and finding.kind in PRODUCED:
+            found = known or finding
+            raise NonFiniteError(found.text, found)
+
+    def __repr__(self) -> str:
+        return f"<Guard: {len(self.findings)} findings>"
+
+
+class Running:
+    """One entry of a guard: what to undo when it ends."""
+
+    def __init__(self, report: Callable[[Finding], None]) -> None:
+        self.report = report
+        self.recorder: Recorder | None = None
+        self.checks: Checks | None = None
+        self.health: Health | None = None
+        self.undo = ExitStack()
+
+    def start(self, subject: nn.Module | None, allow: tuple[str, ...], frame: FrameType | None) -> None:
+        """Begin to check."""
+        self.checks = checks = Checks(self.report, allow, everywhere=subject is None)
+        self.recorder = Recorder(subject, level="functions", keep="meta", only=(), rank=current_rank(), checks=checks)
+        self.health = Health(subject, checks, self.recorder.trouble)
+        with ExitStack() as undo:
+            undo.callback(checks.stop)
+            self.recorder.start(frame)
+            undo.callback(self.recorder.stop)
+            self.health.start(undo)
+            self.undo = undo.pop_all()
+
+    def explain(self, error: BaseException | None) -> None:
+        """Let an exception that ends the block explain itself, if no call has seen it."""
+        if error is not None and self.recorder is not None:
+            add_note(error, self.recorder.probes[0], None)
+
+    def stop(self, *, sound: bool) -> None:
+        """End, and say what is wrong with the training, if it came to its end."""
+        found: list[Finding] = []
+        try:
+            if sound and self.health is not None and self.checks is not None:
+                found = [finding for check in self.checks.checks for finding in check.rest()]
+                found += self.health.findings()
+        except Exception as error:
+            if self.recorder is not None:
+                self.recorder.trouble("looking at the training", error)
+        finally:
+            self.undo.close()
+        for finding in found:
+            self.report(finding)
+
+
+def checked_names(allow: str | Iterable[str], subject: nn.Module | None) -> tuple[str, ...]:
+    """The patterns as a tuple, each of them one that can name something."""
+    patterns = (allow,) if isinstance(allow, str) or not isinstance(allow, Iterable) else tuple(allow)
+    paths = [] if subject is None else [*module_paths(subject), *dict(subject.named_parameters())]
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise PatternError(f"allow={brief(pattern)} names nothing: write 'log', 'torch.log' or 'encoder.*'")
+        compiled(pattern)
+        if subject is not None and not is_function(pattern) and not any(names(pattern, "", path) for path in paths):
+            raise PatternError(f"no function of torch and no module matches {pattern!r}{suggestion(pattern, paths)}")
+    return patterns
+
+
+def is_function(pattern: str) -> bool:
+    """Whether torch has a function of this name."""
+    last = pattern.rpartition(".")[2]
+    return any(hasattr(owner, last) or hasattr(owner, f"__{last}__") for owner in FUNCTIONS)
+
+
+FUNCTIONS = (torch, torch.Tensor, torch.nn.functional, torch.linalg, torch.special, torch.fft, torch.sparse)

@@ -1,0 +1,163 @@
+"""Arguments, results and facts as text that can be read back, as Python would write them where it can.
+
+None, True, 1, 0.5, inf, 'text', b'bytes', (1,), [1], {'a': 1}    themselves
+torch.bfloat16, w'slice(0, 3, None)'      a `Word`, quoted where it could be mistaken
+Output(loss=1.5)                          a `Fields`
+<Generator>                               an `Opaque`, and any object that has no other form
+c'1+2j', a'<f4[2]' [0.5, 1.0]             a complex number, an array of NumPy
+%a.relu, %a.relu:f32[2, 3]{grad, …}       a tensor, where it is met again and where it is met first
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from math import floor, hypot, inf, log10, prod
+from typing import Any
+
+from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word
+
+MOMENTS = ("min", "max", "mean", "std")
+COUNTS = ("nan", "inf", "zeros")
+DEEPEST = 64
+_ARRAYS = "biufc"  # the kinds of arrays that are written
+_LONGEST_INT = 10**4000  # Python refuses to write much longer ones in decimal
+_NAME = re.compile(r"[\w.]+")
+_WORD = re.compile(r"[^\W\d][\w.]*(:\d+)?|\.\.\.")
+NOT_WORDS = frozenset({"None", "True", "False", "nan", "inf"})
+_DIGITS = {"f64": 9, "c128": 9, "f32": 7, "c64": 7, "f16": 5, "bf16": 5, "c32": 5}
+
+
+@lru_cache(maxsize=4096)
+def name_text(name: str) -> str:
+    """A name as it is, in quotes if it has other signs than letters, digits and dots.
+
+    >>> name_text("h.0.attn"), name_text(""), name_text("f.<locals>.g")
+    ('h.0.attn', "''", "'f.<locals>.g'")
+    """
+    return name if _NAME.fullmatch(name) else repr(name)
+
+
+def word_text(word: str) -> str:
+    """A word bare, or in quotes if it could be mistaken."""
+    return str(word) if _WORD.fullmatch(word) and word not in NOT_WORDS else f"w{str(word)!r}"
+
+
+class ValueWriter:
+    """Writes values; the function given writes the tensors in them."""
+
+    def __init__(self, tensor: Callable[[TensorFacts], str]) -> None:
+        self._tensor = tensor
+        self._depth = 0
+
+    def text(self, value: Any) -> str:
+        """A value as text.
+
+        >>> ValueWriter(repr).text({"p": (0.5, Word("cpu"), None), "x": Fields("Out", {"loss": [b"a", 1j]})})
+        "{'p': (0.5, cpu, None), 'x': Out(loss=[b'a', c'1j'])}"
+        """
+        if type(value) is TensorFacts:
+            return self._tensor(value)
+        if self._depth > DEEPEST:  # as in what holds itself
+            return f"<{name_text(type(value).__name__)}>"
+        self._depth += 1
+        try:
+            return self._container(value)
+        finally:
+            self._depth -= 1
+
+    def _container(self, value: Any) -> str:
+        if type(value) is tuple:
+            return f"({self._items(value)}{',' if len(value) == 1 else ''})"
+        if type(value) is list:
+            return f"[{self._items(value)}]"
+        if type(value) is dict:
+            return f"{{{', '.join([f'{self.text(key)}: {self.text(item)}' for key, item in value.items()])}}}"
+        if type(value) is Fields:
+            return f"{name_text(value.type)}({self.named(value.items)})"
+        if hasattr(value, "tolist") and getattr(getattr(value, "dtype", None), "kind", "O") in _ARRAYS:
+            sizes = ", ".join(map(str, value.shape))
+            return (
+                f"a'{value.dtype.str}[{sizes}]' {self.text(_flat(value))}" if value.shape else self.text(value.tolist())
+            )
+        return _atom(value)
+
+    def _items(self, values: Iterable[Any]) -> str:
+        return ", ".join([self.text(value) for value in values])
+
+    def named(self, values: dict[str, Any]) -> str:
+        """Values by name: `p=0.5, inplace=False`."""
+        return ", ".join([f"{name_text(str(name))}={self.text(item)}" for name, item in values.items()])
+
+    def facts(self, facts: TensorFacts, *more: str, stats: bool = True) -> str:
+        """What a tensor is; the device only where it is not the CPU."""
+        kind = f"{name_text(facts.type)} " if facts.type != "Tensor" else ""
+        sizes = ", ".join([str(size) if type(size) is int else name_text(str(size)) for size in facts.shape])
+        details = [*(["grad"] if facts.requires_grad else []), *more]
+        if facts.device != "cpu":
+            details.append(f"on {word_text(facts.device)}")
+        if facts.stats is not None and stats:
+            details += _stats(facts.stats, facts)
+        if facts.kept is not None:
+            details.append(f"kept {self.text(facts.kept)}")
+        if facts.grad is not None:
+            details.append(f"gradient {self.facts(facts.grad)}")
+        return f"{kind}{name_text(facts.dtype)}[{sizes}]" + (f"{{{', '.join(details)}}}" if details else "")
+
+
+def _atom(value: Any) -> str:
+    kind = type(value)
+    if value is None or kind in (bool, float, bytes):
+        return repr(value)
+    if kind is int:
+        return str(value) if -_LONGEST_INT < value < _LONGEST_INT else hex(value)
+    if kind is complex:
+        return f"c'{str(value).strip('()')}'"
+    if isinstance(value, str):
+        return word_text(value) if kind is Word else repr(str(value))
+    return f"<{name_text(value.type if kind is Opaque else kind.__name__)}>"
+
+
+def _flat(array: Any) -> Any:
+    """The numbers of an array; short floats with as few digits as tell them apart."""
+    short = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    return [float(str(number)) for number in array.ravel()] if short else array.ravel().tolist()
+
+
+def _stats(stats: Stats, facts: TensorFacts) -> list[str]:
+    found = [f"{name} {text}" for name, text in _moments(stats, _DIGITS.get(facts.dtype)).items()]
+    found += [f"{name} {number}" for name in COUNTS if (number := getattr(stats, name))]
+    return found if found and stats.count == expected_count(facts.shape) else [*found, f"count {stats.count}"]
+
+
+def _moments(stats: Stats, digits: int | None) -> dict[str, str]:
+    """The statistics that are there, rounded as their type allows.
+
+    >>> _moments(Stats(9, -2 / 3, 1.0, 1.5e-9, 0.3333333333, 0, 0, 0), 7)
+    {'min': '-0.666667', 'max': '1', 'mean': '0', 'std': '0.3333333'}
+    """
+    known = {name: number for name in MOMENTS if (number := getattr(stats, name)) is not None}
+    if digits is None:
+        # Whole numbers must be the same; their deviation depends on the order in which a machine adds.
+        return {name: repr(number).removesuffix(".0") for name, number in known.items() if name != "std"}
+    most = max((abs(known[name]) for name in MOMENTS[:2] if name in known), default=0.0)
+    usual = hypot(*(known.get(name, 0.0) for name in MOMENTS[2:]))
+    return {name: _rounded(number, most if name in MOMENTS[:2] else usual, digits) for name, number in known.items()}
+
+
+def _rounded(number: float, scale: float, digits: int) -> str:
+    """A number to so many digits of another one, which is not smaller.
+
+    >>> _rounded(1 / 3, 1.0, 7), _rounded(1 / 3, 1234.0, 7), _rounded(-1e-9, 2.0, 7), _rounded(4e-20, 4e-20, 7)
+    ('0.333333', '0.333', '0', '4e-20')
+    """
+    if not 0 < scale < inf:
+        return f"{number:.{digits}g}"
+    short = round(number, digits - 1 - floor(log10(scale)))
+    return f"{short or 0.0:.{digits}g}"
+
+
+def expected_count(shape: tuple[int | str, ...]) -> int:
+    """How many elements a tensor of this shape has; -1 where a size is not known."""
+    return prod(size for size in shape if type(size) is int) if all(type(size) is int for size in shape) else -1

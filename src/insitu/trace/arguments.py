@@ -1,0 +1,119 @@
+"""The arguments of two calls that are no tensors: which of them differ."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from insitu.trace.closeness import close_plain
+from insitu.trace.event import Call, TensorFacts, Word, tensors
+
+DEFAULT = Word("default")
+_ROUNDING = 1e-9
+_DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|meta|xla|mtia)(:\d+)?")
+
+Argument = tuple[str, Any, Any]
+
+
+def differing_arguments(a: Call, b: Call, name: str) -> list[Argument]:
+    """The arguments with another value: their name, and the value on either side.
+
+    How an argument is given does not matter, nor a device, nor what torch passes on for itself.
+
+    >>> one = Call(0, None, "function", "torch.softmax", args=(TensorFacts(0, (2,), "f32", "cpu"), -1))
+    >>> other = Call(0, None, "function", "softmax", args=one.args[:1], kwargs={"dim": 0, "_stacklevel": 3})
+    >>> differing_arguments(one, other, "softmax")
+    [('dim', -1, 0)]
+    """
+    if name == "to":  # what it makes of the tensor says it all
+        return []
+    (places_a, names_a), (places_b, names_b) = _plain(a), _plain(b)
+    if places_a == places_b and names_a == names_b:
+        return []
+    try:
+        return _known(*_key(places_a, names_a), *_key(places_b, names_b))
+    except TypeError:  # something that has no hash
+        return _apart(places_a, names_a, places_b, names_b)
+
+
+def _key(places: list[Any], names: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments as something with a hash, in which True is not 1."""
+    return tuple(places), tuple(map(type, places)), tuple(names.items()), tuple(map(type, names.values()))
+
+
+@lru_cache(maxsize=4096)
+def _known(
+    places_a: Any, types_a: Any, names_a: Any, types_names_a: Any, places_b: Any, types_b: Any, names_b: Any, types: Any
+) -> list[Argument]:
+    # the layers of a model make the same calls again and again
+    return _apart(list(places_a), dict(names_a), list(places_b), dict(names_b))
+
+
+def differing_settings(a: Call, b: Call) -> list[Argument]:
+    """The settings of two modules of one class that differ; other calls have none.
+
+    >>> from insitu.trace.event import ModuleFacts
+    >>> one, other = (ModuleFacts("ln", "LayerNorm", settings={"eps": eps}) for eps in (1e-5, 0.1))
+    >>> differing_settings(Call(0, None, "module", "LayerNorm", one), Call(0, None, "module", "LayerNorm", other))
+    [('eps', 1e-05, 0.1)]
+    """
+    if a.kind != "module" or a.module is None or b.module is None or a.name != b.name:
+        return []
+    if a.module.settings == b.module.settings:
+        return []
+    return _named(a.module.settings, b.module.settings)
+
+
+def _plain(call: Call) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments without tensors, by place and by name; sizes may be given as one tuple or one by one."""
+    places = [item for item in call.args if item is not None and not _holds_tensor(item)]
+    if len(places) == 1 and type(places[0]) in (tuple, list):
+        places = list(places[0])
+    names = {
+        name: item
+        for name, item in call.kwargs.items()
+        if item is not None and not name.startswith("_") and not _holds_tensor(item)
+    }
+    return places, names
+
+
+def _holds_tensor(item: Any) -> bool:
+    kind = type(item)
+    if kind is TensorFacts:
+        return True
+    return kind is not int and kind is not float and kind is not bool and next(tensors(item), None) is not None
+
+
+def _apart(
+    places_a: list[Any], names_a: dict[str, Any], places_b: list[Any], names_b: dict[str, Any]
+) -> list[Argument]:
+    """What differs, where one side may give by place what the other gives by name."""
+    if _same([*places_a, *names_a.values()], [*places_b, *names_b.values()]):
+        return []
+    shared = min(len(places_a), len(places_b))
+    pairs = enumerate(zip(places_a[:shared], places_b[:shared], strict=True))
+    found = [(f"argument {index}", left, right) for index, (left, right) in pairs if not _same(left, right)]
+    own_a = {name: item for name, item in names_a.items() if name not in names_b}
+    own_b = {name: item for name, item in names_b.items() if name not in names_a}
+    for item in places_a[shared:]:
+        name, other = own_b.popitem() if len(own_b) == 1 else (f"argument {shared}", DEFAULT)
+        found += [] if _same(item, other) else [(name, item, other)]
+    for item in places_b[shared:]:
+        name, other = own_a.popitem() if len(own_a) == 1 else (f"argument {shared}", DEFAULT)
+        found += [] if _same(other, item) else [(name, other, item)]
+    both = {name: item for name, item in names_a.items() if name in names_b}
+    return found + _named({**both, **own_a}, {**{name: names_b[name] for name in both}, **own_b})
+
+
+def _named(a: dict[str, Any], b: dict[str, Any]) -> list[Argument]:
+    names = dict.fromkeys([*a, *b])
+    pairs = [(name, a.get(name, DEFAULT), b.get(name, DEFAULT)) for name in names]
+    return [(name, left, right) for name, left, right in pairs if not _same(left, right)]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, str) and isinstance(b, str) and a != b:
+        return _DEVICE.fullmatch(a) is not None and _DEVICE.fullmatch(b) is not None
+    found = close_plain(a, b, _ROUNDING, 0.0)
+    return found is None or found.same is not False

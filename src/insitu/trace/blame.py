@@ -1,0 +1,195 @@
+"""What goes into a call, compared: whether it agrees, and if not, because of which earlier call it does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from insitu.trace.closeness import Certainty, Closeness, Tolerance, close, weakest
+from insitu.trace.event import Call, TensorFacts
+from insitu.trace.operation import UNINITIALISED, operand_name
+from insitu.trace.stops import Side
+from insitu.trace.units import NONE, Numbers, Unit
+
+MOST_ROOTS = 16  # that are remembered for one call
+
+Facts = tuple[TensorFacts, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Blame:
+    """What is known of the inputs of a pair of calls.
+
+    `roots` are the units because of which they differ, `faint` those because of which they are not quite the same,
+    though close, and `origins` those because of which they may differ unseen; `given` are inputs
+    that differ from the start, `rewired` those that another call made, `unknown` those of which nothing is known.
+    """
+
+    roots: Numbers = NONE
+    faint: Numbers = NONE
+    origins: list[Unit] = field(default_factory=list)
+    given: list[int] = field(default_factory=list)
+    rewired: list[int] = field(default_factory=list)
+    unknown: list[int] = field(default_factory=list)
+    outside: bool = False
+    certainty: Certainty = "values"
+
+
+class Lineage:
+    """Who made which tensor in either run, and which pairs of tensors were found to differ."""
+
+    def __init__(self, a: Side, b: Side, tolerance: Tolerance) -> None:
+        self._sides = (a, b)
+        self._makers: tuple[dict[int, Unit], dict[int, Unit]] = ({}, {})
+        self._given: dict[tuple[int, int], Unit] = {}
+        self._close: dict[tuple[int, int], Closeness] = {}
+        self._tolerance = tolerance
+        self.bad: tuple[set[int], set[int]] = (set(), set())
+
+    def forward(self, side: int, call: Call) -> Unit | None:
+        """The unit of the call whose gradient a backward call computes."""
+        if call.forward is None:
+            return None
+        return self._makers[side].get(self._sides[side].within.get(call.forward, call.forward))
+
+    def made(self, unit: Unit) -> None:
+        """Note that the calls of this unit are made by it."""
+        for stops, makers in zip((unit.a, unit.b), self._makers, strict=True):
+            for stop in stops:
+                makers[stop.event.id] = unit
+                unit.blank |= stop.name in UNINITIALISED
+
+    def maker(self, side: int, facts: TensorFacts) -> Unit | None:
+        """The unit that made a tensor; None if it was given, or made where nobody looked."""
+        producer = facts.producer
+        if producer is None:
+            return None
+        return self._makers[side].get(self._sides[side].within.get(producer, producer))
+
+    def close(self, a: TensorFacts, b: TensorFacts) -> Closeness:
+        """Whether two tensors are the same; each pair is compared once."""
+        key = (id(a), id(b))
+        found = self._close.get(key)
+        if found is None:
+            found = self._close[key] = close(a, b, self._tolerance)
+        return found
+
+    def blame(self, unit: Unit, a: Facts, b: Facts, *, using: bool = True) -> Blame:
+        """Compare what goes into a pair of calls; with `using` off it is only looked at."""
+        found = Blame()
+        for index, (left, right) in enumerate(zip(a, b, strict=False)):
+            makers = (self.maker(0, left), self.maker(1, right))
+            blank = False
+            for maker in makers:
+                if maker is not None:
+                    maker.used |= using
+                    blank |= maker.blank
+            if blank:
+                continue
+            closeness = self.close(left, right)
+            found.certainty = weakest(found.certainty, closeness.certainty)
+            if closeness.same is False:
+                self._differing(unit, index, (left, right), makers, found, closeness)
+            else:
+                _agreeing(index, (left, right), makers, closeness, found)
+        return found
+
+    def _differing(
+        self,
+        unit: Unit,
+        index: int,
+        pair: tuple[TensorFacts, TensorFacts],
+        makers: tuple[Unit | None, Unit | None],
+        found: Blame,
+        closeness: Closeness,
+    ) -> None:
+        if makers == (None, None):
+            first = self._given.setdefault((id(pair[0]), id(pair[1])), unit)
+            if first is unit:
+                found.given.append(index)
+            else:
+                found.roots = joined(found.roots, first.roots)
+            return
+        one, other = makers
+        if one is other and one is not None:
+            roots = one.roots or (NONE if _are_others(one, pair) else promoted(one, pair, closeness))
+        else:
+            at_fault = [maker for maker in makers if maker is not None and (maker.roots or not maker.matched)]
+            roots = joined(*(promoted(maker, pair, closeness) for maker in at_fault))
+        if roots:
+            found.roots = joined(found.roots, roots)
+        else:
+            found.rewired.append(index)
+
+
+def _agreeing(
+    index: int,
+    pair: tuple[TensorFacts, TensorFacts],
+    makers: tuple[Unit | None, Unit | None],
+    closeness: Closeness,
+    found: Blame,
+) -> None:
+    """What is still to be suspected of an input that agrees, or of which nothing is known."""
+    tight = pair[0].dtype == pair[1].dtype and closeness.certainty == "values"
+    for maker in makers:
+        if maker is None:
+            continue
+        if closeness.same:
+            maker.seen = closeness.certainty if maker.seen is None else weakest(maker.seen, closeness.certainty)
+            found.faint = joined(found.faint, maker.blamed) if closeness.delta else found.faint
+        else:
+            found.roots = joined(found.roots, maker.roots or (maker.blamed if maker.seen is None else NONE))
+        if maker.origin is not None and not tight:
+            found.origins.append(maker.origin)
+    if closeness.same is None:
+        found.unknown.append(index)
+        found.outside |= makers == (None, None)
+        one, other = makers
+        matched = one is not None and other is not None and one.matched and other.matched
+        if one is not None and matched and (one is not other or _are_others(one, pair)):
+            found.rewired.append(index)
+
+
+def _are_others(maker: Unit, pair: tuple[TensorFacts, TensorFacts]) -> bool:
+    """Whether these are two outputs of a pair of calls, but not the same one of both."""
+    first, second = maker.a[0].event if maker.a else None, maker.b[0].event if maker.b else None
+    if type(first) is not Call or type(second) is not Call or type(first.result) is TensorFacts:
+        return False
+    places = [
+        [index for index, facts in enumerate(call.outputs) if facts is tensor]
+        for call, tensor in zip((first, second), pair, strict=True)
+    ]
+    return bool(places[0] and places[1]) and places[0] != places[1]
+
+
+def promoted(
+    unit: Unit, leaving: tuple[TensorFacts, TensorFacts] | None = None, closeness: Closeness | None = None
+) -> Numbers:
+    """The causes of what a unit makes, which has just been found to differ: those of its inputs, or itself."""
+    if not unit.roots:
+        origin = unit.origin
+        passed_on = origin is not None and origin is not unit and not unit.blamed
+        unit.roots = promoted(origin, None, closeness) if origin is not None and passed_on else unit.blamed
+        unit.roots = unit.roots or frozenset((unit.number,))
+        unit.differs, unit.leaving = True, leaving
+        if closeness is not None:
+            unit.delta, unit.measure, unit.certainty = closeness.delta, closeness.measure, closeness.certainty
+        if unit.own and unit.kind == "output":
+            unit.kind = "argument"
+    return unit.roots
+
+
+def joined(*numbers: Numbers) -> Numbers:
+    """Several causes as one set; of very many the first ones."""
+    if len(numbers) == 2 and (numbers[0] is numbers[1] or not numbers[1]):
+        return numbers[0]
+    every = NONE.union(*numbers)
+    return every if len(every) <= MOST_ROOTS else frozenset(sorted(every)[:MOST_ROOTS])
+
+
+def described(index: int, a: Facts, name: str, kwargs: dict[str, object]) -> str:
+    """An input by its name, with dtype and shape: `weight f32[24, 8]`."""
+    facts = a[index]
+    for own, item in kwargs.items():
+        if item is facts:
+            return f"{own} {facts!r}"
+    return f"{operand_name(name, index, len(a))} {facts!r}"

@@ -1,0 +1,255 @@
+"""Whether two tensors, or two Python values, are the same, by all that is known of them.
+
+From kept values this is what `torch.testing.assert_close` says, with NaN equal to NaN. From statistics it is what
+that closeness implies for them: a difference beyond the bounds is certain, agreement only likely. Where neither was
+kept, shape and dtype are all there is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from insitu.errors import ChoiceError
+from insitu.trace.event import Fields, Opaque, Stats, TensorFacts
+
+Certainty = Literal["values", "statistics", "structure"]
+# From the weakest to the strongest.
+CERTAINTIES: tuple[Certainty, ...] = ("structure", "statistics", "values")
+
+_TOLERANCES = {
+    **{"f16": (1e-3, 1e-5), "bf16": (1.6e-2, 1e-5), "f32": (1.3e-6, 1e-5), "f64": (1e-7, 1e-7)},
+    **{"c32": (1e-3, 1e-5), "c64": (1.3e-6, 1e-5), "c128": (1e-7, 1e-7)},
+}
+_PYTHON_FLOAT = "f32"  # most come from a tensor of these
+
+
+def weakest(*found: Certainty) -> Certainty:
+    """The weakest of several; that of nothing is the strongest.
+
+    >>> weakest("values", "structure"), weakest()
+    ('structure', 'values')
+    """
+    for certainty in CERTAINTIES:
+        if certainty in found:
+            return certainty
+    return "values"
+
+
+@dataclass(slots=True, frozen=True)
+class Closeness:
+    """What comparing gave: `same` is None where shape and dtype agree and nothing more is known.
+
+    `delta` is the size of the difference and `measure` what it is the difference of: `max|Δ|`, `Δ mean`, `shape`.
+    """
+
+    same: bool | None
+    certainty: Certainty
+    delta: float | None = None
+    measure: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Tolerance:
+    """How far apart values may be: by dtype, as in `torch.testing`, or the same for all if given.
+
+    >>> Tolerance().of("f32", "bf16"), Tolerance(0.0, 0.0).of("f32", "f32"), Tolerance().of("i64", "i64")
+    ((0.016, 1e-05), (0.0, 0.0), (0.0, 0.0))
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.rtol is None) != (self.atol is None):
+            given, other = ("rtol", "atol") if self.atol is None else ("atol", "rtol")
+            raise ChoiceError(f"{given}={getattr(self, given)!r} without {other}: give both, or neither")
+        for name in ("rtol", "atol"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+                raise ChoiceError(f"{name}={value!r} is no tolerance: give a number that is not negative, as in 1e-5")
+
+    def of(self, *dtypes: str) -> tuple[float, float]:
+        """The relative and the absolute tolerance for these dtypes: the looser ones."""
+        if self.rtol is not None and self.atol is not None:
+            return self.rtol, self.atol
+        return _loosest(dtypes)
+
+
+@lru_cache(maxsize=1024)
+def _loosest(dtypes: tuple[str, ...]) -> tuple[float, float]:
+    known = [_TOLERANCES.get(dtype, (0.0, 0.0)) for dtype in dtypes]
+    return max(rtol for rtol, _ in known), max(atol for _, atol in known)
+
+
+def close(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
+    """Compare two tensors by the best that both sides have kept."""
+    if a.shape != b.shape:
+        return Closeness(False, "structure", measure="shape")
+    if a.kept is not None and b.kept is not None:
+        found = _close_kept(a, b, tolerance)
+        if found is not None:
+            return found
+    if a.stats is not None and b.stats is not None:
+        if a.stats == b.stats:
+            return _SAME_STATISTICS
+        return close_stats(a.stats, b.stats, *tolerance.of(a.dtype, b.dtype), exact=_is_exact(a, b, tolerance))
+    return _UNKNOWN
+
+
+_SAME_STATISTICS, _UNKNOWN = Closeness(True, "statistics", 0.0), Closeness(None, "structure")
+
+
+def _is_exact(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> bool:
+    """Whether each element has to be the same; then the statistics have to be, too."""
+    return a.dtype == b.dtype and tolerance.of(a.dtype) == (0.0, 0.0)
+
+
+def _close_kept(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness | None:
+    """Compare what was kept: all values, or what the user's own function made of them."""
+    rtol, atol = tolerance.of(a.dtype, b.dtype)
+    if hasattr(a.kept, "dtype") and hasattr(b.kept, "dtype"):
+        whole = a.kept.shape == a.shape and b.kept.shape == b.shape
+        return close_arrays(a.kept, b.kept, rtol, atol, "values" if whole else "statistics")
+    whole = a.shape == () and _is_number(a.kept) and _is_number(b.kept)
+    found = close_plain(a.kept, b.kept, rtol, atol)
+    if found is None:
+        return None
+    return Closeness(found.same, "values" if whole else "statistics", found.delta, found.measure)
+
+
+def close_arrays(a: Any, b: Any, rtol: float, atol: float, certainty: Certainty = "values") -> Closeness | None:
+    """Compare two arrays, element by element; None for those that are not numbers.
+
+    >>> import numpy
+    >>> close_arrays(numpy.array([1.0, numpy.nan]), numpy.array([1.5, numpy.nan]), 0.0, 0.1).delta
+    0.5
+    """
+    import numpy as np
+
+    if a.shape != b.shape:
+        return Closeness(False, certainty, measure="shape")
+    if a.dtype == b.dtype and a.tobytes() == b.tobytes():
+        return Closeness(True, certainty, 0.0)
+    if any(array.dtype.kind in "OSUmM" or array.dtype.names for array in (a, b)):
+        return Closeness(False, certainty, measure="content")
+    wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
+    left, right = a.astype(wide), b.astype(wide)
+    with np.errstate(all="ignore"):
+        apart = np.abs(left - right)
+        equal = (left == right) | (np.isnan(left) & np.isnan(right))
+        near = equal | (np.isfinite(left) & np.isfinite(right) & (apart <= atol + rtol * np.abs(right)))
+        apart = np.where(equal, 0.0, apart)
+    delta = float(apart.max()) if apart.size else 0.0
+    return Closeness(bool(near.all()), certainty, delta, "max|Δ|")
+
+
+def close_stats(a: Stats, b: Stats, rtol: float, atol: float, *, exact: bool = False) -> Closeness:
+    """Compare statistics: they may differ by no more than elements that are close allow.
+
+    >>> one, other = Stats(4, 0.0, 1.0, 0.5, 0.5, 0, 0, 2), Stats(4, 0.0, 1.0, 0.75, 0.4, 0, 0, 1)
+    >>> close_stats(one, other, 1e-6, 1e-5)
+    Closeness(same=False, certainty='statistics', delta=0.25, measure='Δ mean')
+    """
+    if a == b:
+        return Closeness(True, "statistics", 0.0)
+    for name in ("count", "nan", "inf"):
+        if getattr(a, name) != getattr(b, name):
+            apart = abs(getattr(a, name) - getattr(b, name))
+            return Closeness(False, "statistics", float(apart), f"Δ {name.replace('nan', 'NaN').replace('inf', 'Inf')}")
+    excess, apart, name = _worst_moment(a, b, rtol, atol)
+    if excess > 1:
+        return Closeness(False, "statistics", apart, f"Δ {name}")
+    if exact and (a.zeros, a.histogram) != (b.zeros, b.histogram) and (a.histogram and b.histogram):
+        return Closeness(False, "statistics", measure="histogram")
+    return Closeness(True, "statistics", apart, f"Δ {name}" if apart else "")
+
+
+def _worst_moment(a: Stats, b: Stats, rtol: float, atol: float) -> tuple[float, float, str]:
+    """How many times its bound the worst statistic differs by, the difference, and its name."""
+    most = max(abs(b.min or 0.0), abs(b.max or 0.0))
+    # The root mean square is a norm: it bounds what mean and deviation can move by, and is smaller than the largest.
+    usual = math.hypot(b.mean, b.std) if b.mean is not None and b.std is not None else most
+    # What rounding does to them when they are computed in another order is no difference of elements.
+    inner, outer = atol + rtol * usual, atol + rtol * most
+    inner += 1e-7 * usual if inner else 0.0
+    found = (0.0, 0.0, "mean")
+    for name, left, right, bound in (
+        *(("mean", a.mean, b.mean, inner), ("std", a.std, b.std, inner)),
+        *(("min", a.min, b.min, outer), ("max", a.max, b.max, outer)),
+    ):
+        if left == right or (name == "std" and (left is None or right is None)):
+            continue
+        apart = abs(left - right) if left is not None and right is not None else math.inf
+        found = max(found, (apart / bound if bound else math.inf, apart, name))
+    return found
+
+
+def close_plain(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> Closeness | None:
+    """Compare Python values, containers too; None where nothing can be said. Tensors in them are not looked at.
+
+    >>> close_plain(1.0, 1.5).delta, close_plain([1, "a"], (1, "a")).same, close_plain(Opaque("Lock"), Opaque("Lock"))
+    (0.5, True, None)
+    """
+    if rtol is None or atol is None:
+        rtol, atol = _TOLERANCES[_PYTHON_FLOAT]
+    if isinstance(a, TensorFacts) or isinstance(b, TensorFacts):
+        return None
+    if _is_number(a) and _is_number(b):
+        return _close_numbers(a, b, rtol, atol)
+    if hasattr(a, "dtype") and hasattr(b, "dtype"):
+        return close_arrays(a, b, rtol, atol)
+    items = _items(a, b)
+    if items is not None:
+        return _together([close_plain(left, right, rtol, atol) for left, right in items])
+    if isinstance(a, Opaque) and isinstance(b, Opaque):
+        return None if a.type == b.type else Closeness(False, "structure", measure="type")
+    if type(a).__module__ not in ("builtins", "insitu.trace.event"):
+        return None if type(a) is type(b) else Closeness(False, "structure", measure="type")
+    return Closeness(True, "values") if a == b else Closeness(False, "values", measure="content")
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, (int, float, complex)) and not isinstance(item, bool)
+
+
+def _close_numbers(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
+    if a == b or (a != a and b != b):
+        return Closeness(True, "values", 0.0)
+    if isinstance(a, int) and isinstance(b, int):
+        return Closeness(False, "values", _float(abs(a - b)), "|Δ|")
+    apart = abs(a - b)
+    finite = apart == apart and apart != math.inf
+    return Closeness(finite and apart <= atol + rtol * abs(b), "values", float(apart), "|Δ|")
+
+
+def _float(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+def _items(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
+    """The items of two containers of one structure; what one lacks is paired with a word that equals nothing."""
+    if isinstance(a, Fields) and isinstance(b, Fields):
+        a, b = a.items, b.items
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        if len(a) != len(b):
+            return [(len(a), len(b))]
+        return list(zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        if a.keys() != b.keys():
+            return [(list(a), list(b))]
+        return [(item, b[name]) for name, item in a.items()]
+    return None
+
+
+def _together(found: list[Closeness | None]) -> Closeness | None:
+    known = [one for one in found if one is not None]
+    if not known:
+        return None if found else Closeness(True, "values")
+    different = [one for one in known if one.same is False]
+    return max(different or known, key=lambda one: one.delta or 0.0)

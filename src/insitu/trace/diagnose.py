@@ -1,0 +1,28 @@
+"""What does not fit: a table of small functions, each of which looks at a failed call for one kind of mistake."""
+
+from __future__ import annotations
+
+from insitu.trace import diagnose_autograd, diagnose_joins, diagnose_layers, diagnose_shapes, diagnose_values
+from insitu.trace.explanation import Case, Misfit
+
+MOST = 2
+THEMES = (diagnose_autograd, diagnose_values, diagnose_layers, diagnose_joins, diagnose_shapes)
+
+
+def diagnose(case: Case) -> tuple[Misfit, ...]:
+    """What about a failed call does not fit, the most telling first.
+
+    >>> from insitu.trace.event import Call, TensorFacts
+    >>> from insitu.trace.explanation import Operand
+    >>> wide, high = TensorFacts(0, (2, 3), "f32", "cpu"), TensorFacts(1, (4, 3), "f32", "cpu")
+    >>> added = Call(0, None, "function", "torch.add", args=(wide, high))
+    >>> [found.text for found in diagnose(Case("RuntimeError", "", added, (Operand("a", wide), Operand("b", high))))]
+    ['dimension -2: 2 and 4 differ and neither is 1']
+    """
+    found: list[Misfit] = []
+    for theme in THEMES:
+        for check in theme.CHECKS:
+            misfit = check(case)
+            if misfit is not None and all(misfit.text != other.text for other in found):
+                found.append(misfit)
+    return tuple(found[:MOST])

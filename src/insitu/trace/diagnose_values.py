@@ -1,0 +1,176 @@
+"""What does not fit in the elements: dtypes, devices, indices that are out of range."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from insitu.trace.event import TensorFacts
+from insitu.trace.explanation import Case, Misfit, Operand
+
+# Functions that take tensors of one dtype only.
+SAME_DTYPE = frozenset(
+    {
+        *("matmul", "mm", "bmm", "addmm", "baddbmm", "linear", "einsum", "dot", "mv", "conv1d", "conv2d", "conv3d"),
+        *("scaled_dot_product_attention", "index_copy_", "scatter", "lerp", "bilinear", "conv_transpose2d"),
+        *("layer_norm", "batch_norm", "lstm", "gru", "__matmul__", "__rmatmul__", "index_put_", "cdist"),
+    }
+)
+WIDE = 8  # of a large tensor only so many are listed
+
+
+def dtypes(case: Case) -> Misfit | None:
+    """Tensors of different dtypes where they must be the same."""
+    given = [operand for operand in case.operands if operand.facts.dtype != "b8"]
+    complains = re.search(r"same dtype|scalar type|[Ee]xpected .*dtype", case.message) is not None
+    if len({operand.facts.dtype for operand in given}) < 2 or not (complains or case.name in SAME_DTYPE):
+        return None
+    if "size" in case.message or "shape" in case.message:
+        return None
+    told = ", ".join(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in given[:WIDE])
+    return Misfit(f"the dtypes differ: {told}", advice=_converted(given))
+
+
+def _converted(given: list[Operand]) -> str:
+    """The one to convert: whole numbers to the others' type, else what is no parameter."""
+    order = sorted(given, key=lambda operand: (operand.facts.dtype[0] not in "iu", operand.facts.type == "Parameter"))
+    first = order[0]
+    other = next(operand.facts.dtype for operand in reversed(order) if operand.facts.dtype != first.facts.dtype)
+    return f"{first.name or 'one'}.to(torch.{LONG.get(other, other)})"
+
+
+LONG = {
+    **{"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "c64": "complex64"},
+    **{"i8": "int8", "u8": "uint8", "i16": "int16", "i32": "int32", "i64": "int64", "b8": "bool"},
+}
+
+
+def devices(case: Case) -> Misfit | None:
+    """Tensors on different devices; a single number may be anywhere."""
+    placed = [operand for operand in case.operands if operand.facts.shape or "device" in case.message]
+    if len({operand.facts.device for operand in placed}) < 2:
+        return None
+    told = ", ".join(f"{operand.name or 'a tensor'} is on {operand.facts.device}" for operand in placed[:WIDE])
+    return Misfit(f"the devices differ: {told}")
+
+
+def not_floating(case: Case) -> Misfit | None:
+    """A mean, a deviation or a gradient of whole numbers."""
+    if not re.search(
+        r"could not infer output dtype|must be either a floating point|floating point and complex", case.message
+    ):
+        return None
+    if not case.operands:
+        return None
+    operand = case.operands[0]
+    return Misfit(f"{operand.name or 'it'} holds {operand.facts.dtype}, whole numbers", advice=".float() first")
+
+
+def cast_back(case: Case) -> Misfit | None:
+    """A result that cannot be written into a tensor of its dtype."""
+    found = re.search(r"result type (\w+) can't be cast to the desired output type (\w+)", case.message)
+    if found is None:
+        return None
+    told = ", ".join(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in case.operands[:WIDE])
+    text = f"a result of type {found[1]} does not go into {found[2]}"
+    return Misfit(f"{text}: {told}" if told else text, advice=f"make the {found[2]} one a {found[1]} one")
+
+
+def index_out_of_range(case: Case) -> Misfit | None:
+    """An index beyond the end of a dimension."""
+    found = re.search(r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", case.message)
+    if found is None:
+        found_axis = re.search(r"index (-?\d+) is out of bounds for axis (\d+) with size (\d+)", case.message)
+        found = found_axis
+    if found is None:
+        return None
+    index, size = int(found[1]), int(found[3])
+    where = _dimension(case, index, size, int(found[2]))
+    return Misfit(f"index {index} in dimension {where}, whose size is {size}: it has {-size} … {size - 1}")
+
+
+def _dimension(case: Case, index: int, size: int, told: int) -> int:
+    """The dimension that is meant: torch counts it after the ones that were sliced."""
+    facts, key = case.argument(0, "input"), case.argument(1, "key")
+    if not isinstance(facts, TensorFacts) or case.name != "__getitem__" or not isinstance(key, tuple):
+        return told
+    if "..." in map(str, key) or None in key or (told < len(key) and key[told] == index):
+        return told
+    sizes = zip(key, facts.shape, strict=False)
+    fits = [place for place, (part, room) in enumerate(sizes) if _is_index(part) and room == size]
+    return fits[0] if len(fits) == 1 else told
+
+
+def _is_index(part: Any) -> bool:
+    return isinstance(part, (int, TensorFacts)) and not isinstance(part, bool)
+
+
+def outside_table(case: Case) -> Misfit | None:
+    """Indices that the table of an embedding does not have."""
+    if "embedding" not in case.name.lower() or "index out of range" not in case.message:
+        return None
+    indices, table = case.argument(0, "input"), case.argument(1, "weight")
+    if not isinstance(indices, TensorFacts):
+        return None
+    rows = (
+        f" {table.shape[0]} rows (0 … {int(table.shape[0]) - 1})" if isinstance(table, TensorFacts) else " fewer rows"
+    )
+    owner = (case.named(table) if isinstance(table, TensorFacts) else "") or "the table"
+    return Misfit(f"{_holds(case, indices)}; {owner} has{rows}")
+
+
+def target_outside(case: Case) -> Misfit | None:
+    """Targets beyond the number of classes."""
+    found = re.search(r"Target (-?\d+) is out of bounds|Class values must be smaller than num_classes", case.message)
+    if found is None:
+        return None
+    scores, target = case.argument(0, "input"), case.argument(1, "target")
+    classes = scores.shape[-1 if len(scores.shape) == 1 else 1] if isinstance(scores, TensorFacts) else None
+    if case.name == "one_hot":
+        classes, target = target if isinstance(target, int) else None, scores
+    if not isinstance(target, TensorFacts):
+        return Misfit(f"target {found[1]} is no class") if found[1] else None
+    there = f"; there are {classes} classes (0 … {int(classes) - 1})" if isinstance(classes, int) else ""
+    return Misfit(f"{_holds(case, target)}{there}")
+
+
+def _holds(case: Case, facts: TensorFacts) -> str:
+    name = case.named(facts) or "the indices"
+    limits = case.limits(facts)
+    return f"{name} holds {limits[0]:g} … {limits[1]:g}" if limits is not None else f"{name} holds others"
+
+
+def outside_unit(case: Case) -> Misfit | None:
+    """Probabilities that are none."""
+    if "should be between 0 and 1" not in case.message or not case.operands:
+        return None
+    return Misfit(_holds(case, case.operands[0].facts), advice="take the sigmoid, or the loss `…_with_logits`")
+
+
+def ambiguous(case: Case) -> Misfit | None:
+    """Several numbers where one is needed."""
+    if not re.search(
+        r"Boolean value of Tensor with more|cannot be converted to Scalar|only one element tensors", case.message
+    ):
+        return None
+    if not case.operands:
+        return None
+    operand = case.operands[0]
+    return Misfit(
+        f"{operand.name or 'it'} has more than one element",
+        (case.row("", operand.facts),),
+        advice=".any(), .all() or an index",
+    )
+
+
+CHECKS = (
+    devices,
+    dtypes,
+    not_floating,
+    cast_back,
+    index_out_of_range,
+    outside_table,
+    target_outside,
+    outside_unit,
+    ambiguous,
+)

@@ -1,0 +1,162 @@
+"""What comparing two runs found, as plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from insitu.errors import MissingError
+from insitu.trace.closeness import Certainty, weakest
+from insitu.trace.event import Call, Site, Variable
+
+if TYPE_CHECKING:
+    import pandas
+
+Status = Literal["same", "differs", "argument", "follows", "structure", "raised", "only in a", "only in b"]
+CauseKind = Literal["output", "random", "argument", "input", "calls", "raised"]
+Compared = Call | Variable
+
+
+@dataclass(slots=True, eq=False)
+class Difference:
+    """A call of the one run beside that of the other; of most of them nothing differs.
+
+    `status` is "same"; "differs", for a cause that shows in its output; "argument", made with another argument, or
+    given another tensor; "follows", other because of what went into it; "structure", the same values in another dtype,
+    on another device, in place, or by other calls; "raised" on one side, or with another exception; "only in a" or
+    "only in b". `what` says it in words, `delta` is how large it is, and `measure` in which measure; `certainty` says
+    what that is known from. `cause` is the number in `Diff.causes` of the cause that it is, or that it follows from.
+    """
+
+    status: Status
+    a: Compared | None
+    b: Compared | None
+    what: str = ""
+    delta: float | None = None
+    measure: str = ""
+    certainty: Certainty = "structure"
+    cause: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Cause:
+    """Where two runs part: what goes in agrees, as far as is known, and what comes out does not.
+
+    `kind` is "output" for the same call with another output, and "random" if it draws random numbers; "argument" for
+    one that is made with another argument; "input" for a tensor that was given to the run and differs; "calls" for
+    calls that one run lacks, or makes others instead of: `calls_a` and `calls_b`; "raised" for an exception on one
+    side. `a` and `b` are the calls where it begins. `why` says it in a sentence. `unknown` names the inputs of which
+    nothing but shape and dtype is known: they may differ as well. `followers` counts the calls that differ because of
+    it.
+    """
+
+    kind: CauseKind
+    a: Compared | None
+    b: Compared | None
+    why: str
+    calls_a: tuple[Compared, ...] = ()
+    calls_b: tuple[Compared, ...] = ()
+    delta: float | None = None
+    measure: str = ""
+    certainty: Certainty = "structure"
+    unknown: tuple[str, ...] = ()
+    followers: int = 0
+
+    @property
+    def sites(self) -> tuple[Site | None, Site | None]:
+        """The source lines on either side."""
+        return (self.a.site if self.a is not None else None, self.b.site if self.b is not None else None)
+
+
+@dataclass(eq=False)
+class Diff:
+    """How two runs differ; print it to read it.
+
+    `causes` are the places where they part independently of each other, in the order of the run, and `first` is the
+    first of them, or None. `differences` has a row for each call. `notes` are what holds for the whole, such as steps
+    that one side lacks. `evidence` counts the outputs that were compared by values, by statistics, by structure only.
+
+    `same` is True if nothing at all is different but names of modules, spellings of functions and source lines;
+    `first` is None if nothing has an effect: other calls with the same results are differences without a cause.
+    """
+
+    differences: list[Difference] = field(default_factory=list)
+    causes: list[Cause] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    evidence: dict[Certainty, int] = field(default_factory=dict)
+    labels: tuple[str, str] = ("a", "b")
+
+    @property
+    def first(self) -> Cause | None:
+        """The first cause; None if the runs agree in all that has an effect."""
+        return self.causes[0] if self.causes else None
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing at all is different."""
+        return not self.causes and not self.notes and set(self.counts) <= {"same"}
+
+    @property
+    def certainty(self) -> Certainty:
+        """What the verdict rests on: that of the first cause, or the weakest that outputs were compared by."""
+        if self.first is not None:
+            return self.first.certainty
+        return weakest(*(kind for kind, count in self.evidence.items() if count))
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many calls there are of each status."""
+        return dict(Counter(row.status for row in self.differences))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row for each call, or pair of calls."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingError("to_pandas() needs pandas: pip install pandas") from None
+        frame = pandas.DataFrame([_row(row) for row in self.differences], columns=_COLUMNS)
+        return frame.astype(dict.fromkeys(("cause", "a", "b", "line_a", "line_b", "step", "rank"), "Int64"))
+
+    def __str__(self) -> str:
+        from insitu.view.diff import render_diff  # as with print(trace)
+
+        return render_diff(self)
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{count:,} {status}" for status, count in self.counts.items()) or "nothing to compare"
+        return f"<Diff: {found}; {len(self.causes)} causes>"
+
+
+_COLUMNS = (
+    *("status", "cause", "name", "path_a", "path_b", "what", "delta", "measure", "certainty", "output_a", "output_b"),
+    *("a", "b", "file_a", "line_a", "file_b", "line_b", "step", "rank"),
+)
+
+
+def _row(row: Difference) -> tuple[Any, ...]:
+    event = row.a or row.b
+    assert event is not None
+    return (
+        *(row.status, row.cause, event.name, _path(row.a), _path(row.b), row.what, row.delta, row.measure),
+        *(row.certainty, _output(row.a), _output(row.b), row.a.id if row.a else None, row.b.id if row.b else None),
+        *(*_place(row.a), *_place(row.b), event.step, event.rank),
+    )
+
+
+def _path(event: Compared | None) -> str | None:
+    if event is None:
+        return None
+    return event.path if isinstance(event, Call) else event.name
+
+
+def _output(event: Compared | None) -> str | None:
+    if event is None:
+        return None
+    return ", ".join(map(repr, event.outputs)) if isinstance(event, Call) else repr(event.value)[:200]
+
+
+def _place(event: Compared | None) -> tuple[str | None, int | None]:
+    site = event.site if event is not None else None
+    return (site.file, site.line) if site is not None else (None, None)

@@ -1,0 +1,140 @@
+"""Why a call failed, as plain data: the place, the operands, what about them does not fit, and where they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from insitu.trace.event import Call, TensorFacts
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """A place in the source; `text` is the expression that stands there."""
+
+    file: str
+    line: int
+    function: str = ""
+    text: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Mark:
+    """A part of a source line and the value it had; `start` and `end` are columns of the line, in characters."""
+
+    line: int
+    start: int
+    end: int
+    value: Any
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """A tensor that takes part: its role (left, weight, [1]), its shape, the expression or path it is known by."""
+
+    role: str
+    shape: tuple[int | str, ...]
+    name: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Misfit:
+    """One thing that does not fit: the tensors with their shapes one under the other, and what is wrong with them.
+
+    `dimension` is the one to mark, counted from the right (-1 is the last); `advice` is the way out, if there is one.
+    """
+
+    text: str
+    rows: tuple[Row, ...] = ()
+    dimension: int | None = None
+    advice: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Origin:
+    """Where something comes from: `bias`, "made at", the place."""
+
+    name: str
+    how: str
+    place: Place | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Operand:
+    """A tensor that went into the call that failed, by the expression, or the path, that names it."""
+
+    name: str
+    facts: TensorFacts
+
+
+@dataclass(slots=True)
+class Case:
+    """What is known of a failure before anything is made of it.
+
+    `call` is the call that failed, `operands` names its tensors, `limits` gives the smallest and the largest value of
+    a tensor that is still there.
+    """
+
+    error: str
+    message: str
+    call: Call | None = None
+    operands: tuple[Operand, ...] = ()
+    limits: Callable[[TensorFacts], tuple[float, float] | None] = lambda facts: None
+
+    @property
+    def name(self) -> str:
+        """The last part of the name of the function: `add`, `linear`."""
+        return self.call.name.rpartition(".")[2] if self.call is not None else ""
+
+    def named(self, facts: TensorFacts) -> str:
+        """The expression that names a tensor."""
+        return next((operand.name for operand in self.operands if operand.facts is facts), "")
+
+    def argument(self, index: int, name: str, default: Any = None) -> Any:
+        """An argument by its place or its name."""
+        if self.call is None:
+            return default
+        if index < len(self.call.args):
+            return self.call.args[index]
+        return self.call.kwargs.get(name, default)
+
+    def row(self, role: str, facts: TensorFacts) -> Row:
+        """A tensor as a row of a misfit."""
+        return Row(role, facts.shape, self.named(facts))
+
+
+@dataclass(slots=True)
+class Explanation:
+    """Why an exception was raised; its text is what `insitu.explain` shows.
+
+    >>> place, source = Place("model.py", 3, "forward"), ((3, "    b = state['bias']"),)
+    >>> print(Explanation("KeyError", "'bias'", place, source=source))
+    KeyError: 'bias'
+      model.py:3 in forward
+         3 │ b = state['bias']
+    """
+
+    error: str
+    message: str
+    place: Place | None = None
+    modules: tuple[str, ...] = ()
+    source: tuple[tuple[int, str], ...] = ()
+    marks: tuple[Mark, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+    origins: tuple[Origin, ...] = field(default=())
+
+    def __str__(self) -> str:
+        from insitu.view.error import text  # plain data knows no view, except for print(explanation)
+
+        return text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @property
+    def note(self) -> str:
+        """The text without the exception itself, for where that is shown already."""
+        from insitu.view.error import note
+
+        return note(self)

@@ -1,0 +1,53 @@
+"""What a guard found, as plain data; its words are made in view/finding.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from insitu.trace.event import Call, Phase, Site, TensorFacts
+
+FindingKind = Literal["nan", "inf", "given", "update", "none", "vanishing", "exploding", "unchanged", "accumulated"]
+
+
+@dataclass(slots=True, eq=False)
+class Operand:
+    """A tensor that went into a call: facts, with statistics where it could be read; its name; who made it."""
+
+    facts: TensorFacts
+    name: str = ""
+    made: Call | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Finding:
+    """One thing that a guard found, at one place of the program.
+
+    `kind` is "nan" or "inf" for a call that made one of finite numbers, in the `phase` "forward" or "backward"; "given"
+    for one that was there before; "update" for one that an optimizer wrote into a parameter. About training: "none"
+    (parameters that never got a gradient), "vanishing", "exploding", "unchanged" (weights), "accumulated" (gradients
+    that were not set to zero). `call` is the call at fault, of a backward pass the forward call whose gradient the
+    autograd `node` computed; `site` is its line, `path` its module, or a parameter. `output` is what came out, with
+    statistics, and `index` its first bad element. `details` holds more names and numbers, `times` how often it was
+    found at this place, and `text` says it all in words.
+
+    >>> Finding("nan", path="head").kind
+    'nan'
+    """
+
+    kind: FindingKind
+    phase: Phase = "forward"
+    path: str = ""
+    call: Call | None = None
+    site: Site | None = None
+    output: TensorFacts | None = None
+    index: tuple[int, ...] | None = None
+    operands: tuple[Operand, ...] = ()
+    node: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    times: int = 1
+    text: str = ""
+
+    def __repr__(self) -> str:
+        where = f" at {self.site.file}:{self.site.line}" if self.site is not None else ""
+        return f"<Finding {self.kind} {self.path or (self.call.name if self.call else '')}{where}>"

@@ -1,0 +1,57 @@
+"""How two calls are made, in words: arguments, exceptions, dtypes and devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from insitu.trace.arguments import Argument
+from insitu.trace.event import Call, TensorFacts
+from insitu.trace.stops import Stop
+
+
+def exception(a: Call, b: Call) -> str:
+    """The exceptions that end two calls, of which not both end in the same."""
+    if a.raised is not None and b.raised is not None:
+        return f"raises {a.raised} | {b.raised}"
+    call = a if a.raised is not None else b
+    text = f": {_first_line(call.message)}" if call.message else ""
+    return f"raises {call.raised}{text} in {'a' if call is a else 'b'} only"
+
+
+def _first_line(text: str) -> str:
+    line = text.partition("\n")[0]
+    return line if len(line) <= 80 else line[:79] + "…"
+
+
+def places(a: Call, b: Call) -> list[str]:
+    """The dtypes and devices in which what comes out is another one."""
+    one, other = a.result, b.result
+    if (
+        type(one) is TensorFacts
+        and type(other) is TensorFacts
+        and (one.dtype, one.device) == (other.dtype, other.device)
+    ):
+        return []
+    outs = list(zip(a.outputs, b.outputs, strict=False))
+    found = []
+    for what in ("dtype", "device"):
+        after = dict.fromkeys((getattr(left, what), getattr(right, what)) for left, right in outs)
+        found += [f"{what} {left} | {right}" for left, right in after if left != right]
+    return found
+
+
+def texts(arguments: list[Argument]) -> list[str]:
+    """Arguments that differ, each as `name: left | right`."""
+    return [f"{name}: {_text(left)} | {_text(right)}" for name, left, right in arguments]
+
+
+def _text(item: Any) -> str:
+    text = repr(item)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def casts(stop: Stop) -> bool:
+    """Whether a call gives its tensor another dtype."""
+    if type(stop.event) is not Call:
+        return False
+    return {facts.dtype for facts in stop.event.inputs} != {facts.dtype for facts in stop.event.outputs}

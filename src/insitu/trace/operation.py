@@ -1,0 +1,79 @@
+"""What is known of an operation by its name alone: its other spellings, and what it does to values."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from insitu.trace.event import Kind
+
+_SPELLINGS = {
+    **{"true_divide": "div", "divide": "div", "truediv": "div", "multiply": "mul", "subtract": "sub"},
+    **{"absolute": "abs", "negative": "neg", "invert": "bitwise_not", "floordiv": "floor_divide"},
+    **{"greater": "gt", "less": "lt", "greater_equal": "ge", "less_equal": "le", "not_equal": "ne", "mod": "remainder"},
+    **{"mm": "matmul", "bmm": "matmul", "clip": "clamp", "concat": "cat", "concatenate": "cat"},
+    **{"swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim"},
+    **{"view": "reshape", "_unsafe_view": "reshape", "_to_copy": "to", "type": "to", "type_as": "to"},
+    **dict.fromkeys(("float", "double", "half", "bfloat16", "int", "long", "bool", "cpu", "cuda"), "to"),
+    **dict.fromkeys(("__float__", "__int__", "__bool__", "__index__", "_local_scalar_dense"), "item"),
+}
+# Calls whose result is their input, of which no more than dtype, device and layout can be another one.
+UNCHANGING = frozenset({"contiguous", "detach", "clone", "to", "alias", "lift_fresh", "requires_grad_", "data"})
+# Calls that put values in other places: their statistics stay the same, whatever the arguments.
+MOVING = UNCHANGING | {
+    *("reshape", "transpose", "permute", "movedim", "t", "T", "mT", "H", "mH", "flatten", "unflatten", "squeeze"),
+    *("unsqueeze", "flip", "roll", "rot90", "view_as", "reshape_as", "chunk", "split", "unbind", "getitem", "select"),
+    *("slice", "narrow", "expand", "expand_as", "repeat", "cat", "stack", "index_select", "gather", "as_strided"),
+    *("repeat_interleave", "tile", "unfold", "sort", "shuffle", "split_with_sizes", "broadcast_to", "copy_"),
+}
+# Memory as it was found: nothing that can be compared.
+UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
+RANDOM = frozenset(
+    {
+        *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "normal_"),
+        *("uniform_", "bernoulli", "bernoulli_", "multinomial", "poisson", "exponential_", "geometric_", "cauchy_"),
+        *("log_normal_", "random_", "rrelu", "gumbel_softmax", "native_dropout", "dropout", "dropout1d", "dropout2d"),
+        *("dropout3d", "alpha_dropout", "feature_alpha_dropout", "trunc_normal_", "kaiming_uniform_"),
+    }
+)
+COMMUTING = frozenset({"add", "add_", "mul", "mul_", "eq", "ne", "maximum", "minimum", "logical_and", "logical_or"})
+# What a call says of the object and not of its values.
+BESIDE = frozenset({"__repr__", "__format__", "__hash__", "data_ptr", "untyped_storage", "storage", "_version"})
+
+_NAMES = {
+    **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d", "conv_transpose2d"), ("input", "weight", "bias")),
+    **dict.fromkeys(("layer_norm", "group_norm"), ("input", "weight", "bias")),
+    **dict.fromkeys(("embedding", "rms_norm", "prelu"), ("input", "weight")),
+    "batch_norm": ("input", "running_mean", "running_var", "weight", "bias"),
+    "scaled_dot_product_attention": ("query", "key", "value", "attn_mask"),
+}
+
+
+@lru_cache(maxsize=4096)
+def operation(kind: Kind, name: str) -> str:
+    """The one name of an operation, however it was spelled; in place is another one.
+
+    >>> [operation("function", f"torch.{name}") for name in ("nn.functional.softmax", "Tensor.softmax", "mm", "relu_")]
+    ['softmax', 'softmax', 'matmul', 'relu_']
+    >>> operation("aten", "aten.add.Tensor"), operation("module", "Linear")
+    ('add', 'Linear')
+    """
+    if kind in ("module", "python"):
+        return name
+    parts = name.removesuffix(".__get__").split(".")
+    own = parts[1] if kind == "aten" and len(parts) > 1 else parts[-1]
+    bare = own.strip("_") if own.startswith("__") and own.endswith("__") else own
+    if own in BESIDE:
+        return own
+    return _SPELLINGS.get(own) or _SPELLINGS.get(bare, bare)
+
+
+def operand_name(operation: str, index: int, count: int) -> str:
+    """What the argument at this place is called, or its number.
+
+    >>> operand_name("linear", 1, 3), operand_name("matmul", 1, 2), operand_name("relu", 0, 1)
+    ('weight', 'input 1', 'input')
+    """
+    names = _NAMES.get(operation, ())
+    if index < len(names):
+        return names[index]
+    return f"input {index}" if count > 1 else "input"

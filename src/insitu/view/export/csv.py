@@ -1,0 +1,42 @@
+"""CSV: one row for each call, with the columns of `Trace.to_pandas`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+from insitu.trace.collector import collector_paused
+from insitu.trace.trace import _COLUMNS, Trace, _row
+from insitu.view.value import kept
+
+# A spreadsheet takes such a text for a formula, and runs it; a bare operator, as `+` or `@=`, is none.
+FORMULA = re.compile(r"[=+\-@\t\r].*[\w(]", re.DOTALL)
+KEPT = _COLUMNS.index("kept")
+
+
+@collector_paused()
+def to_csv(trace: Trace) -> str:
+    """The calls of a trace as comma-separated values; a text that a spreadsheet would run is given a `'` in front.
+
+    >>> from insitu.trace.event import Call
+    >>> to_csv(Trace([Call(7, None, "function", "torch.ones")])).splitlines()[1][:26]
+    '7,,function,torch.ones,,,,'
+    """
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(_COLUMNS)
+    for call in trace.calls:
+        cells = list(_row(call))
+        if cells[KEPT] is not None and type(cells[KEPT]) not in (int, float, bool):
+            cells[KEPT] = kept(cells[KEPT])
+        rows.writerow([_plain(cell) if type(cell) is str else cell for cell in cells])
+    return file.getvalue()
+
+
+def _plain(text: str) -> str:
+    """The text as it is, but for what no file can hold, and for what is not to be run."""
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    text = text.replace("\0", "\\x00")
+    return f"'{text}" if FORMULA.match(text) else text

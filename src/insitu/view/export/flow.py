@@ -1,0 +1,122 @@
+"""The forward pass at the level of modules: the innermost modules, where their tensors meet, and what flows between."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from insitu.trace.analysis import Steps
+from insitu.trace.event import Call
+from insitu.trace.trace import Trace
+from insitu.view.export.graph import Layers, call_name, operations, step_groups
+from insitu.view.value import result
+
+Key = str | int  # an innermost module by its path, a join by the id of its call
+KNOWN, ORDER = "-->", "-.->"
+
+
+class Flow:
+    """Innermost modules and joins as `nodes`, in order, and what gives to what as `arrows`.
+
+    A function outside of them that takes from one node only is no node: its outputs count as those of that node. One
+    that takes from several is a join. Of identical blocks and steps only the first is there, and all arrows lead to it.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._calls = {call.id: call for call in trace.calls if call.phase == "forward"}
+        self._layers = Layers(self._calls.values())
+        self._first: dict[int, int] = {}
+        self._alike: dict[str, tuple[str, int]] = {}
+        self._fold(step_groups(trace))
+        self.nodes: dict[Key, Call] = {}
+        self.arrows: dict[tuple[Key, Key], str] = {}
+        self._made_by: dict[int, Key] = {}
+        for call in operations(self._calls.values()):
+            self._add(call)
+        if trace.about.get("level") == "modules":
+            self._put_in_order()
+
+    def _fold(self, groups: list[Steps]) -> None:
+        """Learn which call stands for which."""
+        waiting = [fold for group in groups for fold in group.folds]
+        while waiting:
+            fold = waiting.pop()
+            event, last = fold.event, fold.nodes[fold.count - 1].event
+            for node in fold.nodes:
+                self._first[node.event.id] = event.id
+            if isinstance(event, Call) and isinstance(last, Call) and event.kind == "module" and fold.count > 1:
+                self._alike.setdefault(event.path, (last.path, fold.count))
+            waiting += fold.children()
+
+    def _add(self, call: Call) -> None:
+        first = self._calls[self._first[call.id]]
+        sources = self._sources(call)
+        if call.module is not None and call.module.leaf:
+            self._put(first.path, first, sources)
+            self._ended(call, first.path)
+        elif call.kind == "module":
+            return  # what made its output was not recorded: `_ended` lets the last module in it stand for it
+        elif len(sources) > 1:
+            self._put(first.id, first, sources)
+            self._made_by[call.id] = first.id
+        elif sources:
+            self._made_by[call.id] = next(iter(sources))
+
+    def _sources(self, call: Call) -> dict[Key, None]:
+        """The nodes that a call takes from, but for the module it lies in."""
+        found: dict[Key, None] = {}
+        for facts in call.inputs:
+            maker = self._calls.get(facts.producer) if facts.producer is not None else None
+            if maker is None or maker.id not in self._made_by:
+                continue
+            if not (call.module is not None and call.module.leaf and maker.path == call.path):
+                found[self._made_by[maker.id]] = None
+        return found
+
+    def _put(self, key: Key, call: Call, sources: dict[Key, None]) -> None:
+        self.nodes.setdefault(key, call)
+        for source in sources:
+            self.arrows[source, key] = KNOWN
+
+    def _ended(self, call: Call, key: Key) -> None:
+        """This node was the last to run in all calls that are open."""
+        around: Call | None = call
+        while around is not None:
+            self._made_by[around.id] = key
+            around = self._calls.get(around.parent) if around.parent is not None else None
+
+    def _put_in_order(self) -> None:
+        """Give the nodes that nothing is known to flow to an arrow from the one before."""
+        places = {key: place for place, key in enumerate(self.nodes)}
+        reached = {target for source, target in self.arrows if places[source] < places[target]}
+        for before, key in pairwise(self.nodes):
+            if key not in reached:
+                self.arrows[before, key] = ORDER
+
+    def frames(self, key: Key) -> list[str]:
+        """The paths of the modules around a node, the outermost first."""
+        call = self.nodes[key]
+        if call.module is None:
+            return []
+        paths = self._layers.around(call.path)
+        return paths[:-1] if isinstance(key, str) else paths
+
+    def title(self, path: str) -> str:
+        """The name of a module with its class; of identical ones, the first and the last."""
+        if path not in self._alike:
+            return self._layers.title(path)
+        last, count = self._alike[path]
+        names = f"{self._layers.name(path)} … {self._layers.name(last)}" if last != path else self._layers.name(path)
+        return f"{names}  × {count}  {self._layers.modules[path].type}"
+
+    def label(self, key: Key) -> tuple[str, str]:
+        """What stands in the box: the name, and what comes out."""
+        call = self.nodes[key]
+        if isinstance(key, str):
+            return self.title(key), result(self._outermost(call).result)
+        return call_name(call), ""
+
+    def _outermost(self, call: Call) -> Call:
+        """The call of the module that a call lies in."""
+        while call.kind != "module" and call.parent in self._calls:
+            call = self._calls[call.parent]
+        return call

@@ -1,0 +1,167 @@
+"""The graph behind the exports: which calls are its nodes, what flows between them, in which modules they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from insitu.trace.analysis import Forest, Node, Steps, completed, relative, steps
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts
+from insitu.trace.trace import Trace
+from insitu.view.name import function_name, module_type
+from insitu.view.tree import UNSEEN
+from insitu.view.value import safe
+
+
+@dataclass(slots=True, frozen=True)
+class Edge:
+    """A tensor on its way: from an output of one call, or from outside if `source` is None, to an input of another."""
+
+    source: int | None
+    output: int
+    target: int
+    input: int
+    tensor: TensorFacts
+
+
+@dataclass(slots=True)
+class Graph:
+    """The calls of one step, and what flows between them; identical steps are one graph, `title` says which."""
+
+    title: str
+    calls: list[Call] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+
+
+def graphs(trace: Trace) -> list[Graph]:
+    """A graph for each step; several that are the same are one."""
+    groups = step_groups(trace)
+    ranks = {group.folds[0].event.rank for group in groups}
+    return [_graph(group, ranked=len(ranks) > 1) for group in groups]
+
+
+def step_groups(trace: Trace) -> list[Steps]:
+    """The events of a trace by step, nested, and identical ones folded."""
+    forest = Forest()
+    roots: list[Node] = []
+    for event in completed(trace.events):
+        if not (isinstance(event, Mark) and event.kind == "step"):
+            root = forest.add(event)
+            if root is not None:
+                roots.append(root)
+    return steps(sorted([*roots, *forest.rest()], key=lambda node: node.event.id))
+
+
+def _graph(group: Steps, *, ranked: bool) -> Graph:
+    title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}, {group.count} identical"
+    graph = Graph(f"rank {group.folds[0].event.rank} {title}" if ranked else title)
+    roots = [node for fold in group.folds for node in fold.nodes[: fold.count]]
+    graph.calls = operations(node.event for node in _walk(roots))
+    graph.edges = list(_edges(graph.calls))
+    return graph
+
+
+def _walk(roots: list[Node]) -> Iterator[Node]:
+    """The nodes in the order they began; a stack, because programs recurse deeper than Python."""
+    waiting = roots[::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += node.children[::-1]
+
+
+def operations(events: Iterable[Event]) -> list[Call]:
+    """The calls that make something themselves: the innermost ones, and those that made what nothing in them did."""
+    calls = [event for event in events if isinstance(event, Call)]
+    parents = {call.parent for call in calls}
+    return [
+        call
+        for call in calls
+        if (call.id not in parents or any(facts.producer == call.id for facts in call.outputs))
+        and call.name not in UNSEEN
+        and not call.name.startswith("profiler.")
+    ]
+
+
+def _edges(calls: list[Call]) -> Iterator[Edge]:
+    outputs: dict[int, dict[int, int]] = {}
+    for call in calls:
+        places = outputs[call.id] = {}
+        for place, facts in enumerate(call.outputs):
+            places.setdefault(facts.id, place)
+    for call in calls:
+        for place, facts in enumerate(call.inputs):
+            maker = facts.producer
+            if maker is None or maker not in outputs or maker == call.id:
+                if facts.type != "Parameter":
+                    yield Edge(None, 0, call.id, place, facts)
+            else:
+                yield Edge(maker, outputs[maker].get(facts.id, 0), call.id, place, facts)
+
+
+class Layers:
+    """The modules of a trace, each in the nearest one around it that is known."""
+
+    def __init__(self, calls: Iterable[Call]) -> None:
+        self.modules: dict[str, ModuleFacts] = {}
+        for call in calls:
+            if call.module is not None:
+                self.modules.setdefault(call.module.path, call.module)
+        self._above: dict[str, str | None] = {}
+        self._around: dict[str, list[str]] = {}
+
+    def above(self, path: str) -> str | None:
+        """The path of the module around this one; None for an outermost one.
+
+        >>> modules = [ModuleFacts("", "GPT"), ModuleFacts("h.0", "Block")]
+        >>> Layers(Call(0, None, "module", facts.type, facts) for facts in modules).above("h.0")
+        ''
+        """
+        if path not in self._above:
+            around: str | None = path
+            while around:
+                around = around.rpartition(".")[0]
+                if around in self.modules:
+                    break
+            self._above[path] = around if path and around in self.modules else None
+        return self._above[path]
+
+    def around(self, path: str) -> list[str]:
+        """The paths from the outermost module to this one."""
+        found = self._around.get(path)
+        if found is None:
+            found = self._around[path] = [path]
+            while (above := self.above(found[0])) is not None:
+                found.insert(0, above)
+        return found
+
+    def name(self, path: str) -> str:
+        """The name of a module in the one around it; of the outermost, its class."""
+        own = safe(relative(path, self.above(path) or ""))
+        return own or safe(self.modules[path].type)
+
+    def title(self, path: str) -> str:
+        """Name and class: `attn  Attention`."""
+        own = safe(relative(path, self.above(path) or ""))
+        kind = module_type(self.modules[path])
+        return f"{own}  {kind}" if own else kind
+
+
+def call_name(call: Call) -> str:
+    """What a user calls it, without arguments: `h.0.attn  Attention`, `F.softmax`, `@`, `aten.mm`.
+
+    >>> call_name(Call(0, None, "function", "torch.nn.functional.softmax"))
+    'F.softmax'
+    """
+    if call.kind == "module":
+        return f"{safe(call.path)}  {safe(call.name)}" if call.path else safe(call.name)
+    if call.operator is not None:
+        return safe(call.operator)
+    return safe(call.name) if call.kind == "aten" else function_name(call.name)
+
+
+@lru_cache(maxsize=4096)
+def place(site: Site) -> str:
+    """File and line, in full."""
+    return f"{safe(site.file)}:{site.line}"

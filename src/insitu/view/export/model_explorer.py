@@ -1,0 +1,114 @@
+"""Model Explorer: the calls of a step as nodes, the modules as the layers they lie in, tensors as edges."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from insitu.trace.collector import collector_paused
+from insitu.trace.event import Call, TensorFacts
+from insitu.trace.trace import Trace
+from insitu.view.export.graph import Edge, Graph, Layers, call_name, graphs, place
+from insitu.view.name import compact
+from insitu.view.value import arguments, duration, safe, short, spread, tensor
+
+Item = dict[str, Any]
+MOST_TEXT = 400
+
+
+@collector_paused()
+def to_model_explorer(trace: Trace) -> str:
+    """The trace as a collection of graphs, one for each step that is not like another.
+
+    >>> graph = json.loads(to_model_explorer(Trace([Call(0, None, "function", "torch.ones")])))["graphs"][0]
+    >>> graph["id"], graph["nodes"][0]["label"]
+    ('step 0', 'torch.ones')
+    """
+    layers = _Namespaces(trace.calls)
+    every = [_graph(graph, layers) for graph in graphs(trace)]
+    label = safe(str(trace.about.get("subject", "insitu")))
+    return json.dumps({"label": label, "graphs": every}, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+
+class _Namespaces(Layers):
+    """The modules around a call as the viewer wants them, with slashes between."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        super().__init__(calls)
+        # A slash in a name would make one layer more.
+        paths = {path: [self.name(above).replace("/", "∕") for above in self.around(path)] for path in self.modules}
+        self._joined = {path: "/".join(names) for path, names in paths.items()}
+
+    def of(self, call: Call) -> str:
+        """The namespace of a call; the backward pass has its own."""
+        namespace = self._joined[call.path] if call.module is not None else ""
+        return f"backward/{namespace}".removesuffix("/") if call.phase == "backward" else namespace
+
+
+def _graph(graph: Graph, layers: _Namespaces) -> Item:
+    coming: dict[int, list[Item]] = {}
+    outside: dict[int, TensorFacts] = {}
+    for edge in graph.edges:
+        coming.setdefault(edge.target, []).append(_edge(edge))
+        if edge.source is None:
+            outside.setdefault(edge.tensor.id, edge.tensor)
+    nodes = [*map(_given, outside.values()), *(_node(call, layers, coming.get(call.id, [])) for call in graph.calls)]
+    return {"id": graph.title, "nodes": nodes, "groupNodeAttributes": _groups(graph, layers)}
+
+
+def _edge(edge: Edge) -> Item:
+    source = str(edge.source) if edge.source is not None else f"given {edge.tensor.id}"
+    return {
+        "sourceNodeId": source,
+        "sourceNodeOutputId": str(edge.output),
+        "targetNodeInputId": str(edge.input),
+    }
+
+
+def _given(facts: TensorFacts) -> Item:
+    """A tensor that came from outside of the step."""
+    return {"id": f"given {facts.id}", "label": "given", "namespace": "", "outputsMetadata": [_output(0, facts)]}
+
+
+def _node(call: Call, layers: _Namespaces, coming: list[Item]) -> Item:
+    return {
+        "id": str(call.id),
+        "label": compact(call) if call.operator is not None else call_name(call),
+        "namespace": layers.of(call),
+        "attrs": [{"key": key, "value": text} for key, text in _attributes(call).items() if text],
+        "incomingEdges": coming,
+        "outputsMetadata": [_output(number, facts) for number, facts in enumerate(call.outputs)],
+    }
+
+
+def _attributes(call: Call) -> dict[str, str]:
+    site = call.site
+    return {
+        "call": str(call.id),
+        "name": safe(call.name),
+        "arguments": short(", ".join(arguments(call.args, call.kwargs)), MOST_TEXT),
+        "source": place(site) if site is not None else "",
+        "code": safe(site.text) if site is not None else "",
+        "time": duration(call.duration) if call.duration is not None else "",
+        "gradient of": str(call.forward) if call.forward is not None else "",
+        "raised": safe(call.raised or ""),
+    }
+
+
+def _output(number: int, facts: TensorFacts) -> Item:
+    """What is known of an output; the viewer writes `tensor_shape` beside the edge."""
+    known = {"tensor_shape": tensor(facts), "device": safe(facts.device)}
+    if facts.stats is not None:
+        known["values"] = spread(facts.stats)
+    return {"id": str(number), "attrs": [{"key": key, "value": text} for key, text in known.items() if text]}
+
+
+def _groups(graph: Graph, layers: _Namespaces) -> dict[str, dict[str, str]]:
+    """What is shown of a layer that is selected."""
+    found: dict[str, dict[str, str]] = {}
+    for call in graph.calls:
+        if call.module is not None and (namespace := layers.of(call)) not in found:
+            known = found[namespace] = {"path": safe(call.path), "class": layers.title(call.path)}
+            if call.module.parameters:
+                known["parameters"] = f"{call.module.parameters:,}"
+    return found

@@ -1,0 +1,179 @@
+"""Perfetto and chrome://tracing: calls as bars on the lane of their thread, and arrows for what flows between them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from insitu.errors import SubjectError
+from insitu.trace.collector import collector_paused
+from insitu.trace.costs import memory
+from insitu.trace.event import Call, Event, Mark, Variable
+from insitu.trace.trace import Trace
+from insitu.view.export.graph import call_name, operations, place
+from insitu.view.value import result, safe, short, value
+
+Row = dict[str, Any]
+MOST_TEXT = 400  # characters of the facts about a bar
+
+
+@collector_paused()
+def to_perfetto(trace: Trace) -> str:
+    """The trace as a timeline, in the JSON of the Trace Event Format: a process for each rank, times in microseconds.
+
+    >>> rows = json.loads(to_perfetto(Trace([Call(0, None, "function", "torch.ones", duration=2500)])))["traceEvents"]
+    >>> [(row["name"], row["ts"], row["dur"]) for row in rows if row["ph"] == "X"]
+    [('torch.ones', 0.0, 2.5)]
+    """
+    events = trace.events
+    calls = [event for event in events if isinstance(event, Call)]
+    if calls and all(call.duration is None for call in calls):
+        raise SubjectError(
+            "this trace has no times, which a timeline needs: export the .h5 file of the run, not the .trace file"
+        )
+    about = {safe(str(key)): safe(str(item)) for key, item in trace.about.items()}
+    lanes = _Lanes(events)
+    rows = [*lanes.names(about.get("subject", "insitu")), *_rows(lanes, _Arrows(calls))]
+    # No "displayTimeUnit": some readers take "ns" to mean that the times themselves are nanoseconds.
+    whole = {"traceEvents": rows, "otherData": about}
+    return json.dumps(whole, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+
+class _Lanes:
+    """The events by time, and the lane of each: its thread, or one beside it.
+
+    Bars of a lane must lie in each other or apart: a reader drops one that overlaps, as with a generator that waits.
+    """
+
+    def __init__(self, events: list[Event]) -> None:
+        self.ends = _ends(events)
+        self.order = sorted(events, key=lambda event: (event.start, event.id))
+        self.of: dict[int, int] = {}
+        self._beside: dict[tuple[int, int, int], int] = {}
+        self._threads = sorted({(event.rank, event.thread) for event in events})
+        spare = 1 + max((thread for _, thread in self._threads), default=0)
+        stacks: defaultdict[tuple[int, int], list[list[int]]] = defaultdict(list)
+        for event in self.order:
+            number = _fitting(stacks[event.rank, event.thread], event.start, self.ends[event.id])
+            lane = event.thread
+            if number:
+                lane = self._beside.setdefault((event.rank, event.thread, number), spare + len(self._beside))
+            self.of[event.id] = lane
+
+    def row(self, phase: str, name: str, event: Event, **more: Any) -> Row:
+        """What happens when this event begins, on its lane."""
+        lane = self.of[event.id]
+        return {"ph": phase, "name": name, "pid": event.rank, "tid": lane, "ts": event.start / 1000, **more}
+
+    def names(self, subject: str) -> Iterator[Row]:
+        """How ranks and lanes are called."""
+        for rank in sorted({rank for rank, _ in self._threads}):
+            yield _named("process_name", rank, 0, f"{subject}, rank {rank}")
+        for rank, thread in self._threads:
+            yield _named("thread_name", rank, thread, f"thread {thread}")
+        for (rank, thread, _), lane in self._beside.items():
+            yield _named("thread_name", rank, lane, f"thread {thread}, overlapping")
+
+
+def _named(what: str, rank: int, lane: int, name: str) -> Row:
+    return {"ph": "M", "name": what, "pid": rank, "tid": lane, "args": {"name": name}}
+
+
+def _ends(events: list[Event]) -> dict[int, int]:
+    """When each event ended; a call that never did, when the last one in it ended."""
+    ends = {event.id: event.start + ((event.duration or 0) if isinstance(event, Call) else 0) for event in events}
+    never = {event.id for event in events if isinstance(event, Call) and event.duration is None}
+    for event in reversed(events):
+        if event.parent in never:
+            ends[event.parent] = max(ends[event.parent], ends[event.id])
+    return ends
+
+
+def _fitting(stacks: list[list[int]], start: int, end: int) -> int:
+    """The number of the first stack of ends in which this bar lies within another or after it."""
+    for number, stack in enumerate(stacks):
+        while stack and stack[-1] <= start:
+            stack.pop()
+        if not stack or end <= stack[-1]:
+            stack.append(end)
+            return number
+    stacks.append([end])
+    return len(stacks) - 1
+
+
+class _Arrows:
+    """From the call that made a tensor to those that take it, and from a call to its backward calls."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        self.inner = {call.id: call for call in operations(calls)}
+        self._leaving: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._coming: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        starts = {call.id: call.start for call in calls}
+        count = 0
+        for source, target, kind in self._pairs(calls):
+            if starts.get(source, target.start + 1) <= target.start:
+                self._leaving[source].append((count, kind))
+                self._coming[target.id].append((count, kind))
+                count += 1
+
+    def _pairs(self, calls: list[Call]) -> Iterator[tuple[int, Call, str]]:
+        yield from ((call.forward, call, "backward") for call in calls if call.forward is not None)
+        for call in self.inner.values():
+            makers = dict.fromkeys(facts.producer for facts in call.inputs)
+            yield from ((maker, call, "tensor") for maker in makers if maker is not None and maker != call.id)
+
+    def rows(self, call: Call, lanes: _Lanes) -> Iterator[Row]:
+        """The arrows that leave this call and those that come to it; their numbers must be integers."""
+        for number, kind in self._leaving.get(call.id, ()):
+            yield lanes.row("s", kind, call, cat=kind, id=number)
+        for number, kind in self._coming.get(call.id, ()):
+            yield lanes.row("f", kind, call, cat=kind, id=number, bp="e")
+
+
+def _rows(lanes: _Lanes, arrows: _Arrows) -> Iterator[Row]:
+    """The rows by time; arrows stand right after their bar, for a reader binds them to the last one begun."""
+    begun: set[tuple[int, int]] = set()
+    for event in lanes.order:
+        if (event.rank, event.step) not in begun:
+            begun.add((event.rank, event.step))
+            yield lanes.row("i", f"step {event.step}", event, cat="step", s="p")
+        if not isinstance(event, Call):
+            yield from _moment(event, lanes)
+            continue
+        spent = (lanes.ends[event.id] - event.start) / 1000
+        yield lanes.row("X", _name(event), event, cat=event.kind, dur=spent, args=_facts(event))
+        yield from arrows.rows(event, lanes)
+        if event.id in arrows.inner and (made := memory(event)):
+            yield lanes.row("C", "output memory", event, args={"bytes": made})
+
+
+def _name(call: Call) -> str:
+    return f"{call_name(call)} backward" if call.phase == "backward" else call_name(call)
+
+
+def _facts(call: Call) -> Row:
+    """What a reader shows of the bar that is selected."""
+    site = call.site
+    facts = {
+        "path": safe(call.path),
+        "inputs": result(call.inputs or None, MOST_TEXT),
+        "output": result(call.result, MOST_TEXT),
+        "source": place(site) if site is not None else "",
+        "code": safe(site.text) if site is not None else "",
+        "raised": safe(call.raised or ""),
+        "flops": call.flops or 0,
+    }
+    return {"id": call.id, "step": call.step, **{name: fact for name, fact in facts.items() if fact}}
+
+
+def _moment(event: Mark | Variable, lanes: _Lanes) -> Iterator[Row]:
+    """A mark or the change of a variable; a step is told by the first event of it."""
+    if isinstance(event, Variable):
+        args = {"value": short(value(event.value), MOST_TEXT), "changes": ", ".join(event.changes)}
+        if event.site is not None:
+            args["source"] = place(event.site)
+        yield lanes.row("i", safe(event.name), event, cat="variable", s="t", args=args)
+    elif event.kind != "step":
+        yield lanes.row("i", safe(event.text), event, cat=event.kind, s="t")

@@ -1,0 +1,137 @@
+"""The page: a trace, a comparison, or variables over steps, as one HTML file that needs no network and no server."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from insitu.errors import StoreError, SubjectError, tell
+from insitu.trace.analysis import select
+from insitu.trace.collector import collector_paused
+from insitu.trace.diff import Diff
+from insitu.trace.event import Event, Variable
+from insitu.trace.trace import Trace
+from insitu.view.page import pairs, series
+from insitu.view.page.packing import Columns
+from insitu.view.page.rows import RowColumns, ordered, places
+from insitu.view.page.tables import Tables
+from insitu.view.plot import Curve
+from insitu.view.value import safe, short
+
+SCRIPTS = ("data", "model", "grid", "search", "calls", "details", "charts", "variables", "pairs", "main", "start")
+STYLES = ("page", "panes")
+LARGE = 50_000_000  # characters, from which on browsers take long
+POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
+)
+
+Named = tuple[str, Sequence[Curve]]
+
+
+def page(
+    subject: Trace | Diff | None = None,
+    *,
+    curves: Iterable[Named] = (),
+    title: str | None = None,
+    source: bool = True,
+    only: str | Iterable[str] | None = None,
+    steps: Iterable[int] | None = None,
+    depth: int | None = None,
+) -> str:
+    """A trace or a `Diff` as the text of an HTML file.
+
+    `curves` are variables of a recorded run, each a name and the curves of its ranks (`insitu.view.plot.curves`);
+    with them the subject may be left out. `source=False` leaves out the lines of source code. What is too much for a
+    browser is made less by `only` (path patterns), `steps` (their numbers) and `depth` (levels of the tree).
+
+    >>> from insitu.trace.event import Call
+    >>> page(Trace([Call(0, None, "function", "torch.rand")]))[:15]
+    '<!doctype html>'
+    """
+    if not isinstance(subject, (Trace, Diff, type(None))):
+        raise SubjectError(f"a page shows a Trace or a Diff, not a {type(subject).__name__}: page(trace)")
+    with collector_paused():
+        tables, columns, drawn = Tables(source=source), Columns(), series.of_curves(curves)
+        rows = RowColumns(tables)
+        header: dict[str, Any] = {"about": {}}
+        if isinstance(subject, Diff):
+            header["diff"] = pairs.fill(subject, tables, rows, columns)
+        elif subject is not None:
+            events = _chosen(subject, only, steps)
+            drawn += _fill(events, tables, rows, depth)
+            header |= {"about": _about(subject), "events": len(events)}
+        header |= {"title": _title(subject, title), "series": series.fill(columns, drawn)}
+        rows.fill(columns)
+        text = _joined(header["title"], columns.packed(header | tables.fill(columns)))
+    if len(text) > LARGE:
+        tell(f"a page of {len(text) / 1e6:.0f} MB is slow to open: give only=, steps= or depth= to show a part")
+    return text
+
+
+def write(
+    subject: Trace | Diff | None, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any
+) -> None:
+    """Write a page to a file; one that is there already is kept unless `overwrite`. The options are those of `page`."""
+    text = page(subject, **options)
+    try:
+        with open(path, "w" if overwrite else "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except FileExistsError:
+        raise StoreError(f"{os.fspath(path)!r} is there already: give another name, or overwrite=True") from None
+    except OSError as error:
+        raise StoreError(f"{os.fspath(path)!r} cannot be written: {error.strerror or error}") from error
+
+
+def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int] | None) -> list[Event]:
+    events = select(trace.events, only)
+    wanted = set(steps) if steps is not None else None
+    return events if wanted is None else [event for event in events if event.step in wanted]
+
+
+def _fill(events: list[Event], tables: Tables, rows: RowColumns, depth: int | None) -> list[series.Drawn]:
+    every, found = ordered(events, depth=depth)
+    tables.places = places(every)
+    for row in every:
+        rows.add(row, found)
+    return series.of_variables([event for event in events if isinstance(event, Variable)], tables.places)
+
+
+def _about(trace: Trace) -> dict[str, str]:
+    return {safe(str(name)): short(safe(str(item)), 200) for name, item in trace.about.items() if item is not None}
+
+
+def _title(subject: Trace | Diff | None, title: str | None) -> str:
+    if title is not None:
+        return short(safe(title), 200)
+    if isinstance(subject, Diff):
+        return short(safe(" | ".join(subject.labels)), 200)
+    named = subject.about.get("subject") if subject is not None else None
+    return short(safe(str(named)), 200) if named else "insitu"
+
+
+def _joined(title: str, data: str) -> str:
+    """The whole file."""
+    script, style, frame = _parts()
+    policy = POLICY.format(script=_digest(script), style=_digest(style))
+    parts = {"title": html.escape(title), "policy": policy, "style": style, "script": script, "data": data}
+    pieces = frame.split("%%")
+    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+@cache
+def _parts() -> tuple[str, str, str]:
+    """The script, the style and the frame around them, joined from their files."""
+    folder = files("insitu.view") / "page"
+    scripts = "\n".join([(folder / f"{name}.js").read_text("utf-8") for name in SCRIPTS])
+    styles = "\n".join([(folder / f"{name}.css").read_text("utf-8") for name in STYLES])
+    return f'"use strict";\n(() => {{\n{scripts}\n}})();\n', styles, (folder / "frame.html").read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

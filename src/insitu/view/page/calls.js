@@ -1,0 +1,235 @@
+// What is known of calls, by the numbers of their rows, and how a call is written into its row.
+
+class Calls {
+  /** @param {Data} data */
+  constructor(data) {
+    this.data = data;
+    this.row = data.row;
+    this.size = data.row.id.length;
+    this.givenAt = offsets(data.row.taken);
+    this.madeAt = offsets(data.row.returned);
+    /** @type {Map<number, number>} */
+    this.byId = new Map();
+    for (let i = 0; i < this.size; i++) if (this.row.id[i] >= 0 && !this.byId.has(this.row.id[i])) this.byId.set(this.row.id[i], i);
+  }
+
+  /** @param {number} i @returns {number[]} numbers of tensors */
+  inputs(i) {
+    return Array.from({ length: this.givenAt[i + 1] - this.givenAt[i] }, (_, k) => this.data.given[this.givenAt[i] + k]);
+  }
+
+  /** @param {number} i @returns {number[]} */
+  outputs(i) {
+    return Array.from({ length: this.madeAt[i + 1] - this.madeAt[i] }, (_, k) => this.data.made[this.madeAt[i] + k]);
+  }
+
+  /** The range of what rows returned, together. @param {number[]} rows */
+  spread(rows) {
+    const { stats, tensor } = this.data;
+    const found = { min: Infinity, max: -Infinity, nan: 0, inf: 0, isKnown: false };
+    for (const i of rows)
+      for (const made of this.outputs(i)) {
+        const number = tensor.stats[made];
+        if (!number) continue;
+        found.isKnown = true;
+        found.nan += stats.nan[number];
+        found.inf += stats.inf[number];
+        if (stats.min[number] < found.min) found.min = stats.min[number];
+        if (stats.max[number] > found.max) found.max = stats.max[number];
+      }
+    return found;
+  }
+
+  /** The number of the statistics of the first output that has them. @param {number} i */
+  firstStats(i) {
+    for (const made of this.outputs(i)) if (this.data.tensor.stats[made]) return this.data.tensor.stats[made];
+    return 0;
+  }
+
+  /** What was kept of the first output. @param {number} i */
+  kept(i) {
+    for (const made of this.outputs(i)) if (this.data.tensor.kept[made]) return this.data.texts[this.data.tensor.kept[made]];
+    return "";
+  }
+
+  /** The rows that were given each tensor, by its number. */
+  get users() {
+    if (!this._users) {
+      /** @type {Map<number, number[]>} */
+      this._users = new Map();
+      for (let i = 0; i < this.size; i++)
+        for (const same of new Set(this.inputs(i).map((given) => this.data.tensor.same[given]))) {
+          const rows = this._users.get(same);
+          if (rows) rows.push(i);
+          else this._users.set(same, [i]);
+        }
+    }
+    return this._users;
+  }
+
+  /** The rows of the backward pass, by the row of their forward call. */
+  get behind() {
+    if (!this._behind) {
+      /** @type {Map<number, number[]>} */
+      this._behind = new Map();
+      for (let i = 0; i < this.size; i++)
+        if (this.row.forward[i]) {
+          const forward = this.row.forward[i] - 1;
+          this._behind.set(forward, [...(this._behind.get(forward) ?? []), i]);
+        }
+    }
+    return this._behind;
+  }
+
+  /** Who made what a row was given. @param {number} i */
+  makers(i) {
+    const rows = this.inputs(i).map((given) => this.data.tensor.made[given] - 1).filter((made) => made >= 0 && made !== i);
+    return [...new Set(rows)];
+  }
+
+  /** Who was given what a row returned; of calls that lie in each other the outermost. @param {number} i @param {Tree} tree */
+  takers(i, tree) {
+    const rows = this.outputs(i).flatMap((made) => this.users.get(this.data.tensor.same[made]) ?? []);
+    const sorted = [...new Set(rows)].filter((user) => user < i || user >= tree.end[i]).sort((a, b) => a - b);
+    let end = -1;
+    return sorted.filter((user) => !(i > user && i < tree.end[user]) && user >= end && (end = tree.end[user]));
+  }
+
+  /** @param {number} i */
+  path(i) {
+    return this.data.modules[this.row.module[i]]?.[0] ?? "";
+  }
+
+  /** @param {number} i */
+  label(i) {
+    return this.data.texts[this.row.label[i]];
+  }
+
+  /** A name for links: what was called, and in which module. @param {number} i */
+  named(i) {
+    const path = this.path(i);
+    return this.row.kind[i] === 0 && path ? `${path} ${this.label(i)}` : this.label(i);
+  }
+
+  /** @param {number} i */
+  place(i) {
+    const site = this.data.sites[this.row.site[i]];
+    return site ? `${basename(site[0])}:${site[1]}` : "";
+  }
+
+  /** @param {number} i @returns {string} */
+  spreadText(i) {
+    const found = this.spread([i]);
+    return found.isKnown ? rangeText(found) : this.kept(i);
+  }
+}
+
+const basename = (/** @type {string} */ file) => file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+
+/** @param {{min: number, max: number, nan: number, inf: number}} found */
+function rangeText(found) {
+  const few = (/** @type {number} */ n) => (n < 1e3 ? many(n) : countText(n));
+  const odd = [found.nan && `${few(found.nan)} NaN`, found.inf && `${few(found.inf)} Inf`].filter(Boolean).join(", ");
+  if (found.nan) return `✗ ${odd}`;
+  if (!(found.min <= found.max)) return odd;
+  const text = found.min === found.max ? digits(found.min) : `${digits(found.min)} … ${digits(found.max)}`;
+  return odd ? `${text}, ${odd}` : text;
+}
+
+/** A path as seen from another one. @param {string} path @param {string} base */
+function relative(path, base) {
+  if (!base || !path.startsWith(base)) return path;
+  return path.length === base.length ? "" : path[base.length] === "." ? path.slice(base.length + 1) : path;
+}
+
+/**
+ * Write a call into its row.
+ * @param {any} app @param {HTMLElement[]} cells @param {number} i @param {HTMLElement} element
+ */
+function paintCall(app, cells, i, element) {
+  const { calls, tree } = app;
+  const { row, texts } = calls.data;
+  const rows = tree.isFolded(i) ? tree.siblings(i) : [i];
+  const kind = KINDS[row.kind[i]];
+  element.classList.add(`k-${kind}`);
+  const isBad = rows.some((/** @type {number} */ one) => row.odd[one] & IS_WRONG || row.raised[one]);
+  element.classList.toggle("bad", isBad);
+  element.classList.toggle("raised", row.raised[i] > 0);
+  element.classList.toggle("maker", app.lineage.makers.has(i));
+  element.classList.toggle("taker", app.lineage.takers.has(i));
+  element.classList.toggle("hit", app.hits.count(i, i + 1) > 0);
+  cells[0].style.paddingLeft = `${8 + tree.depth[i] * 14}px`;
+  cells[0].replaceChildren(...title(app, i));
+  const raised = row.raised[i];
+  cells[1].textContent = raised ? `✗ raised ${texts[raised]}` : texts[row.output[i]];
+  const found = calls.spread(rows);
+  const number = calls.firstStats(i);
+  cells[2].replaceChildren(...(hasSpread(calls.data, number) ? [sparkline(calls.data, number)] : []));
+  cells[3].textContent = found.isKnown ? rangeText(found) : calls.kept(i);
+  cells[3].classList.toggle("red", found.nan > 0);
+  timeCell(app, cells[4], rows, i);
+  cells[5].textContent = calls.place(i);
+  element.title = `${texts[row.name[i]]}${cells[1].textContent ? `  →  ${cells[1].textContent}` : ""}`;
+}
+
+/** What was called: the sign to open it, the path, what it is, and marks. @param {any} app @param {number} i */
+function title(app, i) {
+  const { calls, tree } = app;
+  const { row, texts } = calls.data;
+  const kind = KINDS[row.kind[i]];
+  const parts = [twisty(tree, i)];
+  const parent = tree.parent[i];
+  if (kind === "module") {
+    const base = parent >= 0 && row.kind[parent] !== STEP ? calls.path(parent) : "";
+    const own = relative(calls.path(i), base);
+    const other = tree.isFolded(i) ? relative(calls.path(tree.last(i)), base) : own;
+    if (own) parts.push(make("b", "path", own === other ? own : `${own} … ${other}`));
+  }
+  let text = calls.label(i);
+  if (kind === "step" && tree.isFolded(i)) text += ` … ${row.step[tree.last(i)]}`;
+  if (kind === "variable") text += " =";
+  if (kind === "note") text = `# ${text}`;
+  if (kind === "trouble") text = `! ${text}`;
+  const badge = tree.run[i] > 1 ? [folding(tree, i)] : [];
+  const what = make("span", "what", text);
+  parts.push(...(kind === "module" ? [...badge, what] : [what, ...badge]));
+  if (kind === "variable") parts.push(make("span", "dim", texts[row.args[i]].split("\t")[1] ?? ""));
+  if (row.is_backward[i]) parts.push(make("span", "dim", row.forward[i] && calls.path(i) ? `backward of ${calls.path(i)}` : "backward"));
+  const end = tree.isFolded(i) ? tree.end[tree.last(i)] : tree.end[i];
+  const isNews = row.odd[i] & IS_ORIGIN;
+  const begins = isNews ? row.odd[i] & (HAS_NAN | HAS_INF) : tree.isOpen[i] ? 0 : app.begun(i, end);
+  if (begins) parts.push(make("span", "tag red", `${begins & HAS_NAN ? "NaN" : "Inf"} begins${isNews ? "" : " inside"}`));
+  if (app.lineage.makers.has(i)) parts.push(make("span", "tag amber", "made by"));
+  if (app.lineage.takers.has(i)) parts.push(make("span", "tag green", "used by"));
+  const inside = tree.isOpen[i] ? 0 : app.hits.count(i + 1, end);
+  if (inside) parts.push(make("span", "tag blue", `${many(inside)} ${inside === 1 ? "hit" : "hits"}`));
+  return parts;
+}
+
+/** What says that a row stands for several, or that these can be folded. @param {Tree} tree @param {number} i */
+function folding(tree, i) {
+  const badge = make("span", "badge", tree.isFolded(i) ? `× ${tree.run[i]} identical` : `fold ${tree.run[i]}`);
+  badge.dataset.do = "unfold";
+  badge.title = tree.isFolded(i) ? "one for all: click, or u, to see each" : "click, or u, to fold them again";
+  return badge;
+}
+
+/** @param {Tree} tree @param {number} i */
+function twisty(tree, i) {
+  const sign = make("span", "twisty", tree.hasChildren(i) ? (tree.isOpen[i] ? "▾" : "▸") : "");
+  if (tree.hasChildren(i)) sign.dataset.do = "toggle";
+  return sign;
+}
+
+/** @param {any} app @param {HTMLElement} cell @param {number[]} rows @param {number} i */
+function timeCell(app, cell, rows, i) {
+  const { duration } = app.calls.row;
+  let total = 0;
+  for (const one of rows) total += Math.max(0, duration[one] - 1);
+  if (!duration[i]) return void cell.replaceChildren();
+  const [root = i] = app.tree.ancestors(i);
+  const whole = root === i ? app.longest : duration[root];
+  const bar = make("span", "timebar");
+  bar.style.width = `${Math.min(100, (100 * total) / Math.max(whole, 1)).toFixed(1)}%`;
+  cell.replaceChildren(make("span", "track", bar), make("span", "clock", time(total)));
+}

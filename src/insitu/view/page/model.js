@@ -1,0 +1,155 @@
+// The tree of rows: what is open, which identical siblings are folded, which rows are to be seen.
+
+const KINDS = ["module", "function", "aten", "python", "variable", "note", "trouble", "step"];
+const STEP = 7;
+const HAS_NAN = 1, HAS_INF = 2, IS_WRONG = 4, IS_ORIGIN = 8;
+
+class Tree {
+  /** @param {Numbers} depth @param {Numbers} run how many identical siblings begin at a row, 0 for the others */
+  constructor(depth, run) {
+    const size = depth.length;
+    this.size = size;
+    this.depth = depth;
+    this.run = run;
+    this.parent = new Int32Array(size).fill(-1);
+    this.end = new Int32Array(size);
+    this.head = new Int32Array(size);
+    this.isOpen = new Uint8Array(size);
+    this.isUnfolded = new Uint8Array(size);
+    /** @type {number[]} */
+    this.visible = [];
+    const path = [], heads = [];
+    for (let i = 0; i < size; i++) {
+      while (path.length > depth[i]) this.end[path.pop()] = i;
+      if (path.length) this.parent[i] = path[path.length - 1];
+      if (run[i]) heads[depth[i]] = i;
+      this.head[i] = run[i] ? i : heads[depth[i]];
+      path.push(i);
+    }
+    while (path.length) this.end[path.pop()] = size;
+  }
+
+  /** @param {number} i */
+  hasChildren(i) {
+    return this.end[i] > i + 1;
+  }
+
+  /** Whether one row stands for several now. @param {number} i */
+  isFolded(i) {
+    return this.run[i] > 1 && !this.isUnfolded[i];
+  }
+
+  /** The siblings that a row stands for. @param {number} i @returns {number[]} */
+  siblings(i) {
+    const found = [i];
+    for (let left = this.run[i] - 1, at = this.end[i]; left > 0; left--, at = this.end[at]) found.push(at);
+    return found;
+  }
+
+  /** The last of the siblings that a row stands for. @param {number} i */
+  last(i) {
+    let at = i;
+    for (let left = this.run[i] - 1; left > 0; left--) at = this.end[at];
+    return at;
+  }
+
+  /** Find out anew which rows are to be seen. */
+  refresh() {
+    const seen = [];
+    let i = 0;
+    while (i < this.size) {
+      if (!this.run[i] && !this.isUnfolded[this.head[i]]) {
+        i = this.end[i];
+        continue;
+      }
+      seen.push(i);
+      i = this.isOpen[i] ? i + 1 : this.end[i];
+    }
+    this.visible = seen;
+  }
+
+  /** The place of a row among those to be seen, or -1. @param {number} i */
+  position(i) {
+    let low = 0, high = this.visible.length - 1;
+    while (low <= high) {
+      const middle = (low + high) >> 1;
+      if (this.visible[middle] === i) return middle;
+      if (this.visible[middle] < i) low = middle + 1;
+      else high = middle - 1;
+    }
+    return -1;
+  }
+
+  /** @param {number} i @returns {number[]} from the outermost */
+  ancestors(i) {
+    const found = [];
+    for (let above = this.parent[i]; above >= 0; above = this.parent[above]) found.push(above);
+    return found.reverse();
+  }
+
+  /** The row to be seen that this one is, lies in, or is folded into. @param {number} i */
+  standIn(i) {
+    for (const row of [...this.ancestors(i), i]) {
+      if (!this.run[row] && !this.isUnfolded[this.head[row]]) return this.head[row];
+      if (row !== i && !this.isOpen[row]) return row;
+    }
+    return i;
+  }
+
+  /** Open what a row lies in. @param {number} i */
+  reveal(i) {
+    for (const row of [...this.ancestors(i), i]) {
+      if (!this.run[row]) this.isUnfolded[this.head[row]] = 1;
+      if (row !== i) this.isOpen[row] = 1;
+    }
+    this.refresh();
+  }
+
+  foldAll() {
+    this.isOpen.fill(0);
+    this.isUnfolded.fill(0);
+    this.refresh();
+  }
+
+  /** Open all that lies in a row. @param {number} i */
+  openAll(i) {
+    const end = this.isFolded(i) ? this.end[this.last(i)] : this.end[i];
+    this.isUnfolded[i] = 1;
+    for (let row = i; row < end; row++) this.isOpen[row] = 1;
+    this.refresh();
+  }
+
+  /** How many rows opening this one would add. @param {number} i */
+  added(i) {
+    let count = 0;
+    for (let row = i + 1; row < this.end[i]; row = this.end[row]) count += this.run[row] ? 1 : 0;
+    return count;
+  }
+
+  /**
+   * Open the rows that weigh most, as long as there are no more than so many to be seen.
+   * @param {number} most @param {(row: number) => number} weight 0 for rows that stay closed
+   */
+  openHeaviest(most, weight) {
+    this.refresh();
+    const waiting = this.visible.filter((row) => weight(row) > 0);
+    let count = this.visible.length;
+    while (waiting.length) {
+      waiting.sort((a, b) => weight(a) - weight(b));
+      const row = /** @type {number} */ (waiting.pop());
+      const more = this.added(row);
+      if (this.isOpen[row] || count + more > most) continue;
+      this.isOpen[row] = 1;
+      count += more;
+      for (let child = row + 1; child < this.end[row]; child = this.end[child])
+        if (this.run[child] && weight(child) > 0) waiting.push(child);
+    }
+    this.refresh();
+  }
+
+  /** Open one level more everywhere. */
+  openLevel() {
+    for (const row of this.visible) this.isOpen[row] = 1;
+    this.refresh();
+  }
+}

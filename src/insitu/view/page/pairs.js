@@ -1,0 +1,153 @@
+// Two runs side by side: each call beside its like, what is the same folded away, causes marked.
+
+const SIGNS = { same: "=", differs: "✗", argument: "✗", follows: "~", structure: "≠", raised: "✗", "only in a": "−", "only in b": "+" };
+const QUIET = new Set(["same", "follows"]);
+
+/** @typedef {{pair: number, count?: number, follows?: number}} Item a pair, or a fold of so many of them */
+
+class Pairs {
+  /** @param {Data} data */
+  constructor(data) {
+    this.data = data;
+    this.pair = data.pair;
+    this.size = data.pair.status.length;
+    /** @type {Item[]} */
+    this.items = [];
+    this.itemOfRow = new Int32Array(data.row.id.length).fill(-1);
+    const depth = this.folded();
+    this.tree = new Tree(depth, new Uint8Array(depth.length).fill(1));
+    const rows = data.diff.causes.map((/** @type {any} */ cause) => cause[4] || cause[5]);
+    this.causeItems = rows.map((/** @type {number} */ row) => (row ? this.itemOfRow[row - 1] : -1));
+    this.firstCause = this.causeItems.find((/** @type {number} */ item) => item >= 0) ?? -1;
+  }
+
+  /** @param {number} pair */
+  status(pair) {
+    return this.data.diff.statuses[this.pair.status[pair]];
+  }
+
+  /** The items and their depths: pairs that tell nothing new lie in folds. */
+  folded() {
+    /** @type {number[]} */
+    const depth = [];
+    const add = (/** @type {Item} */ item, /** @type {number} */ level) => {
+      for (const side of item.count ? [] : [this.pair.a, this.pair.b]) if (side[item.pair]) this.itemOfRow[side[item.pair] - 1] = this.items.length;
+      this.items.push(item);
+      depth.push(level);
+    };
+    for (let start = 0; start < this.size; ) {
+      let end = start, follows = 0;
+      while (end < this.size && QUIET.has(this.status(end))) end++;
+      // A few of them stay beside what differs, so that one sees where it is.
+      const from = start ? Math.min(end, start + 2) : 0, to = end < this.size ? Math.max(from, end - 3) : end;
+      const count = to - from;
+      for (let pair = from; pair < to; pair++) follows += Number(this.status(pair) === "follows");
+      for (let pair = start; pair < end; pair++) {
+        if (pair === from && count > 1) add({ pair, count, follows }, 0);
+        add({ pair }, count > 1 && pair >= from && pair < to ? 1 : 0);
+      }
+      if (end < this.size) add({ pair: end++ }, 0);
+      start = end;
+    }
+    return depth;
+  }
+
+  /** Whether a pair is worth a stop. @param {number} item */
+  isDifference(item) {
+    return !this.items[item].count && !QUIET.has(this.status(this.items[item].pair));
+  }
+
+  /** The rows of an item. @param {number} item @returns {number[]} */
+  rows(item) {
+    const { pair, count } = this.items[item];
+    return count ? [] : [this.pair.a[pair] - 1, this.pair.b[pair] - 1].filter((row) => row >= 0);
+  }
+
+  /** How large a difference is. @param {number} pair */
+  delta(pair) {
+    const size = this.pair.delta[pair];
+    return Number.isNaN(size) || this.status(pair) === "same" ? "" : `${this.data.texts[this.pair.measure[pair]] || "Δ"} ${digits(size)}`;
+  }
+}
+
+/** @param {any} app @param {HTMLElement[]} cells @param {number} item @param {HTMLElement} element */
+function paintPair(app, cells, item, element) {
+  const { pairs, calls, tree } = app;
+  const { pair, count, follows } = pairs.items[item];
+  const status = pairs.status(pair);
+  const isCause = pairs.causeItems.includes(item);
+  element.classList.add(count ? "s-fold" : `s-${status.replaceAll(" ", "-")}`);
+  element.classList.toggle("cause", isCause);
+  element.classList.toggle("hit", app.hits.count(item, item + 1) > 0);
+  cells[0].style.paddingLeft = `${8 + tree.depth[item] * 14}px`;
+  if (count) {
+    const inside = tree.isOpen[item] ? 0 : app.hits.count(item + 1, tree.end[item]);
+    const marks = inside ? [make("span", "tag blue", `${many(inside)} ${inside === 1 ? "hit" : "hits"}`)] : [];
+    cells[0].replaceChildren(twisty(tree, item), make("span", "what", foldText(count, follows)), ...marks);
+    for (const cell of cells.slice(1)) cell.replaceChildren();
+    return;
+  }
+  const sign = make("span", "sign", SIGNS[status] ?? "?");
+  const [a, b] = [pairs.pair.a[pair] - 1, pairs.pair.b[pair] - 1];
+  const paths = new Set([a, b].filter((row) => row >= 0).map((row) => calls.path(row)));
+  cells[0].replaceChildren(twisty(tree, item), sign, make("b", "path", [...paths].join(" → ")));
+  side(calls, a, cells[1]);
+  side(calls, b, cells[2]);
+  const mark = isCause ? [make("span", "tag red", item === pairs.firstCause ? "first cause" : "cause")] : [];
+  const what = [calls.data.texts[pairs.pair.what[pair]], pairs.delta(pair)].filter(Boolean).join("  ");
+  cells[3].replaceChildren(...mark, make("span", "", what || (status === "same" ? "" : status)));
+}
+
+/** @param {number} count @param {number} follows */
+function foldText(count, follows) {
+  if (!follows) return `=  ${many(count)} same`;
+  const same = count > follows ? `, ${many(count - follows)} same` : "";
+  return `~  ${many(follows)} ${follows === 1 ? "differs" : "differ"} because of what came before${same}`;
+}
+
+/** One side of a pair. @param {Calls} calls @param {number} row @param {HTMLElement} cell */
+function side(calls, row, cell) {
+  if (row < 0) return void cell.replaceChildren(make("span", "dim", "(not there)"));
+  const raised = calls.row.raised[row];
+  const text = raised ? `✗ raised ${calls.data.texts[raised]}` : calls.data.texts[calls.row.output[row]];
+  cell.replaceChildren(make("span", `what k-${KINDS[calls.row.kind[row]]}`, calls.label(row)),
+    make("span", raised ? "red" : "out", text), make("span", "dim", calls.spreadText(row)));
+}
+
+/** What comparing found, above the table. @param {any} app */
+function verdict(app) {
+  const { diff } = app.calls.data, { pairs } = app;
+  const [a, b] = diff.labels;
+  const parts = [];
+  if (!diff.causes.length) parts.push(make("p", "calm", `= no difference with an effect between ${a} and ${b}`));
+  diff.causes.slice(0, 5).forEach((/** @type {any} */ cause, /** @type {number} */ k) => {
+    const [kind, why, followers, certainty] = cause, item = pairs.causeItems[k];
+    const row = (cause[4] || cause[5]) - 1;
+    const name = row >= 0 ? link(app, row, `${app.calls.path(row)} ${app.calls.label(row)}`.trim()) : make("b", "", kind);
+    if (item < 0) name.removeAttribute("href");
+    const more = [followers ? `${many(followers)} ${followers === 1 ? "call differs" : "calls differ"} because of it` : "", `known by ${certainty}`];
+    parts.push(make("p", "", make("span", "tag red", k ? "cause" : "first cause"), " ", name, `  ${why}  `, make("span", "dim", more.filter(Boolean).join(" · "))));
+  });
+  if (diff.causes.length > 5) parts.push(make("p", "dim", `… ${many(diff.causes.length - 5)} causes more: n goes to the next`));
+  parts.push(...diff.notes.map((/** @type {string} */ note) => make("p", "", `! ${note}`)));
+  at("verdict").replaceChildren(...parts);
+  at("verdict").hidden = false;
+}
+
+/** @param {any} app @param {number} item @returns {HTMLElement[]} */
+function pairDetails(app, item) {
+  const { pairs } = app, { diff } = app.calls.data;
+  const { pair, count, follows } = pairs.items[item];
+  if (count) return [make("h2", "", foldText(count, follows)), make("p", "facts", "open it to see each: l or →")];
+  const status = pairs.status(pair), cause = pairs.pair.cause[pair];
+  const parts = [make("h2", "", `${SIGNS[status] ?? ""} ${status}`)];
+  const what = [app.calls.data.texts[pairs.pair.what[pair]], pairs.delta(pair), `compared by ${app.calls.data.texts[pairs.pair.certainty[pair]]}`];
+  parts.push(make("p", "facts", what.filter(Boolean).join(" · ")));
+  if (cause) parts.push(make("p", pairs.causeItems[cause - 1] === item ? "alarm" : "facts", diff.causes[cause - 1][1]));
+  [pairs.pair.a, pairs.pair.b].forEach((side, k) => {
+    const row = side[pair] - 1;
+    const inner = row >= 0 ? details(app, row) : [make("p", "dim", "no such call")];
+    parts.push(make("div", "side", make("p", "label", diff.labels[k]), ...inner));
+  });
+  return parts;
+}

@@ -1,0 +1,58 @@
+"""What comparing two runs found, as rows of a page: pairs of calls, and the causes among them."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from insitu.trace.diff import Cause, Compared, Diff, Status
+from insitu.view.page.packing import Columns
+from insitu.view.page.rows import Row, RowColumns, judged, places
+from insitu.view.page.tables import Tables
+from insitu.view.value import safe, short
+
+STATUSES: tuple[str, ...] = get_args(Status)
+MOST_TEXT = 400
+
+_Numbers = dict[int, int]
+
+
+def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: Columns) -> dict[str, Any]:
+    """Add the calls of both sides as rows, and the pairs of them; returned is what is said of the whole."""
+    numbers: _Numbers = {}
+    for events in ([row.a for row in diff.differences], [row.b for row in diff.differences]):
+        _side([event for event in events if event is not None], tables, rows, numbers)
+    every = diff.differences
+    columns.integers("pair.status", [STATUSES.index(row.status) for row in every])
+    columns.integers("pair.a", [_number(row.a, numbers) for row in every], delta=True)
+    columns.integers("pair.b", [_number(row.b, numbers) for row in every], delta=True)
+    columns.integers("pair.what", [tables.text(short(safe(row.what), MOST_TEXT)) for row in every])
+    columns.integers("pair.measure", [tables.text(safe(row.measure)) for row in every])
+    columns.integers("pair.certainty", [tables.text(row.certainty) for row in every])
+    columns.integers("pair.cause", [row.cause + 1 if row.cause is not None else 0 for row in every])
+    columns.floats("pair.delta", [row.delta for row in every])
+    return {
+        "labels": [short(safe(label), 60) for label in diff.labels],
+        "notes": [safe(note) for note in diff.notes],
+        "statuses": STATUSES,
+        "evidence": {str(kind): count for kind, count in diff.evidence.items()},
+        "causes": [_cause(cause, numbers) for cause in diff.causes],
+    }
+
+
+def _side(events: list[Compared], tables: Tables, rows: RowColumns, numbers: _Numbers) -> None:
+    distinct = list({id(event): event for event in events}.values())
+    side = [Row(event, 0) for event in distinct]
+    tables.places = places(side, len(rows))
+    found = judged(distinct)
+    for row in side:
+        numbers[id(row.event)] = len(rows) + 1
+        rows.add(row, found)
+
+
+def _number(event: Compared | None, numbers: _Numbers) -> int:
+    return numbers[id(event)] if event is not None else 0
+
+
+def _cause(cause: Cause, numbers: _Numbers) -> list[Any]:
+    ends = [numbers.get(id(event), 0) if event is not None else 0 for event in (cause.a, cause.b)]
+    return [cause.kind, short(safe(cause.why), MOST_TEXT), cause.followers, cause.certainty, *ends]

@@ -1,0 +1,243 @@
+"""Events as rows of a page: in the order of the tree, identical siblings counted, each row with its depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from insitu.trace.analysis import Forest, Node, completed, fold, steps
+from insitu.trace.costs import Costs, Ledger
+from insitu.trace.event import Call, Event, Mark, TensorFacts, Variable, Word, tensors
+from insitu.view.name import compact, module_type
+from insitu.view.page.nonfinite import Nonfinite
+from insitu.view.page.packing import Columns
+from insitu.view.page.tables import Tables
+from insitu.view.tree import UNSEEN
+from insitu.view.value import holds_tensor, result, safe, short, tensor, value
+
+# The number of a kind is its place; `model.js` has the same list.
+KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step")
+UNIT = 100  # nanoseconds: as exact as times are shown
+DELTAS = frozenset({"id", "start", "forward", "site"})
+MOST_MESSAGE = 2000
+_INTEGERS = (
+    *("id", "depth", "run", "kind", "label", "name", "module", "output", "args", "site", "defined", "start"),
+    *("duration", "inside", "flops", "forward", "is_backward", "thread", "step", "rank", "raised", "message", "odd"),
+)
+
+
+@dataclass(slots=True)
+class Row:
+    """An event in its place; `run` is how many identical siblings begin here, and 0 for the others of them.
+
+    A step has no event but a title, and the time from its first call to the end of its last.
+    """
+
+    event: Event | None
+    depth: int
+    run: int = 1
+    title: str = ""
+    span: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found out about the calls while they were put into the tree."""
+
+    costs: dict[int, Costs]
+    odd: dict[int, int]
+
+
+def ordered(events: Sequence[Event], *, depth: int | None = None) -> tuple[list[Row], Found]:
+    """The rows of a trace, and what was found out on the way; with `depth` only so many levels."""
+    forest, ledger, nonfinite = Forest(), Ledger(), Nonfinite()
+    found = Found({}, {})
+    roots: list[Node] = []
+    for event in completed(events):
+        if isinstance(event, Mark):
+            if event.kind == "step":
+                continue
+        else:
+            if flags := nonfinite(event):
+                found.odd[event.id] = flags
+            if isinstance(event, Call):
+                found.costs[event.id] = ledger.add(event)
+        root = forest.add(event)
+        if root is not None:
+            roots.append(root)
+    roots = sorted([*roots, *forest.rest()], key=lambda node: node.event.id)
+    rows = _stepped([node for node in roots if _is_seen(node)])
+    return [row for row in rows if depth is None or row.depth < depth], found
+
+
+def judged(events: Iterable[Event]) -> Found:
+    """What is found out about calls that stand in no tree."""
+    ledger, nonfinite, found = Ledger(), Nonfinite(), Found({}, {})
+    for event in completed(events):
+        if isinstance(event, (Call, Variable)) and (flags := nonfinite(event)):
+            found.odd[event.id] = flags
+        if isinstance(event, Call):
+            found.costs[event.id] = ledger.add(event)
+    return found
+
+
+def _stepped(roots: list[Node]) -> Iterator[Row]:
+    """The rows below those of their steps, if there is more than one step."""
+    groups = steps(roots)
+    ranked = len({node.event.rank for node in roots}) > 1
+    titled = sum(group.count for group in groups) > 1
+    for group in groups:
+        for number in range(group.count):
+            runs = [item.nodes[number * item.count : (number + 1) * item.count] for item in group.folds]
+            if titled:
+                yield _step([node.event for run in runs for node in run], group.count if number == 0 else 0, ranked)
+            for run in runs:
+                yield from _nested(run, int(titled))
+
+
+def _step(events: list[Event], run: int, ranked: bool) -> Row:
+    first = events[0]
+    title = f"rank {first.rank} step {first.step}" if ranked else f"step {first.step}"
+    end = max(event.start + ((event.duration or 0) if isinstance(event, Call) else 0) for event in events)
+    begin = min(event.start for event in events)
+    return Row(None, 0, run, title, (begin, end - begin, first.step, first.rank))
+
+
+def _nested(run: list[Node], depth: int) -> Iterator[Row]:
+    """A run of identical siblings and all that lies in each; a stack, because programs recurse deeper than Python."""
+    stack = _stacked(run, depth)
+    while stack:
+        node, level, count = stack.pop()
+        yield Row(node.event, level, count)
+        children = [child for child in node.children if _is_seen(child)]
+        if children:
+            for item in reversed(fold(children, node.event)):
+                stack += _stacked(item.nodes, level + 1)
+
+
+def _stacked(run: list[Node], depth: int) -> list[tuple[Node, int, int]]:
+    """The siblings of a run, the last one first."""
+    return [(node, depth, len(run) if node is run[0] else 0) for node in reversed(run)]
+
+
+def _is_seen(node: Node) -> bool:
+    """Attributes that are only looked at are left out, as in the tree."""
+    event = node.event
+    if not isinstance(event, Call) or event.raised is not None or node.children:
+        return True
+    return event.name not in UNSEEN and not event.name.startswith("profiler.")
+
+
+def places(rows: Iterable[Row], first: int = 0) -> dict[int, int]:
+    """The numbers of the rows by the ids of their events."""
+    return {row.event.id: number for number, row in enumerate(rows, first) if row.event is not None}
+
+
+class RowColumns:
+    """Collects the columns of rows."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._rows: list[tuple[int, ...]] = []
+        self._given: list[int] = []
+        self._taken: list[int] = []
+        self._made: list[int] = []
+        self._returned: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: Row, found: Found) -> None:
+        """Add a row."""
+        event = row.event
+        before = (len(self._given), len(self._made))
+        if event is None:
+            begin, time, step, rank = row.span
+            cells = self._plain(-1, row, "step", row.title, begin, time + UNIT, 0, step, rank)
+        elif isinstance(event, Mark):
+            facts = (event.start, 0, event.thread, event.step, event.rank)
+            cells = self._plain(event.id, row, event.kind, safe(event.text), *facts)
+        elif isinstance(event, Variable):
+            cells = self._variable(event, row, found.odd.get(event.id, 0))
+        else:
+            cells = self._call(event, row, found.costs.get(event.id) or Costs(), found.odd.get(event.id, 0))
+        self._rows.append(cells)
+        self._taken.append(len(self._given) - before[0])
+        self._returned.append(len(self._made) - before[1])
+
+    def _plain(
+        self, id: int, row: Row, kind: str, text: str, start: int, time: int, thread: int, step: int, rank: int
+    ) -> tuple[int, ...]:
+        label = self._tables.text(short(text, MOST_MESSAGE))
+        head = (id, row.depth, row.run, KINDS.index(kind), label, label, 0, 0, 0, 0, 0, start // UNIT, time // UNIT)
+        return (*head, 0, 0, 0, 0, thread, step, rank, 0, 0, 0)
+
+    def _variable(self, event: Variable, row: Row, odd: int) -> tuple[int, ...]:
+        tables = self._tables
+        self._made += [tables.tensor(facts) for facts in tensors(event.value)]
+        name = tables.text(short(safe(event.name), 200))
+        output = tables.text("" if event.changes == ("deleted",) else held(event.value))
+        head = (event.id, row.depth, row.run, KINDS.index("variable"), name, name, 0, output)
+        more = (tables.text(f"changed\t{', '.join(event.changes)}"), tables.site(event.site), 0, event.start // UNIT, 0)
+        return (*head, *more, 0, 0, 0, 0, event.thread, event.step, event.rank, 0, 0, odd)
+
+    def _call(self, call: Call, row: Row, costs: Costs, odd: int) -> tuple[int, ...]:
+        tables, out = self._tables, call.result
+        self._given += [tables.tensor(facts) for facts in call.inputs]
+        self._made += (
+            [tables.tensor(out)] if type(out) is TensorFacts else [tables.tensor(item) for item in call.outputs]
+        )
+        time = call.duration
+        output = tensor(out) if type(out) is TensorFacts else result(out)
+        forward = tables.places.get(call.forward, -1) + 1 if call.forward is not None else 0
+        return (
+            *(
+                call.id,
+                row.depth,
+                row.run,
+                KINDS.index(call.kind),
+                tables.text(label(call)),
+                tables.text(safe(call.name)),
+            ),
+            *(tables.module(call.module), tables.text(output), tables.text(_arguments(call)), tables.site(call.site)),
+            *(tables.site(call.defined), call.start // UNIT, time // UNIT + 1 if time is not None else 0),
+            *(
+                (time - costs.own) // UNIT if time is not None else 0,
+                costs.flops,
+                forward,
+                int(call.phase == "backward"),
+            ),
+            *(call.thread, call.step, call.rank, tables.text(call.raised and safe(call.raised))),
+            *(tables.text(call.message and short(safe(call.message), MOST_MESSAGE)), odd),
+        )
+
+    def fill(self, columns: Columns) -> None:
+        """Add the columns."""
+        for place, name in enumerate(_INTEGERS):
+            columns.integers(f"row.{name}", [row[place] for row in self._rows], delta=name in DELTAS)
+        columns.integers("row.taken", self._taken)
+        columns.integers("row.returned", self._returned)
+        columns.integers("given", self._given, delta=True)
+        columns.integers("made", self._made, delta=True)
+
+
+def label(call: Call) -> str:
+    """What was called, in a few words."""
+    if call.kind == "module" and call.module is not None:
+        return module_type(call.module)
+    return safe(call.name) if call.kind == "aten" else compact(call)
+
+
+def held(item: Any) -> str:
+    """What a variable holds, in the manner of a result; a text is quoted and None is None."""
+    if isinstance(item, str) and not isinstance(item, Word):
+        return repr(short(item, 60))
+    return result(item) if holds_tensor(item) else short(value(item), 60)
+
+
+def _arguments(call: Call) -> str:
+    """The arguments, a line for each: its name or place, a tab, what it is."""
+    lines = [f"{place}\t{short(value(item), 400)}" for place, item in enumerate(call.args)]
+    lines += [f"{safe(str(name))}\t{short(value(item), 400)}" for name, item in call.kwargs.items()]
+    return "\n".join(lines)

@@ -1,0 +1,133 @@
+// The query: words and filters, all of which must hold. Texts are looked at once each, rows by number.
+
+const FILTERS = "mod: nan: inf: raised: shape: dtype: kind: phase: step: rank: file: src: dur> dur<";
+
+/**
+ * The tests of a query; each says of a row whether it holds.
+ * @param {Data} data @param {string} query @returns {((row: number) => boolean)[]}
+ */
+function tests(data, query) {
+  const words = query.match(/[^\s"]*"[^"]*"?|\S+/g) ?? [];
+  return words.map((word) => test(data, word.replaceAll('"', "")));
+}
+
+/** @param {Data} data @param {string} word @returns {(row: number) => boolean} */
+function test(data, word) {
+  const { row } = data;
+  const timed = /^dur([<>])=?(.*)$/i.exec(word);
+  if (timed) return longer(row, timed[1], timed[2]);
+  const [, name, value] = /^([a-z]+):(.*)$/i.exec(word) ?? [];
+  const wanted = (value ?? "").toLowerCase();
+  switch (name?.toLowerCase()) {
+    case "mod": return byTable(row.module, data.modules, (module) => fitsPath(wanted, module[0].toLowerCase()));
+    case "file": return byTable(row.site, data.sites, (site) => `${site[0]}:${site[1]}`.toLowerCase().includes(wanted));
+    case "src": return byTable(row.site, data.sites, (site) => `${site[2]} ${site[3]}`.toLowerCase().includes(wanted));
+    case "nan": return (i) => (row.odd[i] & HAS_NAN) > 0;
+    case "inf": return (i) => (row.odd[i] & HAS_INF) > 0;
+    case "raised": return (i) => row.raised[i] > 0 && data.texts[row.raised[i]].toLowerCase().includes(wanted);
+    case "kind": return (i) => KINDS[row.kind[i]].startsWith(wanted);
+    case "phase": return (i) => row.kind[i] < 4 && (row.is_backward[i] ? "backward" : "forward").startsWith(wanted);
+    case "step": return inRange(row.step, wanted);
+    case "rank": return inRange(row.rank, wanted);
+    case "shape": return byOutput(data, shaped(wanted));
+    case "dtype": return byOutput(data, (type) => type[0].toLowerCase().startsWith(`${wanted}[`));
+    default: return spoken(data, word.toLowerCase());
+  }
+}
+
+/** A word that stands somewhere in a row. @param {Data} data @param {string} word */
+function spoken(data, word) {
+  const { row } = data;
+  const holds = (/** @type {string} */ text) => text.toLowerCase().includes(word);
+  const texts = Uint8Array.from(data.texts, (text) => Number(holds(text)));
+  const modules = Uint8Array.from(data.modules, (module) => Number(!!module && (holds(module[0]) || holds(module[1]))));
+  const columns = [row.label, row.name, row.output, row.args, row.raised, row.message];
+  return (/** @type {number} */ i) => {
+    for (const column of columns) if (texts[column[i]]) return true;
+    return row.kind[i] === 0 && modules[row.module[i]] > 0;
+  };
+}
+
+/** @param {Numbers} column @param {any[]} table @param {(item: any) => boolean} holds */
+function byTable(column, table, holds) {
+  const flags = Uint8Array.from(table, (item) => Number(!!item && holds(item)));
+  return (/** @type {number} */ i) => flags[column[i]] > 0;
+}
+
+/** @param {Data} data @param {(type: any) => boolean} holds */
+function byOutput(data, holds) {
+  const { made, row, tensor } = data;
+  const flags = Uint8Array.from(data.types, (type) => Number(!!type && holds(type)));
+  const starts = offsets(row.returned);
+  return (/** @type {number} */ i) => {
+    for (let at = starts[i]; at < starts[i + 1]; at++) if (flags[tensor.type[made[at]]]) return true;
+    return false;
+  };
+}
+
+/** A path holds the text; with a star it matches as a whole: `*` is one part, `**` any number. */
+function fitsPath(/** @type {string} */ wanted, /** @type {string} */ path) {
+  if (!wanted.includes("*")) return path.includes(wanted);
+  const parts = wanted.split(".").map((part) =>
+    part === "**" ? "(?:\\.[^.]+)*" : `\\.${part.split("*").map(escaped).join("[^.]*")}`);
+  return new RegExp(`^${parts.join("")}$`).test(`.${path}`);
+}
+
+/** Sizes that stand next to each other in a shape; a star is any size. @param {string} wanted */
+function shaped(wanted) {
+  const sizes = wanted.replace(/[[\]\s]/g, "").split(/[,x×]/).filter(Boolean);
+  const pattern = new RegExp(`[[,]${sizes.map((size) => (size === "*" ? "[^,\\]]+" : escaped(size))).join(",")}[,\\]]`);
+  return (/** @type {any} */ type) => !sizes.length || pattern.test(type[0].replaceAll(" ", ""));
+}
+
+/** @param {Table} row @param {string} sign @param {string} text */
+function longer(row, sign, text) {
+  const [, amount, unit] = /^([\d.]+)(ns|us|µs|ms|s)?$/.exec(text) ?? [];
+  if (!amount) throw new Error(`dur${sign}${text} is no time: write dur${sign}1ms`);
+  const units = Number(amount) * { ns: 0.01, us: 10, "µs": 10, ms: 1e4, s: 1e7 }[unit ?? "ms"];
+  const { duration } = row;
+  return (/** @type {number} */ i) => duration[i] > 0 && (sign === ">" ? duration[i] - 1 > units : duration[i] - 1 < units);
+}
+
+/** @param {Numbers} column @param {string} text one number, or two with a dash between */
+function inRange(column, text) {
+  const [, low, high] = /^(\d+)(?:[-–](\d+))?$/.exec(text) ?? [];
+  if (low === undefined) throw new Error(`${text || "nothing"} is no number: write step:6 or step:3-5`);
+  return (/** @type {number} */ i) => column[i] >= Number(low) && column[i] <= Number(high ?? low);
+}
+
+const escaped = (/** @type {string} */ text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+/** What was found: which rows, and how many before each. */
+class Hits {
+  /** @param {number} size */
+  constructor(size) {
+    /** @type {number[]} */
+    this.found = [];
+    this.before = new Uint32Array(size + 1);
+    this.query = "";
+  }
+
+  /** @param {number} size @param {(item: number) => boolean} holds */
+  static of(size, holds) {
+    const hits = new Hits(size);
+    for (let i = 0; i < size; i++) {
+      hits.before[i] = hits.found.length;
+      if (holds(i)) hits.found.push(i);
+    }
+    hits.before[size] = hits.found.length;
+    return hits;
+  }
+
+  /** How many lie in a range. @param {number} start @param {number} end */
+  count(start, end) {
+    return this.before[end] - this.before[start];
+  }
+
+  /** The next one after a row, or before it, around the end if need be. @param {number} row @param {number} by */
+  next(row, by) {
+    if (!this.found.length) return -1;
+    const place = by > 0 ? this.before[row + 1] ?? 0 : this.before[Math.max(row, 0)] - 1;
+    return this.found[(place + this.found.length) % this.found.length];
+  }
+}

@@ -1,0 +1,114 @@
+// The start: unpack, show, listen.
+
+/** @param {App} app */
+function listen(app) {
+  document.addEventListener("keydown", (event) => pressed(app, event));
+  document.addEventListener("click", (event) => {
+    const element = /** @type {HTMLElement|null} */ (/** @type {HTMLElement} */ (event.target).closest("a[data-row]"));
+    if (!element) return;
+    event.preventDefault();
+    app.showTab("calls");
+    app.go(Number(element.dataset.row), "jumped");
+    at("grid").focus();
+  });
+  addEventListener("hashchange", () => app.followAddress());
+  addEventListener("popstate", () => app.followAddress());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.repaint());
+  at("query").addEventListener("input", () => app.search(at("query").value));
+  at("before").onclick = () => app.next(-1);
+  at("after").onclick = () => app.next(1);
+  at("first").onclick = () => app.first();
+  at("fold").onclick = () => app.fold();
+  at("theme").onclick = () => app.theme();
+  at("ask").onclick = () => at("help").showModal();
+  at("show-calls").onclick = () => app.showTab("calls");
+  at("show-series").onclick = () => app.showTab("series");
+}
+
+/** What stands in the bar: how many events, where from, which buttons make sense. @param {App} app */
+function introduce(app) {
+  const { about, events, series, diff, row } = app.data;
+  const facts = [events === undefined ? "" : `${many(events)} events`, about.level && `level ${about.level}`, about.torch && `torch ${about.torch}`, about.started];
+  if (diff) facts.push(`${many(app.pairs?.size ?? 0)} calls compared`);
+  at("about").textContent = facts.filter(Boolean).join(" · ");
+  at("about").title = Object.entries(about).map(([name, value]) => `${name}: ${value}`).join("\n");
+  at("tabs").hidden = !series.length || !app.tree.size;
+  at("show-series").textContent = `variables ${series.length}`;
+  at("first").hidden = !app.news.length;
+  if (app.news.length) at("first").textContent = diff ? "first cause" : row.odd[app.news[0]] & HAS_NAN ? "first NaN" : "first Inf";
+  at("fold").textContent = app.tree.visible.some((one) => app.tree.isOpen[one]) ? "fold" : "unfold";
+  if (diff) document.body.classList.add("diff");
+  if (!app.tree.size) document.body.classList.add("only-series");
+}
+
+function helpText() {
+  const keys = KEYS.map(([key, text]) => make("div", "pair", make("dt", "", key), make("dd", "", text)));
+  const close = make("button", "", "close");
+  close.onclick = () => at("help").close();
+  const words = "Words must all be found in a row: in its name, path, output or arguments. Filters: ";
+  at("help").replaceChildren(make("h2", "", "Keys"), make("dl", "pairs", ...keys), make("h2", "", "Search"),
+    make("p", "", words, make("code", "", FILTERS)),
+    make("p", "", "Examples: ", make("code", "", "softmax mod:attn"), " ", make("code", "", "mod:h.*.attn dur>1ms"), " ", make("code", "", "shape:24,*,96 step:3-5 phase:backward")), close);
+}
+
+/** The rows that are open at the start, as a plain table for paper. @param {App} app */
+function summary(app) {
+  const { tree } = app;
+  const rows = tree.visible.slice(0, 200).map((item) => {
+    const line = make("tr");
+    const cells = app.grid.columns.map(() => line.appendChild(make("td")));
+    if (app.pairs) paintPair(app, cells, item, line);
+    else paintCall(app, cells, item, line);
+    return line;
+  });
+  const head = make("tr", "", ...app.grid.columns.map((name) => make("th", "", name)));
+  const more = tree.visible.length > 200 ? [make("p", "", `… ${many(tree.visible.length - 200)} rows more`)] : [];
+  at("summary").replaceChildren(make("h2", "", app.data.title), make("p", "", at("about").textContent ?? ""),
+    make("table", "", make("thead", "", head), make("tbody", "", ...rows)), ...more);
+}
+
+/** How heavy a row is when it is decided what to open first. @param {App} app */
+function weight(app) {
+  const { row, modules } = app.data, { callTree } = app;
+  return (/** @type {number} */ i) => {
+    const kind = KINDS[row.kind[i]];
+    if (!callTree.hasChildren(i) || kind === "aten" || kind === "function") return 0;
+    if (kind === "module" && modules[row.module[i]]?.[6]) return 0;
+    if (kind === "step" && i > 0) return 0; // one step shows what all are like
+    return row.duration[i] || 1;
+  };
+}
+
+async function start() {
+  try {
+    const kept = localStorage.getItem("insitu-theme");
+    if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
+  } catch {
+    // a frame without storage of its own
+  }
+  const data = await unpacked(at("data").textContent ?? "");
+  at("data").remove();
+  const app = new App(data);
+  if (app.pairs) {
+    verdict(app);
+    app.tree.refresh();
+  } else app.tree.openHeaviest(MOST_FIRST, weight(app));
+  introduce(app);
+  helpText();
+  listen(app);
+  showSeries(app, drawnSeries(data));
+  app.grid.refresh();
+  if (!app.tree.size) app.showTab("series");
+  if (!app.followAddress() && app.tree.size) app.grid.select(app.pairs ? Math.max(0, app.pairs.firstCause) : 0, "moved");
+  at("grid").focus({ preventScroll: true });
+  summary(app);
+  document.body.dataset.ready = "yes";
+  performance.mark("ready");
+}
+
+start().catch((error) => {
+  at("trouble").hidden = false;
+  at("trouble").textContent = typeof DecompressionStream === "undefined"
+    ? "This page needs a browser of 2023 or later: it has no DecompressionStream." : `This page cannot be shown: ${error}`;
+  throw error;
+});

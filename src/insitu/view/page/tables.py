@@ -1,0 +1,138 @@
+"""What the rows of a page refer to, each thing once: texts, places in the source, modules, tensors, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from insitu.trace.costs import size
+from insitu.trace.event import ModuleFacts, Site, Stats, TensorFacts
+from insitu.view.name import module_type
+from insitu.view.page.packing import Columns
+from insitu.view.value import kept, safe, short, tensor, value
+
+BINS = 16
+LEVELS = 15  # of a bar in a histogram
+MOST_SOURCE = 400  # characters of a line
+
+
+class Tables:
+    """Gives numbers to things; 0 is for what is not there.
+
+    `places` are the rows of the events by their ids: the producer of a tensor is told by its row.
+    """
+
+    def __init__(self, *, source: bool) -> None:
+        self._source = source
+        self.places: Mapping[int, int] = {}
+        self._texts: dict[str, int] = {"": 0}
+        self._sites: dict[Site, int] = {}
+        self._site_rows: list[Any] = [None]
+        self._modules: dict[ModuleFacts, int] = {}
+        self._module_rows: list[Any] = [None]
+        self._types: dict[Any, int] = {}
+        self._stats: dict[int, int] = {}
+        self._stat_rows: list[Stats] = []
+        self._tensors: dict[int, int] = {}
+        self._tensor_rows: list[tuple[int, ...]] = [(0,) * 6]
+        self._same: dict[tuple[int, int], int] = {}
+
+    def text(self, text: str | None) -> int:
+        """The number of a text."""
+        return self._texts.setdefault(text, len(self._texts)) if text else 0
+
+    def site(self, site: Site | None) -> int:
+        """The number of a place; its callers have numbers too."""
+        if site is None:
+            return 0
+        number = self._sites.get(site)
+        if number is None:
+            for place in site.chain():  # the outermost first, for each refers to its caller
+                if place not in self._sites:
+                    self._sites[place] = len(self._site_rows)
+                    self._site_rows.append(self._place(place))
+            number = self._sites[site]
+        return number
+
+    def _place(self, site: Site) -> list[Any]:
+        text = short(safe(site.text), MOST_SOURCE) if self._source else ""
+        caller = self._sites[site.caller] if site.caller is not None else 0
+        return [safe(site.file), site.line, safe(site.function), text, site.start, site.end, caller]
+
+    def module(self, module: ModuleFacts | None) -> int:
+        """The number of a module."""
+        if module is None:
+            return 0
+        number = self._modules.get(module)
+        if number is None:
+            number = self._modules[module] = len(self._module_rows)
+            settings = [f"{safe(str(name))}={value(item)}" for name, item in module.settings.items()]
+            counts = [min(count, 2**53) for count in (module.parameters, module.own_parameters, module.trainable)]
+            row = [safe(module.path), module_type(module), ", ".join(settings), *counts, int(module.leaf)]
+            self._module_rows.append(row)
+        return number
+
+    def tensor(self, facts: TensorFacts | None) -> int:
+        """The number of a tensor, of which all is known that is shown."""
+        if facts is None:
+            return 0
+        number = self._tensors.get(id(facts))
+        if number is None:
+            number = self._tensors[id(facts)] = len(self._tensor_rows)
+            self._tensor_rows.append(())
+            same = self._same.setdefault((id(self.places), facts.id), len(self._same) + 1)
+            made_by = self.places.get(facts.producer, -1) + 1 if facts.producer is not None else 0
+            text = self.text(short(kept(facts.kept), 200)) if facts.kept is not None else 0
+            row = (self._type(facts), made_by, self._statistics(facts.stats), self.tensor(facts.grad), text, same)
+            self._tensor_rows[number] = row
+        return number
+
+    def _type(self, facts: TensorFacts) -> int:
+        key = (facts.dtype, facts.shape, facts.device, facts.requires_grad, facts.strides, facts.type)
+        return self._types.setdefault(key, len(self._types) + 1)
+
+    def _statistics(self, stats: Stats | None) -> int:
+        if stats is None:
+            return 0
+        number = self._stats.get(id(stats))
+        if number is None:
+            self._stat_rows.append(stats)
+            number = self._stats[id(stats)] = len(self._stat_rows)
+        return number
+
+    def fill(self, columns: Columns) -> dict[str, Any]:
+        """Add the columns of tensors and statistics; returned are the tables that are lists."""
+        for name, numbers in zip(_TENSOR, zip(*self._tensor_rows, strict=True), strict=True):
+            columns.integers(f"tensor.{name}", numbers, delta=name in ("made", "stats", "same"))
+        rows = [None, *self._stat_rows]
+        for name in ("min", "max", "mean", "std"):
+            columns.floats(f"stats.{name}", [getattr(stats, name, None) for stats in rows])
+        for name in ("count", "nan", "inf", "zeros"):
+            columns.integers(f"stats.{name}", [getattr(stats, name, 0) for stats in rows])
+        columns.bytes("stats.bars", b"".join([bars(stats.histogram if stats is not None else ()) for stats in rows]))
+        types = [None, *(_described(*key) for key in self._types)]
+        return {"texts": list(self._texts), "sites": self._site_rows, "modules": self._module_rows, "types": types}
+
+
+_TENSOR = ("type", "made", "stats", "grad", "kept", "same")
+
+
+def _described(dtype: str, shape: Any, device: str, requires_grad: bool, strides: Any, type: str) -> list[Any]:
+    """A type as text, where it is, its bytes, and what else is to be said of it."""
+    facts = TensorFacts(0, shape, dtype, device, type=type)
+    notes = [safe(type)] if type not in ("Tensor", "ndarray") else []
+    notes += ["requires grad"] if requires_grad else []
+    notes += [f"strides {value(strides)}"] if strides is not None else []
+    return [tensor(facts), safe(device), min(size(facts), 2**53), ", ".join(notes)]
+
+
+def bars(histogram: tuple[int, ...]) -> bytes:
+    """A histogram as the heights of bars; what is not empty is seen, however few there are.
+
+    >>> list(bars((0, 1, 300)))[:4]
+    [0, 1, 15, 0]
+    """
+    counts = [count if count > 0 else 0 for count in histogram[:BINS]]
+    most = max(counts, default=0)
+    heights = [(count * LEVELS + most - 1) // most for count in counts] if most else []
+    return bytes([*heights, *[0] * (BINS - len(heights))])

@@ -1,0 +1,296 @@
+"""The page of a trace in a real browser: what it shows, and what its keys, filters and links do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from insitu.trace.event import Call, TensorFacts
+from insitu.trace.trace import Trace
+from insitu.view.html import page
+from tests.browser.conftest import Opened
+from tests.browser.runs import HOSTILE, hostile, training
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., Opened]
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return training()
+
+
+@pytest.fixture
+def opened(open_page: Open, trace: Trace) -> Opened:
+    return open_page(page(trace))
+
+
+def softmax(trace: Trace, path: str, step: int) -> Call:
+    return trace.find(path, name="softmax", kind="function", step=step)[0]
+
+
+def test_it_opens_with_one_request_and_folds_what_is_identical(opened: Opened) -> None:
+    assert len(opened.requests) == 1 and opened.requests[0].startswith("file://")
+    assert opened.rows[0] == "▾ step 0 … 2 × 3 identical"
+    assert "▾ h.0 … h.2 × 3 identical Block" in opened.rows
+    assert opened.rows[-1] == "▸ step 3 NaN begins inside"
+    assert opened("document.title") == "GPT"
+    assert "128 events" in opened("document.getElementById('about').textContent")
+    assert "F.softmax(dim=-1)" in opened.rows and "▸ wte Embedding" in opened.rows
+
+
+def test_rows_of_a_large_tree_are_recycled(open_page: Open) -> None:
+    opened = open_page(page(training(1, 60, bad_from=None)))
+    opened.press("e")
+    assert opened("document.getElementById('grid').getAttribute('aria-rowcount')") == "851"
+    assert opened("document.querySelectorAll('#rows .row').length") < 60
+    opened.press("End")
+    assert opened.selected == "weights = values"
+    assert opened.rows[-1] == "weights = values"
+
+
+@pytest.mark.parametrize(
+    ("query", "hits"),
+    [
+        ("softmax", "–/16"),  # 12 forward, 4 backward
+        ("softmax mod:h.1.attn", "–/4"),
+        ("mod:h.*.attn kind:module", "–/12"),
+        ("mod:**.attn kind:mod step:0-1", "–/6"),
+        ("nan: kind:function", "–/9"),
+        ("inf:", "–/12"),
+        ("shape:6,24", "–/24"),
+        ("shape:2,*,24,24 kind:function", "–/12"),
+        ("dtype:f32 step:3 var", "no hits"),
+        ("phase:backward", "–/4"),
+        ("kind:variable", "–/8"),
+        ("file:model.py:23", "–/24"),
+        ('src:"att.masked_fill"', "–/24"),
+        ("step:3 kind:module mod:wte", "–/1"),
+        ("raised:", "no hits"),
+        ("dur>1h", "dur>1h is no time: write dur>1ms"),
+        ("step:x", "x is no number: write step:6 or step:3-5"),
+        ("", ""),
+    ],
+)
+def test_search(opened: Opened, query: str, hits: str) -> None:
+    assert opened.search(query) == hits
+
+
+def test_search_by_time(opened: Opened, trace: Trace) -> None:
+    longer = [call for call in trace.calls if (call.duration or 0) > 1_000_000]
+    assert 0 < len(longer) < 10
+    # and the rows of the steps themselves, which are as long
+    assert opened.search("dur>1ms kind:module") == f"–/{len([call for call in longer if call.kind == 'module'])}"
+    assert opened.search("dur>1000us kind:module") == f"–/{len([call for call in longer if call.kind == 'module'])}"
+    assert opened.search("dur<0.001ms") == "no hits"
+
+
+def test_hits_are_visited_and_counted(opened: Opened) -> None:
+    opened.search("softmax kind:function")
+    opened.press("Enter")
+    assert opened("document.getElementById('hits').textContent") == "1/12"
+    assert opened.selected == "F.softmax(dim=-1)"
+    opened.press("Escape", "n")
+    assert opened("document.getElementById('hits').textContent") == "2/12"
+    assert opened("document.querySelector('#details .crumbs').innerText") == "step 0 ▸ GPT ▸ h.1 ▸ h.1.attn"
+    opened.press("N", "N")
+    assert opened("document.getElementById('hits').textContent") == "12/12"
+    assert "NaN" in opened("document.querySelector('#rows [aria-selected=true]').innerText")
+
+
+def test_closed_rows_tell_how_many_hits_lie_in_them(opened: Opened) -> None:
+    opened.search("softmax step:3 kind:function")
+    assert opened.rows[-1] == "▸ step 3 NaN begins inside 3 hits"
+
+
+def test_keys_move_open_and_close(opened: Opened) -> None:
+    assert opened.selected.startswith("▾ step 0")
+    opened.press("j")
+    assert opened.selected == "▾ GPT"
+    opened.press("h")
+    assert opened.selected == "▸ GPT"
+    assert opened("document.querySelector('#rows [aria-selected=true]').getAttribute('aria-expanded')") == "false"
+    opened.press("ArrowRight", "l")
+    assert opened.selected == "▸ wte Embedding"
+    opened.press("ArrowDown")
+    assert opened.selected == "▾ h.0 … h.2 × 3 identical Block"
+    opened.press("u")
+    assert opened.selected == "▾ h.0 fold 3 Block" and "▸ h.2 Block" in opened.rows
+    opened.press("u", "k", "h", "h")
+    assert opened.selected == "▾ GPT"
+    opened.press("G", "e")
+    assert "▾ h.1 Block" in opened.rows and "aten.layer_norm" in opened.rows
+    opened.press("Home")
+    assert opened.selected.startswith("▾ step 0")
+    assert opened("document.activeElement.id") == "grid"
+    assert opened("document.getElementById('grid').getAttribute('aria-activedescendant')") == "row-0"
+
+
+def test_everything_is_folded_and_unfolded_by_the_button(opened: Opened) -> None:
+    opened.page.click("#fold")
+    assert opened.rows == ["▸ step 0 … 2 × 3 identical", "▸ step 3 NaN begins inside"]
+    opened.page.click("#fold")
+    assert "▸ GPT" in opened.rows and "▸ GPT NaN begins inside" in opened.rows
+
+
+def test_a_click_opens_and_unfolds(opened: Opened) -> None:
+    opened.page.click("#rows .row:last-child .twisty >> visible=true") if False else None
+    opened.page.click("text=step 3")
+    assert opened.selected.startswith("▸ step 3")
+    opened.page.click("#rows [aria-selected=true] .twisty")
+    assert opened.selected.startswith("▾ step 3")
+    opened.page.click("#rows .badge >> nth=0")
+    assert "▸ step 1" in opened.rows
+
+
+def test_the_first_nan_is_where_it_began(opened: Opened, trace: Trace) -> None:
+    opened.press("f")
+    origin = softmax(trace, "h.1.attn", 3)
+    assert opened.selected == "F.softmax(dim=-1) NaN begins"
+    assert opened("location.hash") == f"#e={origin.id}"
+    assert "NaN begins here: no NaN goes in, NaN comes out" in opened.details
+    assert "✗ 48 NaN" in opened("document.querySelector('#rows [aria-selected=true]').innerText")
+
+
+def test_a_deep_link_leads_to_its_call(open_page: Open, trace: Trace) -> None:
+    wanted = softmax(trace, "h.2.attn", 1)
+    opened = open_page(page(trace), address=f"#e={wanted.id}")
+    assert opened.selected == "F.softmax(dim=-1)"
+    assert f"#{wanted.id} · function · step 1" in opened.details
+    opened("location.hash = '#e=0'")
+    opened.until("document.getElementById('details').innerText.includes('#0 · module')")
+    opened.page.go_back()
+    opened.until(f"document.getElementById('details').innerText.includes('#{wanted.id} · function')")
+
+
+def test_details_tell_source_arguments_statistics_and_module(open_page: Open, trace: Trace) -> None:
+    wanted = softmax(trace, "h.0.attn", 0)
+    opened = open_page(page(trace), address=f"#e={wanted.id}")
+    assert opened("document.querySelector('#details mark').textContent") == wanted.site.text[6:]  # type: ignore[union-attr]
+    assert "model.py:23 in Block.forward" in opened.details
+    assert "called from train.py:3" in opened.details
+    assert "dim\n-1" in opened.details and "f32[2, 6, 24, 24]" in opened.details
+    stats = wanted.outputs[0].stats
+    assert stats is not None and stats.min is not None
+    assert float(opened("document.querySelector('#details .stats dd').textContent")) == pytest.approx(
+        stats.min, rel=1e-3
+    )
+    assert opened("document.querySelectorAll('#details .histogram rect').length") > 8
+    assert "h.0.attn" in opened.details and "Attention" in opened.details
+
+
+def test_lineage_marks_rows_and_leads_from_one_to_the_next(open_page: Open, trace: Trace) -> None:
+    wanted = softmax(trace, "h.0.attn", 0)
+    opened = open_page(page(trace), address=f"#e={wanted.id}")
+    assert ".masked_fill(-inf) made by" in opened.rows and "+ used by" in opened.rows
+    assert opened("document.querySelector('#rows .maker').innerText").startswith(".masked_fill")
+    opened.press("p")
+    assert opened.selected == ".masked_fill(-inf)"
+    opened.press("c")
+    assert opened.selected == "F.softmax(dim=-1)"
+    opened.page.click("#details .links.green a")
+    assert opened.selected == "+"
+    assert opened("document.activeElement.id") == "grid"
+
+
+def test_backward_calls_and_their_forward_call_know_each_other(opened: Opened) -> None:
+    opened.search("phase:backward step:0")
+    opened.press("Enter")
+    assert opened.selected == "aten._softmax_backward_data backward"
+    opened.page.click("#details section:has(h3:text('Forward call')) a")
+    assert opened.selected == "F.softmax(dim=-1)"
+    opened.page.click("#details section:has(h3:text('Backward calls')) a")
+    assert opened.selected == "aten._softmax_backward_data backward"
+
+
+def test_what_raised_stays_and_says_so(open_page: Open) -> None:
+    x = TensorFacts(1, (2, 3), "f32", "cpu")
+    bad = Call(0, None, "function", "torch.mm", None, (x, x), raised="RuntimeError", message="2 and 3 differ")
+    opened = open_page(page(Trace([bad])))
+    assert opened("document.querySelector('#rows .c-output').innerText") == "✗ raised RuntimeError"
+    assert "✗ raised RuntimeError: 2 and 3 differ" in opened.details
+    assert opened.search("raised:runtime") == "1/1"
+
+
+def test_dark_by_preference_and_by_key(open_page: Open, trace: Trace) -> None:
+    opened = open_page(page(trace), color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert opened(background) == "rgb(20, 22, 26)"
+    opened.press("d")
+    assert opened(background) == "rgb(255, 255, 255)"
+    opened.page.click("#theme")
+    assert opened(background) == "rgb(20, 22, 26)"
+
+
+def test_overview_and_flame_lead_to_calls(opened: Opened) -> None:
+    box = opened(
+        "(({x, y, width, height}) => [x, y, width, height])(document.getElementById('minimap').getBoundingClientRect())"
+    )
+    opened.page.mouse.click(box[0] + box[2] - 2, box[1] + 20)
+    assert opened.selected == "weights = values"
+    ink = "(() => { const c = document.getElementById('minimap'); return [...c.getContext('2d').getImageData(c.width - 30, 30, 1, 1).data] })()"
+    red, green, blue, _ = opened(ink)
+    assert red > 150 > 80 > green and blue < 80
+    opened.page.mouse.click(
+        *opened("(({x, y}) => [x + 300, y + 6])(document.getElementById('flame').getBoundingClientRect())")
+    )
+    assert opened.selected.startswith("▾ GPT")
+    assert "step 3" in opened.details
+
+
+def test_help_opens_and_closes(opened: Opened) -> None:
+    opened.press("?")
+    assert "next and previous hit" in opened("document.getElementById('help').innerText")
+    opened.press("j", "Escape")
+    assert opened.selected.startswith("▾ step 0")
+    assert not opened("document.getElementById('help').open")
+
+
+def test_paper_gets_a_folded_summary(opened: Opened) -> None:
+    opened.page.emulate_media(media="print")
+    seen = "[...document.body.children].filter((one) => one.checkVisibility()).map((one) => one.id)"
+    assert opened(seen) == ["summary"]
+    text = opened("document.getElementById('summary').innerText")
+    assert "h.0 … h.2" in text and "× 3 identical" in text and "f32[2, 24, 96]" in text
+    assert len(opened.page.pdf()) > 5_000
+
+
+def test_hostile_texts_run_nothing_and_break_nothing(open_page: Open) -> None:
+    opened = open_page(page(hostile(), title=HOSTILE))
+    opened.press("j", "j", "e")
+    for number in range(9):
+        opened(f"location.hash = '#e={number}'")
+        opened.until(f"document.getElementById('details').innerText.includes('#{number} ·')")
+    opened.press("v")
+    for query in ("</script>", "mod:*<*", "raised:<", 'src:"<img"', "shape:<", "(", "[", "file:\\", "mod:**.***"):
+        opened.search(query)
+    opened.page.emulate_media(media="print")
+    assert opened("window.pwned") is None
+    assert opened("document.images.length + document.querySelectorAll('body script').length") == 1
+    assert "</script>" in opened("document.title")
+    assert len(opened.requests) == 1
+
+
+def test_a_broken_page_says_so(open_page: Open, trace: Trace) -> None:
+    text = page(trace).replace('type="application/octet-stream">H4sI', 'type="application/octet-stream">AAAA')
+    opened = open_page(text, ready=False)
+    opened.until("document.getElementById('trouble').hidden === false")
+    assert "This page cannot be shown" in opened("document.getElementById('trouble').innerText")
+    assert opened.errors
+    opened.errors.clear()
+
+
+def test_it_works_in_the_frame_of_a_notebook(open_page: Open, trace: Trace) -> None:
+    import html
+
+    frame = f'<iframe sandbox="allow-scripts" width=900 height=500 srcdoc="{html.escape(page(trace))}"></iframe>'
+    opened = open_page(f"<!doctype html><title>notebook</title>{frame}", ready=False)
+    inner = opened.page.frames[1]
+    for _ in range(500):
+        if inner.evaluate("document.body.dataset.ready"):
+            break
+        opened.page.wait_for_timeout(10)
+    inner.click("#first")
+    assert "NaN begins here" in inner.evaluate("document.getElementById('details').innerText")

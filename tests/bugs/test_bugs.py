@@ -1,0 +1,62 @@
+"""The verdict on each faulty program names the line at fault; on the healthy ones there is none."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.bugs.catalog import Program, faulty, healthy
+from tests.bugs.verdicts import Verdict, subjects, verdict
+
+import insitu
+
+# A verdict that names everything names nothing: the call, its operands, and where they come from.
+MOST_PLACES = 6
+
+
+@pytest.mark.parametrize("program", faulty(), ids=lambda program: program.name)
+def test_the_verdict_names_the_fault(program: Program) -> None:
+    said = verdict(program)
+    assert said.names(program.wanted), f"{program.wanted} is not named in:\n{said.text or 'nothing'}"
+    assert program.spares is None or not said.names(program.spares), said.text
+    assert len(said.places) <= MOST_PLACES, said.text
+
+
+@pytest.mark.parametrize("program", healthy(), ids=lambda program: program.name)
+def test_the_guard_is_silent_on_a_healthy_program(program: Program, uninitialised_is_nan: None) -> None:
+    subject = subjects(program)
+    with warnings.catch_warnings(), insitu.guard(*subject) as guard:
+        warnings.simplefilter("error")
+        result = program.module.run(*subject)
+    assert [finding.text for finding in guard.findings] == []
+    assert torch.isfinite(result)
+
+
+@pytest.mark.parametrize("program", healthy(), ids=lambda program: program.name)
+def test_two_runs_of_a_healthy_program_are_the_same(program: Program) -> None:
+    diff = insitu.compare(recorded(program), recorded(program))
+    assert diff.first is None, str(diff.first)
+
+
+def recorded(program: Program) -> Any:
+    with insitu.record(level="functions", keep="stats") as trace:
+        program.module.run(*subjects(program))
+    return trace
+
+
+@pytest.fixture
+def uninitialised_is_nan() -> Iterator[None]:
+    """Memory from `torch.empty` may hold NaN: here it does for sure."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_a_part_of_a_name_is_not_the_name() -> None:
+    said = Verdict("no gradient: layers.10.weight, at deep.py:12, made at my-deep.py:3")
+    assert said.places == ["deep.py:12", "my-deep.py:3"]
+    assert said.names("layers.10.weight") and said.names("deep.py:12") and said.names("my-deep.py:3")
+    assert not any(map(said.names, ("layers.1", "10.weight", "deep.py:1", "deep.py:3", "layers.10")))

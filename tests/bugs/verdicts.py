@@ -1,0 +1,82 @@
+"""What insitu says about a program, and which places and parameters it names."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from tests.bugs.catalog import Program
+
+import insitu
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The text that a user reads."""
+
+    text: str
+
+    @property
+    def places(self) -> list[str]:
+        """Every place in it, as `file.py:12`, once and in order."""
+        return list(dict.fromkeys(re.findall(r"\b[\w-]+\.py:\d+\b", self.text)))
+
+    def names(self, wanted: str) -> bool:
+        """Whether the place or parameter is in it, and not merely as a part of another name."""
+        return bool(re.search(rf"(?<![\w.-]){re.escape(wanted)}(?!\w|\.\w)", self.text))
+
+    def summary(self, wanted: str, width: int = 72) -> str:
+        """Its line that says what does not fit, else the one about what is wanted, else the first; cut to the width."""
+        lines = [" ".join(line.split()) for line in self.text.splitlines() if line.strip()]
+        said = [line.partition("✗ ")[2] for line in lines if "✗ " in line]
+        said += [line for line in lines if Verdict(line).names(wanted)]
+        line = next(iter([*said, *lines, "nothing"]))
+        return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def verdict(program: Program) -> Verdict:
+    """What insitu says, by the means with which the fault should be found."""
+    find = {"explain": explanation, "guard": guarded, "compare": divergence}[program.found_by]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's about the fault, and the findings, which are read from the guard
+        return Verdict(find(program))
+
+
+def explanation(program: Program) -> str:
+    """The notes of the exception: not its message, and not its traceback."""
+    try:
+        with insitu.record(level="functions"):
+            program.module.run()
+    except Exception as error:
+        return "\n".join(map(str, getattr(error, "__notes__", ())))
+    return ""
+
+
+def guarded(program: Program) -> str:
+    """The error that the guard raises, or what it found by the end."""
+    subject = subjects(program)
+    try:
+        with insitu.guard(*subject) as guard:
+            program.module.run(*subject)
+    except insitu.NonFiniteError as error:
+        return str(error)
+    return "\n".join(finding.text for finding in guard.findings)
+
+
+def divergence(program: Program) -> str:
+    """The first difference between the right run and the wrong one."""
+    runs = []
+    for run in (program.module.good, program.module.bad):
+        with insitu.record(level="functions", keep="stats") as trace:
+            run()
+        runs.append(trace)
+    first = insitu.compare(*runs, rename=getattr(program.module, "RENAME", None)).first
+    return "" if first is None else str(first)
+
+
+def subjects(program: Program) -> list[Any]:
+    """The model that the program builds, if it builds one: what the guard and `run` are given."""
+    build = getattr(program.module, "build", None)
+    return [build()] if build is not None else []

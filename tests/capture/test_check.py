@@ -1,0 +1,315 @@
+"""What a guard checks: which call made NaN or Inf, forward and backward, and what is no news."""
+
+from __future__ import annotations
+
+import gc
+import math
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import insitu
+from insitu.capture.check import LATE, SOON
+from insitu.capture.check_values import first_bad, state_of, total
+
+NAN, INF = math.nan, math.inf
+LEAST = torch.finfo(torch.float32).min
+
+
+def found(run: Callable[[], object], *subject: nn.Module, **options: Any) -> list[tuple[str, str, str]]:
+    """What a guard finds: kind, phase and the last part of the name."""
+    with insitu.guard(*subject, action="record", **options) as guard:
+        kept = run()
+    del kept
+    return [
+        (each.kind, each.phase, each.call.name.rpartition(".")[2] if each.call is not None else each.node or each.path)
+        for each in guard.findings
+    ]
+
+
+def zeros() -> Tensor:
+    return torch.zeros(3, requires_grad=True)
+
+
+class Doubled(torch.autograd.Function):
+    """Its backward divides by what went in."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        return grad.div(x)
+
+
+class Broken(Doubled):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        raise RuntimeError("of the user")
+
+
+MADE: dict[str, tuple[Callable[[], object], tuple[str, str, str]]] = {
+    "log": (lambda: torch.zeros(3).log(), ("inf", "forward", "log")),
+    "quotient": (lambda: torch.zeros(3) / torch.zeros(3), ("nan", "forward", "div")),
+    "in place": (lambda: torch.ones(3).div_(0), ("inf", "forward", "div_")),
+    "out": (lambda: torch.div(torch.ones(3), torch.zeros(3), out=torch.empty(3)), ("inf", "forward", "div")),
+    "several results": (lambda: torch.std_mean(torch.ones(1)), ("nan", "forward", "std_mean")),
+    "half": (lambda: torch.full((3,), 300.0).half() * 300, ("inf", "forward", "mul")),
+    "complex": (lambda: torch.zeros(2, dtype=torch.complex64).log(), ("inf", "forward", "log")),
+    "sparse": (lambda: torch.eye(2).to_sparse() / 0, ("inf", "forward", "div")),
+    "masked row": (lambda: torch.full((2, 3), -INF).softmax(-1), ("nan", "forward", "softmax")),
+    "overflow": (lambda: torch.ones(3) * 3e38 * 10, ("inf", "forward", "mul")),
+    "under inference": (lambda: torch.inference_mode()(lambda: torch.zeros(2).log())(), ("inf", "forward", "log")),
+    "backward": (lambda: zeros().sqrt().sum().backward(), ("inf", "backward", "sqrt")),
+    "several nodes": (lambda: F.pairwise_distance(zeros(), zeros(), p=1.5, eps=0).backward(), ("nan", "backward", "?")),
+    "of a gradient": (
+        lambda: torch.autograd.grad((z := zeros()).pow(1.5).sum(), z, create_graph=True)[0].sum().backward(),
+        ("inf", "backward", "grad"),
+    ),
+    "hand-written": (lambda: Doubled.apply(zeros()).sum().backward(), ("inf", "backward", "div")),
+    "recomputed": (
+        lambda: checkpoint(lambda x: x.sqrt(), zeros(), use_reentrant=False).sum().backward(),
+        ("inf", "backward", "sqrt"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_call_that_made_it_is_found(name: str) -> None:
+    run, expected = MADE[name]
+    (only,) = found(run)
+    assert only == expected or (expected[2] == "?" and only[:2] == expected[:2])
+
+
+NO_NEWS: dict[str, Callable[[], object]] = {
+    "masked_fill": lambda: torch.zeros(3).masked_fill(torch.tensor([True, False, False]), -INF),
+    "where": lambda: torch.where(torch.tensor([True, False, False]), torch.zeros(3), -INF),
+    "full": lambda: torch.full((3, 3), -INF).triu(1),
+    "tensor": lambda: torch.tensor([NAN]) + 1,
+    "added mask": lambda: (torch.zeros(3, requires_grad=True) + torch.tensor([0.0, -INF, 0.0])).softmax(-1).sum(),
+    "least and least": lambda: torch.zeros(3) + torch.tensor([LEAST, 0, 0]) + torch.tensor([LEAST, 0, 0]),
+    "least in bf16": lambda: torch.tensor([LEAST, 0]).bfloat16(),
+    "written": lambda: torch.ones(3).__setitem__(0, NAN),
+    "uninitialised": lambda: torch.empty(10_000).add_(1).mul_(2),
+    "unfilled": lambda: torch.full((3,), NAN).__setitem__(1, torch.ones(())),
+    "large sums": lambda: torch.full((10,), 3e38),
+    "whole numbers": lambda: torch.ones(3, dtype=torch.long) // 2,
+    "empty": lambda: torch.ones(0).sum(),
+    "meta": lambda: torch.ones(3, device="meta") / 0,
+    "vmap": lambda: torch.func.vmap(lambda x: x.log())(torch.zeros(3)),
+    "func.grad": lambda: torch.func.grad(lambda x: x.sqrt().sum())(torch.zeros(3)),
+    "inside one function": lambda: F.softplus(torch.full((3,), 1000.0, requires_grad=True)).sum().backward(),
+    "safe root": lambda: torch.where((z := zeros()) > 0, (z + (z <= 0)).sqrt(), z).sum().backward(),
+}
+
+
+@pytest.mark.parametrize("name", NO_NEWS)
+def test_this_is_no_news(name: str) -> None:
+    assert found(NO_NEWS[name]) == []
+
+
+def test_whoever_passes_it_on_is_not_named() -> None:
+    def run() -> None:
+        bad = torch.zeros(3).log()
+        bad.add_(1)
+        torch.stack([bad.view(3), bad]).exp().relu() + 1
+
+    assert found(run) == [("inf", "forward", "log")]
+
+
+def test_an_unlikely_call_is_found_by_the_next() -> None:
+    def run() -> object:
+        large = zeros() + 3e38
+        product = large * 10
+        return product.view(3, 1).flatten().sub(1).sigmoid()
+
+    assert found(run) == [("inf", "forward", "mul")]
+    assert found(lambda: ((zeros() + 3e38) * 10).sum().backward()) == [("inf", "forward", "mul")]
+    assert found(lambda: (zeros() + 3e38) * 10) == [("inf", "forward", "mul")]  # nobody uses it
+
+
+def test_an_overflow_of_gradients_that_are_not_checked_is_laid_to_the_call_that_computes_them() -> None:
+    factor = torch.full((3,), 1e30)
+    assert found(lambda: ((zeros().sin().exp() * factor) * 1e-30 * factor * factor).mul(1e-38).sum().backward()) == []
+    with insitu.guard(action="record") as guard:
+        inner = zeros().exp()
+        (inner * factor * 1e-30 * factor).sum().backward(torch.tensor(1e30))
+    assert [(each.kind, each.phase) for each in guard.findings] == [("inf", "backward")]
+    assert guard.findings[0].call is not None and guard.findings[0].call.name.endswith("mul")
+
+
+def test_what_was_there_before_only_warns() -> None:
+    data = torch.tensor([[NAN, 1.0]])
+    layer = nn.Linear(2, 2)
+    with insitu.guard() as guard, pytest.warns(insitu.InsituWarning, match="data, which has NaN already"):
+        layer(data).exp()
+    assert [each.kind for each in guard.findings] == ["given"]
+    with torch.no_grad():
+        layer.weight[0, 0] = NAN
+    with insitu.guard(layer) as guard, pytest.warns(insitu.InsituWarning, match="weight, which has NaN already"):
+        layer(torch.ones(1, 2)).sum().backward()
+    with insitu.guard() as guard, pytest.warns(insitu.InsituWarning, match="a gradient that has NaN already"):
+        zeros().exp().backward(torch.full((3,), NAN))
+
+
+def test_it_names_what_went_in_and_where_that_was_made() -> None:
+    with insitu.guard(action="record") as guard:
+        counts = torch.tensor([2.0, 0.0, 3.0])
+        share = counts / (counts - 2)
+    (finding,) = guard.findings
+    assert share.isinf().sum() == 1
+    assert finding.output is not None and finding.output.stats is not None and finding.index == (0,)
+    assert (finding.output.shape, finding.output.stats.inf) == ((3,), 1)
+    first, second = finding.operands
+    assert (first.name, second.name) == ("counts", "(counts - 2)") or second.name == "counts - 2"
+    assert second.facts.stats is not None and second.facts.stats.zeros == 1
+    assert second.made is not None and second.made.operator == "-"
+    assert finding.site is not None and "share = counts / (counts - 2)" in finding.site.text
+
+
+def test_a_fused_module_and_a_compiled_region_are_checked_as_a_whole() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
+    with torch.no_grad():
+        layer.linear1.weight.fill_(3e38)
+        layer.linear1.bias.fill_(3e38)
+        assert found(lambda: layer(torch.ones(1, 3, 8)), layer) == [("nan", "forward", "TransformerEncoderLayer")]
+    compiled = torch.compile(lambda x: (x - 1).log() * 2, backend="eager")
+    (only,) = found(lambda: compiled(torch.zeros(2)).sum())
+    assert only[:2] == ("nan", "forward") and "compile" in only[2] or "lambda" in only[2]
+    root = torch.compile(lambda x: x.sqrt().sum(), backend="aot_eager")
+    assert [each[:2] for each in found(lambda: root(zeros()).backward())] == [("inf", "backward")]
+    torch.compiler.reset()
+
+
+def test_a_raising_backward_leaves_no_mode() -> None:
+    with insitu.guard():
+        modes = torch._C._len_torch_function_stack()
+        with pytest.raises(RuntimeError, match="of the user"):
+            Broken.apply(zeros()).sum().backward()
+        assert torch._C._len_torch_function_stack() == modes
+
+
+def test_gradients_that_are_scaled_may_overflow() -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**26)
+    weight = nn.Parameter(torch.ones(3).half())
+    assert found(lambda: scaler.scale((weight * 100).exp().clamp(max=1).sum().float()).backward()) in ([], [])
+    assert found(lambda: scaler.scale(zeros().sqrt().mul(0).sum()).backward()) == [("nan", "backward", "sqrt")]
+
+
+def test_other_threads_are_checked_too() -> None:
+    class Log(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.log()
+
+    def run() -> None:
+        thread = threading.Thread(target=lambda: Log()(torch.zeros(2)))
+        thread.start()
+        thread.join()
+
+    assert found(run) == [("inf", "forward", "log")]
+
+
+def test_hooks_are_nothing_when_the_guard_has_ended() -> None:
+    x = zeros()
+    with insitu.guard():
+        loss = x.sqrt().sum()
+    loss.backward()
+    assert x.grad is not None and x.grad.isinf().all()
+
+
+def test_nothing_is_kept_alive() -> None:
+    refs = []
+    with insitu.guard():
+        for _ in range(3):
+            hidden = (zeros() + 1).sqrt()
+            refs.append(weakref.ref(hidden))
+            hidden.sum().backward()
+            del hidden
+            gc.collect()
+            assert refs[-1]() is None
+
+
+def training(model: nn.Module, steps: int) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    x = torch.ones(2, 4)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+
+def test_memory_is_flat_over_a_training() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Softmax(-1), nn.Linear(4, 4))
+    guard = insitu.guard(model)
+    with guard:
+        running = guard._running[-1][1]
+        assert running.recorder is not None
+        check = running.recorder.probes[0].check
+        assert check is not None
+        sizes = []
+        for _ in range(20):
+            training(model, 100)
+            sizes.append((len(check.probe.tape), len(check.past), len(check.probe.table), len(check.pending)))
+        assert check.gone > 10 * SOON
+        assert all(tape <= 2 * SOON and past <= 2 * SOON for tape, past, *_ in sizes)
+        assert max(table + pending for *_, table, pending in sizes[10:]) <= 2 * max(sum(size[2:]) for size in sizes[:10])
+    assert guard.findings == []
+
+
+def test_the_tape_of_an_evaluation_is_cleared_too() -> None:
+    model = nn.Sequential(*(nn.ReLU() for _ in range(50)))
+    guard = insitu.guard(model)
+    with torch.no_grad(), guard:
+        running = guard._running[-1][1]
+        assert running.recorder is not None
+        tape = running.recorder.probes[0].tape
+        longest = 0
+        for _ in range(600):
+            model(torch.ones(2))
+            longest = max(longest, len(tape))
+    assert SOON < longest < 2 * LATE
+
+
+def test_a_gradient_is_found_after_the_tape_was_cleared() -> None:
+    with insitu.guard(action="record") as guard:
+        late = zeros().sqrt().sum()
+        while len(guard._running[-1][1].recorder.probes[0].tape) < SOON + 1:  # type: ignore[union-attr]
+            torch.ones(2).exp()
+        (torch.ones(2, requires_grad=True) * 2).sum().backward()
+        assert len(guard._running[-1][1].recorder.probes[0].tape) == 0  # type: ignore[union-attr]
+        late.backward()
+    (finding,) = guard.findings
+    assert finding.site is not None and "late = zeros().sqrt().sum()" in finding.site.text
+
+
+@pytest.mark.parametrize(
+    ("tensor", "bad"),
+    [
+        (torch.tensor([1.0, NAN]), (1,)),
+        (torch.tensor([[1.0, 2.0], [INF, 0.0]]), (1, 0)),
+        (torch.tensor([1.0, -INF]).half(), (1,)),
+        (torch.tensor([0j, complex(1, NAN)]), (1,)),
+        (torch.tensor([1.0, NAN]).to(torch.float8_e5m2), (1,)),
+        (torch.tensor([0.0, NAN]).to_sparse(), None),
+        (torch.ones(3), ()),
+        (torch.ones(3, dtype=torch.bool), ()),
+        (torch.full((4,), 3e38), ()),
+        (torch.ones(2, device="meta"), ()),
+    ],
+)
+def test_what_is_not_finite_in_a_tensor(tensor: Tensor, bad: tuple[int, ...] | None) -> None:
+    state = state_of(tensor)
+    assert bool(state) == (bad != ())
+    assert math.isfinite(total(tensor)) or tensor.numel() == 4 or state
+    if state:
+        assert first_bad(tensor, nan=state.nan) == bad

@@ -1,0 +1,236 @@
+"""What does not fit, found in calls made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from insitu.trace.diagnose import diagnose
+from insitu.trace.event import Call, ModuleFacts, TensorFacts, tensors
+from insitu.trace.explanation import Case, Misfit, Operand
+
+
+def t(*shape: int, dtype: str = "f32", device: str = "cpu", **more: Any) -> TensorFacts:
+    return TensorFacts(0, shape, dtype, device, **more)
+
+
+def case(name: str, *args: Any, message: str = "", limits: Any = None, **kwargs: Any) -> Case:
+    """A failed call whose tensors are named a, b, c in order."""
+    call = Call(0, None, "function", name, args=args, kwargs=kwargs, raised="RuntimeError", message=message)
+    given = [*tensors(args), *tensors(kwargs)]
+    operands = tuple(Operand(chr(97 + index), facts) for index, facts in enumerate(given))
+    return Case("RuntimeError", message, call, operands, limits or (lambda facts: None))
+
+
+def only(found: tuple[Misfit, ...]) -> Misfit:
+    assert len(found) == 1
+    return found[0]
+
+
+FOUND = [
+    (case("torch.Tensor.add", t(2, 3), t(4, 3)), "dimension -2: 2 and 4 differ and neither is 1"),
+    (case("torch.Tensor.__rsub__", t(3), t(2)), "dimension -1: 3 and 2 differ and neither is 1"),
+    (case("torch.Tensor.add_", t(3), t(2, 3)), "the result is larger than left, into which it is to be written"),
+    (case("torch.where", t(2, 2), t(2, 3), t(3)), "dimension -1: 2 and 3 differ and neither is 1"),
+    (case("torch.Tensor.matmul", t(2, 3), t(4, 5)), "the last dimension of left is 3, right has 4 rows"),
+    (case("torch.Tensor.matmul", t(2, 3), t(4)), "the last dimension of left is 3, right has 4 elements"),
+    (case("torch.bmm", t(2, 3, 4), t(3, 4, 5)), "dimension -3: 2 and 3 differ and neither is 1"),
+    (
+        case("torch.nn.functional.linear", t(8, 10), t(4, 12), t(4)),
+        "the last dimension of input is 10, the layer takes 12",
+    ),
+    (case("torch.addmm", t(4), t(8, 10), t(12, 4)), "the last dimension of input is 10, the layer takes 12"),
+    (case("torch.einsum", "ij,jk->ik", t(2, 3), t(4, 5)), "j is 3 in ij and 4 in jk"),
+    (case("torch.einsum", "ij,jk", t(2, 3), t(5)), "jk names 2 dimensions, there are 1"),
+    (case("torch.cat", [t(2, 3), t(2, 3), t(4, 3)], 1), "dimension 0: 2 and 4 differ; only dimension 1 may"),
+    (case("torch.cat", [t(2, 3), t(3)]), "[0] has 2 dimensions, [1] has 1"),
+    (case("torch.stack", [t(2), t(3)]), "dimension 0: 2 and 3 differ, and all must be of one shape"),
+    (
+        case("torch.Tensor.view", t(2, 3), 4, 5, message="shape '[4, 5]' is invalid for input of size 6"),
+        "2 × 3 = 6 elements do not go into 4 × 5 = 20",
+    ),
+    (case("torch.Tensor.view", t(3), 7), "3 elements do not go into 7"),
+    (case("torch.Tensor.reshape", t(2, 3), -1, 4), "2 × 3 = 6 elements do not go into -1 × 4: 6 is no multiple of 4"),
+    (
+        case("torch.Tensor.view", t(3, 2, strides=(1, 3)), 6, message="view size is not compatible with input"),
+        "the view would have to copy: its strides are 1, 3",
+    ),
+    (case("torch.Tensor.expand", t(2, 3), 4, 3), "dimension -2 is 2, and only 1 can be expanded to 4"),
+    (case("torch.Tensor.permute", t(2, 3, 4), 0, 2), "the tensor has 3 dimensions, the order names 2"),
+    (
+        case("torch.conv2d", t(1, 2, 8, 8), t(4, 3, 3, 3), t(4), (1, 1), (0, 0), (1, 1), 1),
+        "the input has 2 channels, the layer takes 3",
+    ),
+    (
+        case("torch.conv2d", t(1, 3, 4, 9), t(4, 3, 5, 5), None, (1, 1), (0, 0), (1, 1), 1),
+        "the kernel takes 5, the input has 4 with a padding of 0",
+    ),
+    (case("torch.conv1d", t(1, 2, 8, 8), t(4, 2, 3)), "the input has 4 dimensions, conv1d takes 3 (with the batch)"),
+    (case("torch.nn.functional.layer_norm", t(2, 5, 8), (5,)), "the last dimension must be 5"),
+    (
+        case("torch.nn.functional.batch_norm", t(2, 3), t(5), t(5)),
+        "the input has 3 channels, the layer takes 5",
+    ),
+    (
+        case("torch.nn.functional.batch_norm", t(1, 3), t(3), t(3), training=True),
+        "one value for each channel has no deviation: training needs a batch of two or more",
+    ),
+    (
+        case("torch.nn.functional.scaled_dot_product_attention", t(2, 5, 8), t(2, 7, 8), t(2, 7, 8), attn_mask=t(5, 5)),
+        "the mask must broadcast to 2, 5, 7",
+    ),
+    (
+        case("torch.nn.functional.cross_entropy", t(4, 3), t(5, dtype="i64")),
+        "4 samples in the scores, 5 in the targets",
+    ),
+    (
+        case("torch.nn.functional.linear", t(2, 3, dtype="f64"), t(4, 3), message="must have the same dtype"),
+        "the dtypes differ: a is f64, b is f32",
+    ),
+    (case("torch.Tensor.add", t(2, 3), t(3, device="meta")), "the devices differ: a is on cpu, b is on meta"),
+    (
+        case("torch.Tensor.__getitem__", t(2, 3), 5, message="index 5 is out of bounds for dimension 0 with size 2"),
+        "index 5 in dimension 0, whose size is 2: it has -2 … 1",
+    ),
+    (
+        case(
+            "torch.Tensor.split", t(3), [1, 1], message="split_sizes to sum exactly to 3 (input tensor's size at "
+            "dimension 0), but got split_sizes=[1, 1]",
+        ),
+        "the parts 1, 1 add up to 2, dimension 0 is 3",
+    ),
+    (
+        case("torch.Tensor.transpose", t(2, 3), 0, 2, message="Dimension out of range (expected to be in range of "
+             "[-2, 1], but got 2)"),
+        "there is no dimension 2: there are -2 … 1",
+    ),
+    (
+        case("torch.Tensor.mean", t(2, dtype="i64"), message="mean(): could not infer output dtype."),
+        "a holds i64, whole numbers",
+    ),
+    (
+        case("torch.Tensor.gather", t(6, 2), 1, t(6, dtype="i64")),
+        "the input has 2 dimensions, the index 1",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("failed", "text"), FOUND, ids=[text for _, text in FOUND])
+def test_what_does_not_fit_is_found(failed: Case, text: str) -> None:
+    assert only(diagnose(failed)).text == text
+
+
+@pytest.mark.parametrize(
+    "fitting",
+    [
+        case("torch.Tensor.add", t(2, 3), t(1, 3)),
+        case("torch.Tensor.matmul", t(5, 2, 3), t(3, 4)),
+        case("torch.nn.functional.linear", t(2, 3), t(4, 3), t(4)),
+        case("torch.cat", [t(2, 3), t(2, 5)], 1),
+        case("torch.einsum", "ij,jk", t(2, 3), t(3, 4)),
+        case("torch.Tensor.view", t(2, 3), 3, -1),
+        case("torch.conv2d", t(1, 3, 8, 8), t(4, 3, 3, 3)),
+        case("torch.nn.functional.layer_norm", t(2, 5), (5,)),
+        case("torch.Tensor.expand", t(2, 1), 2, 4),
+        Case("KeyError", "'x'"),
+    ],
+)
+def test_where_all_fits_nothing_is_said(fitting: Case) -> None:
+    assert diagnose(fitting) == ()
+
+
+def test_broadcasting_is_shown_from_the_right_and_marked() -> None:
+    found = only(diagnose(case("torch.Tensor.mul", t(2, 6, 24, 24), t(6, 24, 25))))
+    assert [(row.role, row.shape, row.name) for row in found.rows] == [
+        ("left", (2, 6, 24, 24), "a"),
+        ("right", (6, 24, 25), "b"),
+    ]
+    assert found.dimension == -1
+
+
+def test_the_ranges_of_indices_are_told() -> None:
+    given, table = t(3, dtype="i64"), t(10, 4)
+    message = "index out of range in self"
+    failed = case("torch.nn.functional.embedding", given, table, message=message, limits=lambda facts: (-1.0, 12.0))
+    assert only(diagnose(failed)).text == "a holds -1 … 12; b has 10 rows (0 … 9)"
+
+
+def test_targets_beyond_the_classes_are_told() -> None:
+    message = "Target 5 is out of bounds."
+    scores, target = t(8, 5), t(8, dtype="i64")
+    failed = case("torch.nn.functional.cross_entropy", scores, target, message=message, limits=lambda facts: (1.0, 5.0))
+    assert only(diagnose(failed)).text == "b holds 1 … 5; there are 5 classes (0 … 4)"
+
+
+def test_torch_counts_the_dimensions_that_were_not_sliced() -> None:
+    from insitu.trace.event import Word
+
+    key = (Word(":"), t(1, dtype="i64"))
+    message = "index 7 is out of bounds for dimension 0 with size 3"
+    failed = case("torch.Tensor.__getitem__", t(2, 3), key, message=message)
+    assert only(diagnose(failed)).text == "index 7 in dimension 1, whose size is 3: it has -3 … 2"
+
+
+@pytest.mark.parametrize(
+    ("failed", "advice"),
+    [
+        (case("torch.Tensor.matmul", t(2, 10, 16), t(2, 10, 16)), "right.transpose(-2, -1) would fit"),
+        (case("torch.Tensor.expand", t(4), 4, 9), ".unsqueeze(-1) first would fit"),
+        (case("torch.Tensor.view", t(6, 4), 3, 4), "with -1 or 6 in place of 3 it would fit"),
+        (case("torch.conv2d", t(4, 24, 32, 3), t(8, 3, 3, 3)), "the channels come last: .permute(0, 3, 1, 2)"),
+        (case("torch.nn.functional.layer_norm", t(2, 12, 8), (12,)), "12 is dimension -2: transpose it to the end"),
+        (case("torch.Tensor.gather", t(6, 2), 1, t(6, dtype="i64")), "b.unsqueeze(-1)"),
+        (
+            case("torch.nn.functional.linear", t(2, 3, dtype="i64"), t(4, 3, type="Parameter"), message="same dtype"),
+            "a.to(torch.float32)",
+        ),
+    ],
+)
+def test_the_way_out_is_named(failed: Case, advice: str) -> None:
+    assert only(diagnose(failed)).advice == advice
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("grad can be implicitly created only for scalar outputs", "a backward pass begins at one number"),
+        (
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            "[torch.FloatTensor [2, 3]], which is output 0 of Exp, is at version 1",
+            "a tensor of shape [2, 3] that the backward pass needs was changed in place",
+        ),
+        (
+            "Function FooBackward returned an invalid gradient at index 1 - got [2] but expected shape compatible "
+            "with [3]",
+            "Foo.backward returns [2] as gradient number 1; what went in there was [3]",
+        ),
+        (
+            "a leaf Variable that requires grad is being used in an in-place operation.",
+            "a leaf that requires a gradient cannot be changed in place while gradients are on",
+        ),
+    ],
+)  # fmt: skip
+def test_autograd_is_explained(message: str, text: str) -> None:
+    assert only(diagnose(case("torch.Tensor.backward", t(4), message=message))).text == text
+
+
+def test_a_recurrent_layer_names_its_states() -> None:
+    failed = case(
+        "LSTM", t(9, 4, 12), (t(1, 9, 12), t(1, 9, 12)), message="Expected hidden[0] size (1, 4, 12), got [1, 9, 12]"
+    )
+    assert failed.call is not None
+    failed.call.module = ModuleFacts("rnn", "LSTM", settings={"batch_first": True})
+    found = only(diagnose(failed))
+    assert [row.role for row in found.rows] == ["input", "state", "cell"]
+    assert found.advice == "a state is [layers, batch, features], also with batch_first"
+
+
+def test_a_checkpoint_of_another_model_is_told_in_short() -> None:
+    message = (
+        "Error(s) in loading state_dict for Net:\n\tsize mismatch for head.weight: copying a param with shape "
+        "torch.Size([10, 16]) from checkpoint, the shape in current model is torch.Size([3, 16])."
+    )
+    assert only(diagnose(Case("RuntimeError", message))).text == (
+        "head.weight is [10, 16] in the checkpoint and [3, 16] in the model"
+    )

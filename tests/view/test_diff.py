@@ -1,0 +1,101 @@
+"""The text of a diff, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.trace.test_compare import Program, chain, compared, fused, given
+
+from insitu.trace.diff import Diff
+from insitu.view.diff import diff_facts, render_diff
+
+VERDICT = """\
+✗ the runs part at model.py:2, torch.softmax(-1): made with another argument: argument 0: -1 | 0
+  a  model.py:2  torch.softmax(-1)  f32[2]  2 … 3
+     from f32[2]
+  b  model.py:2  torch.softmax(0)  f32[2]  2.5 … 3.5
+     from f32[2]
+  Δ mean 0.5; known from statistics; 2 calls after it differ because of it
+
+  =  calls  1 the same
+  ✗  torch.softmax(-1)  f32[2]  Δ mean 0.5  made with another argument: argument 0: -1 | 0: the cause  model.py:2
+  ~  calls  2 differ because of it"""
+
+
+def faulty() -> Diff:
+    a = chain(("relu", 1.0, ()), ("softmax", 2.0, (-1,)), ("exp", 3.0, ()), ("abs", 4.0, ()))
+    b = chain(("relu", 1.0, ()), ("softmax", 2.5, (0,)), ("exp", 3.5, ()), ("abs", 4.5, ()))
+    return compared(a, b)
+
+
+def test_the_verdict_comes_first() -> None:
+    assert str(faulty()) == VERDICT
+
+
+def test_what_is_the_same_is_one_line() -> None:
+    program = chain(*[("relu", 1.0, ())] * 40)
+    assert str(compared(program, chain(*[("relu", 1.0, ())] * 40))) == (
+        "the same: 40 calls, compared by statistics, so equal only as far as these tell"
+    )
+
+
+def test_calls_of_one_side_have_their_own_signs() -> None:
+    lines = str(compared(*fused(6.0))).splitlines()
+    assert "torch.matmul" in lines[0] and "other calls, and what comes out differs" in lines[0]
+    signs = [line.split()[0] for line in lines if line.startswith("  ") and line[2] in "=-+~✗"]
+    assert signs == ["=", "-", "-", "-", "+", "~"]
+
+
+def test_many_calls_alike_are_counted() -> None:
+    a = chain(("relu", 1.0, ()))
+    b = chain(("relu", 1.0, ()), *[("exp", 5.0, ())] * 9)
+    text = str(compared(a, b))
+    assert "… 6 more only in b" in text and "9 calls only in b" in text
+
+
+def test_lines_of_both_sides_are_named() -> None:
+    b = chain(("softmax", 2.5, (0,)))
+    b.events[0].site.line = 77  # type: ignore[union-attr]
+    assert "at model.py:1 in a, model.py:77 in b" in str(compared(chain(("softmax", 2.0, (-1,))), b)).splitlines()[0]
+
+
+def test_inputs_of_which_nothing_is_known() -> None:
+    programs = []
+    for value in (1.0, 2.0):
+        run = Program()
+        run.made("nn.functional.linear", given(0.0), given(shape=(3, 2)), value=value)
+        programs.append(run)
+    text = str(compared(*programs))
+    assert "nothing is known of weight f32[3, 2]" in text and "known from structure" in text
+
+
+def test_other_causes_are_listed() -> None:
+    programs = []
+    for change in (0.0, 0.5):
+        run = Program()
+        for number in range(7):
+            run.made("rand", value=number + change)
+        programs.append(run)
+    text = str(compared(*programs))
+    assert "  2. at model.py:2" in text and "… 2 more causes" in text
+
+
+def test_hostile_names_stay_on_their_line() -> None:
+    a, b = chain(("a\nb\x1b[31m", 1.0, ())), chain(("a\nb\x1b[31m", 2.0, ()))
+    text = str(compared(a, b))
+    assert "\x1b" not in text and "a\\nb" in text
+
+
+@pytest.mark.parametrize("width", [20, 80])
+def test_narrow_terminals(width: int) -> None:
+    rows = render_diff(faulty(), width=width).split("\n\n")[1].splitlines()
+    assert all(len(row) <= max(width, 40) for row in rows)
+
+
+def test_as_json() -> None:
+    facts = json.loads(json.dumps(diff_facts(faulty()), allow_nan=False))
+    assert facts["same"] is False and facts["counts"] == {"same": 1, "argument": 1, "follows": 2}
+    (cause,) = facts["causes"]
+    assert (cause["kind"], cause["a"]["line"], cause["followers"], cause["delta"]) == ("argument", 2, 2, 0.5)
+    assert [row["status"] for row in facts["differences"]] == ["argument"]

@@ -1,0 +1,215 @@
+"""What a notebook shows of traces and diffs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.notebooks import executed
+from tests.view.build import Run, linear, stats, tensor
+from tests.view.hostile import STRINGS, hostile_trace
+
+from insitu.trace.compare import compare_traces
+from insitu.trace.event import Call, Event, ModuleFacts
+from insitu.trace.trace import Trace
+from insitu.view import notebook
+from insitu.view.notebook import diff_bundle, trace_bundle
+
+VOID = {"br", "hr", "img", "input", "meta", "link"}
+
+
+class Outline(HTMLParser):
+    """A static list, read back: the lines with their depth, and every tag and attribute there is."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.rows: list[tuple[int, str]] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open, f"left open: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in VOID
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self._open.append(tag)
+        if tag in ("summary", "div"):
+            self.rows.append((self._open.count("details") - (tag == "summary"), ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        depth, text = self.rows[-1]
+        self.rows[-1] = (depth, text + data)
+
+
+def static(bundle: dict[str, str]) -> str:
+    """The part that works without any script."""
+    return bundle["text/html"].partition("<iframe")[0].partition("<p>")[0]
+
+
+def net() -> Run:
+    run = Run()
+    out = tensor(2, 8, stats=stats(-1.0, 2.0, nan=3))
+    with run.inside(run.module("", "Net", tensor(2, 4), leaf=False, out=out)):
+        linear(run, "fc", 4, 8, tensor(2, 4))
+        run.call("function", "torch.Tensor.relu", tensor(2, 8), out=out)
+    return run
+
+
+def test_the_text_is_the_tree() -> None:
+    trace = net().trace
+    assert trace_bundle(trace)["text/plain"] == str(trace)
+
+
+def test_the_list_folds_and_has_the_rows_of_the_tree() -> None:
+    outline = Outline(static(trace_bundle(net().trace)))
+    assert outline.rows[1:] == [
+        (0, "Net  f32[2, 8]  ✗ 3 NaN"),
+        (1, "fc  Linear(4 → 8)  f32[2, 8]"),
+        (1, ".relu  f32[2, 8]  ✗ 3 NaN"),
+    ]
+    assert outline.tags == {"div", "details", "summary", "span"} and outline.attributes == {"style", "open"}
+
+
+def test_the_page_is_in_a_frame_that_may_run_scripts_and_nothing_else() -> None:
+    text = trace_bundle(net().trace)["text/html"]
+    (frame,) = re.findall(r"<iframe [^>]*>", text)
+    assert 'sandbox="allow-scripts"' in frame and "src=" not in frame.replace("srcdoc=", "")
+    page = unescape(re.search(r'srcdoc="([^"]*)"', frame)[1])  # type: ignore[index]
+    assert page.startswith("<!doctype html>") and page.rstrip().endswith("</html>")
+
+
+def test_a_long_list_keeps_the_upper_levels_and_says_what_is_below() -> None:
+    run = Run()
+    for number in range(150):
+        with run.inside(run.module(f"block{number}", "Block", leaf=False)):
+            for shape in range(3):
+                run.call("function", "torch.relu", out=tensor(shape, number))
+    rows = Outline(static(trace_bundle(run.trace))).rows[1:]
+    notes = [int(match[1]) for _, text in rows if (match := re.fullmatch(r"… (\d+) more", text))]
+    assert len(rows) - len(notes) == 200
+    assert sum(depth == 0 for depth, _ in rows) == 150
+    assert sum(notes) == 600 - 200
+
+
+def test_a_long_text_is_cut() -> None:
+    calls: list[Event] = [Call(number, None, "function", "f", result=tensor(number)) for number in range(2000)]
+    lines = trace_bundle(Trace(calls))["text/plain"].splitlines()
+    assert (len(lines), lines[-1]) == (1001, "… 1,000 more lines: print(…) shows them all")
+
+
+def test_hostile_names_are_text() -> None:
+    bundle = trace_bundle(hostile_trace())
+    outline = Outline(static(bundle))
+    assert outline.tags == {"div", "details", "summary", "span"} and outline.attributes == {"style", "open"}
+    shown = "".join(text for _, text in outline.rows)
+    assert STRINGS[2] in shown and STRINGS[0] in shown
+    assert bundle["text/html"].encode() and bundle["text/plain"].encode()
+
+
+def test_a_large_page_is_written_beside_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(notebook, "MOST_PAGE", 10)
+    for _ in range(2):
+        text = trace_bundle(net().trace)["text/html"]
+    (file,) = tmp_path.iterdir()
+    assert f'href="{file.name}"' in text and "<iframe" not in text
+    assert file.read_text("utf-8").startswith("<!doctype html>") and file.stat().st_mode & 0o077 == 0
+
+
+def test_where_nothing_can_be_written_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr(notebook, "MOST_PAGE", 10)
+    assert "cannot be written here" in trace_bundle(net().trace)["text/html"]
+
+
+class Stubborn:
+    """A value of the user's that cannot be written down."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_what_fails_is_told_and_no_error_reaches_the_cell() -> None:
+    broken = Trace([Call(0, None, "function", None)])  # type: ignore[arg-type]
+    bundle = trace_bundle(broken)
+    assert set(bundle) == {"text/plain"}
+    assert "it cannot be shown: AttributeError" in bundle["text/plain"]
+
+
+def test_a_page_that_fails_leaves_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = net().trace
+    trace.about["subject"] = Stubborn()
+    bundle = trace_bundle(trace)
+    assert bundle["text/plain"] == str(net().trace)
+    assert "The page: it cannot be shown: RuntimeError: no" in bundle["text/html"]
+    assert Outline(static(bundle)).rows[1][1].startswith("Net")
+
+
+def test_a_diff_begins_with_the_first_cause() -> None:
+    a, b = net().trace, net().trace
+    relu = b.calls[-1]
+    relu.result = tensor(2, 8, dtype="bf16", stats=stats(-5.0, 2.0))
+    diff = compare_traces(a, b)
+    assert diff.first is not None
+    bundle = diff_bundle(diff)
+    assert bundle["text/plain"] == str(diff)
+    outline = Outline(static(bundle))
+    assert outline.rows[1][1].startswith("✗ the runs part")
+    assert (0, "the calls side by side") in outline.rows and "<iframe" in bundle["text/html"]
+
+
+def test_a_diff_of_nothing_is_its_verdict() -> None:
+    rows = Outline(static(diff_bundle(compare_traces(Trace(), Trace())))).rows
+    assert rows[1:] == [(0, "nothing to compare: neither run has a call")]
+
+
+def test_module_names_made_of_signs_are_no_levels() -> None:
+    trace = Trace([Call(0, None, "module", "Net", ModuleFacts("│  ├─ ", "Net"))])
+    assert Outline(static(trace_bundle(trace))).rows[1][0] == 0
+
+
+PROGRAM = """
+import torch, insitu
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
+with insitu.record(model, keep="stats") as trace:
+    model(torch.ones(2, 4))
+with insitu.record(model, keep="stats") as other:
+    model(torch.zeros(2, 4))
+"""
+
+
+@pytest.mark.slow
+def test_a_real_notebook_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, trace, diff = executed([PROGRAM, "trace", "insitu.compare(trace, other)"], tmp_path, monkeypatch)
+    assert trace["text/plain"].splitlines()[0].startswith("Sequential")
+    assert Outline(static(trace)).rows[2][1].startswith("0  Linear(4 → 8)  f32[2, 8]")
+    assert 'sandbox="allow-scripts"' in trace["text/html"]
+    assert diff["text/plain"].startswith("✗ the runs part")
+    assert Outline(static(diff)).rows[1][1].startswith("✗ the runs part")
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".html"] == []
+
+
+@pytest.mark.slow
+def test_ipython_in_a_terminal_is_given_text_alone(tmp_path: Path) -> None:
+    program = "from insitu import Trace\nTrace()._repr_mimebundle_().keys()\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "IPython", "--no-banner", "--simple-prompt", "--colors=nocolor"],
+        **{"input": program, "capture_output": True, "text": True, "check": True, "timeout": 60},
+        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
+    )
+    assert "dict_keys(['text/plain'])" in done.stdout
