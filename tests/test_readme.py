@@ -40,7 +40,7 @@ def timeless(text: str) -> list[str]:
 SHOWN = re.compile(r"^```python\n((?:(?!```).*\n)*)```\n```\n((?:(?!```).*\n)*)```$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", range(4))
 def test_an_example_prints_what_is_shown(number: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     readme = README.read_text(encoding="utf-8")
     code, shown = SHOWN.findall(readme)[number]
@@ -61,7 +61,7 @@ def test_an_example_prints_what_is_shown(number: int, tmp_path: Path, request: p
 
 
 def test_every_shown_output_is_tested() -> None:
-    assert len(SHOWN.findall(README.read_text(encoding="utf-8"))) == len(blocks("")) == 2
+    assert len(SHOWN.findall(README.read_text(encoding="utf-8"))) == len(blocks("")) == 4
 
 
 def train(model: torch.nn.Module) -> None:
@@ -75,18 +75,11 @@ def train(model: torch.nn.Module) -> None:
 def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"tokens": torch.randint(256, (2, 24)), "train": train}
-    seen: list[Any] = []
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         for example in blocks("python"):
-            if promised := re.search(r"^# (\w+Error): (.*)$", example, re.MULTILINE):
-                with pytest.raises(getattr(insitu, promised[1]), match=re.escape(promised[2])):
-                    exec(example, names)
-                seen.append(promised[1])
-            else:
-                exec(example, names)
-    assert seen == ["PatternError"]
+            exec(example, names)
     assert insitu.load("train.h5")["head.weight.grad"].values.shape == (2, 256, 96)
-    assert "TRACING GPT COMPLETE" in printed.getvalue()
+    assert "aten.masked_fill" in printed.getvalue() and "prepare called from" in printed.getvalue()
     assert names["trace"].find("h.0.attn") and names["softmax"].name == "torch.nn.functional.softmax"
 
 

@@ -72,6 +72,12 @@ def normalized(x: Tensor, scale: dict[str, float]) -> Tensor:
     return x
 
 
+def normalized_rows(x: Tensor) -> Tensor:
+    """A function that forgets that a row may be zero."""
+    lengths = x.norm(dim=-1, keepdim=True)
+    return x / lengths
+
+
 def main() -> None:
     """Trace the model and show what the tool can do."""
     torch.manual_seed(0)
@@ -96,12 +102,28 @@ def main() -> None:
     title("variables", "@insitu.watch('x')   # on a function: what goes in, how x changes, what comes out")
     insitu.watch("x", "scale.*")(normalized)(torch.arange(6.0).view(2, 3), {"eps": 1e-5})
 
-    title("a call that fails stays in the trace", "model(tokens.float())")
+    title("an error explains itself", "with insitu.record(model): model(torch.randint(256, (2, 70)))")
     try:
-        with insitu.watch(model):
-            model(tokens.float())
-    except RuntimeError as error:
-        print(f"RuntimeError: {error}")
+        with insitu.record(model):
+            model(torch.randint(256, (2, 70)))
+    except IndexError as error:
+        print(insitu.explain(error))
+
+    title("the first NaN is pinned", "with insitu.guard(): normalized_rows(torch.eye(4, 3))")
+    try:
+        with insitu.guard():
+            normalized_rows(torch.eye(4, 3))
+    except insitu.NonFiniteError as error:
+        print(error)
+
+    title("two runs are compared", "model.h[2].ln_1.eps = 1e-3; print(insitu.compare(before, after))")
+    traces = []
+    for eps in (1e-5, 1e-3):
+        model.h[2].get_submodule("ln_1").eps = eps
+        with insitu.record(model, keep="stats") as trace:
+            model(tokens)
+        traces.append(trace)
+    print(insitu.compare(*traces))
 
 
 def title(name: str, code: str) -> None:

@@ -14,6 +14,9 @@ HOSTILE = (
 )
 
 
+BELL = tuple(1 + int(200 * 0.8 ** abs(place - 8)) for place in range(16))
+
+
 class Program:
     """Makes events as a program would: tensors know who made them."""
 
@@ -24,21 +27,21 @@ class Program:
         self._tensors = 0
         self._clock = 0
         self._modules: dict[str, ModuleFacts] = {}
-        self._sites: dict[tuple[str, int], Site] = {}
+        self._sites: dict[tuple[str, str], Site] = {}
 
     def site(self, text: str, line: int, mark: str = "") -> Site:
         start = text.index(mark) if mark else None
         end = start + len(mark) if start is not None else None
-        caller = self._sites.setdefault(("", 0), Site("/home/me/train.py", 3, "main", "train(model)"))
+        caller = self._sites.setdefault(("", ""), Site("/home/me/train.py", 3, "main", "train(model)"))
         made = Site("/home/me/model.py", line, "Block.forward", text, start, end, caller)
-        return self._sites.setdefault((text, line), made)
+        return self._sites.setdefault((text, mark), made)
 
     def tensor(self, *shape: int, producer: int | None = None, nan: int = 0, inf: int = 0) -> TensorFacts:
         low, high = sorted((self._random.gauss(-2, 1), self._random.gauss(2, 1)))
         count = 1
         for size in shape:
             count *= size
-        bins = tuple(self._random.randrange(1 + int(200 * 0.8 ** abs(place - 8))) for place in range(16))
+        bins = tuple(map(self._random.randrange, BELL))
         stats = Stats(count, low, high, self._random.gauss(0, 0.1), self._random.random(), nan, inf, 0, bins)
         self._tensors += 1
         return TensorFacts(self._tensors, shape, "f32", "cpu", producer=producer, stats=stats)

@@ -72,8 +72,8 @@ def divergence(program: Program) -> str:
         with insitu.record(level="functions", keep="stats") as trace:
             run()
         runs.append(trace)
-    first = insitu.compare(*runs, rename=getattr(program.module, "RENAME", None)).first
-    return "" if first is None else str(first)
+    diff = insitu.compare(*runs, rename=getattr(program.module, "RENAME", None))
+    return "" if diff.first is None else str(diff)
 
 
 def subjects(program: Program) -> list[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import math
+import os
+import sysconfig
 import threading
 import weakref
 from collections.abc import Callable
@@ -63,7 +65,7 @@ MADE: dict[str, tuple[Callable[[], object], tuple[str, str, str]]] = {
     "quotient": (lambda: torch.zeros(3) / torch.zeros(3), ("nan", "forward", "div")),
     "in place": (lambda: torch.ones(3).div_(0), ("inf", "forward", "div_")),
     "out": (lambda: torch.div(torch.ones(3), torch.zeros(3), out=torch.empty(3)), ("inf", "forward", "div")),
-    "several results": (lambda: torch.std_mean(torch.ones(1)), ("nan", "forward", "std_mean")),
+    "several results": (lambda: torch.linalg.slogdet(torch.zeros(2, 2)), ("inf", "forward", "slogdet")),
     "half": (lambda: torch.full((3,), 300.0).half() * 300, ("inf", "forward", "mul")),
     "complex": (lambda: torch.zeros(2, dtype=torch.complex64).log(), ("inf", "forward", "log")),
     "sparse": (lambda: torch.eye(2).to_sparse() / 0, ("inf", "forward", "div")),
@@ -71,7 +73,10 @@ MADE: dict[str, tuple[Callable[[], object], tuple[str, str, str]]] = {
     "overflow": (lambda: torch.ones(3) * 3e38 * 10, ("inf", "forward", "mul")),
     "under inference": (lambda: torch.inference_mode()(lambda: torch.zeros(2).log())(), ("inf", "forward", "log")),
     "backward": (lambda: zeros().sqrt().sum().backward(), ("inf", "backward", "sqrt")),
-    "several nodes": (lambda: F.pairwise_distance(zeros(), zeros(), p=1.5, eps=0).backward(), ("nan", "backward", "?")),
+    "several nodes": (
+        lambda: F.local_response_norm(zeros().view(1, 1, 3), 1, alpha=1, beta=-0.5, k=0).sum().backward(),
+        ("nan", "backward", "local_response_norm"),
+    ),
     "of a gradient": (
         lambda: torch.autograd.grad((z := zeros()).pow(1.5).sum(), z, create_graph=True)[0].sum().backward(),
         ("inf", "backward", "grad"),
@@ -87,8 +92,7 @@ MADE: dict[str, tuple[Callable[[], object], tuple[str, str, str]]] = {
 @pytest.mark.parametrize("name", MADE)
 def test_the_call_that_made_it_is_found(name: str) -> None:
     run, expected = MADE[name]
-    (only,) = found(run)
-    assert only == expected or (expected[2] == "?" and only[:2] == expected[:2])
+    assert found(run) == [expected]
 
 
 NO_NEWS: dict[str, Callable[[], object]] = {
@@ -100,7 +104,7 @@ NO_NEWS: dict[str, Callable[[], object]] = {
     "least and least": lambda: torch.zeros(3) + torch.tensor([LEAST, 0, 0]) + torch.tensor([LEAST, 0, 0]),
     "least in bf16": lambda: torch.tensor([LEAST, 0]).bfloat16(),
     "written": lambda: torch.ones(3).__setitem__(0, NAN),
-    "uninitialised": lambda: torch.empty(10_000).add_(1).mul_(2),
+    "uninitialised": lambda: torch.empty(10_000).resize_(20_000).new_empty(5),
     "unfilled": lambda: torch.full((3,), NAN).__setitem__(1, torch.ones(())),
     "large sums": lambda: torch.full((10,), 3e38),
     "whole numbers": lambda: torch.ones(3, dtype=torch.long) // 2,
@@ -139,13 +143,10 @@ def test_an_unlikely_call_is_found_by_the_next() -> None:
 
 
 def test_an_overflow_of_gradients_that_are_not_checked_is_laid_to_the_call_that_computes_them() -> None:
-    factor = torch.full((3,), 1e30)
-    assert found(lambda: ((zeros().sin().exp() * factor) * 1e-30 * factor * factor).mul(1e-38).sum().backward()) == []
-    with insitu.guard(action="record") as guard:
-        inner = zeros().exp()
-        (inner * factor * 1e-30 * factor).sum().backward(torch.tensor(1e30))
-    assert [(each.kind, each.phase) for each in guard.findings] == [("inf", "backward")]
-    assert guard.findings[0].call is not None and guard.findings[0].call.name.endswith("mul")
+    def run() -> None:
+        (zeros().exp() * 1e20).sum().backward(torch.tensor(1e20))
+
+    assert found(run) == [("inf", "backward", "mul")]
 
 
 def test_what_was_there_before_only_warns() -> None:
@@ -162,6 +163,17 @@ def test_what_was_there_before_only_warns() -> None:
         zeros().exp().backward(torch.full((3,), NAN))
 
 
+def test_a_library_may_make_a_mask_of_its_own() -> None:
+    file = os.path.join(sysconfig.get_path("purelib"), "library.py")
+    scope: dict[str, Any] = {}
+    exec(compile("def logarithm(x):\n    return x.log() * 2", file, "exec"), scope)
+    logarithm, bucket = scope["logarithm"], torch.zeros(3)
+    assert found(lambda: logarithm(bucket).exp()) == []
+    assert found(lambda: logarithm(bucket).view(1, 3) * bucket) == [("inf", "forward", "log")]
+    assert found(lambda: logarithm(bucket) + zeros()) == [("inf", "forward", "log")]
+    assert found(lambda: logarithm(zeros())) == [("inf", "forward", "log")]
+
+
 def test_it_names_what_went_in_and_where_that_was_made() -> None:
     with insitu.guard(action="record") as guard:
         counts = torch.tensor([2.0, 0.0, 3.0])
@@ -171,7 +183,7 @@ def test_it_names_what_went_in_and_where_that_was_made() -> None:
     assert finding.output is not None and finding.output.stats is not None and finding.index == (0,)
     assert (finding.output.shape, finding.output.stats.inf) == ((3,), 1)
     first, second = finding.operands
-    assert (first.name, second.name) == ("counts", "(counts - 2)") or second.name == "counts - 2"
+    assert (first.name, second.name) == ("counts", "counts - 2")
     assert second.facts.stats is not None and second.facts.stats.zeros == 1
     assert second.made is not None and second.made.operator == "-"
     assert finding.site is not None and "share = counts / (counts - 2)" in finding.site.text
@@ -185,7 +197,7 @@ def test_a_fused_module_and_a_compiled_region_are_checked_as_a_whole() -> None:
         assert found(lambda: layer(torch.ones(1, 3, 8)), layer) == [("nan", "forward", "TransformerEncoderLayer")]
     compiled = torch.compile(lambda x: (x - 1).log() * 2, backend="eager")
     (only,) = found(lambda: compiled(torch.zeros(2)).sum())
-    assert only[:2] == ("nan", "forward") and "compile" in only[2] or "lambda" in only[2]
+    assert only[:2] == ("nan", "forward") and "lambda" in only[2]
     root = torch.compile(lambda x: x.sqrt().sum(), backend="aot_eager")
     assert [each[:2] for each in found(lambda: root(zeros()).backward())] == [("inf", "backward")]
     torch.compiler.reset()
@@ -202,7 +214,8 @@ def test_a_raising_backward_leaves_no_mode() -> None:
 def test_gradients_that_are_scaled_may_overflow() -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**26)
     weight = nn.Parameter(torch.ones(3).half())
-    assert found(lambda: scaler.scale((weight * 100).exp().clamp(max=1).sum().float()).backward()) in ([], [])
+    assert found(lambda: scaler.scale((weight * 100).sum().float()).backward()) == []
+    assert weight.grad is not None and not weight.grad.isfinite().any()
     assert found(lambda: scaler.scale(zeros().sqrt().mul(0).sum()).backward()) == [("nan", "backward", "sqrt")]
 
 
@@ -249,7 +262,7 @@ def training(model: nn.Module, steps: int) -> None:
 
 
 def test_memory_is_flat_over_a_training() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.Softmax(-1), nn.Linear(4, 4))
+    model = nn.Sequential(nn.Linear(4, 4), nn.ELU(), nn.Linear(4, 4))
     guard = insitu.guard(model)
     with guard:
         running = guard._running[-1][1]
@@ -262,7 +275,8 @@ def test_memory_is_flat_over_a_training() -> None:
             sizes.append((len(check.probe.tape), len(check.past), len(check.probe.table), len(check.pending)))
         assert check.gone > 10 * SOON
         assert all(tape <= 2 * SOON and past <= 2 * SOON for tape, past, *_ in sizes)
-        assert max(table + pending for *_, table, pending in sizes[10:]) <= 2 * max(sum(size[2:]) for size in sizes[:10])
+        early, late = (max(sum(size[2:]) for size in part) for part in (sizes[:10], sizes[10:]))
+        assert late <= 2 * early
     assert guard.findings == []
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.trace.test_compare import Program, chain, in_modules
+from tests.trace.comparing import Program, chain, in_modules
 
 import insitu
 from insitu import cli

@@ -5,43 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.view.build import Run
+from tests.trace.comparing import Program, chain, compared, fused, given, in_modules
 
 from insitu.errors import ChoiceError, PatternError, SubjectError
 from insitu.trace.compare import compare_traces
-from insitu.trace.diff import Diff
-from insitu.trace.event import Call, ModuleFacts, Site, Stats, TensorFacts
+from insitu.trace.event import Call, ModuleFacts
 from insitu.trace.trace import Trace
-
-
-class Program(Run):
-    """Calls whose outputs have values: a number stands for all of them."""
-
-    def made(self, name: str, *args: Any, value: float | None = None, **more: Any) -> TensorFacts:
-        """Call a function; what it returns."""
-        number = len(self.events)
-        dtype, shape = more.pop("dtype", "f32"), more.pop("shape", (2,))
-        out = given(value, producer=number, dtype=dtype, shape=shape)
-        more.setdefault("site", Site("model.py", number + 1, "forward"))
-        self.call("function", f"torch.{name}", *args, out=out, **more)
-        return out
-
-
-def given(value: float | None = None, **more: Any) -> TensorFacts:
-    stats = None if value is None else Stats(2, value, value + 1, value, 0.5, 0, 0, 0)
-    return TensorFacts(0, more.pop("shape", (2,)), more.pop("dtype", "f32"), "cpu", stats=stats, **more)
-
-
-def compared(a: Program, b: Program, **options: Any) -> Diff:
-    return compare_traces(a.trace, b.trace, **options)
-
-
-def chain(*calls: tuple[str, float | None, tuple[Any, ...]], start: TensorFacts | None = None) -> Program:
-    """Calls each of which takes what the one before it made."""
-    run, x = Program(), start if start is not None else given(0.0)
-    for name, value, args in calls:
-        x = run.made(name, x, *args, value=value)
-    return run
 
 
 def test_the_first_call_with_equal_inputs_and_another_output() -> None:
@@ -93,7 +62,7 @@ def test_an_argument_that_came_out_of_what_differs_follows() -> None:
         traces.append(run)
     diff = compared(*traces)
     assert [cause.kind for cause in diff.causes] == ["random"]
-    assert [row.status for row in diff.differences] == ["differs", "follows", "follows"]
+    assert [(row.status, row.what) for row in diff.differences] == [("differs", ""), ("follows", ""), ("follows", "")]
 
 
 def test_a_call_that_one_side_lacks() -> None:
@@ -110,20 +79,6 @@ def test_a_call_that_one_side_lacks() -> None:
     assert diff.first.a is not None and diff.first.a.name == "torch.add" and diff.first.b is None
     assert [row.status for row in diff.differences] == ["same", "only in a", "follows"]
     assert compared(program(False), program(True)).first.b.name == "torch.add"  # type: ignore[union-attr]
-
-
-def fused(value: float) -> tuple[Program, Program]:
-    """One call in the one, three in the other; what comes after shows this value."""
-    a, b, x, y = Program(), Program(), given(0.0), given(0.0)
-    for run, start in ((a, x), (b, y)):
-        run.made("linear", start, value=1.0)
-    first, second = a.events[0].result, b.events[0].result  # type: ignore[union-attr]
-    for name in ("matmul", "softmax", "bmm"):
-        first = a.made(name, first, value=4.0)
-    second = b.made("scaled_dot_product_attention", second, value=value)
-    a.made("relu", first, value=9.0)
-    b.made("relu", second, value=value + 5.0)
-    return a, b
 
 
 def test_other_calls_with_the_same_result_are_no_cause() -> None:
@@ -227,6 +182,32 @@ def test_without_values_the_first_change_of_structure() -> None:
     assert same.same and same.certainty == "structure"
 
 
+def test_without_values_what_comes_after_is_no_cause_of_its_own() -> None:
+    a = chain(("softmax", None, (-1,)), ("sum", None, (-1,)), start=given())
+    b = chain(("softmax", None, (0,)), ("sum", None, (0,)), start=given())
+    assert [cause.a for cause in compared(a, b).causes] == [a.events[0]]
+
+
+def test_sums_may_be_the_other_way_round() -> None:
+    programs = []
+    for swap in (False, True):
+        run = Program()
+        x, y = run.made("relu", given(0.0), value=1.0), run.made("exp", given(0.0), value=2.0)
+        run.made("add", *((y, x) if swap else (x, y)), value=3.0)
+        programs.append(run)
+    assert compared(*programs).same
+
+
+def test_a_call_that_has_moved_to_another_module() -> None:
+    inside, outside = in_modules("fc"), in_modules("fc")
+    for run in (inside, outside):
+        root, last = run.events[0], run.events[-1]
+        assert isinstance(root, Call) and isinstance(last, Call)
+        with run.inside(root), run.inside(run.module("act", "ReLU", last.result) if run is inside else root):
+            run.made("relu", last.result, value=5.0)
+    assert compared(inside, outside).same
+
+
 def test_shapes_tell_without_values() -> None:
     programs = []
     for size in (3, 4):
@@ -260,16 +241,7 @@ def test_an_exception_on_one_side() -> None:
     diff = compared(a, b)
     assert diff.first is not None and diff.first.kind == "raised" and diff.first.b is failed
     assert "RuntimeError: shapes do not fit in b only" in diff.first.why
-    assert [row.status for row in diff.differences] == ["same", "raised", "only in a"]
-
-
-def in_modules(*paths: str, value: float = 1.0, outer: str = "") -> Program:
-    run, x = Program(), given(0.0)
-    with run.inside(run.module(outer, "Net", x, leaf=False)):
-        for number, path in enumerate(paths):
-            with run.inside(run.module(path, "Linear", x)):
-                x = run.made("linear", x, value=value + number)
-    return run
+    assert [(row.status, row.cause) for row in diff.differences] == [("same", None), ("raised", 0), ("only in a", 0)]
 
 
 def test_renamed_modules_and_wrappers_are_no_difference() -> None:

@@ -177,7 +177,7 @@ def test_a_residual_that_is_missing() -> None:
     other = model()
     other.h[1].residual = False  # type: ignore[index, union-attr]
     diff = compare(recorded(model()), recorded(other))
-    assert lines(diff) == (line(Block.forward, "x + h"), None)
+    assert lines(diff)[0] == line(Block.forward, "x + h") and diff.first is not None and diff.first.b is None
 
 
 def test_dropout_left_on_and_not_seeded() -> None:
@@ -265,6 +265,7 @@ def test_one_step_of_a_training_run() -> None:
     assert compare(run(None), run(None)).same
     diff = compare(run(None), run(2))
     assert diff.first is not None and diff.first.a is not None and diff.first.a.step == 3
+    assert all(cause.a is not None and cause.a.step == 3 for cause in diff.causes)
 
 
 def test_recorded_runs(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.trace.test_compare import Program, chain, compared, fused, given
+from tests.trace.comparing import Program, chain, compared, fused, given
 
 from insitu.trace.diff import Diff
 from insitu.view.diff import diff_facts, render_diff

@@ -180,7 +180,7 @@ def test_a_diff_of_nothing_is_its_verdict() -> None:
 
 def test_module_names_made_of_signs_are_no_levels() -> None:
     trace = Trace([Call(0, None, "module", "Net", ModuleFacts("│  ├─ ", "Net"))])
-    assert Outline(static(trace_bundle(trace))).rows[1][0] == 0
+    assert Outline(static(trace_bundle(trace))).rows[1:] == [(0, "│  ├─   Net")]
 
 
 PROGRAM = """

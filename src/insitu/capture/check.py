@@ -12,12 +12,14 @@ from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, float16
+from torch._C import DisableTorchFunction
 from torch._C._autograd import _get_sequence_nr as sequence
 
 from insitu.capture.calls import FunctionNote
 from insitu.capture.check_backward import Nodes
 from insitu.capture.check_cause import came_in, cause, made_unseen
 from insitu.capture.check_values import FINITE, State, careful_total, state_of, tensors_in, total
+from insitu.capture.check_ways import DIVIDES, NODES, OUTPUTS, UNLIKELY, WAYS, way_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.notes import settle
 from insitu.capture.reading import values
@@ -30,40 +32,11 @@ from insitu.trace.path import matches
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
-# What is done at a function: its outputs are checked, and the autograd nodes that it makes. UNLIKELY ones only make it
-# by an overflow, of which little but fp16 is in danger: their nodes are not checked, and their outputs only where an
-# input was not checked either. So two unchecked calls never follow each other, and it is plain which one is to blame.
-OUTPUTS, NODES, UNLIKELY, DIVIDES = 1, 2, 4, 8
-# Functions that cannot make it, forward or backward: the same numbers, or bounded ones whose slope is at most one.
-_HARMLESS = """
-    view reshape transpose permute t T mT H mH adjoint swapaxes swapdims movedim moveaxis squeeze unsqueeze flatten
-    unflatten ravel view_as reshape_as contiguous detach clone alias split chunk unbind tensor_split hsplit vsplit
-    dsplit data grad cpu cuda pin_memory zeros_like ones_like relu relu6 hardtanh sigmoid tanh sin cos abs neg sign
-    floor ceil round trunc clamp clip max min amax amin maximum minimum dropout
-"""
-HARMLESS = frozenset(_HARMLESS.split())
-# Numbers that are only put elsewhere, whose gradients are added up.
-_MOVES = """
-    expand expand_as broadcast_to broadcast_tensors getitem select narrow index_select gather take take_along_dim
-    cat concat concatenate stack hstack vstack dstack repeat repeat_interleave tile roll flip fliplr flipud rot90 unfold
-    embedding diagonal triu tril masked_select meshgrid
-"""
-MOVES = frozenset(_MOVES.split())
-_UNLIKELY = """
-    add sub radd rsub mul rmul sum mean matmul rmatmul mm bmm addmm baddbmm linear bilinear einsum conv1d conv2d conv3d
-    conv_transpose1d conv_transpose2d conv_transpose3d layer_norm rms_norm group_norm batch_norm gelu silu
-"""
-RARE = frozenset(_UNLIKELY.split())
-DIVIDING = frozenset(("div", "truediv"))  # by a plain number it is unlikely, too
-# Memory that holds anything.
-_UNINITIALISED = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize resize_as set"
-UNINITIALISED = frozenset(_UNINITIALISED.split())
 # The producer of a tensor whose call is on the tape no more.
 EARLIER = -2
 # A tape is cleared after a backward pass when it is longer than the first, anyway when it is longer than the second.
 SOON, LATE = 1 << 14, 1 << 18
 
-WAYS: dict[str, int] = {}
 CONTAINERS = (list, tuple, dict, Fields, RichValue)  # a value of another class is treated as one
 
 Before = Callable[[FunctionNote, int, Any, Any], State]
@@ -148,9 +121,11 @@ class Check:
         self.past: Tape = []
         self.pending: set[int] = set()  # the calls whose results were not checked, or came from such
         self.bad: set[int] = set()  # those whose results are not finite, be that news or not
+        self.waiting: dict[int, Finding] = {}  # what is told only when something comes of it, by the calls it came to
         self.nodes = Nodes(self)
         self.gone = 0  # how much of the tape was cleared so far
-        self.pair = (make_before(self), make_after(self))
+        before, after = make_before(self), make_after(self)
+        self.pair = (unheard(before), unheard(after)) if probe.careful else (before, after)
 
     def is_checked(self, at: int) -> bool:
         """Whether the results of a call were checked, or nobody knows what it calls."""
@@ -224,6 +199,7 @@ class Check:
         self.gone += len(probe.tape)
         self.pending.clear()
         self.bad.clear()
+        self.waiting.clear()
         probe.tape.clear()
         probe.codes.clear()
 
@@ -237,12 +213,24 @@ class Check:
     def tell(self, look: Callable[..., Finding | None], *args: Any) -> None:
         """Report what looking closer finds; if that fails, it is the tool's own trouble."""
         try:
-            finding = look(*args)
+            with DisableTorchFunction():  # the getters of a subclass are the user's code
+                finding = look(*args)
         except Exception as error:
             self.probe.trouble("finding a cause", error)
             return
         if finding is not None:
             self.checks.report(finding)
+
+
+def unheard(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for where function modes of others are on: they are not to see how tensors are read."""
+
+    def call(*args: Any) -> Any:
+        with DisableTorchFunction():
+            return function(*args)
+
+    skip_when_compiling(call)
+    return call
 
 
 def make_before(check: Check) -> Before:
@@ -252,17 +240,17 @@ def make_before(check: Check) -> Before:
 
     def before(note: FunctionNote, at: int, args: Any, kwargs: Any) -> State:
         try:
-            if note.runs_backward:
+            with DisableTorchFunction():
+                if not note.runs_backward:
+                    changes = args and (note.in_place or kwargs.get("inplace") is True)
+                    target = args[0] if changes and isinstance(args[0], Tensor) else None
+                    return FINITE if target is None or isfinite(look(target)) else state_of(target)
                 check.nodes.end()
                 check.nodes.find_unseen(sequence(), args, kwargs)
                 checks.on_backward(probe, None)
                 losses = tensors_in((args, kwargs))
                 if not check.has_pending(at) or all(isfinite(look(loss)) for loss in losses):
                     return FINITE
-            else:
-                changes = args and (note.in_place or kwargs.get("inplace") is True)
-                target = args[0] if changes and isinstance(args[0], Tensor) else None
-                return FINITE if target is None or isfinite(look(target)) else state_of(target)
         except Exception as error:
             probe.trouble("checking an argument", error)
             return FINITE
@@ -312,8 +300,10 @@ def make_after(check: Check) -> After:
                     return
                 if isfinite(look(result)):
                     return
-            elif is_fine(note, at, args, result, first, made, way):
-                return
+            else:
+                with DisableTorchFunction():
+                    if is_fine(note, at, args, result, first, made, way):
+                        return
         except Exception as error:
             probe.trouble("checking a result", error)
             return
@@ -338,19 +328,3 @@ def make_after(check: Check) -> After:
 
     skip_when_compiling(after, is_fine)
     return after
-
-
-def way_of(note: FunctionNote) -> int:
-    """What is done at a function that was not met before."""
-    last = note.name.rpartition(".")[2].strip("_=")
-    way = OUTPUTS | NODES
-    if (last in HARMLESS and not note.runs_backward) or last in UNINITIALISED:
-        way = 0
-    elif last in MOVES:
-        way = UNLIKELY
-    elif last in RARE and not note.in_place:
-        way = OUTPUTS | UNLIKELY
-    elif last in DIVIDING and not note.in_place:
-        way = DIVIDES
-    WAYS[note.name] = way
-    return way

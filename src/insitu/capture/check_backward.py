@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch._C import _len_torch_function_stack
+from torch._C import DisableTorchFunction, _len_torch_function_stack
 from torch._C._autograd import _get_sequence_nr as sequence
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd.function import BackwardCFunction
@@ -86,7 +86,9 @@ class Nodes:
                 self.unseen.update(range(self.next, number))
             self.next, self._patience = number, PATIENCE
         node: Any
-        for node in nodes_in(self.unseen, [tensor.grad_fn for tensor in (*tensors_in(args), *tensors_in(kwargs))]):
+        with DisableTorchFunction():
+            roots = [tensor.grad_fn for tensor in (*tensors_in(args), *tensors_in(kwargs))]
+        for node in nodes_in(self.unseen, roots):
             self.unseen.discard(node._sequence_nr())
             node.register_hook(self.leaving)
             if not node.name().startswith("CompiledFunction") and isinstance(node, BackwardCFunction):

@@ -6,7 +6,6 @@ This runs when a sum was not finite, which is rare: it may take its time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,21 +13,28 @@ from torch import Tensor, no_grad
 from torch._C import DisableTorchFunction, _current_autograd_node, _DisableTorchDispatch
 
 from insitu.capture.calls import FunctionNote
+from insitu.capture.check_facts import (
+    facts_of,
+    module_chain,
+    names_at,
+    noted_values,
+    operands,
+    parameter_path,
+    saved,
+    saved_tensors,
+)
 from insitu.capture.check_values import State, first_bad, floats, state_of, tensors_in
 from insitu.capture.decode import records
-from insitu.capture.expressions import pairs, segment
-from insitu.capture.keep import has_values, local, statistics
-from insitu.capture.names import ModuleNote
 from insitu.capture.reading import Reading, values
+from insitu.capture.scene import LIBRARIES
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
-from insitu.capture.tensors import GIVEN, ParameterValue, Value, layout_of, short_dtype
-from insitu.trace.event import Call, Site, Stats, TensorFacts
+from insitu.capture.tensors import GIVEN, ParameterValue, Value
+from insitu.trace.event import Call, Site
 from insitu.trace.finding import Finding, FindingKind, Operand
 
 if TYPE_CHECKING:
     from insitu.capture.check import Check
-    from insitu.capture.probe import Probe
 
 CONVERSIONS = frozenset({"to", "type", "type_as", "half", "bfloat16", "float", "double"})
 # How near the least number of a type a mask comes that is added to scores.
@@ -52,15 +58,45 @@ def cause(
         return None
     outgoing = [(tensor, state) for tensor in results if (state := state_of(tensor))]
     incoming = [state for tensor in inputs if (state := state_of(tensor))] + ([before] if before else [])
+    waiting = waited_for(check, inputs)
+    if waiting is not None:
+        return come_of(check, at, waiting, outgoing)
     for tensor, state in outgoing:
         kind: FindingKind = "nan" if state.nan else "inf"
         if any(each.nan for each in incoming) if state.nan else incoming:
             continue
         if not state.news and (note.name.rpartition(".")[2] in CONVERSIONS or has_mask(inputs, tensor)):
             continue
+        finding = made(check, kind, at, tensor, (args, kwargs))
+        if not state.news and not tensor.requires_grad and is_of_a_library(finding.site):
+            check.waiting[at] = finding
+            return None
         check.checks.found = True
-        return made(check, kind, at, tensor, (args, kwargs))
+        return finding
     return came_in(check, at, inputs, path) if incoming else None
+
+
+def is_of_a_library(site: Site | None) -> bool:
+    """Whether a line is none of the user's own: what it does with -inf is mostly well thought out."""
+    return site is not None and site.file.startswith(LIBRARIES)
+
+
+def waited_for(check: Check, inputs: list[Tensor]) -> Finding | None:
+    """What was found and not told, if it comes in here."""
+    if not check.waiting:
+        return None
+    known = [check.probe.table.get(id(tensor)) for tensor in inputs if state_of(tensor)]
+    makers = [source(check, value)[0].producer for value in known if value is not None]
+    return next((check.waiting[maker] for maker in makers if maker in check.waiting), None)
+
+
+def come_of(check: Check, at: int, finding: Finding, outgoing: list[tuple[Tensor, State]]) -> Finding | None:
+    """What was found is told now, if more than -inf has come of it, or a gradient is to."""
+    if not any(state.news or tensor.requires_grad for tensor, state in outgoing):
+        check.waiting[at] = finding
+        return None
+    check.checks.found = True
+    return finding
 
 
 def is_explicit(item: Any, depth: int = 0) -> bool:
@@ -259,97 +295,3 @@ def made_node(tape: Tape, number: int) -> int | None:
             if first <= number < first + count:
                 found = at
     return found
-
-
-def noted_values(reading: Reading, at: int) -> list[Value]:
-    """The tensors that were given to a call."""
-    return [*values(reading.args(at)), *values(reading.kwargs(at))]
-
-
-def operands(
-    probe: Probe, reading: Reading, at: int, tensors: list[Tensor], changed: Tensor | None = None
-) -> list[Operand]:
-    """What went into a call, with statistics of the tensors that are there, in the order of the arguments.
-
-    The one that the call has changed is not what it was.
-    """
-    there = {id(tensor): tensor for tensor in tensors}
-    written = names_at(reading, at)
-    found = []
-    for value in noted_values(reading, at):
-        tensor = value()
-        facts = reading.plain(value)
-        if tensor is not None and id(tensor) in there and tensor is not changed:
-            facts.stats = stats_of(tensor)
-        name = parameter_path(probe, tensor) or written.get(id(value), "")
-        producer = reading.producer(value)
-        found.append(Operand(facts, name, reading.call(producer) if producer is not None else None))
-    return found
-
-
-def names_at(reading: Reading, at: int) -> dict[int, str]:
-    """The expressions that the arguments of a call came from, by the ids of the values."""
-    note, expression = reading.note(at), reading.expression(at)
-    if expression is None:
-        return {}
-    name = "" if isinstance(note, ModuleNote) else note.name
-    found = pairs(expression.node, name, reading.args(at), reading.kwargs(at))
-    return {id(item): segment(expression.file, node) for item, node in found if isinstance(item, Value)}
-
-
-def parameter_path(probe: Probe, tensor: Tensor | None) -> str:
-    """The path of a parameter or buffer of a module that was called, or is in the model."""
-    if tensor is None or not tensor.is_leaf:
-        return ""
-    return next((path for path, each in own_tensors(probe) if each is tensor), "")
-
-
-def own_tensors(probe: Probe) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter and buffer of the modules that are known, with its path."""
-    for note in list(probe.names.notes.values()):
-        module = note.ref()
-        for part in ("_parameters", "_buffers"):
-            for name, tensor in list(getattr(module, part, {}).items()):
-                if tensor is not None:
-                    yield f"{note.path}.{name}" if note.path else name, tensor
-
-
-def module_chain(reading: Reading, at: int) -> list[str]:
-    """The paths and classes of the modules around a call, the outermost first."""
-    return [f"{note.path} ({note.facts.type})" if note.path else note.facts.type for note in reading.modules(at)]
-
-
-def saved(node: Any) -> list[Operand]:
-    """What a node has saved for itself, where the operands are gone."""
-    return [Operand(facts_of(tensor), f"{name} (saved)") for name, tensor in saved_tensors(node)]
-
-
-def saved_tensors(node: Any) -> list[tuple[str, Tensor]]:
-    """The tensors that a node has saved, by the names that autograd has for them."""
-    names = [name for name in dir(node) if name.startswith("_saved_")]
-    return [(name[7:], tensor) for name in names if isinstance(tensor := saved_value(node, name), Tensor)]
-
-
-def saved_value(node: Any, name: str) -> Any:
-    """One of the values that a node has saved; None if it was let go."""
-    try:
-        return getattr(node, name)
-    except RuntimeError:
-        return None
-
-
-def facts_of(tensor: Tensor) -> TensorFacts:
-    """The facts of a tensor that is on no tape, with its statistics."""
-    with DisableTorchFunction():
-        shape, dtype, device, *_ = layout_of(tensor)
-        sizes = tuple(size if type(size) is int else str(size) for size in shape or ())
-        facts = TensorFacts(-1, sizes, short_dtype(dtype), str(device), tensor.requires_grad)
-    facts.stats = stats_of(tensor)
-    return facts
-
-
-def stats_of(tensor: Tensor) -> Stats | None:
-    """The statistics of a tensor, if it can be read."""
-    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
-        tensor = local(tensor)
-        return statistics(Tensor.detach(tensor), bins=False) if has_values(tensor) else None

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from insitu.capture.check_cause import facts_of, own_tensors
+from insitu.capture.check_facts import facts_of, own_tensors
 from insitu.capture.check_values import first_bad, state_of, total
 from insitu.capture.health_weights import Sample, Weight
 from insitu.capture.modules import get_ident, patch
@@ -229,7 +229,7 @@ class Health:
         ]
         steps = sum(stepping.steps for stepping in self._optimizers.values())
         unchanged = [item for item in weights if steps and not item[1].has_changed(item[2])]
-        if self._backwards:
+        if self._backwards > 1:
             yield from self._gradients(weights)
         if steps > 1:
             yield from self._unchanged(unchanged, everything=len(unchanged) == len(weights))

@@ -57,8 +57,9 @@ class Sample:
             each = [norm / sqrt(max(grad.numel(), 1)) for norm, (_, grad) in zip(norms, grads, strict=True)]
             top = max(each, default=0.0)
             for (weight, _), norm, mean in zip(grads, norms, each, strict=True):
-                weight.samples += 1
-                weight.share = max(weight.share, mean / top if top > 0 else 0.0)
+                if top > 0:  # where all are zero, there is nothing left to learn
+                    weight.samples += 1
+                    weight.share = max(weight.share, mean / top)
                 if norm > weight.peak:
                     weight.peak, weight.size = norm, size_of(weight.ref()) if norm > 1 else 0.0
 

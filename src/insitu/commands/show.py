@@ -22,6 +22,11 @@ example:
   insitu show run.h5 --path 'decoder.*.weight.grad.mean'
   insitu show run.h5 --path forward.loss --plot loss.png
 """
+TREE_OPTIONS = {
+    "unfold": "show each of several identical blocks",
+    "costs": "own time, memory, parameters and FLOPs of each call",
+    "backward": "gradients and backward times beside the calls (recorded with --level aten)",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", metavar="FILE", help="of a run: draw the variables over the steps, as in loss.png")
     parser.add_argument("--json", action="store_true", help="of a run: print the list as JSON")
     add_appearance(parser)
-    parser.add_argument("--unfold", action="store_true", help="of a trace: show each of several identical blocks")
+    for option, help in TREE_OPTIONS.items():
+        parser.add_argument(f"--{option}", action="store_true", help=f"of a trace, in the tree: {help}")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -57,9 +63,9 @@ def _show_trace(trace: Trace, options: argparse.Namespace) -> None:
 
     name = options.view or "tree"
     _refuse(options, ("plot", "json"), "is for recorded runs", "a trace")
-    if options.unfold and name != "tree":
-        raise ChoiceError(f"--unfold is for the view 'tree': the view {name!r} folds nothing")
-    extra: dict[str, Any] = {"unfold": True} if options.unfold else {}
+    extra: dict[str, Any] = {option: True for option in TREE_OPTIONS if getattr(options, option)}
+    if extra and name != "tree":
+        raise ChoiceError(f"--{next(iter(extra))} is for the view 'tree', and not for {name!r}")
     view.show(trace, view=name, only=options.only, color=options.color, width=options.width, **extra)
 
 
@@ -68,7 +74,7 @@ def _show_run(run: Run, options: argparse.Namespace) -> None:
     from insitu.view.terminal import Terminal, terminal_width
 
     only = options.only or ()
-    _refuse(options, ("view", "unfold"), "is for traces", "a recorded run")
+    _refuse(options, ("view", *TREE_OPTIONS), "is for traces", "a recorded run")
     if options.json:
         _print_json(run, only)
     elif options.plot is None:

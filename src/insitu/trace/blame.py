@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from insitu.trace.closeness import Certainty, Closeness, Tolerance, close, weakest
+from insitu.trace.diff import Compared
 from insitu.trace.event import Call, TensorFacts
-from insitu.trace.operation import UNINITIALISED, operand_name
+from insitu.trace.operation import FILLING, UNINITIALISED, operand_name
 from insitu.trace.stops import Side
 from insitu.trace.units import NONE, Numbers, Unit
 
@@ -26,10 +27,10 @@ class Blame:
 
     roots: Numbers = NONE
     faint: Numbers = NONE
-    origins: list[Unit] = field(default_factory=list)
-    given: list[int] = field(default_factory=list)
-    rewired: list[int] = field(default_factory=list)
-    unknown: list[int] = field(default_factory=list)
+    origins: tuple[Unit, ...] = ()
+    given: tuple[int, ...] = ()
+    rewired: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
     outside: bool = False
     certainty: Certainty = "values"
 
@@ -53,10 +54,16 @@ class Lineage:
 
     def made(self, unit: Unit) -> None:
         """Note that the calls of this unit are made by it."""
-        for stops, makers in zip((unit.a, unit.b), self._makers, strict=True):
+        for side, (stops, makers) in enumerate(zip((unit.a, unit.b), self._makers, strict=True)):
             for stop in stops:
                 makers[stop.event.id] = unit
-                unit.blank |= stop.name in UNINITIALISED
+                unit.blank |= stop.name in UNINITIALISED or (stop.name in FILLING and self._fills(side, stop.event))
+
+    def _fills(self, side: int, event: Compared) -> bool:
+        """Whether a call fills a part of memory that is as it was found."""
+        target = event.inputs[0] if type(event) is Call and event.inputs else None
+        maker = self.maker(side, target) if target is not None else None
+        return maker is not None and maker.blank
 
     def maker(self, side: int, facts: TensorFacts) -> Unit | None:
         """The unit that made a tensor; None if it was given, or made where nobody looked."""
@@ -86,7 +93,8 @@ class Lineage:
             if blank:
                 continue
             closeness = self.close(left, right)
-            found.certainty = weakest(found.certainty, closeness.certainty)
+            if closeness.certainty != found.certainty:
+                found.certainty = weakest(found.certainty, closeness.certainty)
             if closeness.same is False:
                 self._differing(unit, index, (left, right), makers, found, closeness)
             else:
@@ -105,7 +113,7 @@ class Lineage:
         if makers == (None, None):
             first = self._given.setdefault((id(pair[0]), id(pair[1])), unit)
             if first is unit:
-                found.given.append(index)
+                found.given += (index,)
             else:
                 found.roots = joined(found.roots, first.roots)
             return
@@ -118,7 +126,7 @@ class Lineage:
         if roots:
             found.roots = joined(found.roots, roots)
         else:
-            found.rewired.append(index)
+            found.rewired += (index,)
 
 
 def _agreeing(
@@ -139,14 +147,14 @@ def _agreeing(
         else:
             found.roots = joined(found.roots, maker.roots or (maker.blamed if maker.seen is None else NONE))
         if maker.origin is not None and not tight:
-            found.origins.append(maker.origin)
+            found.origins += (maker.origin,)
     if closeness.same is None:
-        found.unknown.append(index)
+        found.unknown += (index,)
         found.outside |= makers == (None, None)
         one, other = makers
         matched = one is not None and other is not None and one.matched and other.matched
         if one is not None and matched and (one is not other or _are_others(one, pair)):
-            found.rewired.append(index)
+            found.rewired += (index,)
 
 
 def _are_others(maker: Unit, pair: tuple[TensorFacts, TensorFacts]) -> bool:

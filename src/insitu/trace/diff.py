@@ -47,7 +47,8 @@ class Cause:
     `kind` is "output" for the same call with another output, and "random" if it draws random numbers; "argument" for
     one that is made with another argument; "input" for a tensor that was given to the run and differs; "calls" for
     calls that one run lacks, or makes others instead of: `calls_a` and `calls_b`; "raised" for an exception on one
-    side. `a` and `b` are the calls where it begins. `why` says it in a sentence. `unknown` names the inputs of which
+    side. `a` and `b` are the calls where it begins; where one run has none, `instead` are the calls of that run that
+    made what it goes on with, and that come next. `why` says it in a sentence. `unknown` names the inputs of which
     nothing but shape and dtype is known: they may differ as well. `followers` counts the calls that differ because of
     it.
     """
@@ -58,6 +59,7 @@ class Cause:
     why: str
     calls_a: tuple[Compared, ...] = ()
     calls_b: tuple[Compared, ...] = ()
+    instead: tuple[Compared, ...] = ()
     delta: float | None = None
     measure: str = ""
     certainty: Certainty = "structure"
@@ -67,7 +69,10 @@ class Cause:
     @property
     def sites(self) -> tuple[Site | None, Site | None]:
         """The source lines on either side."""
-        return (self.a.site if self.a is not None else None, self.b.site if self.b is not None else None)
+        a, b = self.a, self.b
+        there = self.instead[0] if self.instead else None
+        one, other = a if a is not None else there, b if b is not None else there
+        return (one.site if one is not None else None, other.site if other is not None else None)
 
 
 @dataclass(eq=False)

@@ -110,18 +110,18 @@ class Judge:
         arguments = differing_arguments(a, b, name)
         if arguments or len(into[0]) != len(into[1]) or blame.rewired:
             self._made_otherwise(unit, a, arguments, blame, into)
-        unit.own += texts(differing_settings(a, b)) if a.kind == "module" else []
+        unit.own += texts(differing_settings(a, b)) if a.kind == "module" else ()
         self._exception(unit, a, b)
         if a.kind == "module" and a.name != b.name:
-            unit.own.append(f"{a.name} | {b.name}")
+            unit.own += (f"{a.name} | {b.name}",)
         elif name != unit.b[0].name:
-            unit.notes.append(f"{name} | {unit.b[0].name}")
+            unit.notes += (f"{name} | {unit.b[0].name}",)
         unit.notes += places(a, b)
 
     def _exception(self, unit: Unit, a: Call, b: Call) -> None:
         if a.raised != b.raised:
             unit.raised = True
-            unit.own.append(exception(a, b))
+            unit.own += (exception(a, b),)
 
     def _made_otherwise(
         self, unit: Unit, a: Call, arguments: list[Argument], blame: Blame, into: tuple[Facts, Facts]
@@ -133,9 +133,10 @@ class Judge:
             arguments = []
         unit.own += texts(arguments)
         if len(into[0]) != len(into[1]):
-            unit.own.append(f"{len(into[0])} | {len(into[1])} tensors")
+            unit.own += (f"{len(into[0])} | {len(into[1])} tensors",)
         name = unit.a[0].name
-        unit.own += [f"{described(index, into[0], name, a.kwargs)} is another tensor" for index in blame.rewired]
+        others = (described(index, into[0], name, a.kwargs) for index in blame.rewired)
+        unit.own += tuple(f"{other} is another tensor" for other in others)
 
     def _decide(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         """Whether a pair of calls is a cause, follows, or is the same."""
@@ -152,7 +153,7 @@ class Judge:
             self._agrees(unit, blame, out, lone=len(into) == 1)
         if not blame.unknown or unit.roots != {unit.number}:
             return
-        unit.unknown = [described(index, into, unit.a[0].name, call.kwargs) for index in blame.unknown]
+        unit.unknown = tuple(described(index, into, unit.a[0].name, call.kwargs) for index in blame.unknown)
 
     def _given(self, unit: Unit, blame: Blame, called: tuple[Call, Facts]) -> None:
         """A call that is given another tensor, which no call in the trace has made."""
@@ -162,9 +163,9 @@ class Judge:
             unit.roots = self._latest.roots
             return
         unit.kind, unit.roots = "input", frozenset((unit.number,))
-        unit.own = [described(index, into, unit.a[0].name, call.kwargs) for index in blame.given]
+        unit.own = tuple(described(index, into, unit.a[0].name, call.kwargs) for index in blame.given)
         if call.parent is not None and any(into[index].type != "Parameter" for index in blame.given):
-            unit.notes.append("not made by a call that was recorded")
+            unit.notes += ("not made by a call that was recorded",)
 
     def _differs(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         unit.differs = True
@@ -200,7 +201,7 @@ class Judge:
         return roots
 
     def _may_follow(self, call: Call, facts: Facts) -> bool:
-        """Whether tensors may have been made where nobody looked, after the runs had parted; in that step no parameter."""
+        """Whether tensors may be others because the runs have parted before; parameters only since an earlier step."""
         if self._first is None:
             return False
         began = (*self._first.a, *self._first.b)[0].event.step
@@ -300,8 +301,8 @@ class Judge:
                         unit.after, unit.origin = True, unit.origin or maker.origin
                     if id(facts) in self._lineage.bad[side] or not maker.matched or not _is_known(facts):
                         unit.blamed = joined(unit.blamed, maker.roots or (maker.blamed if maker.matched else NONE))
-        stops = (*unit.a, *unit.b)
-        if not all(stop.name in UNCHANGING for stop in stops) or (unit.origin is None and any(map(casts, stops))):
+        every = (*unit.a, *unit.b)
+        if not all(stop.name in UNCHANGING for stop in every) or (unit.origin is None and any(map(casts, every))):
             unit.origin = unit
         if self._raised is not None and not (unit.a and unit.b):
             unit.roots, unit.differs = self._raised.roots, True  # the other run has ended
@@ -315,7 +316,7 @@ class Judge:
         ends = [stop.event.raised for stop in (*unit.a, *unit.b) if type(stop.event) is Call and stop.event.raised]
         if ends and not unit.differs:
             unit.raised, unit.kind = True, "raised"
-            unit.own.append(f"raises {ends[0]}")
+            unit.own += (f"raises {ends[0]}",)
             promoted(unit)
             self._raised = self._raised or unit
 

@@ -23,26 +23,22 @@ def _first_line(text: str) -> str:
     return line if len(line) <= 80 else line[:79] + "…"
 
 
-def places(a: Call, b: Call) -> list[str]:
+def places(a: Call, b: Call) -> tuple[str, ...]:
     """The dtypes and devices in which what comes out is another one."""
     one, other = a.result, b.result
-    if (
-        type(one) is TensorFacts
-        and type(other) is TensorFacts
-        and (one.dtype, one.device) == (other.dtype, other.device)
-    ):
-        return []
+    if type(one) is type(other) is TensorFacts and one.dtype == other.dtype and one.device == other.device:
+        return ()
     outs = list(zip(a.outputs, b.outputs, strict=False))
-    found = []
+    found: list[str] = []
     for what in ("dtype", "device"):
         after = dict.fromkeys((getattr(left, what), getattr(right, what)) for left, right in outs)
         found += [f"{what} {left} | {right}" for left, right in after if left != right]
-    return found
+    return tuple(found)
 
 
-def texts(arguments: list[Argument]) -> list[str]:
+def texts(arguments: list[Argument]) -> tuple[str, ...]:
     """Arguments that differ, each as `name: left | right`."""
-    return [f"{name}: {_text(left)} | {_text(right)}" for name, left, right in arguments]
+    return tuple([f"{name}: {_text(left)} | {_text(right)}" for name, left, right in arguments])
 
 
 def _text(item: Any) -> str:

@@ -27,12 +27,42 @@ MOVING = UNCHANGING | {
 }
 # Memory as it was found: nothing that can be compared.
 UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
+# Calls that fill a part of such memory, and leave the rest.
+FILLING = frozenset({"setitem", "index_put_", "index_copy_", "index_fill_", "masked_fill_", "scatter_", "copy_"})
 RANDOM = frozenset(
     {
         *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "normal_"),
         *("uniform_", "bernoulli", "bernoulli_", "multinomial", "poisson", "exponential_", "geometric_", "cauchy_"),
         *("log_normal_", "random_", "rrelu", "gumbel_softmax", "native_dropout", "dropout", "dropout1d", "dropout2d"),
         *("dropout3d", "alpha_dropout", "feature_alpha_dropout", "trunc_normal_", "kaiming_uniform_"),
+    }
+)
+# Calls that put new values where others, or none, were: what was there before does not go into them.
+OVERWRITING = frozenset(
+    {
+        *("normal_", "uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_"),
+        *(
+            "random_",
+            "bernoulli_",
+            "trunc_normal_",
+            "fill_",
+            "zero_",
+            "copy_",
+            "set_",
+            "eye_",
+            "constant_",
+            "ones_",
+            "zeros_",
+        ),
+        *(
+            "kaiming_uniform_",
+            "kaiming_normal_",
+            "xavier_uniform_",
+            "xavier_normal_",
+            "orthogonal_",
+            "sparse_",
+            "dirac_",
+        ),
     }
 )
 COMMUTING = frozenset({"add", "add_", "mul", "mul_", "eq", "ne", "maximum", "minimum", "logical_and", "logical_or"})

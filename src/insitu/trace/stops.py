@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from insitu.trace.event import Call, Event, Fields, Mark, TensorFacts, Variable
-from insitu.trace.operation import BESIDE, operation
+from insitu.trace.operation import BESIDE, OVERWRITING, operation
 
 Role = Literal["call", "begin", "end", "variable"]
 Group = tuple[int, int, int]
@@ -99,6 +99,8 @@ def _above(event: Event, holder: dict[int, int | None], within: dict[int, int]) 
 
 def _close(stack: list[Stop], stops: list[Stop], above: int | None) -> None:
     """Put the ends of the calls that are over; a call in which another thread or step goes on has ended there."""
+    if (stack[-1].event.id if stack else None) == above:
+        return
     if above is not None and not any(stop.event.id == above for stop in stack):
         return
     while stack and stack[-1].event.id != above:
@@ -134,10 +136,12 @@ def _tells_nothing(name: str) -> bool:
 
 
 def inputs(call: Call) -> tuple[TensorFacts, ...]:
-    """The same as `call.inputs`, quicker where no tensor lies in a container."""
+    """The tensors whose values go into a call; quicker than `call.inputs` where none lies in a container."""
     if call.kwargs or any(type(item) in _CONTAINERS for item in call.args):
-        return call.inputs
-    return tuple([item for item in call.args if type(item) is TensorFacts])
+        found = call.inputs
+    else:
+        found = tuple([item for item in call.args if type(item) is TensorFacts])
+    return found[1:] if call.name.endswith("_") and operation(call.kind, call.name) in OVERWRITING else found
 
 
 _CONTAINERS = frozenset({tuple, list, dict, Fields})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from insitu.trace.align import Pair, align
 from insitu.trace.closeness import Certainty
@@ -45,9 +45,9 @@ class Unit:
     kind: CauseKind = "output"
     differs: bool = False
     raised: bool = False
-    own: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
+    own: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     delta: float | None = None
     measure: str = ""
     certainty: Certainty = "values"
@@ -126,7 +126,7 @@ def _aligned(a: list[Stop], b: list[Stop]) -> Iterator[Unit]:
     pairs = list(_refined(a, b, pairs))
     before = (0, 0)
     for here_a, here_b in [*pairs, (len(a), len(b))]:
-        gap = _gap(a[before[0] : here_a], b[before[1] : here_b])
+        gap = _gap(a[before[0] : here_a], b[before[1] : here_b]) if before != (here_a, here_b) else None
         if gap is not None:
             gap.last = here_a == len(a) and here_b == len(b)
             yield gap

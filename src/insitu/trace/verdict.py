@@ -52,6 +52,9 @@ class Verdict:
         return [unit.number for unit in self._units if _may_matter(unit) and not unit.after]
 
     def _rows(self, unit: Unit, numbers: dict[int, int]) -> list[Difference]:
+        if unit.matched and not (unit.roots or unit.own or unit.notes):  # most of them
+            a, b = unit.a[0].event, unit.b[0].event
+            return [Difference("same", a, b, "", unit.delta, unit.measure, unit.certainty)]
         known = sorted(numbers[number] for number in unit.roots if number in numbers)
         own = numbers.get(unit.number)
         cause = own if own is not None else known[0] if known else None
@@ -88,11 +91,26 @@ class Verdict:
             _why(unit),
             tuple(stop.event for stop in unit.a),
             tuple(stop.event for stop in unit.b),
+            self._instead(unit),
             unit.delta,
             unit.measure,
             "structure" if unit.unknown or not unit.differs else unit.certainty,
-            tuple(unit.unknown),
+            unit.unknown,
         )
+
+    def _instead(self, unit: Unit) -> tuple[Compared, ...]:
+        """Where the run goes on that lacks these calls: the call that made what it goes on with, and the next one."""
+        if unit.a and unit.b:
+            return ()
+        lacking = 0 if not unit.a else 1
+        after = (stop for other in self._units[unit.number + 1 :] for stop in (other.a, other.b)[lacking])
+        following = next((stop.event for stop in after if stop.role in ("call", "variable")), None)
+        maker = None
+        if unit.leaving is not None and (producer := unit.leaving[lacking].producer) is not None:
+            within = self._sides[lacking].within
+            before = (stop for other in self._units for stop in (other.a, other.b)[lacking])
+            maker = next((s.event for s in before if s.event.id == within.get(producer, producer)), None)
+        return tuple(event for event in (maker, following) if event is not None)
 
     def _beginning(self, unit: Unit, number: int) -> Compared | None:
         """Where a cause begins on one side: of a stretch, the first call that leads to what differs."""

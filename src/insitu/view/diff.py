@@ -164,13 +164,22 @@ def _has_steps(diff: Diff) -> bool:
     return len({event.step for event in ends if event is not None}) > 1
 
 
+def _instead(events: tuple[Compared, ...]) -> list[Span]:
+    """Where a run goes on that lacks the calls of the other."""
+    spans: list[Span] = [("no such call", "grey")]
+    for event, sign in zip(events, (": ", " → "), strict=False):
+        place = f"{_place(event.site)}  " if event.site is not None else ""
+        spans += [(f"{sign}{place}", "grey"), (_called(event), "cyan")]
+    return spans
+
+
 def _sides(diff: Diff, cause: Cause) -> Iterator[Line]:
     """The cause on either side: place, call, output, values."""
     shown = ((cause.a, cause.calls_a), (cause.b, cause.calls_b))
     width = max(map(len, diff.labels))
     for (event, calls), label in zip(shown, diff.labels, strict=True):
         if event is None:
-            yield Line(((f"  {safe(label):{width}}  ", "grey"), ("no such call", "grey")), (), ())
+            yield Line(((f"  {safe(label):{width}}  ", "grey"), *_instead(cause.instead)), (), ())
             continue
         more = f"  and {len(calls) - 1} more" if len(calls) > 1 else ""
         site = _place(event.site) if event.site is not None else ""

@@ -80,12 +80,17 @@ def write(
     """Write a page to a file; one that is there already is kept unless `overwrite`. The options are those of `page`."""
     text = page(subject, **options)
     try:
-        with open(path, "w" if overwrite else "x", encoding="utf-8", newline="\n") as file:
+        with open(path, "w" if overwrite else "x", encoding="utf-8", newline="\n", opener=_private) as file:
             file.write(text)
     except FileExistsError:
         raise StoreError(f"{os.fspath(path)!r} is there already: give another name, or overwrite=True") from None
     except OSError as error:
         raise StoreError(f"{os.fspath(path)!r} cannot be written: {error.strerror or error}") from error
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that, if it is new, only its owner may read: it may hold source code."""
+    return os.open(path, flags, 0o600)
 
 
 def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int] | None) -> list[Event]:
@@ -96,7 +101,7 @@ def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int]
 
 def _fill(events: list[Event], tables: Tables, rows: RowColumns, depth: int | None) -> list[series.Drawn]:
     every, found = ordered(events, depth=depth)
-    tables.places = places(every)
+    tables.begin(places(every))
     for row in every:
         rows.add(row, found)
     return series.of_variables([event for event in events if isinstance(event, Variable)], tables.places)

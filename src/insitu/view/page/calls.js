@@ -10,17 +10,17 @@ class Calls {
     this.madeAt = offsets(data.row.returned);
     /** @type {Map<number, number>} */
     this.byId = new Map();
-    for (let i = 0; i < this.size; i++) if (this.row.id[i] >= 0 && !this.byId.has(this.row.id[i])) this.byId.set(this.row.id[i], i);
+    for (let i = this.size - 1; i >= 0; i--) if (this.row.id[i] >= 0) this.byId.set(this.row.id[i], i);
   }
 
   /** @param {number} i @returns {number[]} numbers of tensors */
   inputs(i) {
-    return Array.from({ length: this.givenAt[i + 1] - this.givenAt[i] }, (_, k) => this.data.given[this.givenAt[i] + k]);
+    return part(this.data.given, this.givenAt[i], this.givenAt[i + 1]);
   }
 
   /** @param {number} i @returns {number[]} */
   outputs(i) {
-    return Array.from({ length: this.madeAt[i + 1] - this.madeAt[i] }, (_, k) => this.data.made[this.madeAt[i] + k]);
+    return part(this.data.made, this.madeAt[i], this.madeAt[i + 1]);
   }
 
   /** The range of what rows returned, together. @param {number[]} rows */
@@ -48,20 +48,25 @@ class Calls {
 
   /** What was kept of the first output. @param {number} i */
   kept(i) {
-    for (const made of this.outputs(i)) if (this.data.tensor.kept[made]) return this.data.texts[this.data.tensor.kept[made]];
-    return "";
+    const { tensor, texts } = this.data;
+    const found = this.outputs(i).find((made) => tensor.kept[made]);
+    return found === undefined ? "" : texts[tensor.kept[found]];
   }
 
-  /** The rows that were given each tensor, by its number. */
+  /**
+   * The rows that were given each tensor, by its number, and those that were given anything a row made, by minus that
+   * row's number less one: autograd hands on what a call made as another tensor.
+   */
   get users() {
     if (!this._users) {
+      const { same, made } = this.data.tensor;
       /** @type {Map<number, number[]>} */
       this._users = new Map();
       for (let i = 0; i < this.size; i++)
-        for (const same of new Set(this.inputs(i).map((given) => this.data.tensor.same[given]))) {
-          const rows = this._users.get(same);
+        for (const key of new Set(this.inputs(i).flatMap((given) => [same[given], -made[given]]))) {
+          const rows = this._users.get(key);
           if (rows) rows.push(i);
-          else this._users.set(same, [i]);
+          else this._users.set(key, [i]);
         }
     }
     return this._users;
@@ -83,13 +88,17 @@ class Calls {
 
   /** Who made what a row was given. @param {number} i */
   makers(i) {
-    const rows = this.inputs(i).map((given) => this.data.tensor.made[given] - 1).filter((made) => made >= 0 && made !== i);
-    return [...new Set(rows)];
+    const rows = this.inputs(i).map((given) => this.data.tensor.made[given] - 1);
+    return [...new Set(rows)].filter((made) => made >= 0 && made !== i);
   }
 
-  /** Who was given what a row returned; of calls that lie in each other the outermost. @param {number} i @param {Tree} tree */
+  /**
+   * Who was given what a row returned; of calls that lie in each other the outermost.
+   * @param {number} i @param {Tree} tree
+   */
   takers(i, tree) {
-    const rows = this.outputs(i).flatMap((made) => this.users.get(this.data.tensor.same[made]) ?? []);
+    const keys = [-i - 1, ...this.outputs(i).map((made) => this.data.tensor.same[made])];
+    const rows = keys.flatMap((key) => this.users.get(key) ?? []);
     const sorted = [...new Set(rows)].filter((user) => user < i || user >= tree.end[i]).sort((a, b) => a - b);
     let end = -1;
     return sorted.filter((user) => !(i > user && i < tree.end[user]) && user >= end && (end = tree.end[user]));
@@ -124,11 +133,11 @@ class Calls {
   }
 }
 
-const basename = (/** @type {string} */ file) => file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+const basename = (file) => file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
 
 /** @param {{min: number, max: number, nan: number, inf: number}} found */
 function rangeText(found) {
-  const few = (/** @type {number} */ n) => (n < 1e3 ? many(n) : countText(n));
+  const few = (n) => (n < 1e3 ? many(n) : countText(n));
   const odd = [found.nan && `${few(found.nan)} NaN`, found.inf && `${few(found.inf)} Inf`].filter(Boolean).join(", ");
   if (found.nan) return `✗ ${odd}`;
   if (!(found.min <= found.max)) return odd;
@@ -144,7 +153,7 @@ function relative(path, base) {
 
 /**
  * Write a call into its row.
- * @param {any} app @param {HTMLElement[]} cells @param {number} i @param {HTMLElement} element
+ * @param {App} app @param {HTMLElement[]} cells @param {number} i @param {HTMLElement} element
  */
 function paintCall(app, cells, i, element) {
   const { calls, tree } = app;
@@ -152,14 +161,14 @@ function paintCall(app, cells, i, element) {
   const rows = tree.isFolded(i) ? tree.siblings(i) : [i];
   const kind = KINDS[row.kind[i]];
   element.classList.add(`k-${kind}`);
-  const isBad = rows.some((/** @type {number} */ one) => row.odd[one] & IS_WRONG || row.raised[one]);
+  const isBad = rows.some((one) => row.odd[one] & IS_WRONG || row.raised[one]);
   element.classList.toggle("bad", isBad);
   element.classList.toggle("raised", row.raised[i] > 0);
   element.classList.toggle("maker", app.lineage.makers.has(i));
   element.classList.toggle("taker", app.lineage.takers.has(i));
   element.classList.toggle("hit", app.hits.count(i, i + 1) > 0);
   cells[0].style.paddingLeft = `${8 + tree.depth[i] * 14}px`;
-  cells[0].replaceChildren(...title(app, i));
+  cells[0].replaceChildren(...spaced(title(app, i)));
   const raised = row.raised[i];
   cells[1].textContent = raised ? `✗ raised ${texts[raised]}` : texts[row.output[i]];
   const found = calls.spread(rows);
@@ -172,7 +181,7 @@ function paintCall(app, cells, i, element) {
   element.title = `${texts[row.name[i]]}${cells[1].textContent ? `  →  ${cells[1].textContent}` : ""}`;
 }
 
-/** What was called: the sign to open it, the path, what it is, and marks. @param {any} app @param {number} i */
+/** What was called: the sign to open it, the path, what it is, and marks. @param {App} app @param {number} i */
 function title(app, i) {
   const { calls, tree } = app;
   const { row, texts } = calls.data;
@@ -194,11 +203,13 @@ function title(app, i) {
   const what = make("span", "what", text);
   parts.push(...(kind === "module" ? [...badge, what] : [what, ...badge]));
   if (kind === "variable") parts.push(make("span", "dim", texts[row.args[i]].split("\t")[1] ?? ""));
-  if (row.is_backward[i]) parts.push(make("span", "dim", row.forward[i] && calls.path(i) ? `backward of ${calls.path(i)}` : "backward"));
+  const of = row.forward[i] && calls.path(i) ? ` of ${calls.path(i)}` : "";
+  if (row.is_backward[i]) parts.push(make("span", "dim", `backward${of}`));
   const end = tree.isFolded(i) ? tree.end[tree.last(i)] : tree.end[i];
   const isNews = row.odd[i] & IS_ORIGIN;
   const begins = isNews ? row.odd[i] & (HAS_NAN | HAS_INF) : tree.isOpen[i] ? 0 : app.begun(i, end);
-  if (begins) parts.push(make("span", "tag red", `${begins & HAS_NAN ? "NaN" : "Inf"} begins${isNews ? "" : " inside"}`));
+  const where = isNews ? "begins" : "begins inside";
+  if (begins) parts.push(make("span", "tag red", `${begins & HAS_NAN ? "NaN" : "Inf"} ${where}`));
   if (app.lineage.makers.has(i)) parts.push(make("span", "tag amber", "made by"));
   if (app.lineage.takers.has(i)) parts.push(make("span", "tag green", "used by"));
   const inside = tree.isOpen[i] ? 0 : app.hits.count(i + 1, end);
@@ -221,7 +232,7 @@ function twisty(tree, i) {
   return sign;
 }
 
-/** @param {any} app @param {HTMLElement} cell @param {number[]} rows @param {number} i */
+/** @param {App} app @param {HTMLElement} cell @param {number[]} rows @param {number} i */
 function timeCell(app, cell, rows, i) {
   const { duration } = app.calls.row;
   let total = 0;

@@ -13,7 +13,8 @@ const hasSpread = (data, number) => number > 0 && data.stats.min[number] < data.
 /** The histogram of a row. @param {Data} data @param {number} number */
 function sparkline(data, number) {
   const path = bars(data, number).map((height, k) => (height ? `M${k * 4} 15v${-height}h3v${height}z` : "")).join("");
-  return draw("svg", { viewBox: "0 0 64 16", class: "spark", "aria-hidden": "true" }, draw("path", { d: path || "M0 15" }));
+  const shape = draw("path", { d: path || "M0 15" });
+  return draw("svg", { viewBox: "0 0 64 16", class: "spark", "aria-hidden": "true" }, shape);
 }
 
 /** The histogram of a tensor, with its ends written below. @param {Data} data @param {number} number */
@@ -25,7 +26,8 @@ function histogram(data, number) {
     const zero = (-min[number] / (max[number] - min[number])) * 320;
     if (Number.isFinite(zero)) shapes.push(draw("line", { x1: zero, x2: zero, y1: 0, y2: 60, class: "zero" }));
   }
-  const picture = draw("svg", { viewBox: "0 0 320 61", preserveAspectRatio: "none", class: "histogram", role: "img" }, ...shapes);
+  const look = { viewBox: "0 0 320 61", preserveAspectRatio: "none", class: "histogram", role: "img" };
+  const picture = draw("svg", look, ...shapes);
   picture.setAttribute("aria-label", `histogram from ${digits(min[number])} to ${digits(max[number])}`);
   const ends = make("div", "ends", make("span", "", digits(min[number])), make("span", "", digits(max[number])));
   return make("div", "plot", /** @type {any} */ (picture), ends);
@@ -56,12 +58,12 @@ function cleared(canvas, height) {
 
 /** All calls from left to right: how long they took themselves, red where something is wrong. */
 class Minimap {
-  /** @param {any} app */
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.canvas = at("minimap");
-    this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.go(event));
-    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => event.buttons === 1 && this.go(event));
+    this.canvas.onpointerdown = (/** @type {PointerEvent} */ event) => this.go(event);
+    this.canvas.onpointermove = (/** @type {PointerEvent} */ event) => event.buttons === 1 && this.go(event);
     new ResizeObserver(() => this.paint()).observe(this.canvas);
   }
 
@@ -102,7 +104,12 @@ class Minimap {
       pen.fillRect(k * wide, 32 - height, wide > 4 ? wide - 1 : wide, height);
     }
     pen.fillStyle = ink.accent;
-    for (const row of hits.found.length < 50000 ? hits.found : []) pen.fillRect(Math.floor((row / calls.size) * width), 0, 2, 5);
+    let before = -1;
+    for (const row of hits.found) {
+      const x = Math.floor((row / calls.size) * width);
+      if (x !== before) pen.fillRect(x, 0, 2, 5);
+      before = x;
+    }
     this.labels(pen, ink, width);
     const [first, last] = grid.range;
     pen.strokeStyle = ink.text;
@@ -128,7 +135,7 @@ class Minimap {
 
 /** The calls of a step, each as wide as it took and below the one that made it. */
 class Flame {
-  /** @param {any} app */
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.canvas = at("flame");
@@ -136,9 +143,9 @@ class Flame {
     /** @type {[number, number]} */
     this.range = [0, 0];
     this.zoom = -1;
-    this.canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => this.pick(event, (row) => app.go(row, "moved")));
-    this.canvas.addEventListener("dblclick", (/** @type {MouseEvent} */ event) => this.pick(event, (row) => this.focus(row)));
-    this.canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => this.hover(event));
+    this.canvas.onclick = (/** @type {MouseEvent} */ event) => this.pick(event, (row) => app.go(row, "moved"));
+    this.canvas.ondblclick = (/** @type {MouseEvent} */ event) => this.pick(event, (row) => this.focus(row));
+    this.canvas.onmousemove = (/** @type {MouseEvent} */ event) => this.hover(event);
     new ResizeObserver(() => this.paint()).observe(at("flamebox"));
   }
 
@@ -188,8 +195,11 @@ class Flame {
     let begin = Infinity, finish = 0, deepest = 0;
     const inside = this.zoom >= 0 ? [this.zoom, this.zoom + 1] : [from, to];
     for (let i = from; i < to; i++) deepest = row.duration[i] ? Math.max(deepest, tree.depth[i] - base + 1) : deepest;
-    for (let i = inside[0]; i < inside[1]; i++)
-      if (row.duration[i]) [begin, finish] = [Math.min(begin, row.start[i]), Math.max(finish, row.start[i] + row.duration[i])];
+    for (let i = inside[0]; i < inside[1]; i++) {
+      if (!row.duration[i]) continue;
+      begin = Math.min(begin, row.start[i]);
+      finish = Math.max(finish, row.start[i] + row.duration[i]);
+    }
     this.canvas.style.height = `${deepest * 16}px`;
     const { pen, width } = cleared(this.canvas, deepest * 16);
     const scale = width / Math.max(finish - begin, 1);

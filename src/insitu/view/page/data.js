@@ -67,6 +67,9 @@ function offsets(counts) {
   return starts;
 }
 
+/** @param {Numbers} values @param {number} start @param {number} end @returns {number[]} */
+const part = (values, start, end) => Array.from({ length: end - start }, (_, k) => values[start + k]);
+
 /**
  * An element with a class and children; strings become text, never markup.
  * @param {string} tag @param {string} [name] @param {...(Node|string)} children
@@ -77,6 +80,12 @@ function make(tag, name, ...children) {
   element.append(...children);
   return element;
 }
+
+/** A term and what is said of it, for a list of such. @param {string} term @param {string} text */
+const entry = (term, text, name = "pair") => make("div", name, make("dt", "", term), make("dd", "", text));
+
+/** Parts with spaces between, which are also copied and read out. @param {Node[]} parts @returns {(Node|string)[]} */
+const spaced = (parts) => parts.flatMap((part) => [" ", part]).slice(1);
 
 /** @param {string} tag @param {Record<string, string|number>} attributes @param {...Node} children */
 function draw(tag, attributes, ...children) {
@@ -113,6 +122,6 @@ function scaled(value, base, units) {
   return `${Number(value.toPrecision(3))}${units[unit]}`;
 }
 
-const bytesText = (/** @type {number} */ n) => scaled(n, 1024, [" B", " KiB", " MiB", " GiB", " TiB"]);
-const countText = (/** @type {number} */ n) => scaled(n, 1000, ["", " k", " M", " G", " T", " P", " E"]);
-const many = (/** @type {number} */ n) => n.toLocaleString("en");
+const bytesText = (n) => scaled(n, 1024, [" B", " KiB", " MiB", " GiB", " TiB"]);
+const countText = (n) => scaled(n, 1000, ["", " k", " M", " G", " T", " P", " E"]);
+const many = (n) => n.toLocaleString("en");

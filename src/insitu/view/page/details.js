@@ -2,14 +2,16 @@
 
 const MOST_LINKS = 12;
 
-/** @param {any} app @param {number} i @returns {HTMLElement[]} */
+/** @param {App} app @param {number} i @returns {HTMLElement[]} */
 function details(app, i) {
   const { row, texts } = app.calls.data;
   const kind = KINDS[row.kind[i]];
-  const parts = [crumbs(app, i), make("h2", `k-${kind}`, make("span", "what", app.calls.named(i)))];
+  const parts = [...crumbs(app, i), make("h2", `k-${kind}`, make("span", "what", app.calls.named(i)))];
   parts.push(make("p", "facts", facts(app, i)));
-  if (row.raised[i]) parts.push(make("p", "alarm", `✗ raised ${texts[row.raised[i]]}${row.message[i] ? `: ${texts[row.message[i]]}` : ""}`));
+  const message = row.message[i] ? `: ${texts[row.message[i]]}` : "";
+  if (row.raised[i]) parts.push(make("p", "alarm", `✗ raised ${texts[row.raised[i]]}${message}`));
   if (row.odd[i] & IS_WRONG) parts.push(make("p", "alarm", `✗ ${oddText(row.odd[i])}`));
+  if (app.callTree.parent[i] < 0 && !app.pairs) parts.push(...news(app));
   if (app.tree.run[i] > 1) parts.push(...identical(app, i));
   parts.push(...source(app, i), ...argumentList(app, i), ...results(app, i));
   parts.push(...lineage(app, i), ...passes(app, i), ...cost(app, i), ...spent(app, i), ...module(app, i));
@@ -19,7 +21,20 @@ function details(app, i) {
 /** @param {number} odd */
 function oddText(odd) {
   const what = odd & HAS_NAN ? "NaN" : "Inf";
-  return odd & IS_ORIGIN ? `${what} begins here: no ${what} goes in, ${what} comes out` : `${what} in the output: it came from elsewhere`;
+  if (odd & IS_ORIGIN) return `${what} begins here: no ${what} goes in, ${what} comes out`;
+  return `${what} in the output: it came from elsewhere`;
+}
+
+/** Where NaN and Inf begin in the whole run. @param {App} app */
+function news(app) {
+  const { row } = app.calls;
+  const where = (one) => make("span", "dim", app.isStepped ? `step ${row.step[one]}` : app.calls.place(one));
+  const sign = () => make("span", "sign red", "✗");
+  const lines = app.news.slice(0, 6).map((one) => make("li", "", sign(), numbered(app, one), where(one)));
+  const left = app.news.length - 6;
+  const more = left > 0 ? [make("li", "dim", `… ${many(left)} more: f goes from one to the next`)] : [];
+  const what = lines.length && row.odd[app.news[0]] & HAS_NAN ? "NaN" : "Inf";
+  return lines.length ? [section(`${what} begins`, make("ul", "links", ...lines, ...more))] : [];
 }
 
 /** @param {string} name @param {...(Node|string)} children */
@@ -27,24 +42,28 @@ function section(name, ...children) {
   return make("section", "part", make("h3", "", name), ...children);
 }
 
-/** A link to a row, with an address of its own. @param {any} app @param {number} i @param {string} [text] */
+/** A link to a row, with an address of its own. @param {App} app @param {number} i @param {string} [text] */
 function link(app, i, text) {
-  const element = /** @type {HTMLAnchorElement} */ (make("a", `k-${KINDS[app.calls.row.kind[i]]}`, text ?? app.calls.named(i)));
+  const kind = KINDS[app.calls.row.kind[i]];
+  const element = /** @type {HTMLAnchorElement} */ (make("a", `k-${kind}`, text ?? app.calls.named(i)));
   element.href = `#e=${app.calls.row.id[i]}`;
   element.dataset.row = String(i);
   return element;
 }
 
-/** @param {any} app @param {number} i */
+/** A link with the number of the call. @param {App} app @param {number} i */
+const numbered = (app, i) => link(app, i, `#${app.calls.row.id[i]} ${app.calls.named(i)}`);
+
+/** @param {App} app @param {number} i */
 function crumbs(app, i) {
-  const above = app.tree.ancestors(app.itemOf(i)).map(app.rowOf).filter((/** @type {number} */ one) => one >= 0);
-  const links = above.flatMap((/** @type {number} */ one) => [" ▸ ", link(app, one, shortName(app.calls, one))]).slice(1);
+  const above = app.tree.ancestors(app.itemOf(i)).map(app.rowOf).filter((one) => one >= 0);
+  const links = above.flatMap((one) => [" ▸ ", link(app, one, shortName(app.calls, one))]).slice(1);
   const nav = make("nav", "crumbs", ...links);
   nav.setAttribute("aria-label", "Lies in");
-  return nav;
+  return links.length ? [nav] : [];
 }
 
-/** @param {any} app @param {number} i */
+/** @param {App} app @param {number} i */
 function facts(app, i) {
   const { row } = app.calls;
   const found = [row.id[i] >= 0 ? `#${row.id[i]}` : "", KINDS[row.kind[i]]];
@@ -56,16 +75,16 @@ function facts(app, i) {
   return found.filter(Boolean).join(" · ");
 }
 
-/** @param {any} app @param {number} i */
+/** @param {App} app @param {number} i */
 function identical(app, i) {
   const rows = app.tree.siblings(i);
-  const clock = (/** @type {number} */ one) => (app.calls.row.duration[one] ? time(app.calls.row.duration[one] - 1) : "");
-  const items = rows.slice(0, 24).map((/** @type {number} */ one) => link(app, one, `${shortName(app.calls, one)} ${clock(one)}`));
+  const clock = (one) => (app.calls.row.duration[one] ? time(app.calls.row.duration[one] - 1) : "");
+  const items = rows.slice(0, 24).map((one) => link(app, one, `${shortName(app.calls, one)} ${clock(one)}`));
   const more = rows.length > 24 ? [make("span", "dim", `… ${many(rows.length - 24)} more`)] : [];
   return [section(`${many(rows.length)} identical`, make("div", "chips", ...items, ...more))];
 }
 
-/** @param {any} app @param {number} i */
+/** @param {App} app @param {number} i */
 function source(app, i) {
   const { sites } = app.calls.data, { row } = app.calls;
   const site = sites[row.site[i]];
@@ -92,68 +111,72 @@ function callers(sites, site) {
   for (let above = sites[site[6]]; above && found.length < 40; above = sites[above[6]]) found.push(above);
   if (!found.length) return [];
   const lines = found.map((one) => make("li", "", make("b", "", `${basename(one[0])}:${one[1]}`), ` in ${one[2]}`));
-  return [make("details", "callers", make("summary", "", `called from ${basename(found[0][0])}:${found[0][1]}`), make("ol", "", ...lines))];
+  const head = make("summary", "", `called from ${basename(found[0][0])}:${found[0][1]}`);
+  return [make("details", "callers", head, make("ol", "", ...lines))];
 }
 
-/** @param {any} app @param {number} i */
+/** @param {App} app @param {number} i */
 function argumentList(app, i) {
   const text = app.calls.data.texts[app.calls.row.args[i]];
   if (!text) return [];
-  const lines = text.split("\n").map((/** @type {string} */ line) => {
+  const lines = text.split("\n").map((line) => {
     const [name, value] = line.split("\t");
-    return make("div", "pair", make("dt", "", name), make("dd", "", value ?? ""));
+    return entry(name, value ?? "");
   });
   return [section("Arguments", make("dl", "pairs", ...lines))];
 }
 
-/** @param {any} app @param {number} i */
+/** @param {App} app @param {number} i */
 function results(app, i) {
   const { data } = app.calls;
   const made = app.calls.outputs(i).slice(0, 16);
-  const parts = made.map((/** @type {number} */ number) => tensor(data, number));
-  if (!parts.length && data.texts[data.row.output[i]]) parts.push(make("code", "value", data.texts[data.row.output[i]]));
-  const grads = made.filter((/** @type {number} */ number) => data.tensor.grad[number]);
+  const parts = made.map((number) => tensor(data, number));
+  const text = data.texts[data.row.output[i]];
+  if (!parts.length && text) parts.push(make("code", "value", text));
+  const grads = made.filter((number) => data.tensor.grad[number]);
   const found = parts.length ? [section("Output", ...parts)] : [];
-  if (grads.length) found.push(section("Gradient", ...grads.map((/** @type {number} */ number) => tensor(data, data.tensor.grad[number]))));
+  if (grads.length) found.push(section("Gradient", ...grads.map((number) => tensor(data, data.tensor.grad[number]))));
   return found;
 }
 
 /** @param {Data} data @param {number} number */
 function tensor(data, number) {
   const [text, device, size, notes] = data.types[data.tensor.type[number]];
-  const parts = [make("p", "typed", make("b", "", text), ` ${[device, notes, bytesText(size)].filter(Boolean).join(" · ")}`)];
+  const more = [device, notes, bytesText(size)].filter(Boolean).join(" · ");
+  const parts = [make("p", "typed", make("b", "", text), ` ${more}`)];
   const stats = data.tensor.stats[number];
   if (stats) parts.push(...statistics(data.stats, stats), ...(hasSpread(data, stats) ? [histogram(data, stats)] : []));
   if (data.tensor.kept[number]) parts.push(make("code", "value", data.texts[data.tensor.kept[number]]));
   return make("div", "tensor", ...parts);
 }
 
+const COUNTS = [
+  ["count", "count", "pair"], ["zeros", "zeros", "pair"], ["nan", "NaN", "pair red"], ["inf", "Inf", "pair red"],
+];
+
 /** @param {Table} stats @param {number} number */
 function statistics(stats, number) {
   const cells = [];
   for (const name of ["min", "max", "mean", "std"])
-    if (!Number.isNaN(stats[name][number])) cells.push(make("div", "pair", make("dt", "", name), make("dd", "", digits(stats[name][number], 4))));
-  for (const name of ["count", "zeros", "nan", "inf"]) {
-    const count = stats[name][number];
-    if (!count) continue;
-    const label = { nan: "NaN", inf: "Inf" }[name] ?? name;
-    cells.push(make("div", name === "nan" || name === "inf" ? "pair red" : "pair", make("dt", "", label), make("dd", "", many(count))));
-  }
+    if (!Number.isNaN(stats[name][number])) cells.push(entry(name, digits(stats[name][number], 4)));
+  for (const [name, label, look] of COUNTS)
+    if (stats[name][number]) cells.push(entry(label, many(stats[name][number]), look));
   return [make("dl", "stats", ...cells)];
 }
 
-/** @param {any} app @param {number} i */
+/** @param {App} app @param {number} i */
 function lineage(app, i) {
   const { data } = app.calls;
   const given = app.calls.inputs(i);
-  const lines = given.slice(0, MOST_LINKS).map((/** @type {number} */ number) => {
+  const lines = given.slice(0, MOST_LINKS).map((number) => {
     const made = data.tensor.made[number] - 1;
-    const from = made >= 0 ? link(app, made, `#${data.row.id[made]} ${app.calls.named(made)}`) : make("span", "dim", "given");
-    return make("li", "", make("span", "sign", "←"), from, make("span", "dim", data.types[data.tensor.type[number]][0]));
+    const from = made >= 0 ? numbered(app, made) : make("span", "dim", "given");
+    const type = data.types[data.tensor.type[number]][0];
+    return make("li", "", make("span", "sign", "←"), from, make("span", "dim", type));
   });
   const takers = app.calls.takers(i, app.callTree);
-  const users = takers.slice(0, MOST_LINKS).map((/** @type {number} */ one) =>
-    make("li", "", make("span", "sign", "→"), link(app, one, `#${data.row.id[one]} ${app.calls.named(one)}`)));
+  const users = takers.slice(0, MOST_LINKS).map((one) =>
+    make("li", "", make("span", "sign", "→"), numbered(app, one)));
   const found = [];
   if (lines.length) found.push(section("Made by", make("ul", "links amber", ...lines, ...rest(given.length))));
   if (users.length) found.push(section("Used by", make("ul", "links green", ...users, ...rest(takers.length))));
@@ -163,20 +186,21 @@ function lineage(app, i) {
 /** @param {number} count */
 const rest = (count) => (count > MOST_LINKS ? [make("li", "dim", `… ${many(count - MOST_LINKS)} more`)] : []);
 
-/** The forward call of a backward one, and the other way. @param {any} app @param {number} i */
+/** The forward call of a backward one, and the other way. @param {App} app @param {number} i */
 function passes(app, i) {
   const { row } = app.calls, found = [];
-  if (row.forward[i]) found.push(section("Forward call", make("p", "", link(app, row.forward[i] - 1, `#${row.id[row.forward[i] - 1]} ${app.calls.named(row.forward[i] - 1)}`))));
+  if (row.forward[i]) found.push(section("Forward call", make("p", "", numbered(app, row.forward[i] - 1))));
   const behind = app.calls.behind.get(i) ?? [];
-  const items = behind.slice(0, MOST_LINKS).map((/** @type {number} */ one) => make("li", "", make("span", "sign", "↩"), link(app, one, `#${row.id[one]} ${app.calls.label(one)}`)));
+  const items = behind.slice(0, MOST_LINKS).map((one) =>
+    make("li", "", make("span", "sign", "↩"), numbered(app, one)));
   if (items.length) found.push(section("Backward calls", make("ul", "links", ...items, ...rest(behind.length))));
   return found;
 }
 
-/** @param {any} app @param {number} i */
+/** @param {App} app @param {number} i */
 function cost(app, i) {
   const { data, row } = app.calls;
-  const size = app.calls.outputs(i).reduce((/** @type {number} */ sum, /** @type {number} */ made) => sum + data.types[data.tensor.type[made]][2], 0);
+  const size = app.calls.outputs(i).reduce((sum, made) => sum + data.types[data.tensor.type[made]][2], 0);
   /** @type {[string, string][]} */
   const cells = [];
   if (row.duration[i]) cells.push(["time", time(row.duration[i] - 1)]);
@@ -184,10 +208,10 @@ function cost(app, i) {
   if (row.flops[i]) cells.push(["flops", countText(row.flops[i])]);
   if (size) cells.push(["output", bytesText(size)]);
   if (!cells.length || row.kind[i] === STEP) return [];
-  return [section("Cost", make("dl", "stats", ...cells.map(([name, text]) => make("div", "pair", make("dt", "", name), make("dd", "", text)))))];
+  return [section("Cost", make("dl", "stats", ...cells.map(([name, text]) => entry(name, text))))];
 }
 
-/** Where the time of a call goes: the calls in it by their own time. @param {any} app @param {number} i */
+/** Where the time of a call goes: the calls in it by their own time. @param {App} app @param {number} i */
 function spent(app, i) {
   const { row } = app.calls, { end } = app.callTree;
   if (end[i] < i + 3) return [];
@@ -201,22 +225,25 @@ function spent(app, i) {
     else found.set(row.name[one], [own, 1, one]);
   }
   const most = [...found].sort((a, b) => b[1][0] - a[1][0]).slice(0, 8);
-  const lines = most.map(([name, [own, count, one]]) =>
-    make("li", "", link(app, one, app.calls.data.texts[name]), make("span", "dim", `${count > 1 ? `× ${many(count)}  ` : ""}${time(own)}`)));
+  const lines = most.map(([name, [own, count, one]]) => {
+    const text = count > 1 ? `× ${many(count)}  ${time(own)}` : time(own);
+    return make("li", "", link(app, one, app.calls.data.texts[name]), make("span", "dim", text));
+  });
   return lines.length ? [section("Time inside, by call", make("ul", "links", ...lines))] : [];
 }
 
 /** @param {Calls} calls @param {number} i */
 const shortName = (calls, i) => (calls.row.kind[i] === 0 && calls.path(i)) || calls.label(i);
 
-/** @param {any} app @param {number} i */
+/** @param {App} app @param {number} i */
 function module(app, i) {
   const found = app.calls.data.modules[app.calls.row.module[i]];
   if (!found) return [];
   const [path, type, settings, parameters, own, trainable] = found;
   /** @type {[string, string][]} */
   const cells = [["path", path || "(root)"], ["type", type], ["settings", settings]];
-  if (parameters) cells.push(["parameters", `${many(parameters)}${own !== parameters ? `, own ${many(own)}` : ""}, trainable ${many(trainable)}`]);
-  const lines = cells.filter((cell) => cell[1]).map(([name, text]) => make("div", "pair", make("dt", "", name), make("dd", "", text)));
+  const owned = own !== parameters ? `, own ${many(own)}` : "";
+  if (parameters) cells.push(["parameters", `${many(parameters)}${owned}, trainable ${many(trainable)}`]);
+  const lines = cells.filter((cell) => cell[1]).map(([name, text]) => entry(name, text));
   return [section("Module", make("dl", "pairs", ...lines))];
 }

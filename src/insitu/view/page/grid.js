@@ -4,7 +4,7 @@ const ROW = 22; // pixels, as in the style
 
 class Grid {
   /**
-   * @param {Tree} tree @param {string[]} columns
+   * @param {Tree} tree @param {string[][]} columns their names and classes
    * @param {(cells: HTMLElement[], row: number, element: HTMLElement) => void} paint
    * @param {(row: number, how: string) => void} chosen
    */
@@ -20,7 +20,7 @@ class Grid {
     this.pool = [];
     this.isWaiting = false;
     this.range = [0, 0];
-    const heads = columns.map((name) => make("span", `cell ${slug(name)}`, name));
+    const heads = columns.map(([name, kind]) => make("span", `cell ${kind}`, name));
     heads.forEach((head) => head.setAttribute("role", "columnheader"));
     at("heads").className = "row";
     at("heads").append(...heads);
@@ -63,8 +63,8 @@ class Grid {
   element() {
     const element = make("div", "row");
     element.setAttribute("role", "row");
-    for (const name of this.columns) {
-      const cell = element.appendChild(make("span", `cell ${slug(name)}`));
+    for (const [, kind] of this.columns) {
+      const cell = element.appendChild(make("span", `cell ${kind}`));
       cell.setAttribute("role", "gridcell");
     }
     return element;
@@ -163,6 +163,3 @@ class Grid {
     return Math.max(1, Math.floor(this.box.clientHeight / ROW) - 2);
   }
 }
-
-/** A name as a class. @param {string} name */
-const slug = (name) => `c-${name.toLowerCase().replace(/[^a-z]+/g, "-")}`;

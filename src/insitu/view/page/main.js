@@ -2,11 +2,26 @@
 
 const MOST_FIRST = 90; // rows that are open at the start
 const KEYS = [
-  ["j k ↓ ↑", "next and previous row"], ["l h → ←", "open, close; into it, out of it"], ["e", "open all that lies in it"],
-  ["u", "each of identical siblings, or one for all"], ["/", "search"], ["n N", "next and previous hit (or difference)"],
-  ["p c", "to the producer, to the consumer"], ["f", "first NaN or Inf, then the next (or first cause)"],
-  ["v", "variables over steps"], ["d", "dark or light"], ["g G", "first and last row"], ["?", "this help"],
+  ["j k ↓ ↑", "next and previous row"],
+  ["l h → ←", "open, close; into it, out of it"],
+  ["e", "open all that lies in it; again, unfold it"],
+  ["u", "each of identical siblings, or one for all"],
+  ["/", "search"],
+  ["n N", "next and previous hit (or difference)"],
+  ["p c", "to the producer, to the consumer"],
+  ["f", "first NaN or Inf, then the next (or first cause)"],
+  ["v", "variables over steps"],
+  ["d", "dark or light"],
+  ["g G", "first and last row"],
+  ["?", "this help"],
 ];
+
+const CALL_COLUMNS = [
+  ["call", "c-call"], ["output", "c-output"], ["values", "c-values"],
+  ["min … max", "c-min-max"], ["time", "c-time"], ["source", "c-source"],
+];
+/** @param {string[]} labels */
+const pairColumns = ([a, b]) => [["where", "c-where"], [a, "c-a"], [b, "c-b"], ["difference", "c-difference"]];
 
 /** The state of the page: what there is, and what is looked at. */
 class App {
@@ -20,23 +35,30 @@ class App {
     this.hits = new Hits(this.tree.size);
     this.lineage = { makers: new Set(), takers: new Set() };
     this.inks = inks();
-    const origins = [HAS_NAN, HAS_INF].map((what) => Hits.of(this.calls.size, (i) => (data.row.odd[i] & IS_ORIGIN) > 0 && (data.row.odd[i] & what) > 0));
-    /** What begins in a range of rows. @param {number} start @param {number} end */
-    this.begun = (start, end) => (origins[0].count(start, end) ? HAS_NAN : 0) | (origins[1].count(start, end) ? HAS_INF : 0);
+    this.origins = [HAS_NAN, HAS_INF].map((what) => {
+      const flags = IS_ORIGIN | what;
+      return Hits.of(this.calls.size, (i) => (data.row.odd[i] & flags) === flags);
+    });
     const tops = [];
     for (let i = 0; i < this.calls.size; i = this.callTree.end[i]) tops.push(i);
     this.longest = tops.reduce((most, i) => Math.max(most, data.row.duration[i]), 1);
     this.isStepped = data.row.step.length > 0 && data.row.step[0] !== data.row.step[data.row.step.length - 1];
-    this.news = this.pairs ? this.pairs.causeItems.filter((/** @type {number} */ item) => item >= 0) : this.begins();
-    this.itemOf = (/** @type {number} */ row) => (this.pairs ? this.pairs.itemOfRow[row] : row);
-    this.rowOf = (/** @type {number} */ item) => (this.pairs ? this.pairs.rows(item)[0] ?? -1 : item);
-    const columns = this.pairs ? ["where", ...this.data.diff.labels, "difference"]
-      : ["call", "output", "values", "min … max", "time", "source"];
+    this.news = this.pairs ? this.pairs.causeItems.filter((item) => item >= 0) : this.begins();
+    this.itemOf = (row) => (this.pairs ? this.pairs.itemOfRow[row] : row);
+    this.rowOf = (item) => (this.pairs ? this.pairs.rows(item)[0] ?? -1 : item);
+    const columns = this.pairs ? pairColumns(data.diff.labels) : CALL_COLUMNS;
     const paint = this.pairs ? paintPair : paintCall;
-    this.grid = new Grid(this.tree, columns, (cells, item, element) => paint(this, cells, item, element), (item, how) => this.chosen(item, how));
+    const fill = (cells, item, element) => paint(this, cells, item, element);
+    this.grid = new Grid(this.tree, columns, fill, (item, how) => this.chosen(item, how));
     this.minimap = new Minimap(this);
     this.flame = new Flame(this);
     this.grid.painted = () => this.minimap.paint();
+  }
+
+  /** What begins in a range of rows: NaN, Inf, both. @param {number} start @param {number} end */
+  begun(start, end) {
+    const [nan, inf] = this.origins.map((hits) => hits.count(start, end));
+    return (nan ? HAS_NAN : 0) | (inf ? HAS_INF : 0);
   }
 
   /** The rows where NaN or Inf begins; where that is not known, the first that has any. */
@@ -47,7 +69,7 @@ class App {
       if (odd[i] & IS_ORIGIN) found.push(i);
       else if (odd[i] & IS_WRONG && !wrong.length) wrong.push(i);
     }
-    const isNan = (/** @type {number} */ i) => odd[i] & HAS_NAN;
+    const isNan = (i) => odd[i] & HAS_NAN;
     return found.some(isNan) ? found.filter(isNan) : found.length ? found : wrong;
   }
 
@@ -63,7 +85,7 @@ class App {
     at("details").replaceChildren(...(this.pairs ? pairDetails(this, item) : details(this, item)));
     at("details").scrollTop = 0;
     if (!this.pairs) {
-      const seen = (/** @type {number[]} */ rows) => new Set(rows.map((one) => this.tree.standIn(one)).filter((one) => one !== item));
+      const seen = (rows) => new Set(rows.map((one) => this.tree.standIn(one)).filter((one) => one !== item));
       this.lineage = { makers: seen(this.calls.makers(row)), takers: seen(this.calls.takers(row, this.tree)) };
       this.flame.show(row);
     }
@@ -91,8 +113,8 @@ class App {
   search(query) {
     try {
       const every = tests(this.data, query.trim());
-      const holds = (/** @type {number} */ row) => every.every((one) => one(row));
-      const inItem = (/** @type {number} */ item) => /** @type {Pairs} */ (this.pairs).rows(item).some(holds);
+      const holds = (row) => every.every((one) => one(row));
+      const inItem = (item) => /** @type {Pairs} */ (this.pairs).rows(item).some(holds);
       this.hits = every.length ? Hits.of(this.tree.size, this.pairs ? inItem : holds) : new Hits(this.tree.size);
       this.hits.query = query.trim();
       at("query").removeAttribute("aria-invalid");
@@ -108,13 +130,15 @@ class App {
   counted() {
     const { found, before, query } = this.hits, { selected } = this.grid;
     const isHit = selected >= 0 && before[selected + 1] > before[selected];
-    at("hits").textContent = !query ? "" : found.length ? `${isHit ? many(before[selected] + 1) : "–"}/${many(found.length)}` : "no hits";
+    const place = isHit ? many(before[selected] + 1) : "–";
+    at("hits").textContent = !query ? "" : found.length ? `${place}/${many(found.length)}` : "no hits";
   }
 
   /** The next hit or, without a query, the next difference. @param {number} by */
   next(by) {
-    const isAsked = this.hits.query !== "" || !this.pairs;
-    const hits = isAsked ? this.hits : Hits.of(this.tree.size, (item) => /** @type {Pairs} */ (this.pairs).isDifference(item));
+    const { pairs } = this;
+    const isAsked = this.hits.query !== "" || !pairs;
+    const hits = isAsked ? this.hits : Hits.of(this.tree.size, (item) => pairs.isDifference(item));
     this.grid.select(hits.next(this.grid.selected, by), "jumped");
   }
 
@@ -185,9 +209,11 @@ function pressed(app, event) {
     j: () => grid.move(1), ArrowDown: () => grid.move(1), k: () => grid.move(-1), ArrowUp: () => grid.move(-1),
     l: () => grid.inward(), ArrowRight: () => grid.inward(), h: () => grid.outward(), ArrowLeft: () => grid.outward(),
     PageDown: () => grid.move(grid.pageful()), PageUp: () => grid.move(-grid.pageful()),
-    Home: () => grid.move(-Infinity), g: () => grid.move(-Infinity), End: () => grid.move(Infinity), G: () => grid.move(Infinity),
+    Home: () => grid.move(-Infinity), g: () => grid.move(-Infinity),
+    End: () => grid.move(Infinity), G: () => grid.move(Infinity),
     "/": () => at("query").focus(), n: () => app.next(1), N: () => app.next(-1), f: () => app.first(),
-    p: () => app.follow("makers"), c: () => app.follow("takers"), d: () => app.theme(), "?": () => at("help").showModal(),
+    p: () => app.follow("makers"), c: () => app.follow("takers"),
+    d: () => app.theme(), "?": () => at("help").showModal(),
     u: () => grid.unfold(grid.selected), v: () => app.showTab(at("series").hidden ? "series" : "calls"),
     e: () => (grid.tree.openAll(Math.max(0, grid.selected)), grid.refresh()),
   };

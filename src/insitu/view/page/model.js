@@ -111,11 +111,12 @@ class Tree {
     this.refresh();
   }
 
-  /** Open all that lies in a row. @param {number} i */
+  /** Open all that lies in a row; where that is open already, unfold what is identical in it. @param {number} i */
   openAll(i) {
-    const end = this.isFolded(i) ? this.end[this.last(i)] : this.end[i];
-    this.isUnfolded[i] = 1;
-    for (let row = i; row < end; row++) this.isOpen[row] = 1;
+    let isNew = false;
+    for (let row = i; row < this.end[i]; row++)
+      if (!this.isOpen[row] && this.hasChildren(row)) isNew = !!(this.isOpen[row] = 1);
+    if (!isNew) for (let row = i; row < this.end[i]; row++) this.isUnfolded[row] = 1;
     this.refresh();
   }
 

@@ -29,6 +29,7 @@ class Nonfinite:
 
     def __init__(self) -> None:
         self._known: dict[_Key, bool] = {}
+        self._made: dict[int, bool] = {}
 
     def __call__(self, event: Call | Variable) -> int:
         """Flags: what is in the output, whether it is wrong, whether it began here."""
@@ -58,6 +59,7 @@ class Nonfinite:
             return IS_WRONG if known else 0
         is_wrong, is_origin = self._judged(call, facts)
         self._known[key] = is_wrong
+        self._made[call.id] = is_wrong or self._made.get(call.id, False)
         return (IS_WRONG if is_wrong else 0) | (IS_ORIGIN if is_origin else 0)
 
     def _judged(self, call: Call, facts: TensorFacts) -> tuple[bool, bool]:
@@ -65,13 +67,18 @@ class Nonfinite:
         if operation(call.kind, call.name) in UNINITIALISED:
             return False, False
         is_nan = facts.stats is not None and facts.stats.nan > 0
-        given = [self._known.get(_key(item)) for item in call.inputs if item is not facts and _holds(item, nan=is_nan)]
+        given = [self._wrong(item) for item in call.inputs if item is not facts and _holds(item, nan=is_nan)]
         if given:
             # A NaN that was there before the trace began is news to the first call that meets it; an Inf is a mask.
             from_outside = is_nan and None in given and True not in given
             return from_outside or True in given, from_outside
         is_meant = not is_nan and _is_infinite((call.args, call.kwargs))
         return not is_meant, not is_meant
+
+    def _wrong(self, facts: TensorFacts) -> bool | None:
+        """What is known of a tensor, or else of what the call returned that made it: autograd passes others on."""
+        known = self._known.get(_key(facts))
+        return known if known is not None or facts.producer is None else self._made.get(facts.producer)
 
 
 def _key(facts: TensorFacts) -> _Key:

@@ -57,7 +57,7 @@ class Columns:
         text = json.dumps({**header, "columns": self._described}, allow_nan=False, separators=(",", ":"))
         start = text.encode("ascii")
         whole = b"".join([len(start).to_bytes(4, "little"), start, *self._pieces])
-        return base64.b64encode(gzip.compress(whole, 9, mtime=0)).decode("ascii")
+        return base64.b64encode(gzip.compress(whole, 7, mtime=0)).decode("ascii")
 
     def _add(self, name: str, values: array[Any], delta: int) -> None:
         if sys.byteorder == "big":

@@ -1,6 +1,8 @@
 // Two runs side by side: each call beside its like, what is the same folded away, causes marked.
 
-const SIGNS = { same: "=", differs: "✗", argument: "✗", follows: "~", structure: "≠", raised: "✗", "only in a": "−", "only in b": "+" };
+const SIGNS = {
+  same: "=", follows: "~", structure: "≠", differs: "✗", argument: "✗", raised: "✗", "only in a": "−", "only in b": "+",
+};
 const QUIET = new Set(["same", "follows"]);
 
 /** @typedef {{pair: number, count?: number, follows?: number}} Item a pair, or a fold of so many of them */
@@ -16,9 +18,9 @@ class Pairs {
     this.itemOfRow = new Int32Array(data.row.id.length).fill(-1);
     const depth = this.folded();
     this.tree = new Tree(depth, new Uint8Array(depth.length).fill(1));
-    const rows = data.diff.causes.map((/** @type {any} */ cause) => cause[4] || cause[5]);
-    this.causeItems = rows.map((/** @type {number} */ row) => (row ? this.itemOfRow[row - 1] : -1));
-    this.firstCause = this.causeItems.find((/** @type {number} */ item) => item >= 0) ?? -1;
+    const rows = data.diff.causes.map((cause) => cause[4] || cause[5]);
+    this.causeItems = rows.map((row) => (row ? this.itemOfRow[row - 1] : -1));
+    this.firstCause = this.causeItems.find((item) => item >= 0) ?? -1;
   }
 
   /** @param {number} pair */
@@ -30,8 +32,9 @@ class Pairs {
   folded() {
     /** @type {number[]} */
     const depth = [];
-    const add = (/** @type {Item} */ item, /** @type {number} */ level) => {
-      for (const side of item.count ? [] : [this.pair.a, this.pair.b]) if (side[item.pair]) this.itemOfRow[side[item.pair] - 1] = this.items.length;
+    const add = (/** @type {Item} */ item, level) => {
+      const rows = item.count ? [] : [this.pair.a[item.pair], this.pair.b[item.pair]];
+      for (const row of rows) if (row) this.itemOfRow[row - 1] = this.items.length;
       this.items.push(item);
       depth.push(level);
     };
@@ -66,11 +69,12 @@ class Pairs {
   /** How large a difference is. @param {number} pair */
   delta(pair) {
     const size = this.pair.delta[pair];
-    return Number.isNaN(size) || this.status(pair) === "same" ? "" : `${this.data.texts[this.pair.measure[pair]] || "Δ"} ${digits(size)}`;
+    if (Number.isNaN(size) || this.status(pair) === "same") return "";
+    return `${this.data.texts[this.pair.measure[pair]] || "Δ"} ${digits(size)}`;
   }
 }
 
-/** @param {any} app @param {HTMLElement[]} cells @param {number} item @param {HTMLElement} element */
+/** @param {App} app @param {HTMLElement[]} cells @param {number} item @param {HTMLElement} element */
 function paintPair(app, cells, item, element) {
   const { pairs, calls, tree } = app;
   const { pair, count, follows } = pairs.items[item];
@@ -83,19 +87,19 @@ function paintPair(app, cells, item, element) {
   if (count) {
     const inside = tree.isOpen[item] ? 0 : app.hits.count(item + 1, tree.end[item]);
     const marks = inside ? [make("span", "tag blue", `${many(inside)} ${inside === 1 ? "hit" : "hits"}`)] : [];
-    cells[0].replaceChildren(twisty(tree, item), make("span", "what", foldText(count, follows)), ...marks);
+    cells[0].replaceChildren(...spaced([twisty(tree, item), make("span", "what", foldText(count, follows)), ...marks]));
     for (const cell of cells.slice(1)) cell.replaceChildren();
     return;
   }
   const sign = make("span", "sign", SIGNS[status] ?? "?");
   const [a, b] = [pairs.pair.a[pair] - 1, pairs.pair.b[pair] - 1];
   const paths = new Set([a, b].filter((row) => row >= 0).map((row) => calls.path(row)));
-  cells[0].replaceChildren(twisty(tree, item), sign, make("b", "path", [...paths].join(" → ")));
+  cells[0].replaceChildren(...spaced([twisty(tree, item), sign, make("b", "path", [...paths].join(" → "))]));
   side(calls, a, cells[1]);
   side(calls, b, cells[2]);
   const mark = isCause ? [make("span", "tag red", item === pairs.firstCause ? "first cause" : "cause")] : [];
   const what = [calls.data.texts[pairs.pair.what[pair]], pairs.delta(pair)].filter(Boolean).join("  ");
-  cells[3].replaceChildren(...mark, make("span", "", what || (status === "same" ? "" : status)));
+  cells[3].replaceChildren(...spaced([...mark, make("span", "", what || (status === "same" ? "" : status))]));
 }
 
 /** @param {number} count @param {number} follows */
@@ -110,38 +114,43 @@ function side(calls, row, cell) {
   if (row < 0) return void cell.replaceChildren(make("span", "dim", "(not there)"));
   const raised = calls.row.raised[row];
   const text = raised ? `✗ raised ${calls.data.texts[raised]}` : calls.data.texts[calls.row.output[row]];
-  cell.replaceChildren(make("span", `what k-${KINDS[calls.row.kind[row]]}`, calls.label(row)),
-    make("span", raised ? "red" : "out", text), make("span", "dim", calls.spreadText(row)));
+  const what = make("span", `what k-${KINDS[calls.row.kind[row]]}`, calls.label(row));
+  const made = make("span", raised ? "red" : "out", text);
+  cell.replaceChildren(...spaced([what, made, make("span", "dim", calls.spreadText(row))]));
 }
 
-/** What comparing found, above the table. @param {any} app */
+/** What comparing found, above the table. @param {App} app */
 function verdict(app) {
   const { diff } = app.calls.data, { pairs } = app;
   const [a, b] = diff.labels;
   const parts = [];
   if (!diff.causes.length) parts.push(make("p", "calm", `= no difference with an effect between ${a} and ${b}`));
-  diff.causes.slice(0, 5).forEach((/** @type {any} */ cause, /** @type {number} */ k) => {
+  diff.causes.slice(0, 5).forEach((cause, k) => {
     const [kind, why, followers, certainty] = cause, item = pairs.causeItems[k];
     const row = (cause[4] || cause[5]) - 1;
-    const name = row >= 0 ? link(app, row, `${app.calls.path(row)} ${app.calls.label(row)}`.trim()) : make("b", "", kind);
-    if (item < 0) name.removeAttribute("href");
-    const more = [followers ? `${many(followers)} ${followers === 1 ? "call differs" : "calls differ"} because of it` : "", `known by ${certainty}`];
-    parts.push(make("p", "", make("span", "tag red", k ? "cause" : "first cause"), " ", name, `  ${why}  `, make("span", "dim", more.filter(Boolean).join(" · "))));
+    const name = row >= 0 && item >= 0 ? `${app.calls.path(row)} ${app.calls.label(row)}`.trim() : "";
+    const differ = followers === 1 ? "call differs" : "calls differ";
+    const after = followers ? `${many(followers)} ${differ} because of it · ` : "";
+    const words = [make("span", "tag red", k ? "cause" : "first cause"), name ? link(app, row, name) : make("b", "", kind)];
+    words.push(make("span", "", why), make("span", "dim", `${after}known by ${certainty}`));
+    parts.push(make("p", "", ...spaced(words)));
   });
-  if (diff.causes.length > 5) parts.push(make("p", "dim", `… ${many(diff.causes.length - 5)} causes more: n goes to the next`));
-  parts.push(...diff.notes.map((/** @type {string} */ note) => make("p", "", `! ${note}`)));
+  const left = diff.causes.length - 5;
+  if (left > 0) parts.push(make("p", "dim", `… ${many(left)} causes more: n goes to the next`));
+  parts.push(...diff.notes.map((note) => make("p", "", `! ${note}`)));
   at("verdict").replaceChildren(...parts);
   at("verdict").hidden = false;
 }
 
-/** @param {any} app @param {number} item @returns {HTMLElement[]} */
+/** @param {App} app @param {number} item @returns {HTMLElement[]} */
 function pairDetails(app, item) {
   const { pairs } = app, { diff } = app.calls.data;
   const { pair, count, follows } = pairs.items[item];
   if (count) return [make("h2", "", foldText(count, follows)), make("p", "facts", "open it to see each: l or →")];
   const status = pairs.status(pair), cause = pairs.pair.cause[pair];
   const parts = [make("h2", "", `${SIGNS[status] ?? ""} ${status}`)];
-  const what = [app.calls.data.texts[pairs.pair.what[pair]], pairs.delta(pair), `compared by ${app.calls.data.texts[pairs.pair.certainty[pair]]}`];
+  const { texts } = app.calls.data;
+  const what = [texts[pairs.pair.what[pair]], pairs.delta(pair), `compared by ${texts[pairs.pair.certainty[pair]]}`];
   parts.push(make("p", "facts", what.filter(Boolean).join(" · ")));
   if (cause) parts.push(make("p", pairs.causeItems[cause - 1] === item ? "alarm" : "facts", diff.causes[cause - 1][1]));
   [pairs.pair.a, pairs.pair.b].forEach((side, k) => {

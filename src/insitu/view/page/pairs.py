@@ -42,7 +42,7 @@ def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: Columns) -> dict
 def _side(events: list[Compared], tables: Tables, rows: RowColumns, numbers: _Numbers) -> None:
     distinct = list({id(event): event for event in events}.values())
     side = [Row(event, 0) for event in distinct]
-    tables.places = places(side, len(rows))
+    tables.begin(places(side, len(rows)))
     found = judged(distinct)
     for row in side:
         numbers[id(row.event)] = len(rows) + 1

@@ -18,6 +18,7 @@ from insitu.view.value import holds_tensor, result, safe, short, tensor, value
 
 # The number of a kind is its place; `model.js` has the same list.
 KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step")
+NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 UNIT = 100  # nanoseconds: as exact as times are shown
 DELTAS = frozenset({"id", "start", "forward", "site"})
 MOST_MESSAGE = 2000
@@ -170,7 +171,7 @@ class RowColumns:
         self, id: int, row: Row, kind: str, text: str, start: int, time: int, thread: int, step: int, rank: int
     ) -> tuple[int, ...]:
         label = self._tables.text(short(text, MOST_MESSAGE))
-        head = (id, row.depth, row.run, KINDS.index(kind), label, label, 0, 0, 0, 0, 0, start // UNIT, time // UNIT)
+        head = (id, row.depth, row.run, NUMBERS[kind], label, label, 0, 0, 0, 0, 0, start // UNIT, time // UNIT)
         return (*head, 0, 0, 0, 0, thread, step, rank, 0, 0, 0)
 
     def _variable(self, event: Variable, row: Row, odd: int) -> tuple[int, ...]:
@@ -178,7 +179,7 @@ class RowColumns:
         self._made += [tables.tensor(facts) for facts in tensors(event.value)]
         name = tables.text(short(safe(event.name), 200))
         output = tables.text("" if event.changes == ("deleted",) else held(event.value))
-        head = (event.id, row.depth, row.run, KINDS.index("variable"), name, name, 0, output)
+        head = (event.id, row.depth, row.run, NUMBERS["variable"], name, name, 0, output)
         more = (tables.text(f"changed\t{', '.join(event.changes)}"), tables.site(event.site), 0, event.start // UNIT, 0)
         return (*head, *more, 0, 0, 0, 0, event.thread, event.step, event.rank, 0, 0, odd)
 
@@ -196,7 +197,7 @@ class RowColumns:
                 call.id,
                 row.depth,
                 row.run,
-                KINDS.index(call.kind),
+                NUMBERS[call.kind],
                 tables.text(label(call)),
                 tables.text(safe(call.name)),
             ),

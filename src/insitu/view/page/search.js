@@ -38,11 +38,11 @@ function test(data, word) {
 /** A word that stands somewhere in a row. @param {Data} data @param {string} word */
 function spoken(data, word) {
   const { row } = data;
-  const holds = (/** @type {string} */ text) => text.toLowerCase().includes(word);
+  const holds = (text) => text.toLowerCase().includes(word);
   const texts = Uint8Array.from(data.texts, (text) => Number(holds(text)));
   const modules = Uint8Array.from(data.modules, (module) => Number(!!module && (holds(module[0]) || holds(module[1]))));
   const columns = [row.label, row.name, row.output, row.args, row.raised, row.message];
-  return (/** @type {number} */ i) => {
+  return (i) => {
     for (const column of columns) if (texts[column[i]]) return true;
     return row.kind[i] === 0 && modules[row.module[i]] > 0;
   };
@@ -51,7 +51,7 @@ function spoken(data, word) {
 /** @param {Numbers} column @param {any[]} table @param {(item: any) => boolean} holds */
 function byTable(column, table, holds) {
   const flags = Uint8Array.from(table, (item) => Number(!!item && holds(item)));
-  return (/** @type {number} */ i) => flags[column[i]] > 0;
+  return (i) => flags[column[i]] > 0;
 }
 
 /** @param {Data} data @param {(type: any) => boolean} holds */
@@ -59,7 +59,7 @@ function byOutput(data, holds) {
   const { made, row, tensor } = data;
   const flags = Uint8Array.from(data.types, (type) => Number(!!type && holds(type)));
   const starts = offsets(row.returned);
-  return (/** @type {number} */ i) => {
+  return (i) => {
     for (let at = starts[i]; at < starts[i + 1]; at++) if (flags[tensor.type[made[at]]]) return true;
     return false;
   };
@@ -77,7 +77,7 @@ function fitsPath(/** @type {string} */ wanted, /** @type {string} */ path) {
 function shaped(wanted) {
   const sizes = wanted.replace(/[[\]\s]/g, "").split(/[,x×]/).filter(Boolean);
   const pattern = new RegExp(`[[,]${sizes.map((size) => (size === "*" ? "[^,\\]]+" : escaped(size))).join(",")}[,\\]]`);
-  return (/** @type {any} */ type) => !sizes.length || pattern.test(type[0].replaceAll(" ", ""));
+  return (type) => !sizes.length || pattern.test(type[0].replaceAll(" ", ""));
 }
 
 /** @param {Table} row @param {string} sign @param {string} text */
@@ -86,17 +86,17 @@ function longer(row, sign, text) {
   if (!amount) throw new Error(`dur${sign}${text} is no time: write dur${sign}1ms`);
   const units = Number(amount) * { ns: 0.01, us: 10, "µs": 10, ms: 1e4, s: 1e7 }[unit ?? "ms"];
   const { duration } = row;
-  return (/** @type {number} */ i) => duration[i] > 0 && (sign === ">" ? duration[i] - 1 > units : duration[i] - 1 < units);
+  return (i) => duration[i] > 0 && (sign === ">" ? duration[i] - 1 > units : duration[i] - 1 < units);
 }
 
 /** @param {Numbers} column @param {string} text one number, or two with a dash between */
 function inRange(column, text) {
   const [, low, high] = /^(\d+)(?:[-–](\d+))?$/.exec(text) ?? [];
   if (low === undefined) throw new Error(`${text || "nothing"} is no number: write step:6 or step:3-5`);
-  return (/** @type {number} */ i) => column[i] >= Number(low) && column[i] <= Number(high ?? low);
+  return (i) => column[i] >= Number(low) && column[i] <= Number(high ?? low);
 }
 
-const escaped = (/** @type {string} */ text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
 /** What was found: which rows, and how many before each. */
 class Hits {

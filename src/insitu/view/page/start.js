@@ -28,27 +28,32 @@ function listen(app) {
 /** What stands in the bar: how many events, where from, which buttons make sense. @param {App} app */
 function introduce(app) {
   const { about, events, series, diff, row } = app.data;
-  const facts = [events === undefined ? "" : `${many(events)} events`, about.level && `level ${about.level}`, about.torch && `torch ${about.torch}`, about.started];
+  const facts = [events === undefined ? "" : `${many(events)} events`];
+  facts.push(about.level && `level ${about.level}`, about.torch && `torch ${about.torch}`, about.started);
   if (diff) facts.push(`${many(app.pairs?.size ?? 0)} calls compared`);
+  for (const [kind, count] of Object.entries(diff?.evidence ?? {}))
+    if (count) facts.push(`${many(count)} outputs by ${kind}`);
   at("about").textContent = facts.filter(Boolean).join(" · ");
   at("about").title = Object.entries(about).map(([name, value]) => `${name}: ${value}`).join("\n");
   at("tabs").hidden = !series.length || !app.tree.size;
   at("show-series").textContent = `variables ${series.length}`;
   at("first").hidden = !app.news.length;
-  if (app.news.length) at("first").textContent = diff ? "first cause" : row.odd[app.news[0]] & HAS_NAN ? "first NaN" : "first Inf";
+  const bad = !diff && row.odd[app.news[0]] & HAS_NAN ? "first NaN" : "first Inf";
+  at("first").textContent = diff ? "first cause" : bad;
   at("fold").textContent = app.tree.visible.some((one) => app.tree.isOpen[one]) ? "fold" : "unfold";
   if (diff) document.body.classList.add("diff");
   if (!app.tree.size) document.body.classList.add("only-series");
 }
 
 function helpText() {
-  const keys = KEYS.map(([key, text]) => make("div", "pair", make("dt", "", key), make("dd", "", text)));
+  const keys = KEYS.map(([key, text]) => entry(key, text));
+  const examples = ["softmax mod:attn", "mod:h.*.attn dur>1ms", "shape:24,*,96 step:3-5 phase:backward"];
   const close = make("button", "", "close");
   close.onclick = () => at("help").close();
   const words = "Words must all be found in a row: in its name, path, output or arguments. Filters: ";
   at("help").replaceChildren(make("h2", "", "Keys"), make("dl", "pairs", ...keys), make("h2", "", "Search"),
     make("p", "", words, make("code", "", FILTERS)),
-    make("p", "", "Examples: ", make("code", "", "softmax mod:attn"), " ", make("code", "", "mod:h.*.attn dur>1ms"), " ", make("code", "", "shape:24,*,96 step:3-5 phase:backward")), close);
+    make("p", "", "Examples: ", ...spaced(examples.map((example) => make("code", "", example)))), close);
 }
 
 /** The rows that are open at the start, as a plain table for paper. @param {App} app */
@@ -61,7 +66,7 @@ function summary(app) {
     else paintCall(app, cells, item, line);
     return line;
   });
-  const head = make("tr", "", ...app.grid.columns.map((name) => make("th", "", name)));
+  const head = make("tr", "", ...app.grid.columns.map(([name]) => make("th", "", name)));
   const more = tree.visible.length > 200 ? [make("p", "", `… ${many(tree.visible.length - 200)} rows more`)] : [];
   at("summary").replaceChildren(make("h2", "", app.data.title), make("p", "", at("about").textContent ?? ""),
     make("table", "", make("thead", "", head), make("tbody", "", ...rows)), ...more);
@@ -70,7 +75,7 @@ function summary(app) {
 /** How heavy a row is when it is decided what to open first. @param {App} app */
 function weight(app) {
   const { row, modules } = app.data, { callTree } = app;
-  return (/** @type {number} */ i) => {
+  return (i) => {
     const kind = KINDS[row.kind[i]];
     if (!callTree.hasChildren(i) || kind === "aten" || kind === "function") return 0;
     if (kind === "module" && modules[row.module[i]]?.[6]) return 0;
@@ -99,7 +104,8 @@ async function start() {
   showSeries(app, drawnSeries(data));
   app.grid.refresh();
   if (!app.tree.size) app.showTab("series");
-  if (!app.followAddress() && app.tree.size) app.grid.select(app.pairs ? Math.max(0, app.pairs.firstCause) : 0, "moved");
+  const first = Math.max(0, app.pairs?.firstCause ?? 0);
+  if (!app.followAddress() && app.tree.size) app.grid.select(first, "moved");
   at("grid").focus({ preventScroll: true });
   summary(app);
   document.body.dataset.ready = "yes";
@@ -108,7 +114,7 @@ async function start() {
 
 start().catch((error) => {
   at("trouble").hidden = false;
-  at("trouble").textContent = typeof DecompressionStream === "undefined"
-    ? "This page needs a browser of 2023 or later: it has no DecompressionStream." : `This page cannot be shown: ${error}`;
+  const isOld = typeof DecompressionStream === "undefined";
+  at("trouble").textContent = `This page cannot be shown: ${isOld ? "it needs a browser of 2023 or later" : error}`;
   throw error;
 });

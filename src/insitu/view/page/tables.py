@@ -17,14 +17,12 @@ MOST_SOURCE = 400  # characters of a line
 
 
 class Tables:
-    """Gives numbers to things; 0 is for what is not there.
-
-    `places` are the rows of the events by their ids: the producer of a tensor is told by its row.
-    """
+    """Gives numbers to things; 0 is for what is not there."""
 
     def __init__(self, *, source: bool) -> None:
         self._source = source
         self.places: Mapping[int, int] = {}
+        self._run = 0
         self._texts: dict[str, int] = {"": 0}
         self._sites: dict[Site, int] = {}
         self._site_rows: list[Any] = [None]
@@ -36,6 +34,11 @@ class Tables:
         self._tensors: dict[int, int] = {}
         self._tensor_rows: list[tuple[int, ...]] = [(0,) * 6]
         self._same: dict[tuple[int, int], int] = {}
+
+    def begin(self, places: Mapping[int, int]) -> None:
+        """What comes now is of another run; given are the rows of its events by their ids, to tell producers by."""
+        self.places = places
+        self._run += 1
 
     def text(self, text: str | None) -> int:
         """The number of a text."""
@@ -80,7 +83,7 @@ class Tables:
         if number is None:
             number = self._tensors[id(facts)] = len(self._tensor_rows)
             self._tensor_rows.append(())
-            same = self._same.setdefault((id(self.places), facts.id), len(self._same) + 1)
+            same = self._same.setdefault((self._run, facts.id), len(self._same) + 1)
             made_by = self.places.get(facts.producer, -1) + 1 if facts.producer is not None else 0
             text = self.text(short(kept(facts.kept), 200)) if facts.kept is not None else 0
             row = (self._type(facts), made_by, self._statistics(facts.stats), self.tensor(facts.grad), text, same)

@@ -9,40 +9,45 @@ const WIDE = 400, HIGH = 120, EDGE = 6;
 function drawnSeries(data) {
   let start = 0;
   return data.series.map(([name, rank, unit, length]) => {
-    const part = (/** @type {string} */ column) => Array.from({ length }, (_, k) => data.points[column][start + k]);
-    const found = { name, rank, unit, x: part("x"), low: part("low"), mean: part("mean"), high: part("high"), odd: part("is_odd"), rows: part("rows") };
+    const own = (/** @type {string} */ column) => part(data.points[column], start, start + length);
+    const [x, low, mean, high, odd, rows] = ["x", "low", "mean", "high", "is_odd", "rows"].map(own);
     start += length;
-    return found;
+    return { name, rank, unit, x, low, mean, high, odd, rows };
   });
 }
 
-/** @param {any} app @param {Drawn[]} series */
+/** @param {App} app @param {Drawn[]} series */
 function showSeries(app, series) {
   const isRanked = series.some((one) => one.rank);
   at("series").replaceChildren(...series.map((one) => card(app, one, isRanked)));
 }
 
-/** @param {any} app @param {Drawn} one @param {boolean} isRanked */
+/** @param {App} app @param {Drawn} one @param {boolean} isRanked */
 function card(app, one, isRanked) {
   const name = isRanked ? `${one.name}  rank ${one.rank}` : one.name;
   const known = one.mean.filter((value) => !Number.isNaN(value));
-  const low = Math.min(...one.low.filter((v) => !Number.isNaN(v))), high = Math.max(...one.high.filter((v) => !Number.isNaN(v)));
-  const head = make("div", "head", make("h3", "", name));
+  const low = one.low.reduce((least, value) => (value < least ? value : least), Infinity);
+  const high = one.high.reduce((most, value) => (value > most ? value : most), -Infinity);
+  const head = make("div", "head", make("h2", "", name));
   if (known.length) head.append(make("span", "last", digits(known[known.length - 1], 4)));
   const picture = chart(one, low, high);
   picture.setAttribute("aria-label", `${name}: ${one.x.length} points from ${digits(low)} to ${digits(high)}`);
   picture.addEventListener("click", (event) => point(app, one, /** @type {MouseEvent} */ (event)));
   picture.addEventListener("mousemove", (event) => hover(one, picture, /** @type {MouseEvent} */ (event)));
-  const scale = make("div", "scale", make("span", "", known.length ? digits(high) : ""), make("span", "", known.length ? digits(low) : ""));
-  const axis = make("div", "axis", make("span", "", `${one.unit} ${one.x[0]}`), foot(app, one), make("span", "", String(one.x[one.x.length - 1])));
+  const [top, bottom] = known.length ? [digits(high), digits(low)] : ["", ""];
+  const scale = make("div", "scale", make("span", "", top), make("span", "", bottom));
+  const [from, to] = one.x.length ? [`${one.unit} ${one.x[0]}`, String(one.x[one.x.length - 1])] : ["nothing", ""];
+  const axis = make("div", "axis", make("span", "", from), foot(app, one), make("span", "", to));
   return make("article", "card", head, make("div", "drawing", scale, /** @type {any} */ (picture)), axis);
 }
 
-/** What is said below a chart: where it is not finite. @param {any} app @param {Drawn} one */
+/** What is said below a chart: where it is not finite. @param {App} app @param {Drawn} one */
 function foot(app, one) {
   const odd = one.x.flatMap((_, k) => (one.odd[k] ? [k] : []));
   if (!odd.length) return make("span", "");
-  const text = `✗ NaN or Inf in ${odd.length === 1 ? `${one.unit} ${one.x[odd[0]]}` : `${odd.length} ${one.unit}s, first ${one.x[odd[0]]}`}`;
+  const first = one.x[odd[0]];
+  const where = odd.length === 1 ? `${one.unit} ${first}` : `${odd.length} ${one.unit}s, first ${first}`;
+  const text = `✗ NaN or Inf in ${where}`;
   const row = one.rows[odd[0]] - 1;
   return row >= 0 ? make("span", "red", link(app, row, text)) : make("span", "red", text);
 }
@@ -56,17 +61,19 @@ function across(one, k) {
 /** @param {Drawn} one @param {number} low @param {number} high */
 function chart(one, low, high) {
   const span = high / 2 - low / 2; // halves, for the whole may be too large for a number
-  const up = (/** @type {number} */ v) => (span > 0 ? HIGH - 16 - ((v / 2 - low / 2) / span) * (HIGH - 24) : HIGH / 2);
+  const up = (v) => (span > 0 ? HIGH - 16 - ((v / 2 - low / 2) / span) * (HIGH - 24) : HIGH / 2);
   const shapes = [draw("line", { x1: 0, x2: WIDE, y1: HIGH - 8.5, y2: HIGH - 8.5, class: "ground" })];
-  for (const part of stretches(one)) {
-    const line = part.map((k) => `${across(one, k).toFixed(1)},${up(one.mean[k]).toFixed(1)}`);
-    const band = [...part.map((k) => [k, one.high[k]]), ...[...part].reverse().map((k) => [k, one.low[k]])];
-    if (part.some((k) => one.low[k] < one.high[k]))
-      shapes.push(draw("polygon", { class: "band", points: band.map(([k, v]) => `${across(one, k).toFixed(1)},${up(v).toFixed(1)}`).join(" ") }));
+  const spot = (/** @type {number} */ k, /** @type {number} */ v) => [across(one, k).toFixed(1), up(v).toFixed(1)];
+  for (const stretch of stretches(one)) {
+    const upper = stretch.map((k) => spot(k, one.high[k])), lower = stretch.map((k) => spot(k, one.low[k])).reverse();
+    const line = stretch.map((k) => spot(k, one.mean[k]));
+    if (stretch.some((k) => one.low[k] < one.high[k]))
+      shapes.push(draw("polygon", { class: "band", points: [...upper, ...lower].join(" ") }));
     shapes.push(draw("polyline", { class: "curve", points: line.join(" ") }));
-    if (one.x.length <= 60) for (const k of part) shapes.push(draw("circle", { class: "dot", cx: across(one, k).toFixed(1), cy: up(one.mean[k]).toFixed(1), r: 2.5 }));
+    if (one.x.length <= 60) for (const [cx, cy] of line) shapes.push(draw("circle", { class: "dot", cx, cy, r: 2.5 }));
   }
-  one.x.forEach((_, k) => one.odd[k] && shapes.push(draw("rect", { class: "odd", x: across(one, k) - 1.5, y: HIGH - 16, width: 3, height: 16 })));
+  for (const k of one.x.keys())
+    if (one.odd[k]) shapes.push(draw("rect", { class: "odd", x: across(one, k) - 1.5, y: HIGH - 16, width: 3, height: 16 }));
   return draw("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "series-chart", role: "img" }, ...shapes);
 }
 
@@ -91,7 +98,7 @@ function nearest(one, picture, event) {
   return one.x.reduce((best, _, k) => (Math.abs(across(one, k) - x) < Math.abs(across(one, best) - x) ? k : best), 0);
 }
 
-/** @param {any} app @param {Drawn} one @param {MouseEvent} event */
+/** @param {App} app @param {Drawn} one @param {MouseEvent} event */
 function point(app, one, event) {
   const row = one.rows[nearest(one, /** @type {Element} */ (event.currentTarget), event)] - 1;
   if (row < 0) return;

@@ -1,0 +1,117 @@
+"""The facts of a finding: what went into a call, with names and statistics, and where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, no_grad
+from torch._C import DisableTorchFunction, _DisableTorchDispatch
+
+from insitu.capture.expressions import pairs, segment
+from insitu.capture.keep import has_values, local, statistics
+from insitu.capture.names import ModuleNote
+from insitu.capture.reading import Reading, values
+from insitu.capture.tensors import Value, layout_of, short_dtype
+from insitu.trace.event import Stats, TensorFacts
+from insitu.trace.finding import Operand
+
+if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
+
+
+def noted_values(reading: Reading, at: int) -> list[Value]:
+    """The tensors that were given to a call."""
+    return [*values(reading.args(at)), *values(reading.kwargs(at))]
+
+
+def operands(
+    probe: Probe, reading: Reading, at: int, tensors: list[Tensor], changed: Tensor | None = None
+) -> list[Operand]:
+    """What went into a call, with statistics of the tensors that are there, in the order of the arguments.
+
+    The one that the call has changed is not what it was.
+    """
+    there = {id(tensor): tensor for tensor in tensors}
+    written = names_at(reading, at)
+    found = []
+    for value in noted_values(reading, at):
+        tensor = value()
+        facts = reading.plain(value)
+        if tensor is not None and id(tensor) in there and tensor is not changed:
+            facts.stats = stats_of(tensor)
+        name = parameter_path(probe, tensor) or written.get(id(value), "")
+        producer = reading.producer(value)
+        found.append(Operand(facts, name, reading.call(producer) if producer is not None else None))
+    return found
+
+
+def names_at(reading: Reading, at: int) -> dict[int, str]:
+    """The expressions that the arguments of a call, or of a module around it, came from, by the ids of the values."""
+    names: dict[int, str] = {}
+    for each in reading.ancestors(at):
+        note, expression = reading.note(each), reading.expression(each)
+        if expression is not None:
+            name = "" if isinstance(note, ModuleNote) else note.name
+            for item, node in pairs(expression.node, name, reading.args(each), reading.kwargs(each)):
+                if isinstance(item, Value):
+                    names.setdefault(id(item), segment(expression.file, node))
+    return names
+
+
+def parameter_path(probe: Probe, tensor: Tensor | None) -> str:
+    """The path of a parameter or buffer of a module that was called, or is in the model."""
+    if tensor is None or not tensor.is_leaf:
+        return ""
+    return next((path for path, each in own_tensors(probe) if each is tensor), "")
+
+
+def own_tensors(probe: Probe) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter and buffer of the modules that are known, with its path."""
+    for note in list(probe.names.notes.values()):
+        module = note.ref()
+        for part in ("_parameters", "_buffers"):
+            for name, tensor in list(getattr(module, part, {}).items()):
+                if tensor is not None:
+                    yield f"{note.path}.{name}" if note.path else name, tensor
+
+
+def module_chain(reading: Reading, at: int) -> list[str]:
+    """The paths and classes of the modules around a call, the outermost first."""
+    return [f"{note.path} ({note.facts.type})" if note.path else note.facts.type for note in reading.modules(at)]
+
+
+def saved(node: Any) -> list[Operand]:
+    """What a node has saved for itself, where the operands are gone."""
+    return [Operand(facts_of(tensor), f"{name} (saved)") for name, tensor in saved_tensors(node)]
+
+
+def saved_tensors(node: Any) -> list[tuple[str, Tensor]]:
+    """The tensors that a node has saved, by the names that autograd has for them."""
+    names = [name for name in dir(node) if name.startswith("_saved_")]
+    return [(name[7:], tensor) for name in names if isinstance(tensor := saved_value(node, name), Tensor)]
+
+
+def saved_value(node: Any, name: str) -> Any:
+    """One of the values that a node has saved; None if it was let go."""
+    try:
+        return getattr(node, name)
+    except RuntimeError:
+        return None
+
+
+def facts_of(tensor: Tensor) -> TensorFacts:
+    """The facts of a tensor that is on no tape, with its statistics."""
+    with DisableTorchFunction():
+        shape, dtype, device, *_ = layout_of(tensor)
+        sizes = tuple(size if type(size) is int else str(size) for size in shape or ())
+        facts = TensorFacts(-1, sizes, short_dtype(dtype), str(device), tensor.requires_grad)
+    facts.stats = stats_of(tensor)
+    return facts
+
+
+def stats_of(tensor: Tensor) -> Stats | None:
+    """The statistics of a tensor, if it can be read."""
+    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+        tensor = local(tensor)
+        return statistics(Tensor.detach(tensor), bins=False) if has_values(tensor) else None

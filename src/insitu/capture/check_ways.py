@@ -1,0 +1,52 @@
+"""What a guard does at which torch function."""
+
+from __future__ import annotations
+
+from insitu.capture.calls import FunctionNote
+
+# What is done at a function: its outputs are checked, and the autograd nodes that it makes. UNLIKELY ones only make it
+# by an overflow, of which little but fp16 is in danger: their nodes are not checked, and their outputs only where an
+# input was not checked either. So two unchecked calls never follow each other, and it is plain which one is to blame.
+OUTPUTS, NODES, UNLIKELY, DIVIDES = 1, 2, 4, 8
+# Functions that cannot make it, forward or backward: the same numbers, or bounded ones whose slope is at most one.
+_HARMLESS = """
+    view reshape transpose permute t T mT H mH adjoint swapaxes swapdims movedim moveaxis squeeze unsqueeze flatten
+    unflatten ravel view_as reshape_as contiguous detach clone alias split chunk unbind tensor_split hsplit vsplit
+    dsplit data grad cpu cuda pin_memory zeros_like ones_like relu relu6 hardtanh sigmoid tanh sin cos abs neg sign
+    floor ceil round trunc clamp clip max min amax amin maximum minimum dropout
+"""
+HARMLESS = frozenset(_HARMLESS.split())
+# Numbers that are only put elsewhere, whose gradients are added up.
+_MOVES = """
+    expand expand_as broadcast_to broadcast_tensors getitem select narrow index_select gather take take_along_dim
+    cat concat concatenate stack hstack vstack dstack repeat repeat_interleave tile roll flip fliplr flipud rot90 unfold
+    embedding diagonal triu tril masked_select meshgrid
+"""
+MOVES = frozenset(_MOVES.split())
+_UNLIKELY = """
+    add sub radd rsub mul rmul sum mean matmul rmatmul mm bmm addmm baddbmm linear bilinear einsum conv1d conv2d conv3d
+    conv_transpose1d conv_transpose2d conv_transpose3d layer_norm rms_norm group_norm batch_norm gelu silu
+"""
+RARE = frozenset(_UNLIKELY.split())
+DIVIDING = frozenset(("div", "truediv"))  # by a plain number it is unlikely, too
+# Memory that holds anything.
+_UNINITIALISED = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize resize_as set"
+UNINITIALISED = frozenset(_UNINITIALISED.split())
+
+WAYS: dict[str, int] = {}
+
+
+def way_of(note: FunctionNote) -> int:
+    """What is done at a function that was not met before."""
+    last = note.name.rpartition(".")[2].strip("_=")
+    way = OUTPUTS | NODES
+    if (last in HARMLESS and not note.runs_backward) or last in UNINITIALISED:
+        way = 0
+    elif last in MOVES:
+        way = UNLIKELY
+    elif last in RARE and not note.in_place:
+        way = OUTPUTS | UNLIKELY
+    elif last in DIVIDING and not note.in_place:
+        way = DIVIDES
+    WAYS[note.name] = way
+    return way

@@ -1,0 +1,148 @@
+"""What else a page shows, in a real browser: comparisons, variables; and what holds for all: access, size, speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+
+import pytest
+from tests.browser.conftest import Opened
+from tests.browser.runs import HOSTILE, hostile, large, training
+
+from insitu.trace.compare import compare_traces
+from insitu.trace.diff import Diff
+from insitu.trace.event import Call
+from insitu.trace.trace import Trace
+from insitu.view.html import page
+from insitu.view.plot import Curve
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., Opened]
+
+
+def compared() -> Diff:
+    """Two runs, of which the second makes NaN in the softmax of its second block."""
+    return compare_traces(training(1, 4, bad_from=None), training(1, 4, bad_from=0), labels=("before", "after"))
+
+
+def test_a_diff_shows_both_runs_and_begins_at_the_first_cause(open_page: Open) -> None:
+    diff = compared()
+    assert diff.first is not None and isinstance(diff.first.a, Call) and diff.first.a.path == "h.1.attn"
+    opened = open_page(page(diff))
+    assert opened.page.locator("#heads span").all_inner_texts() == ["where", "before", "after", "difference"]
+    assert opened.selected == "✗ h.1.attn"
+    assert "first cause" in opened("document.querySelector('#rows [aria-selected=true]').innerText")
+    assert "h.1.attn F.softmax(dim=-1)" in opened("document.getElementById('verdict').innerText")
+    assert opened("[...document.querySelectorAll('#details .label')].map((one) => one.innerText)") == [
+        "before",
+        "after",
+    ]
+    assert "NaN begins here" in opened.details
+    assert opened.rows[0].endswith(" same") and "because of what came before" in opened.rows[-1]
+
+
+def test_in_a_diff_n_goes_to_the_next_difference(open_page: Open) -> None:
+    other = training(2, 4, bad_from=1)
+    other.find("h.2.attn", name="softmax", step=0)[0].kwargs["dim"] = 0
+    diff = compare_traces(training(2, 4, bad_from=None), other)
+    opened = open_page(page(diff))
+    stops = [row for row in diff.differences if row.status not in ("same", "follows")]
+    assert len(stops) > 1
+    visited = []
+    for _ in stops:
+        visited.append(opened("location.hash"))
+        opened.press("n")
+    assert visited[0] == opened("location.hash") and len(set(visited)) == len(stops)
+    opened.press("N")
+    assert opened("location.hash") == visited[-1]
+    opened.press("Home", "f")
+    assert opened("location.hash") == f"#e={diff.first.a.id}"  # type: ignore[union-attr]
+    assert opened.search("softmax").endswith(f"/{sum('softmax' in row.a.name for row in diff.differences if row.a)}")
+
+
+def test_a_diff_opens_what_is_folded(open_page: Open) -> None:
+    opened = open_page(page(compared()))
+    count = len(opened.rows)
+    opened.press("Home", "l", "j")
+    assert opened.selected.startswith("=") and len(opened.rows) > count
+
+
+def test_runs_without_a_difference_say_so(open_page: Open) -> None:
+    same = training(1, 2, bad_from=None)
+    opened = open_page(page(compare_traces(same, same)))
+    assert "no difference with an effect between a and b" in opened("document.getElementById('verdict').innerText")
+    assert opened("document.getElementById('first').hidden")
+
+
+def test_variables_are_drawn_over_steps_and_lead_to_their_changes(open_page: Open) -> None:
+    trace = training()
+    opened = open_page(page(trace))
+    opened.page.click("#show-series")
+    cards = "[...document.querySelectorAll('.card')].map((card) => card.querySelector('h2').innerText)"
+    assert opened(cards) == ["loss", "weights"]
+    assert not opened("document.getElementById('grid').checkVisibility()")
+    assert opened("document.querySelectorAll('.card')[0].querySelectorAll('.dot').length") == 3
+    assert opened("document.querySelectorAll('.card')[0].querySelectorAll('.odd').length") == 1
+    assert opened("document.querySelectorAll('.card')[1].querySelectorAll('.band').length") == 1
+    assert "✗ NaN or Inf in step 3" in opened("document.querySelector('.card').innerText")
+    box = opened.page.locator(".series-chart").first.bounding_box()
+    assert box is not None
+    opened.page.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2)
+    assert opened.selected == "loss = values" and opened("document.getElementById('grid').checkVisibility()")
+    assert "step 1" in opened.details and "2.5" in opened.details
+    opened.press("v")
+    opened.page.click(".card .red a")
+    assert "step 3" in opened.details and "NaN" in opened.details
+
+
+def test_a_recorded_run_is_drawn_without_a_trace(open_page: Open) -> None:
+    steps = list(range(100))
+    curve = Curve(0, steps, [0.0] * 100, [-1.0] * 100, [step / 100 for step in steps], [2.0] * 100, [40])
+    opened = open_page(page(curves=[("head.weight.grad", [curve]), ("loss", [curve, Curve(1)])], title="a run"))
+    assert opened("document.querySelectorAll('.card').length") == 3
+    assert opened("document.querySelectorAll('.series-chart .band').length") == 2
+    assert "head.weight.grad" in opened("document.getElementById('series').innerText")
+    assert not opened("document.getElementById('details').checkVisibility()")
+    opened.page.click(".series-chart >> nth=0")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_access_for_all(open_page: Open, scheme: str) -> None:
+    for subject, states in ((training(), ("f", "v", "?")), (compared(), ("n",))):
+        opened = open_page(page(subject), color_scheme=scheme, bypass_csp=True)
+        opened((files("axe_core_python") / "axe.min.js").read_text("utf-8"))
+        opened.press("/", "s", "o", "Escape")
+        for key in states:
+            opened.press(key)
+            found = opened("axe.run().then((result) => result.violations)")
+            assert [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found] == []
+
+
+def test_hostile_names_in_a_diff_and_in_curves(open_page: Open) -> None:
+    diff = compare_traces(hostile(), hostile(), labels=(HOSTILE, HOSTILE))
+    diff.notes.append(HOSTILE)
+    opened = open_page(page(diff, curves=[(HOSTILE, [Curve(0, [1, 2], [0.0, 0.0], *([[1.0, 2.0]] * 3))])]))
+    opened.press("j", "e", "v")
+    assert opened("window.pwned") is None and len(opened.requests) == 1
+
+
+def test_a_hundred_thousand_events(open_page: Open) -> None:
+    ready = "performance.getEntriesByName('ready')[0].startTime"
+    empty = min(open_page(page(Trace()))(ready) for _ in range(2))
+    trace = large(100_000)
+    text = page(trace)
+    assert len(trace) >= 100_000 and len(text) <= 3_000_000
+    opened = open_page(text)
+    assert opened(ready) <= 2 * empty + 2000
+    search = """(query) => {
+        const box = document.getElementById("query"), start = performance.now();
+        box.value = query;
+        box.dispatchEvent(new Event("input"));
+        return performance.now() - start;
+    }"""
+    for query in ("softmax", "mod:h.3.* nan:", "dur>50us kind:aten", "shape:2,24 step:3-40 linear", "h.17"):
+        assert min(opened(search, query) for _ in range(3)) <= 200
+    assert opened.search("softmax kind:function").split("/")[1] == f"{len(trace.find('h.*.attn', name='softmax')):,}"
+    opened.press("Escape", "End")
+    assert opened.selected == "weights = values"

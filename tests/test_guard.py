@@ -1,0 +1,348 @@
+"""The verb `guard`: what it accepts, raises, warns and records; that it changes nothing; the health of a training."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+import insitu
+from insitu import InsituWarning, NonFiniteError
+from insitu.demo import GPT
+
+
+class Net(nn.Module):
+    """Two layers, and a root that may go wrong."""
+
+    def __init__(self, *, root: bool = False) -> None:
+        super().__init__()
+        self.body, self.head, self.root = nn.Linear(4, 8), nn.Linear(8, 2), root
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x).relu()
+        return self.head(hidden.sqrt() if self.root else hidden)
+
+
+def trained(model: nn.Module, steps: int = 4, **options: Any) -> insitu.guarding.Guard:  # type: ignore[name-defined]
+    """A guard that has seen a training; `options` change what is healthy about it."""
+    torch.manual_seed(0)
+    x, y = torch.randn(16, 4), torch.randint(2, (16,))
+    optimizer = options.get("optimizer") or torch.optim.SGD(model.parameters(), options.get("rate", 0.1))
+    with insitu.guard(model, action="record", allow=options.get("allow", ())) as guard:
+        for _ in range(steps):
+            if options.get("zero_grad", True):
+                optimizer.zero_grad()
+            for _ in range(options.get("passes", 1)):
+                F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    return guard
+
+
+def test_it_raises_at_the_call() -> None:
+    reached = []
+    with pytest.raises(NonFiniteError, match=r"test_guard\.py:\d+: \.log made Inf") as caught, insitu.guard() as guard:
+        torch.zeros(2).log()
+        reached.append(True)
+    assert not reached
+    assert caught.value.finding is guard.findings[0] and str(caught.value) == guard.findings[0].text
+    assert isinstance(caught.value, FloatingPointError) and isinstance(caught.value, insitu.InsituError)
+
+
+def test_it_raises_through_backward_and_names_the_forward_line() -> None:
+    model = Net(root=True)
+    with pytest.raises(NonFiniteError) as caught, insitu.guard(model):
+        model(torch.ones(2, 4)).sum().backward()
+    text = str(caught.value)
+    assert "SqrtBackward0" in text and "hidden.sqrt() if self.root" in text and "the gradient of a root at 0" in text
+    assert caught.value.finding is not None and caught.value.finding.phase == "backward"
+
+
+def test_it_warns_once_for_each_place() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with insitu.guard(action="warn") as guard:
+            for _ in range(5):
+                torch.zeros(2).log()
+            torch.zeros(2).reciprocal()
+    assert [warning.category for warning in told] == [InsituWarning, InsituWarning]
+    assert [finding.times for finding in guard.findings] == [5, 1]
+
+
+def test_it_only_records() -> None:
+    with insitu.guard(action="record") as guard:
+        assert torch.zeros(2).log().isinf().all()
+    assert [finding.kind for finding in guard.findings] == ["inf"]
+
+
+def test_it_decorates_a_function() -> None:
+    @insitu.guard()
+    def logarithm(x: Tensor) -> Tensor:
+        return x.log()
+
+    assert logarithm.__name__ == "logarithm" and logarithm(torch.ones(2)).sum() == 0
+    with pytest.raises(NonFiniteError, match="log made Inf"):
+        logarithm(torch.zeros(2))
+
+
+def test_with_a_model_metrics_are_not_checked_but_the_loss_is() -> None:
+    model = Net()
+    with insitu.guard(model):
+        model(torch.ones(2, 4)).detach().mul(0).log()
+    with pytest.raises(NonFiniteError, match="log"), insitu.guard(model):
+        model(torch.ones(2, 4)).mul(0).log()
+
+
+def test_what_is_allowed_is_silent() -> None:
+    with insitu.guard(allow="log"):
+        torch.zeros(2).log()
+    with insitu.guard(allow=["torch.Tensor.log", "sqrt"]):
+        torch.zeros(2, requires_grad=True).sqrt().sum().backward()
+        torch.zeros(2).log()
+    model = nn.Sequential(Net(root=True))
+    with insitu.guard(model, allow="0"):
+        model(torch.ones(2, 4)).sum().backward()
+    with pytest.raises(NonFiniteError), insitu.guard(model, allow="0.head"):
+        model(torch.ones(2, 4)).sum().backward()
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(insitu.ChoiceError, match="did you mean 'raise'"):
+        insitu.guard(action="rise")
+    with pytest.raises(insitu.SubjectError, match=r"insitu\.guard cannot"):
+        insitu.guard(3)  # type: ignore[arg-type]
+    with pytest.raises(insitu.PatternError, match="did you mean 'body'"):
+        insitu.guard(Net(), allow="bdy")
+    with pytest.raises(insitu.PatternError, match="names nothing"):
+        insitu.guard(allow=[3])  # type: ignore[list-item]
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSITU", "0")
+    with insitu.guard() as guard:
+        torch.zeros(2).log()
+    assert guard.findings == []
+
+
+def test_the_user_s_exception_is_not_replaced() -> None:
+    error = ValueError("of the user")
+    with pytest.raises(ValueError) as caught, insitu.guard(Net()):
+        raise error
+    assert caught.value is error
+
+
+def test_an_own_failure_is_told_once_and_stays_out_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("of ours")
+
+    monkeypatch.setattr("insitu.capture.check.cause", fail)
+    with pytest.warns(InsituWarning, match="finding a cause") as told, insitu.guard():
+        for _ in range(3):
+            torch.zeros(2).log()
+    assert len(told) == 1
+
+
+def test_guards_nest_and_overlap_with_other_sessions() -> None:
+    outer, inner = insitu.guard(action="record"), insitu.guard(action="record")
+    with outer, insitu.record(level="aten") as trace, inner, insitu.record() as functions:
+        torch.zeros(2).log()
+    for guard in (outer, inner):
+        assert [finding.kind for finding in guard.findings] == ["inf"]
+    assert [call.name for call in functions.calls] == ["torch.zeros", "torch.Tensor.log"]
+    assert "aten.sum" not in {call.name for call in trace.calls}
+    one, other = insitu.guard(action="record"), insitu.guard(action="record")
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    torch.zeros(2).log()
+    other.__exit__(None, None, None)
+    assert (len(one.findings), len(other.findings)) == (0, 1)
+
+
+def test_modes_of_the_user_do_not_see_the_checks() -> None:
+    class Seen(TorchFunctionMode):
+        names: list[str] = []  # noqa: RUF012
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.names.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Seen() as seen, insitu.guard():
+        (torch.ones(2, requires_grad=True) * 2).exp().prod().backward()
+    assert seen.names == ["ones", "mul", "exp", "prod", "backward"]
+
+
+def run_of(model: nn.Module, guarded: bool) -> list[Tensor]:
+    torch.manual_seed(1)
+    tokens = torch.randint(256, (2, 12))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    kept = []
+    with insitu.guard(model) if guarded else warnings.catch_warnings():
+        for _ in range(3):
+            optimizer.zero_grad()
+            logits = F.dropout(model(tokens), 0.1)
+            loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+            loss.backward()
+            kept += [logits.detach().clone(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+            optimizer.step()
+    return [*kept, *(p.detach().clone() for p in model.parameters()), torch.get_rng_state()]
+
+
+def test_outputs_gradients_and_random_state_are_the_same_bit_by_bit() -> None:
+    model = GPT()
+    alone, guarded = run_of(copy.deepcopy(model), False), run_of(model, True)
+    assert len(alone) == len(guarded) > 100
+    assert all(torch.equal(one, other) for one, other in zip(alone, guarded, strict=True))
+
+
+def test_grad_mode_stays_as_it_is() -> None:
+    with insitu.guard():
+        with torch.no_grad():
+            nn.Parameter(torch.ones(2)).exp()
+            assert not torch.is_grad_enabled()
+        torch.ones(2).exp()
+        assert torch.is_grad_enabled()
+        with torch.inference_mode():
+            assert torch.ones(2).exp().is_inference()
+
+
+# The health of a training
+
+
+def test_a_healthy_training_is_silent() -> None:
+    assert trained(Net()).findings == []
+    assert trained(Net(), passes=3).findings == []
+    assert trained(Net(), steps=1, rate=0.0).findings == []
+
+
+def kinds(guard: Any) -> list[tuple[str, list[str]]]:
+    return [(finding.kind, finding.details.get("paths", [])) for finding in guard.findings]
+
+
+def test_frozen_and_forgotten_weights_are_named() -> None:
+    frozen = Net()
+    frozen.body.requires_grad_(False)
+    assert kinds(trained(frozen)) == [("unchanged", ["body.weight", "body.bias"])]
+    assert kinds(trained(frozen, allow="body")) == []
+    forgotten = Net()
+    guard = trained(forgotten, optimizer=torch.optim.SGD(forgotten.head.parameters(), 0.1))
+    assert kinds(guard) == [("unchanged", ["body.weight", "body.bias"])]
+    assert guard.findings[0].details["reason"] == "left out"
+    assert [finding.details["reason"] for finding in trained(Net(), rate=0.0).findings] == ["rate"]
+
+
+def test_a_fixed_table_is_no_frozen_layer() -> None:
+    model = Net()
+    model.table = nn.Parameter(torch.ones(3), requires_grad=False)
+    model.positions = nn.Embedding.from_pretrained(torch.ones(3, 2))
+    assert kinds(trained(model)) == []
+
+
+def test_weights_that_get_no_gradient_are_named() -> None:
+    model = Net()
+    model.unused = nn.Linear(2, 2)
+    guard = trained(model)
+    assert kinds(guard) == [("none", ["unused.weight", "unused.bias"])]
+    assert guard.findings[0].text == (
+        "no gradient came to 2 parameters in 4 backward passes: unused.weight, unused.bias"
+    )
+
+
+def test_gradients_that_are_not_set_to_zero_are_named_with_the_line() -> None:
+    (finding,) = trained(Net(), zero_grad=False).findings
+    assert finding.kind == "accumulated" and finding.site is not None and ".backward()" in finding.site.text
+    assert finding.details["times"] == 3
+
+
+def test_two_optimizers_may_take_turns() -> None:
+    one, two = nn.Linear(3, 3), nn.Linear(3, 1)
+    first, second = torch.optim.SGD(one.parameters(), 0.1), torch.optim.SGD(two.parameters(), 0.1)
+    with insitu.guard(nn.ModuleList([one, two])) as guard:
+        for _ in range(4):
+            second.zero_grad()
+            two(one(torch.ones(2, 3))).square().mean().backward()  # adds to the gradients of `one`, too
+            second.step()
+            first.zero_grad()
+            (two(one(torch.ones(2, 3))) - 1).square().mean().backward()
+            first.step()
+    assert guard.findings == []
+
+
+def test_vanishing_and_exploding_gradients_are_named() -> None:
+    dead = Net()
+    nn.init.constant_(dead.body.bias, -40.0)
+    (finding,) = trained(dead).findings
+    assert finding.kind == "vanishing" and "body.weight" in finding.details["paths"]
+
+    class Growing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (x * self.scale).mul(1e4)[:, :2]
+
+    assert kinds(trained(Growing(), rate=0.0))[0][0] != "exploding"
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 20.0)
+    with insitu.guard(model, action="record") as guard:
+        for _ in range(5):
+            optimizer.zero_grad()
+            (model(torch.ones(2, 4)) - 1).square().mean().backward()
+            optimizer.step()
+    assert "exploding" in [finding.kind for finding in guard.findings]
+
+
+def test_a_step_that_spoils_a_weight_raises() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), 3e38)
+    with (
+        pytest.raises(NonFiniteError, match=r"the step of SGD with lr=3e\+38 made weight not finite"),
+        insitu.guard(model),
+    ):
+        (model(torch.ones(2, 2)) * 10).sum().backward()
+        optimizer.step()
+
+
+def test_what_an_optimizer_calls_is_not_checked_one_by_one_and_checking_goes_on() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([weight], 0.1)
+    with insitu.guard(action="record") as guard:
+        weight.sum().backward()
+        optimizer.step()
+        torch.zeros(2).log()
+    assert [finding.kind for finding in guard.findings] == ["inf"]
+
+
+def test_without_a_model_the_weights_of_the_optimizers_are_watched() -> None:
+    model = Net()
+    model.body.requires_grad_(False)
+    optimizer = torch.optim.SGD([*model.head.parameters(), unused := nn.Parameter(torch.ones(2))], 0.0)
+    with insitu.guard(action="record") as guard:
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    assert kinds(guard) == [("unchanged", ["head.weight", "head.bias"])]
+    assert unused.grad is None
+
+
+def test_an_optimizer_that_calls_the_model_itself_is_fine() -> None:
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (model(torch.ones(2, 3)) - 1).square().mean()
+        loss.backward()
+        return loss
+
+    with insitu.guard(model) as guard:
+        for _ in range(3):
+            optimizer.step(closure)
+    assert guard.findings == []

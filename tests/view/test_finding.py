@@ -1,0 +1,98 @@
+"""What a guard found, in words, from findings made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from insitu.trace.event import Call, Site, Stats, TensorFacts
+from insitu.trace.finding import Finding, Operand
+from insitu.view.finding import text
+from insitu.view.hint import hint
+
+SITE = Site("/home/me/train.py", 12, "loss", "    value = torch.log(p)", 12, 24)
+
+
+def tensor(dtype: str = "f32", **stats: Any) -> TensorFacts:
+    facts = TensorFacts(0, (3, 4), dtype, "cpu")
+    known = {"count": 12, "min": 0.0, "max": 2.1, "mean": 1.0, "std": 1.0, "nan": 0, "inf": 0, "zeros": 0, **stats}
+    facts.stats = Stats(**known)
+    return facts
+
+
+def finding(
+    name: str, *operands: TensorFacts, kind: Any = "inf", node: str | None = None, dtype: str = "f32"
+) -> Finding:
+    call = Call(0, None, "function", f"torch.{name}", site=SITE)
+    output = tensor(dtype, inf=3 if kind == "inf" else 0, nan=3 if kind == "nan" else 0)
+    phase: Any = "backward" if node else "forward"
+    return Finding(kind, phase, "", call, SITE, output, (0, 2), tuple(map(Operand, operands)), node)
+
+
+def test_all_of_it() -> None:
+    made = Call(1, None, "function", "torch.nn.functional.softmax", site=Site("/home/me/model.py", 3, "forward"))
+    found = finding("log", tensor(zeros=3))
+    found.operands = (Operand(tensor(zeros=3), "p", made),)
+    found.details["modules"] = ["GPT", "h.0 (Block)"]
+    assert text(found) == (
+        "train.py:12: torch.log made Inf of finite numbers\n"
+        "    value = torch.log(p)\n"
+        "  in   GPT ▸ h.0 (Block)\n"
+        "  out  f32[3, 4]  3 Inf of 12, the first at [0, 2]\n"
+        "  of   p  f32[3, 4]  0 … 2.1, 3 zeros   made by F.softmax at model.py:3\n"
+        "  why  the logarithm of 0 is -inf; clamp it first, or use log_softmax where it is a probability"
+    )
+
+
+def test_a_gradient_names_its_node() -> None:
+    found = finding("sqrt", tensor(zeros=1), node="SqrtBackward0")
+    assert text(found).startswith("train.py:12: the gradient of torch.sqrt (SqrtBackward0) made Inf of finite numbers")
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (finding("log", tensor(min=-1.0)), "a number below 0 has no logarithm: the least one is -1"),
+        (finding("div", tensor(), tensor(zeros=2)), "division by zero: 2 of 12 divisors are 0"),
+        (finding("Tensor.__truediv__", tensor(), tensor(zeros=2)), "division by zero"),
+        (finding("sqrt", tensor(min=-4.0), kind="nan"), "a negative number has no root"),
+        (finding("pow", tensor(min=-4.0), kind="nan"), "no fractional power"),
+        (finding("exp", tensor(max=290.0)), "f32 ends at 3.4e+38, which is exp(88.7), and the largest number"),
+        (finding("matmul", tensor("f16", max=235.0), dtype="f16"), "f16 ends at 65504, and the largest number"),
+        (finding("softmax", tensor(inf=4), kind="nan"), "every score of a row is -inf"),
+        (finding("std", tensor(count=1), kind="nan"), "the deviation of a single number"),
+        (finding("mean", tensor(count=0), kind="nan"), "the tensor is empty"),
+        (finding("sqrt", tensor(zeros=1), node="SqrtBackward0"), "the gradient of a root at 0 is infinite"),
+        (finding("acos", tensor(), node="AcosBackward0"), "the gradient of acos"),
+        (finding("sin", tensor(), kind="nan"), ""),
+        (Finding("nan"), ""),
+    ],
+)
+def test_the_reason_is_told_where_it_is_plain(found: Finding, words: str) -> None:
+    assert (words in hint(found)) if words else hint(found) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "details", "words"),
+    [
+        ("none", {"paths": ["a"], "passes": 1}, "no gradient came to 1 parameter in the backward pass: a"),
+        ("vanishing", {"paths": ["a"], "share": 2e-7}, "all along less than 2e-07 of the largest: a"),
+        ("vanishing", {"paths": ["a"], "share": 0.0}, "all along exactly zero: a"),
+        ("exploding", {"paths": ["a"], "first": 1.0, "largest": 1e9}, "to a norm of 1e+09 (it began with 1): a"),
+        ("unchanged", {"paths": ["a"], "reason": "rate", "steps": 9, "rate": 0.0}, "(the learning rate is 0): a"),
+        ("unchanged", {"paths": ["a"], "reason": "left out", "steps": 9, "rate": 1.0}, "no optimizer that stepped has"),
+        ("accumulated", {"steps": 5, "times": 4}, "4 of 5 optimizer steps"),
+    ],
+)
+def test_the_health_of_a_training(kind: Any, details: dict[str, Any], words: str) -> None:
+    assert words in text(Finding(kind, details=details))
+
+
+def test_many_parameters_are_cut() -> None:
+    said = text(Finding("none", details={"paths": [f"h.{i}" for i in range(20)], "passes": 2}))
+    assert said.endswith("h.7, … 12 more")
+
+
+def test_a_finding_shows_itself() -> None:
+    assert repr(finding("log")) == "<Finding inf torch.log at /home/me/train.py:12>"

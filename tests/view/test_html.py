@@ -1,0 +1,265 @@
+"""What a page carries, read back without a browser: columns, order, folding, what is news, what is left out."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import re
+import stat
+from array import array
+from html.parser import HTMLParser
+from itertools import accumulate
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.view.build import Run, linear, site, tensor
+
+from insitu.errors import InsituWarning, PatternError, StoreError, SubjectError
+from insitu.trace.compare import compare_traces
+from insitu.trace.event import Call, Stats, TensorFacts, Variable
+from insitu.trace.trace import Trace
+from insitu.view import html
+from insitu.view.html import page, write
+from insitu.view.page.nonfinite import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG, Nonfinite
+from insitu.view.page.packing import Columns
+from insitu.view.page.series import of_variables
+from insitu.view.page.tables import bars
+
+
+class Parts(HTMLParser):
+    """The scripts, styles and the policy of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: dict[str, str] = {}
+        self._open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag in ("script", "style", "title"):
+            self._open = given.get("id") or tag
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.found["policy"] = given["content"] or ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.found[self._open] = self.found.get(self._open, "") + data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    """The header and the columns of packed data: what the script in the page does."""
+    whole = gzip.decompress(base64.b64decode(text))
+    start = 4 + int.from_bytes(whole[:4], "little")
+    found: dict[str, Any] = json.loads(whole[4:start], parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    for name, kind, is_delta, length in found["columns"]:
+        values = array(kind)
+        size = length * values.itemsize
+        planes = [whole[start + k * length : start + (k + 1) * length] for k in range(values.itemsize)]
+        values.frombytes(bytes(byte for number in zip(*planes, strict=True) for byte in number))
+        found[name] = list(accumulate(values)) if is_delta else list(values)
+        start += size
+    assert start == len(whole)
+    return found
+
+
+def carried(subject: Any, **options: Any) -> dict[str, Any]:
+    return unpacked(Parts(page(subject, **options)).found["data"])
+
+
+def labels(found: dict[str, Any]) -> list[str]:
+    return [found["texts"][number] for number in found["row.label"]]
+
+
+def model() -> Run:
+    """Three identical blocks in a model, twice."""
+    run, x = Run(), tensor(2, 4)
+    for step in range(2):
+        run.step = step
+        with run.inside(run.module("", "Net", x, out=x, leaf=False, start=step * 1000, duration=900)):
+            for number in range(3):
+                linear(run, f"h.{number}", 4, 4, x, site=site("x = self.h(x)", 7, "Net.forward", mark="self.h(x)"))
+    return run
+
+
+def test_columns_come_back() -> None:
+    columns = Columns()
+    numbers = {"small": [0, 255], "negative": [-1, 5], "wide": [2**31, 7], "huge": [2**40, -(2**60)], "none": []}
+    for name, values in numbers.items():
+        columns.integers(name, values)
+        columns.integers(f"{name} delta", values, delta=True)
+    columns.floats("floats", [0.0, -1.5, 3.14159, 65504.0, 3.4e38, None, float("inf"), 1e-5])
+    columns.floats("wide floats", [1e300, -1e-300, 2.0, float("nan")])
+    found = unpacked(columns.packed({"text": "</script> \ud800"}))
+    assert found["text"] == "</script> \ud800"
+    assert found["huge"] == [2**40, -(2**53)]
+    for name in ("small", "negative", "wide", "none"):
+        assert found[name] == found[f"{name} delta"] == numbers[name]
+    floats = found["floats"]
+    assert floats[:2] == [0.0, -1.5] and floats[2:5] == pytest.approx([3.14159, 65504.0, 3.4e38], rel=1e-4)
+    assert isnan(floats[5]) and floats[6] == float("inf") and floats[7] == pytest.approx(1e-5, rel=1e-4)
+    assert found["wide floats"][:3] == pytest.approx([1e300, -1e-300, 2.0], rel=1e-4)
+
+
+def test_rows_stand_in_the_order_of_the_tree_and_identical_ones_are_counted() -> None:
+    found = carried(model().trace)
+    block = ["Linear(4 → 4)", "F.linear"]
+    assert labels(found) == ["step 0", "Net", *block * 3, "step 1", "Net", *block * 3]
+    assert found["row.depth"] == [0, 1, *[2, 3] * 3] * 2
+    assert found["row.run"] == [2, 1, 3, 1, 0, 1, 0, 1, 0, 1, 3, 1, 0, 1, 0, 1]
+    assert found["row.id"] == [-1, *range(7), -1, *range(7, 14)]
+    assert found["events"] == 14
+
+
+def test_lineage_is_told_by_rows() -> None:
+    x = tensor(3)
+    made, used = TensorFacts(1, (3,), "f32", "cpu", producer=5), TensorFacts(2, (3,), "f32", "cpu", producer=9)
+    relu = Call(5, None, "function", "torch.relu", None, (x,), {}, made)
+    add = Call(9, None, "function", "torch.add", None, (made, made), {}, used)
+    back = Call(12, None, "aten", "aten.mul", None, (used,), phase="backward", forward=9)
+    found = carried(Trace([relu, add, back]))
+    given = [found["tensor.made"][number] for number in found["given"]]
+    assert found["row.taken"] == [1, 2, 1] and given == [0, 1, 1, 2]
+    assert found["row.forward"] == [0, 0, 2] and found["row.is_backward"] == [0, 0, 1]
+
+
+def test_tensors_of_two_runs_are_not_taken_for_each_other() -> None:
+    runs = [Trace([Call(0, None, "function", "torch.rand", result=TensorFacts(1, (3,), "f32", "cpu"))]) for _ in "ab"]
+    found = carried(compare_traces(*runs))
+    a, b = (found["tensor.same"][number] for number in found["made"])
+    assert a != b and found["pair.a"] == [1] and found["pair.b"] == [2]
+
+
+def test_source_can_be_left_out() -> None:
+    assert carried(model().trace)["sites"][1][3] == "x = self.h(x)"
+    text = page(model().trace, source=False)
+    assert unpacked(Parts(text).found["data"])["sites"][1] == ["model.py", 7, "Net.forward", "", 4, 13, 0]
+    assert "self.h" not in gzip.decompress(base64.b64decode(Parts(text).found["data"])).decode("latin-1")
+
+
+def test_a_part_can_be_chosen() -> None:
+    trace = model().trace
+    assert labels(carried(trace, steps=[1])) == ["Net", *["Linear(4 → 4)", "F.linear"] * 3]
+    assert labels(carried(trace, depth=2)) == ["step 0", "Net", "step 1", "Net"]
+    assert labels(carried(trace, only="h.1", steps=[0])) == ["Net", "Linear(4 → 4)", "F.linear"]
+    with pytest.raises(PatternError, match=r"did you mean 'h\.1'"):
+        page(trace, only="hh.1")
+
+
+def test_the_policy_allows_this_script_and_this_style_only() -> None:
+    parts = Parts(page(model().trace)).found
+    for kind in ("script", "style"):
+        digest = base64.b64encode(hashlib.sha256(parts[kind].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in parts["policy"]
+    rules = dict(rule.strip().split(" ", 1) for rule in parts["policy"].split(";"))
+    assert {name: rules[name] for name in ("default-src", "img-src", "base-uri", "form-action")} == {
+        **{"default-src": "'none'", "img-src": "data:", "base-uri": "'none'", "form-action": "'none'"},
+    }
+    assert "unsafe" not in parts["policy"]
+    assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", parts["script"])
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", parts["script"] + parts["style"])
+
+
+def test_titles_are_escaped_and_found() -> None:
+    assert Parts(page(Trace(about={"subject": "GPT"}))).found["title"] == "GPT"
+    text = page(Trace(), title="</title><script>\ud800\n")
+    assert "<title>&lt;/title&gt;&lt;script&gt;\\ud800\\n</title>" in text
+    text.encode("utf-8")
+
+
+def test_a_page_shows_traces_and_diffs() -> None:
+    with pytest.raises(SubjectError, match="not a list"):
+        page([])  # type: ignore[arg-type]
+
+
+def test_writing(tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+    write(model().trace, path, title="mine")
+    assert "<title>mine</title>" in path.read_text("utf-8")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    with pytest.raises(StoreError, match="is there already"):
+        write(model().trace, path)
+    write(Trace(), path, overwrite=True)
+    assert "<title>mine</title>" not in path.read_text("utf-8")
+    with pytest.raises(StoreError, match="cannot be written: No such file"):
+        write(Trace(), tmp_path / "nowhere" / "run.html")
+
+
+def test_a_page_that_is_too_large_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "LARGE", 1000)
+    with pytest.warns(InsituWarning, match="give only=, steps= or depth="):
+        page(Trace())
+
+
+def odd(id: int, *, nan: int = 0, inf: int = 0, producer: int | None = None) -> TensorFacts:
+    return TensorFacts(id, (4,), "f32", "cpu", producer=producer, stats=Stats(4, 0.0, 1.0, 0.5, 0.1, nan, inf, 0))
+
+
+def test_nan_is_news_where_it_begins_and_wrong_from_there_on() -> None:
+    judge, fine, bad = Nonfinite(), odd(1), odd(2, nan=3)
+    assert judge(Call(0, None, "function", "torch.log", None, (fine,), {}, bad)) == HAS_NAN | IS_WRONG | IS_ORIGIN
+    assert judge(Call(1, None, "function", "torch.add", None, (bad,), {}, odd(3, nan=1))) == HAS_NAN | IS_WRONG
+    assert judge(Call(2, None, "module", "Net", None, (fine,), {}, bad)) == HAS_NAN | IS_WRONG
+    assert judge(Variable(3, None, "x", bad, ("new",))) == HAS_NAN | IS_WRONG
+    assert judge(Variable(4, None, "loss", float("nan"), ("new",))) == HAS_NAN | IS_WRONG
+    assert judge(Call(5, None, "function", "torch.relu", None, (fine,), {}, odd(4))) == 0
+
+
+@pytest.mark.parametrize("name", ["torch.empty", "torch.Tensor.new_empty", "torch.empty_like"])
+def test_memory_that_nobody_wrote_is_no_news(name: str) -> None:
+    judge, found = Nonfinite(), odd(1, nan=2)
+    assert judge(Call(0, None, "function", name, None, (4,), {}, found)) == HAS_NAN
+    assert judge(Call(1, None, "function", "torch.Tensor.view", None, (found,), {}, odd(2, nan=2))) == HAS_NAN
+
+
+def test_a_mask_is_no_news_but_what_it_breaks_is() -> None:
+    judge, masked = Nonfinite(), odd(2, inf=3)
+    fill = Call(0, None, "function", "torch.Tensor.masked_fill", None, (odd(1), float("-inf")), {}, masked)
+    assert judge(fill) == HAS_INF
+    assert judge(Call(1, None, "function", "torch.add", None, (masked,), {}, odd(3, inf=3))) == HAS_INF
+    softmax = Call(2, None, "function", "torch.softmax", None, (masked,), {}, odd(4, nan=4))
+    assert judge(softmax) == HAS_NAN | IS_WRONG | IS_ORIGIN
+    full = Call(3, None, "function", "torch.full", None, ((4,),), {"fill_value": float("-inf")}, odd(5, inf=4))
+    assert judge(full) == HAS_INF
+    assert judge(Call(4, None, "function", "torch.div", None, (odd(1), 0), {}, odd(6, inf=1))) & IS_ORIGIN
+
+
+def test_a_nan_from_outside_is_news_to_the_first_who_meets_it() -> None:
+    judge, given = Nonfinite(), odd(1, nan=1)
+    assert judge(Call(0, None, "function", "torch.add", None, (given,), {}, odd(2, nan=1, producer=0))) & IS_ORIGIN
+    outside = Call(1, None, "function", "torch.add", None, (odd(3, inf=2),), {}, odd(4, inf=2))
+    assert judge(outside) == HAS_INF  # as a mask that a model keeps
+
+
+def test_autograd_passes_a_nan_on_as_another_tensor() -> None:
+    judge = Nonfinite()
+    assert judge(Call(3, None, "aten", "aten.log", None, (odd(1),), {}, odd(2, nan=1, producer=3))) & IS_ORIGIN
+    passed = Call(4, None, "aten", "aten.view", None, (odd(7, nan=1, producer=3),), {}, odd(8, nan=1, producer=4))
+    assert judge(passed) == HAS_NAN | IS_WRONG
+
+
+def test_variables_are_points_over_steps() -> None:
+    changes = [
+        Variable(n, None, "loss", value, ("values",), step=n // 2) for n, value in enumerate([4.0, 3.0, 2.5, 1.0])
+    ]
+    (drawn,) = of_variables(changes, {0: 7, 1: 8, 2: 9, 3: 10})
+    assert (drawn.x, drawn.low, drawn.mean, drawn.high) == ([0, 1], [3.0, 1.0], [3.0, 1.0], [4.0, 2.5])
+    assert drawn.rows == [9, 11]
+    alone = [
+        Variable(n, None, "x", value, ("values",)) for n, value in enumerate([True, 2**5000, float("nan"), "text"])
+    ]
+    (drawn,) = of_variables(alone, {})
+    assert (drawn.x, drawn.mean, drawn.is_odd, drawn.unit) == ([0, 1], [1.0, None], [0, 1], "change")
+
+
+def test_bars_are_clamped() -> None:
+    assert list(bars((1, 10**12, 0, -5))) == [1, 15, *[0] * 14]
+    assert len(bars((7,) * 40)) == 16 and bars(()) == bytes(16)
