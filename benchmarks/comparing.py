@@ -8,7 +8,7 @@ from functools import partial
 
 from benchmarks.measure import Effort, Row, at_most
 from benchmarks.text import clocked
-from insitu.trace.compare import compare_traces
+from insitu.trace.compare.traces import compare_traces
 from insitu.trace.event import Call, Event, ModuleFacts, Site, Stats, TensorFacts
 from insitu.trace.trace import Trace
 

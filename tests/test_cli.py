@@ -94,7 +94,7 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
     ("words", "message"),
     [
         (["show", "nowhere.h5"], "insitu: 'nowhere.h5' cannot be loaded: there is no such file"),
-        (["show", "run.txt"], "insitu: 'run.txt' does not end in one of '.h5', '.hdf5', as files of traces do"),
+        (["show", "run.txt"], "insitu: 'run.txt' does not end in one of '.h5', '.hdf5', '.trace', as"),
         (["show", "run.h5", "--view", "tre"], "did you mean 'tree'?"),
         (["show", "run.h5", "--view", "code", "--unfold"], "--unfold is for the view 'tree'"),
         (["show", "run.h5", "--only", "a..b"], "path pattern: write segments with dots between"),

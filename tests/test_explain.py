@@ -22,9 +22,9 @@ import pytest
 import torch
 
 import insitu
-from insitu.capture import explain as explaining
+from insitu.capture.explain import explanation as explaining
+from insitu.capture.explain.notes import UNREAD, Note
 from insitu.capture.live import CLEAR_AT
-from insitu.capture.notes import UNREAD, Note
 from insitu.errors import SubjectError
 from insitu.explaining import explain
 

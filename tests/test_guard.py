@@ -140,7 +140,7 @@ def test_an_own_failure_is_told_once_and_stays_out_of_the_program(monkeypatch: p
     def fail(*_: Any) -> None:
         raise RuntimeError("of ours")
 
-    monkeypatch.setattr("insitu.capture.check.cause", fail)
+    monkeypatch.setattr("insitu.capture.guard.check.cause", fail)
     with pytest.warns(InsituWarning, match="finding a cause") as told, insitu.guard():
         for _ in range(3):
             torch.zeros(2).log()

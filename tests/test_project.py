@@ -38,7 +38,16 @@ BACK = {
     ("trace/explanation.py", "insitu.view.error"),
 }
 # Only these import torch as soon as they are imported themselves.
-WITH_TORCH = ("capture", "dist.py", "session.py", "recording.py", "watching.py", "guarding.py", "decorate.py", "demo.py")
+WITH_TORCH = (
+    "capture",
+    "dist.py",
+    "session.py",
+    "recording.py",
+    "watching.py",
+    "guarding.py",
+    "decorate.py",
+    "demo.py",
+)
 
 
 @dataclass(frozen=True)

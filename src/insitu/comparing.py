@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from insitu.errors import SubjectError
-from insitu.trace.compare import compare_traces
+from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Site, TensorFacts, Variable
 from insitu.trace.trace import Trace

@@ -74,7 +74,7 @@ def normalized(x: Tensor, scale: dict[str, float]) -> Tensor:
 
 def normalized_rows(x: Tensor) -> Tensor:
     """A function that forgets that a row may be zero."""
-    lengths = x.norm(dim=-1, keepdim=True)
+    lengths: Tensor = x.norm(dim=-1, keepdim=True)
     return x / lengths
 
 
@@ -118,8 +118,9 @@ def main() -> None:
 
     title("two runs are compared", "model.h[2].ln_1.eps = 1e-3; print(insitu.compare(before, after))")
     traces = []
-    for eps in (1e-5, 1e-3):
-        model.h[2].get_submodule("ln_1").eps = eps
+    norm = model.get_submodule("h.2.ln_1")
+    assert isinstance(norm, nn.LayerNorm)
+    for norm.eps in (1e-5, 1e-3):
         with insitu.record(model, keep="stats") as trace:
             model(tokens)
         traces.append(trace)

@@ -21,7 +21,7 @@ def explain(error: BaseException | None = None) -> Explanation:
     >>> found.error
     'RuntimeError'
     """
-    from insitu.capture.notes import moment_of, note_of
+    from insitu.capture.explain.notes import moment_of, note_of
 
     found = error if error is not None else _last()
     if not isinstance(found, BaseException):

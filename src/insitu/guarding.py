@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from insitu.capture.check import Checks, names
-from insitu.capture.health import Health
-from insitu.capture.notes import add_note
+from insitu.capture.explain.notes import add_note
+from insitu.capture.guard.check import Checks, names
+from insitu.capture.guard.health import Health
 from insitu.capture.recorder import Recorder
 from insitu.dist import current_rank
 from insitu.errors import NonFiniteError, PatternError, choose, tell

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from insitu import dist
+from insitu.capture.explain.notes import add_note
 from insitu.capture.keep import as_tensor, statistics
 from insitu.capture.names import unwrapped
-from insitu.capture.notes import add_note
 from insitu.capture.targets import targets
 from insitu.capture.values import Keep, Taken, Taking
 from insitu.errors import ChoiceError, PatternError, SubjectError, choose, tell

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from insitu.capture.explain.notes import add_note
 from insitu.capture.following import in_block
 from insitu.capture.functions import hearing
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.names import unwrapped
-from insitu.capture.notes import add_note
 from insitu.capture.recorder import LEVELS, Recorder
 from insitu.dist import current_rank
 from insitu.errors import PatternError, SubjectError, choose, tell

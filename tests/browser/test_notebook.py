@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
-from insitu.trace.compare import compare_traces
+from insitu.trace.compare.traces import compare_traces
 from tests.view.hostile import hostile_trace
 trace, other = hostile_trace(), hostile_trace()
 other.calls[4].raised = "ValueError"

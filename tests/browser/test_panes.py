@@ -9,7 +9,7 @@ import pytest
 from tests.browser.conftest import Opened
 from tests.browser.runs import HOSTILE, hostile, large, training
 
-from insitu.trace.compare import compare_traces
+from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
 from insitu.trace.event import Call
 from insitu.trace.trace import Trace

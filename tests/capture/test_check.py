@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import insitu
-from insitu.capture.check import LATE, SOON
-from insitu.capture.check_values import first_bad, state_of, total
+from insitu.capture.guard.check import LATE, SOON
+from insitu.capture.guard.values import first_bad, state_of, total
 
 NAN, INF = math.nan, math.inf
 LEAST = torch.finfo(torch.float32).min

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.view.build import Run
 
-from insitu.trace.compare import compare_traces
+from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
 from insitu.trace.event import Site, Stats, TensorFacts
 

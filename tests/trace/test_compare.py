@@ -8,7 +8,7 @@ import pytest
 from tests.trace.comparing import Program, chain, compared, fused, given, in_modules
 
 from insitu.errors import ChoiceError, PatternError, SubjectError
-from insitu.trace.compare import compare_traces
+from insitu.trace.compare.traces import compare_traces
 from insitu.trace.event import Call, ModuleFacts
 from insitu.trace.trace import Trace
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from insitu.trace.align import align
+from insitu.trace.compare.align import align
 
 
 def longest(a: list[int], b: list[int]) -> int:

@@ -10,7 +10,7 @@ import torch
 
 from insitu.capture.keep import statistics
 from insitu.errors import ChoiceError
-from insitu.trace.closeness import Tolerance, close, close_arrays, close_stats
+from insitu.trace.compare.closeness import Tolerance, close, close_arrays, close_stats
 from insitu.trace.event import Stats, TensorFacts
 
 SHORT = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i64": torch.int64}

@@ -20,7 +20,7 @@ import pytest
 from tests.view.build import Run, linear, site, tensor
 
 from insitu.errors import InsituWarning, PatternError, StoreError, SubjectError
-from insitu.trace.compare import compare_traces
+from insitu.trace.compare.traces import compare_traces
 from insitu.trace.event import Call, Stats, TensorFacts, Variable
 from insitu.trace.trace import Trace
 from insitu.view import html

@@ -15,7 +15,7 @@ from tests.notebooks import executed
 from tests.view.build import Run, linear, stats, tensor
 from tests.view.hostile import STRINGS, hostile_trace
 
-from insitu.trace.compare import compare_traces
+from insitu.trace.compare.traces import compare_traces
 from insitu.trace.event import Call, Event, ModuleFacts
 from insitu.trace.trace import Trace
 from insitu.view import notebook

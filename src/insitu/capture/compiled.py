@@ -19,9 +19,9 @@ from typing import Any
 from torch import nn
 
 from insitu.capture.arguments import contained, keywords, make_known
+from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import get_ident, patch
-from insitu.capture.notes import add_note
 from insitu.capture.probe import Probe
 from insitu.capture.tape import END, RESULT, RUNNING, Raised
 

@@ -23,9 +23,9 @@ from torch._C import _get_tracing_state
 from torch.compiler import is_compiling
 
 from insitu.capture.calls import PythonNote
+from insitu.capture.explain.notes import add_note
 from insitu.capture.following import Codes, Reach, by_lines, followed_themselves, original_of, variant
 from insitu.capture.modules import patch
-from insitu.capture.notes import add_note
 from insitu.capture.reporters import Following, threads, told_as_arguments
 from insitu.capture.swaps import swaps
 from insitu.capture.tape import Raised

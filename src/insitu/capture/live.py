@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakSet
 
 from insitu.capture.decode import Decoder, TapeDecoder
-from insitu.capture.notes import settle
+from insitu.capture.explain.notes import settle
 from insitu.capture.probe import Probe, Trouble
 from insitu.capture.tape import OUTERMOST, VariableNote
 from insitu.capture.tensors import GIVEN

@@ -16,10 +16,10 @@ from torch import nn
 from torch._C import _len_torch_function_stack
 
 from insitu.capture.backward import Gradients
+from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleNote, Names
-from insitu.capture.notes import add_note
 from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
@@ -29,7 +29,7 @@ from insitu.capture.variables import Tracker
 from insitu.trace.event import MarkKind
 
 if TYPE_CHECKING:
-    from insitu.capture.check import Checks
+    from insitu.capture.guard.check import Checks
 
 Trouble = Callable[[str, Exception], None]
 

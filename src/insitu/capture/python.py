@@ -11,8 +11,8 @@ from torch._C import _current_graph_task_id
 
 from insitu.capture.arguments import contained, keywords
 from insitu.capture.calls import PythonNote
+from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import as_anchor
-from insitu.capture.notes import add_note
 from insitu.capture.tape import END, ENTERED, LEFT, RESULT, RUNNING, Raised, VariableNote
 from insitu.capture.tensors import GIVEN, Fresh, Value, guarded
 from insitu.follow.rewrite import Point

@@ -14,9 +14,9 @@ from weakref import WeakSet
 
 from torch import nn
 
-from insitu.capture.check import Checks
 from insitu.capture.compiled import regions
 from insitu.capture.decode import Decoder
+from insitu.capture.guard.check import Checks
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Live, Sink
 from insitu.capture.modules import get_ident, patch

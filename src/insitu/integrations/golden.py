@@ -98,7 +98,7 @@ class GoldenTraces:
     ) -> GoldenTrace:
         """A `with` block that is recorded as by `insitu.record`, and compared; a second one in a test needs a name."""
         from insitu.session import Session
-        from insitu.trace.closeness import Tolerance
+        from insitu.trace.compare.closeness import Tolerance
 
         Tolerance(rtol, atol)  # what is wrong with them is said before the block runs
         session = Session("record", subject, level=level, keep=keep, only=only)
@@ -180,8 +180,8 @@ class GoldenTrace:
     def _trouble(self, trace: Trace) -> str | None:
         """What is wrong with the trace or with the file; None if they agree."""
         import insitu
-        from insitu.store.text import to_text
-        from insitu.trace.compare import compare_traces
+        from insitu.store.text.write import to_text
+        from insitu.trace.compare.traces import compare_traces
 
         if self._path.read_bytes() == to_text(trace).encode():
             return None
@@ -196,7 +196,7 @@ class GoldenTrace:
 
     def _store(self, trace: Trace, verb: str) -> None:
         from insitu.store.files import write_whole
-        from insitu.store.text import to_text
+        from insitu.store.text.write import to_text
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self._path, to_text(trace).encode(), overwrite=True)

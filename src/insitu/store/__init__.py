@@ -34,7 +34,7 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
     target = check(path, overwrite=overwrite)
     if target.suffix.lower() == TEXT:
         from insitu.store.files import write_whole
-        from insitu.store.text import to_text
+        from insitu.store.text.write import to_text
 
         write_whole(target, to_text(trace).encode(), overwrite=overwrite)
         return
@@ -58,7 +58,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def _read(source: Path) -> Any:
     if source.suffix.lower() == TEXT:
-        from insitu.store.textreader import read
+        from insitu.store.text.read import read
 
         return read(source)
     parts = source if source.name.endswith(PARTS) else source.with_name(source.name + PARTS)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.errors import MissingError
-from insitu.trace.closeness import Certainty, weakest
+from insitu.trace.compare.closeness import Certainty, weakest
 from insitu.trace.event import Call, Site, Variable
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import isinf
 from typing import Any
 
+from insitu.trace.compare.operation import UNINITIALISED, operation
 from insitu.trace.event import Call, Fields, TensorFacts, Variable, tensors
-from insitu.trace.operation import UNINITIALISED, operation
 
 HAS_NAN, HAS_INF, IS_WRONG, IS_ORIGIN = 1, 2, 4, 8
 

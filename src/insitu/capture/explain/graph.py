@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from insitu.capture.assigned import assigned
-from insitu.capture.reading import Reading, values
+from insitu.capture.explain.assigned import assigned
+from insitu.capture.explain.reading import Reading, values
 from insitu.capture.tape import Raised
 from insitu.capture.tensors import Value
 from insitu.trace.explanation import Origin

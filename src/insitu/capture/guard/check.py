@@ -16,13 +16,13 @@ from torch._C import DisableTorchFunction
 from torch._C._autograd import _get_sequence_nr as sequence
 
 from insitu.capture.calls import FunctionNote
-from insitu.capture.check_backward import Nodes
-from insitu.capture.check_cause import came_in, cause, made_unseen
-from insitu.capture.check_values import FINITE, State, careful_total, state_of, tensors_in, total
-from insitu.capture.check_ways import DIVIDES, NODES, OUTPUTS, UNLIKELY, WAYS, way_of
+from insitu.capture.explain.notes import settle
+from insitu.capture.explain.reading import values
+from insitu.capture.guard.backward import Nodes
+from insitu.capture.guard.cause import came_in, cause, made_unseen
+from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
+from insitu.capture.guard.ways import DIVIDES, NODES, OUTPUTS, UNLIKELY, WAYS, way_of
 from insitu.capture.modes import skip_when_compiling
-from insitu.capture.notes import settle
-from insitu.capture.reading import values
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
 from insitu.trace.event import Fields

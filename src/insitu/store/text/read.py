@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from insitu.errors import StoreError
-from insitu.store.text import FOOT, HEAD, KEYWORDS, SHORT, function_of
-from insitu.store.textparser import GIVEN, Fault, Line, unquoted
+from insitu.store.text.line import GIVEN, Fault, Line, unquoted
+from insitu.store.text.write import FOOT, HEAD, KEYWORDS, SHORT, function_of
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import (
     Call,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from insitu.capture.expressions import Expression, Position, columns, line_at, pairs, position_of, segment
+from insitu.capture.explain.expressions import Expression, Position, columns, line_at, pairs, position_of, segment
+from insitu.capture.explain.reading import Reading, values
 from insitu.capture.names import ModuleNote
-from insitu.capture.reading import Reading, values
 from insitu.capture.tape import PARENT, Raised
 from insitu.capture.tensors import Value
 from insitu.trace.explanation import Mark

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from insitu.trace.arguments import Argument, differing_arguments, differing_settings
-from insitu.trace.blame import Blame, Facts, Lineage, described, joined, promoted
-from insitu.trace.closeness import Closeness, Tolerance, close_plain, weakest
+from insitu.trace.compare.arguments import Argument, differing_arguments, differing_settings
+from insitu.trace.compare.blame import Blame, Facts, Lineage, described, joined, promoted
+from insitu.trace.compare.closeness import Closeness, Tolerance, close_plain, weakest
+from insitu.trace.compare.manner import casts, exception, places, texts
+from insitu.trace.compare.operation import COMMUTING, MOVING, RANDOM, UNCHANGING, UNINITIALISED
+from insitu.trace.compare.stops import Side, inputs
+from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
-from insitu.trace.manner import casts, exception, places, texts
-from insitu.trace.operation import COMMUTING, MOVING, RANDOM, UNCHANGING, UNINITIALISED
-from insitu.trace.stops import Side, inputs
-from insitu.trace.units import NONE, Numbers, Unit
 
 
 class Judge:

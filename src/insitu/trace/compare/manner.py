@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from insitu.trace.arguments import Argument
+from insitu.trace.compare.arguments import Argument
+from insitu.trace.compare.stops import Stop
 from insitu.trace.event import Call, TensorFacts
-from insitu.trace.stops import Stop
 
 
 def exception(a: Call, b: Call) -> str:

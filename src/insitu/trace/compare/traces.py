@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from insitu.errors import ChoiceError
-from insitu.trace.closeness import Tolerance
 from insitu.trace.collector import collector_paused
+from insitu.trace.compare.closeness import Tolerance
+from insitu.trace.compare.judge import Judge
+from insitu.trace.compare.rename import renamer
+from insitu.trace.compare.stops import Side, kinds, paths, side
+from insitu.trace.compare.units import units
+from insitu.trace.compare.verdict import Verdict
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event
-from insitu.trace.judge import Judge
-from insitu.trace.rename import renamer
-from insitu.trace.stops import Side, kinds, paths, side
 from insitu.trace.trace import Trace
-from insitu.trace.units import units
-from insitu.trace.verdict import Verdict
 
 
 def compare_traces(

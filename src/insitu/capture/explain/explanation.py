@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction, _DisableTorchDispatch
 
-from insitu.capture.assigned import assigned, returned
 from insitu.capture.calls import FunctionNote
-from insitu.capture.expressions import Expression, expression_at
-from insitu.capture.graph import Graph
-from insitu.capture.guess import Guess
+from insitu.capture.explain.assigned import assigned, returned
+from insitu.capture.explain.expressions import Expression, expression_at
+from insitu.capture.explain.graph import Graph
+from insitu.capture.explain.guess import Guess
+from insitu.capture.explain.operands import Statement
+from insitu.capture.explain.origins import Around, Origins
+from insitu.capture.explain.reading import Reading, values
+from insitu.capture.explain.scene import Scene
 from insitu.capture.keep import has_values
-from insitu.capture.operands import Statement
-from insitu.capture.origins import Around, Origins
-from insitu.capture.reading import Reading, values
-from insitu.capture.scene import Scene
 from insitu.capture.sites import is_hidden
 from insitu.capture.tape import ARGS, FIXED, FRAMES, KWARGS, OUTERMOST, PARENT
 from insitu.capture.tensors import Value
@@ -30,7 +30,7 @@ from insitu.trace.event import Call, TensorFacts
 from insitu.trace.explanation import Case, Explanation, Mark, Operand, Origin, Place
 
 if TYPE_CHECKING:
-    from insitu.capture.notes import Moment
+    from insitu.capture.explain.notes import Moment
 
 MOST_ORIGINS = 4
 

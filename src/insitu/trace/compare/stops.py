@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
+from insitu.trace.compare.operation import BESIDE, OVERWRITING, operation
 from insitu.trace.event import Call, Event, Fields, Mark, TensorFacts, Variable
-from insitu.trace.operation import BESIDE, OVERWRITING, operation
 
 Role = Literal["call", "begin", "end", "variable"]
 Group = tuple[int, int, int]

@@ -13,7 +13,10 @@ from torch import Tensor, no_grad
 from torch._C import DisableTorchFunction, _current_autograd_node, _DisableTorchDispatch
 
 from insitu.capture.calls import FunctionNote
-from insitu.capture.check_facts import (
+from insitu.capture.decode import records
+from insitu.capture.explain.reading import Reading, values
+from insitu.capture.explain.scene import LIBRARIES
+from insitu.capture.guard.facts import (
     facts_of,
     module_chain,
     names_at,
@@ -23,10 +26,7 @@ from insitu.capture.check_facts import (
     saved,
     saved_tensors,
 )
-from insitu.capture.check_values import State, first_bad, floats, state_of, tensors_in
-from insitu.capture.decode import records
-from insitu.capture.reading import Reading, values
-from insitu.capture.scene import LIBRARIES
+from insitu.capture.guard.values import State, first_bad, floats, state_of, tensors_in
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
 from insitu.capture.tensors import GIVEN, ParameterValue, Value
@@ -34,7 +34,7 @@ from insitu.trace.event import Call, Site
 from insitu.trace.finding import Finding, FindingKind, Operand
 
 if TYPE_CHECKING:
-    from insitu.capture.check import Check
+    from insitu.capture.guard.check import Check
 
 CONVERSIONS = frozenset({"to", "type", "type_as", "half", "bfloat16", "float", "double"})
 # How near the least number of a type a mask comes that is added to scores.

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from insitu.capture.assigned import assigned
+from insitu.capture.explain.assigned import assigned
+from insitu.capture.explain.reading import Reading, values
+from insitu.capture.explain.scene import LIBRARIES
 from insitu.capture.names import ModuleNote, wrapped_name
-from insitu.capture.reading import Reading, values
-from insitu.capture.scene import LIBRARIES
 from insitu.capture.tensors import Value
 from insitu.trace.explanation import Origin, Place
 

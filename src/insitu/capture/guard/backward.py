@@ -20,13 +20,13 @@ from torch._C._autograd import _get_sequence_nr as sequence
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd.function import BackwardCFunction
 
-from insitu.capture.check_cause import gradient_cause
-from insitu.capture.check_values import FINITE, State, careful_total, state_of, tensors_in, total
+from insitu.capture.guard.cause import gradient_cause
+from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
 from insitu.capture.modes import skip_when_compiling
 from insitu.trace.finding import Finding
 
 if TYPE_CHECKING:
-    from insitu.capture.check import Check
+    from insitu.capture.guard.check import Check
 
 Gradients = tuple[Tensor | None, ...]
 PATIENCE = 64  # calls after which nodes that nobody uses are forgotten

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from insitu.trace.closeness import CERTAINTIES
+from insitu.trace.compare.closeness import CERTAINTIES
+from insitu.trace.compare.judge import Judge
+from insitu.trace.compare.operation import RANDOM, UNCHANGING
+from insitu.trace.compare.stops import Side, Stop
+from insitu.trace.compare.units import NONE, Unit
 from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
 from insitu.trace.event import Call, TensorFacts
-from insitu.trace.judge import Judge
-from insitu.trace.operation import RANDOM, UNCHANGING
-from insitu.trace.stops import Side, Stop
-from insitu.trace.units import NONE, Unit
 
 
 class Verdict:

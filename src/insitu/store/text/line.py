@@ -7,8 +7,8 @@ from ast import literal_eval
 from collections.abc import Callable
 from typing import Any
 
-from insitu.store.text import RESERVED
-from insitu.store.textvalues import COUNTS, DEEPEST, MOMENTS, expected_count
+from insitu.store.text.values import COUNTS, DEEPEST, MOMENTS, expected_count
+from insitu.store.text.write import RESERVED
 from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word
 
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""

@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.calls import FunctionNote, OperatorNote
-from insitu.capture.scene import Scene, is_shown, take
+from insitu.capture.explain.scene import Scene, is_shown, take
 from insitu.capture.tape import Tape
 from insitu.errors import InsituError
 from insitu.trace.explanation import Explanation
@@ -44,7 +44,9 @@ class Moment:
 
     def explanation(self) -> Explanation:
         """Why it was raised."""
-        from insitu.capture.explain import explanation  # only now: it needs all that a session does, and more
+        from insitu.capture.explain.explanation import (
+            explanation,  # only now: it needs all that a session does, and more
+        )
 
         return explanation(self)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from insitu.trace.align import Pair, align
-from insitu.trace.closeness import Certainty
+from insitu.trace.compare.align import Pair, align
+from insitu.trace.compare.closeness import Certainty
+from insitu.trace.compare.stops import Group, Side, Stop
 from insitu.trace.diff import CauseKind
 from insitu.trace.event import Call, TensorFacts
-from insitu.trace.stops import Group, Side, Stop
 
 Numbers = frozenset[int]
 NONE: Numbers = frozenset()

@@ -18,18 +18,18 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from insitu.capture.check_facts import facts_of, own_tensors
-from insitu.capture.check_values import first_bad, state_of, total
-from insitu.capture.health_weights import Sample, Weight
+from insitu.capture.explain.reading import Reading
+from insitu.capture.guard.facts import facts_of, own_tensors
+from insitu.capture.guard.values import first_bad, state_of, total
+from insitu.capture.guard.weights import Sample, Weight
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import unwrapped
-from insitu.capture.reading import Reading
 from insitu.capture.sites import Sites, is_hidden
 from insitu.trace.event import Call, Site
 from insitu.trace.finding import Finding
 
 if TYPE_CHECKING:
-    from insitu.capture.check import Checks
+    from insitu.capture.guard.check import Checks
     from insitu.capture.probe import Probe
 
 FIRST = 4  # steps that are all looked at; then it is those that are powers of two, and each EVERY-th

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from insitu.trace.closeness import close_plain
+from insitu.trace.compare.closeness import close_plain
 from insitu.trace.event import Call, TensorFacts, Word, tensors
 
 DEFAULT = Word("default")

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, cast
 
 from insitu.capture.decode import Decoder, TapeDecoder, records
-from insitu.capture.expressions import Expression, expression_at, line_at, pairs, segment
+from insitu.capture.explain.expressions import Expression, expression_at, line_at, pairs, segment
 from insitu.capture.names import ModuleNote
 from insitu.capture.sites import Base, is_hidden
 from insitu.capture.tape import ARGS, FIXED, FRAMES, KWARGS, NODE_COUNT, NODES, NOTE, OUTERMOST, PARENT, RESULT, Tape

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from insitu.trace.closeness import Certainty, Closeness, Tolerance, close, weakest
+from insitu.trace.compare.closeness import Certainty, Closeness, Tolerance, close, weakest
+from insitu.trace.compare.operation import FILLING, UNINITIALISED, operand_name
+from insitu.trace.compare.stops import Side
+from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.diff import Compared
 from insitu.trace.event import Call, TensorFacts
-from insitu.trace.operation import FILLING, UNINITIALISED, operand_name
-from insitu.trace.stops import Side
-from insitu.trace.units import NONE, Numbers, Unit
 
 MOST_ROOTS = 16  # that are remembered for one call
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from insitu.trace import diagnose_autograd, diagnose_joins, diagnose_layers, diagnose_shapes, diagnose_values
+from insitu.trace.diagnose import autograd, joins, layers, shapes, values
 from insitu.trace.explanation import Case, Misfit
 
 MOST = 2
-THEMES = (diagnose_autograd, diagnose_values, diagnose_layers, diagnose_joins, diagnose_shapes)
+THEMES = (autograd, values, layers, joins, shapes)
 
 
 def diagnose(case: Case) -> tuple[Misfit, ...]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, no_grad
 from torch._C import DisableTorchFunction, _DisableTorchDispatch
 
-from insitu.capture.expressions import pairs, segment
+from insitu.capture.explain.expressions import pairs, segment
+from insitu.capture.explain.reading import Reading, values
 from insitu.capture.keep import has_values, local, statistics
 from insitu.capture.names import ModuleNote
-from insitu.capture.reading import Reading, values
 from insitu.capture.tensors import Value, layout_of, short_dtype
 from insitu.trace.event import Stats, TensorFacts
 from insitu.trace.finding import Operand

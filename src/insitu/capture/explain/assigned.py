@@ -6,7 +6,7 @@ import ast
 import linecache
 from collections.abc import Iterator
 
-from insitu.capture.expressions import parsed, segment
+from insitu.capture.explain.expressions import parsed, segment
 from insitu.trace.explanation import Place
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import nn
 
-from insitu.capture.expressions import expression_at
-from insitu.capture.operands import Statement, mark
-from insitu.capture.reading import Reading, values
-from insitu.capture.scene import Note, View, attribute
+from insitu.capture.explain.expressions import expression_at
+from insitu.capture.explain.operands import Statement, mark
+from insitu.capture.explain.reading import Reading, values
+from insitu.capture.explain.scene import Note, View, attribute
 from insitu.capture.tensors import Value
 from insitu.trace.event import Call, Opaque, Word
 from insitu.trace.explanation import Mark

@@ -25,10 +25,10 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from insitu.store.textvalues import ValueWriter, name_text
+from insitu.store.text.values import ValueWriter, name_text
 from insitu.trace.collector import collector_paused
+from insitu.trace.compare.operation import UNINITIALISED, operation
 from insitu.trace.event import Call, Event, Mark, TensorFacts, Variable, tensors
-from insitu.trace.operation import UNINITIALISED, operation
 from insitu.trace.trace import Trace
 
 HEAD, FOOT = "insitu trace 1", "end"
@@ -43,7 +43,7 @@ Moment = tuple[Event, int, bool]
 
 
 def to_text(trace: Trace) -> str:
-    """The trace as text; `insitu.store.textreader.from_text` reads it.
+    """The trace as text; `insitu.store.text.read.from_text` reads it.
 
     >>> print(to_text(Trace([Call(0, None, "function", "torch.nn.functional.relu", args=(1.5, "a"))])))
     insitu trace 1

@@ -1,0 +1,1 @@
+"""A trace as text: small, one line for each call, to be read in a code review."""

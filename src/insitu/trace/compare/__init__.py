@@ -1,0 +1,1 @@
+"""Where two runs part: calls laid side by side, judged, and told as a `Diff`."""
