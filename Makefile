@@ -10,7 +10,7 @@ VENV := .venv
 BENCH := .venv-bench
 CODE := src tests dropins $(wildcard benchmarks)
 
-.PHONY: test demo bench bugs faults lint types unit format clean
+.PHONY: test demo bench browser bugs faults lint types unit format clean
 .DELETE_ON_ERROR:
 
 test: lint types unit
@@ -22,8 +22,16 @@ lint: $(VENV)/ready
 types: $(VENV)/ready
 	$(VENV)/bin/mypy
 
-unit: $(VENV)/ready
-	$(VENV)/bin/python -m pytest -q
+# Two at a time: many tests wait for processes of their own.
+unit: $(VENV)/ready browser
+	$(VENV)/bin/python -m pytest -q --numprocesses 2 --dist worksteal
+
+# A browser for the tests of the page: Debian's own, unless there is one. INSITU_CHROMIUM names another.
+browser:
+	@$(find_browser) || { $(as_root) apt-get update -qq && $(as_root) apt-get install -y -qq chromium >/dev/null; }
+
+find_browser = test -n "$$INSITU_CHROMIUM" || for name in chromium chromium-browser google-chrome chrome; do command -v $$name >/dev/null && break; done
+as_root = $(if $(filter 0,$(shell id -u)),,sudo -n)
 
 demo: $(VENV)/ready
 	$(VENV)/bin/python -m insitu demo

@@ -35,6 +35,8 @@ ALLOWED = {
 BACK = {
     ("trace/trace.py", "insitu.view"),
     ("trace/diff.py", "insitu.view.diff"),
+    ("trace/diff.py", "insitu.view.notebook"),
+    ("trace/trace.py", "insitu.view.notebook"),
     ("trace/explanation.py", "insitu.view.error"),
 }
 # Only these import torch as soon as they are imported themselves.

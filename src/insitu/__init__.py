@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from insitu.comparing import compare
     from insitu.explaining import explain
     from insitu.guarding import guard
+    from insitu.saving import save
     from insitu.session import record
-    from insitu.store import load, save
+    from insitu.store import load
     from insitu.store.run import Run
     from insitu.store.series import Series
     from insitu.view import show
@@ -82,7 +83,7 @@ _LATER = {
     "compare": "insitu.comparing",
     "explain": "insitu.explaining",
     "load": "insitu.store",
-    "save": "insitu.store",
+    "save": "insitu.saving",
     "show": "insitu.view",
     "Run": "insitu.store.run",
     "Series": "insitu.store.series",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from insitu.commands.options import add_appearance
+from insitu.commands.progress import working
 from insitu.errors import ChoiceError
 
 EXAMPLE = """\
@@ -15,6 +16,7 @@ example:
   insitu diff before.h5 after.h5
   insitu diff mine.h5 theirs.h5 --rename 'encoder.layer.*=blocks.*' --rtol 1e-3 --atol 1e-5
   insitu diff before.h5 after.h5 --json
+  insitu diff before.h5 after.h5 --html diff.html
 """
 
 
@@ -32,16 +34,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtol", type=float, help="relative tolerance (default: by dtype, as in torch.testing)")
     parser.add_argument("--atol", type=float, help="absolute tolerance; give both or neither")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--html", metavar="FILE", help="also make a page with both side by side, as in diff.html")
+    parser.add_argument("--overwrite", action="store_true", help="let --html replace a file that is there")
     add_appearance(parser)
 
 
 def main(options: argparse.Namespace) -> int:
     """Compare the files; 0 if they are the same, 1 if they are not."""
+    from insitu import store
     from insitu.comparing import compare
+    from insitu.saving import PAGE, save
     from insitu.view.diff import show_diff
 
     rename = dict(map(_renamed, options.rename))
-    diff = compare(options.a, options.b, rename=rename, rtol=options.rtol, atol=options.atol)
+    if options.html is not None:
+        store.check(options.html, overwrite=options.overwrite, suffixes=(PAGE,))
+    with working(f"comparing {options.a} and {options.b}"):
+        diff = compare(options.a, options.b, rename=rename, rtol=options.rtol, atol=options.atol)
+    if options.html is not None:
+        save(diff, options.html, overwrite=options.overwrite)
     if options.json:
         import json
 

@@ -129,6 +129,11 @@ class Diff:
 
         return render_diff(self)
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import diff_bundle  # as with print(trace)
+
+        return diff_bundle(self)
+
     def __repr__(self) -> str:
         found = ", ".join(f"{count:,} {status}" for status, count in self.counts.items()) or "nothing to compare"
         return f"<Diff: {found}; {len(self.causes)} causes>"

@@ -187,7 +187,7 @@ class Trace:
             import pandas
         except ImportError:
             raise MissingError("to_pandas() needs pandas: pip install pandas") from None
-        frame = pandas.DataFrame([_row(call) for call in self.calls], columns=_COLUMNS).set_index("id")
+        frame = pandas.DataFrame([row(call) for call in self.calls], columns=COLUMNS).set_index("id")
         return frame.astype({"parent": "Int64", "duration": "Int64", "line": "Int64"})
 
     def __str__(self) -> str:
@@ -195,19 +195,25 @@ class Trace:
 
         return render(self) if self.events else "(no calls)"
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import trace_bundle  # as with print(trace)
+
+        return trace_bundle(self)
+
     def __repr__(self) -> str:
         events = self.events
         return f"<Trace: {len(events)} events, {len(self.modules)} modules>"
 
 
-_COLUMNS = (
+COLUMNS = (
     *("id", "parent", "kind", "name", "path", "type", "inputs", "output", "start", "duration"),
     *("file", "line", "function", "operator", "phase", "step", "rank", "thread", "raised"),
     *("min", "max", "mean", "std", "nan", "inf", "kept"),
 )
 
 
-def _row(call: Call) -> tuple[Any, ...]:
+def row(call: Call) -> tuple[Any, ...]:
+    """A call as a row of a table with the columns `COLUMNS`."""
     site, outputs = call.site, call.outputs
     stats = outputs[0].stats if outputs else None
     return (

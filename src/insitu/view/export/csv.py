@@ -7,12 +7,12 @@ import io
 import re
 
 from insitu.trace.collector import collector_paused
-from insitu.trace.trace import _COLUMNS, Trace, _row
+from insitu.trace.trace import COLUMNS, Trace, row
 from insitu.view.value import kept
 
 # A spreadsheet takes such a text for a formula, and runs it; a bare operator, as `+` or `@=`, is none.
 FORMULA = re.compile(r"[=+\-@\t\r].*[\w(]", re.DOTALL)
-KEPT = _COLUMNS.index("kept")
+KEPT = COLUMNS.index("kept")
 
 
 @collector_paused()
@@ -25,9 +25,9 @@ def to_csv(trace: Trace) -> str:
     """
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(_COLUMNS)
+    rows.writerow(COLUMNS)
     for call in trace.calls:
-        cells = list(_row(call))
+        cells = list(row(call))
         if cells[KEPT] is not None and type(cells[KEPT]) not in (int, float, bool):
             cells[KEPT] = kept(cells[KEPT])
         rows.writerow([_plain(cell) if type(cell) is str else cell for cell in cells])

@@ -1,0 +1,50 @@
+"""`insitu export`: a saved trace or a recorded run as a page, or for another viewer."""
+
+from __future__ import annotations
+
+import argparse
+
+from insitu.commands.progress import working
+
+EXAMPLE = """\
+The suffix says what is made: .html a page, .json for Perfetto, .graph.json for Model Explorer, .dot for Graphviz, .mmd
+for Mermaid, .csv a table, .trace text, .h5 a trace again.
+
+example:
+  insitu export run.h5 run.html
+  insitu export run.h5 run.html --only 'encoder.**' --no-source
+  insitu export run.h5 run.json
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be said after `insitu export`."""
+    parser.add_argument("file", help="a saved trace or a recorded run, as in run.h5")
+    parser.add_argument("target", help="the file to make, as in run.html")
+    parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
+    parser.add_argument(
+        "--only", action="append", metavar="PATTERN", help="in a page, only these paths; may be repeated"
+    )
+    parser.add_argument("--steps", type=_steps, metavar="N,M", help="in a page, only these steps")
+    parser.add_argument("--depth", type=int, metavar="N", help="in a page, only so many levels of the tree")
+    parser.add_argument("--no-source", dest="source", action="store_false", help="leave source code out of a page")
+
+
+def _steps(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} are no steps: write them as in 0,3,4") from None
+
+
+def main(options: argparse.Namespace) -> int:
+    """Make the file."""
+    from insitu import store
+    from insitu.saving import SUFFIXES, save
+
+    store.check(options.target, overwrite=options.overwrite, suffixes=SUFFIXES)
+    part = {"source": options.source, "only": options.only, "steps": options.steps, "depth": options.depth}
+    with working(f"making {options.target}"):
+        save(store.load(options.file), options.target, overwrite=options.overwrite, **part)
+    print(options.target)
+    return 0

@@ -1,0 +1,148 @@
+"""`insitu run`: trace an unmodified program."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from insitu.commands.options import VIEW_HELP, check_view
+from insitu.commands.progress import working
+from insitu.errors import InsituError, choose
+
+if TYPE_CHECKING:
+    from insitu.program import Program
+    from insitu.trace.trace import Trace
+
+MOST_LINES = 200
+EXAMPLE = """\
+The options stand before the script; what follows it belongs to the script. Its own output stays as it is, its exit
+code too; the trace is printed to stderr when it ends, also when it fails.
+
+example:
+  insitu run --view code --only 'encoder.*' train.py --epochs 1
+  insitu run --to run.h5 --keep stats --quiet -m package.train
+  insitu run --html run.html train.py
+"""
+
+# The options of `run` that take a value, for `split` to know where they end.
+_VALUED = ("--view", "--level", "--keep", "--only", "--to", "--html")
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words for insitu and, after `run`, the program with its own words, which may look like options of ours.
+
+    >>> split(["run", "--view", "code", "train.py", "--view", "2"])
+    (['run', '--view', 'code'], ['train.py', '--view', '2'])
+    """
+    if words[:1] != ["run"]:
+        return words, []
+    end = 1
+    while end < len(words) and words[end].startswith("-") and words[end] not in ("-m", "--"):
+        end += 2 if words[end] in _VALUED else 1
+    return words[:end], words[end + 1 :] if words[end : end + 1] == ["--"] else words[end:]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be said after `insitu run`."""
+    parser.add_argument("--view", default="tree", help=f"{VIEW_HELP}; printed to stderr")
+    parser.add_argument("--level", help="modules, functions (default) or aten (default for the view code)")
+    parser.add_argument(
+        "--keep", default="meta", help="meta (default): shapes and dtypes; stats: statistics of all values"
+    )
+    parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
+    parser.add_argument("--html", metavar="FILE", help="also make a page, as in run.html")
+    parser.add_argument("--to", metavar="FILE", help="also save the trace, as in run.h5")
+    parser.add_argument("--overwrite", action="store_true", help="let --to and --html replace files that are there")
+    parser.add_argument("--all", action="store_true", help=f"print all of a trace of more than {MOST_LINES} lines")
+    parser.add_argument("--quiet", action="store_true", help="print nothing, only save (with --to or --html)")
+
+
+def main(options: argparse.Namespace, command: list[str]) -> int:
+    """Run the program; its exit code, or 2 if what it did cannot be saved."""
+    from insitu.program import Program
+
+    if not command:
+        raise InsituError("run needs a script: insitu run script.py, or insitu run -m module")
+    # Whatever can be wrong with the options is found now, and not after hours of running.
+    _check(options)
+    process = os.getpid()
+    trace, code = _traced(Program(command), options)
+    if os.getpid() != process:  # a child that the program forked, and that came back here
+        return code
+    if os.environ.get("INSITU") == "0":
+        print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
+        return code
+    delivered = _deliver(trace, options)
+    return code or delivered
+
+
+def _check(options: argparse.Namespace) -> None:
+    from insitu import store
+    from insitu.saving import PAGE, SUFFIXES
+
+    check_view(options.view)
+    choose("keep", options.keep, ("meta", "stats"))
+    options.level = options.level or ("aten" if options.view == "code" else "functions")
+    for name, suffixes in (("to", SUFFIXES), ("html", (PAGE,))):
+        if (path := getattr(options, name)) is not None:
+            setattr(options, name, os.path.abspath(path))  # the program may change the directory
+            store.check(path, overwrite=options.overwrite, suffixes=suffixes)
+    if options.quiet and options.to is None and options.html is None:
+        raise InsituError("--quiet without --to FILE would show nothing: give a file, or leave --quiet out")
+
+
+def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:
+    """Run the program; its trace, whole or up to where it failed, and its exit code."""
+    from insitu.program import exit_code
+    from insitu.session import record
+
+    failure: BaseException | None = None
+    try:
+        with record(level=options.level, keep=options.keep, only=options.only or ()) as trace:
+            try:
+                program.run()
+            except BaseException as error:
+                failure = error
+                raise
+    except BaseException as error:
+        if error is not failure:  # an error of ours, not of the program
+            raise
+    return trace, exit_code(failure)
+
+
+def _show_beginning(trace: Trace, options: argparse.Namespace) -> None:
+    """Print the trace of a program; of a long one the beginning, because nobody reads 80,000 lines."""
+    from insitu import view
+
+    file = sys.stderr
+    extra: dict[str, Any] = {"live": False} if options.view == "tree" else {}
+    lines = view.replay(trace.events, view.make(options.view, **extra))
+    view.Terminal(file).write(islice(lines, None if options.all else MOST_LINES))
+    left = sum(1 for _ in lines)
+    if left:
+        print(f"… {left:,} more lines: --all prints them, --to FILE.h5 keeps the trace", file=file)
+
+
+def _deliver(trace: Trace, options: argparse.Namespace) -> int:
+    from insitu.saving import save
+
+    with suppress(OSError, ValueError):  # a program may have closed it
+        sys.stdout.flush()  # what the program printed comes first
+    try:
+        for path in (options.to, options.html):
+            if path is not None:
+                with working(f"writing {os.path.basename(path)}"):
+                    save(trace, path, overwrite=options.overwrite)
+        if not options.quiet and not trace.events:
+            nothing = "none of its modules matched --only" if options.only else "the program called nothing of torch"
+            print(f"insitu: {nothing}", file=sys.stderr)
+        elif not options.quiet:
+            _show_beginning(trace, options)
+    except InsituError as error:
+        print(f"insitu: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,81 @@
+"""`insitu.save`: a trace, a comparison or a recorded run in a file, in the form that the suffix asks for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from insitu import store
+from insitu.errors import ChoiceError, SubjectError
+from insitu.trace.diff import Diff
+from insitu.trace.trace import Trace
+
+PAGE = ".html"
+EXPORTED = (PAGE, ".json", ".dot", ".mmd", ".csv")
+SUFFIXES = (*store.SUFFIXES, *EXPORTED)
+
+
+def save(
+    subject: Any,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    source: bool = True,
+    only: str | list[str] | None = None,
+    steps: list[int] | None = None,
+    depth: int | None = None,
+) -> None:
+    """Write a trace to a file, which only its owner may read; one that is there already is kept unless `overwrite`.
+
+    `run.h5` holds all of it and `run.trace` is text for version control: both can be loaded again. For looking at:
+    `run.html` is a page, of a `Diff` or of a recorded run as well; `run.json` opens in Perfetto, `run.graph.json` in
+    Model Explorer, `run.dot` in Graphviz, `run.mmd` in Mermaid, `run.csv` in a spreadsheet. A page without source code
+    has `source=False`; one that is too large shows a part: `only` paths, some `steps`, a `depth` of the tree.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(Trace(), f"{folder}/run.h5")
+    ...     store.load(f"{folder}/run.h5")
+    <Trace: 0 events, 0 modules>
+    """
+    target = store.check(path, overwrite=overwrite, suffixes=SUFFIXES)
+    if target.suffix.lower() == PAGE:
+        text = _page(subject, source=source, only=only, steps=steps, depth=depth)
+    elif not source or only is not None or steps is not None or depth is not None:
+        raise ChoiceError(f"source, only, steps and depth are for pages, and {target.name!r} is none: run.html")
+    elif not isinstance(subject, Trace):
+        raise SubjectError(
+            f"a {target.suffix} file holds a Trace, not a {type(subject).__name__}; a page does: run.html"
+        )
+    elif target.suffix.lower() not in EXPORTED:
+        store.save(subject, target, overwrite=overwrite)
+        return
+    else:
+        from insitu.view.export import exporter
+
+        export = exporter(target.name)
+        assert export is not None
+        text = export(subject)
+    from insitu.store.files import write_whole
+
+    write_whole(target, text.encode(), overwrite=overwrite)
+
+
+def _page(subject: Any, **options: Any) -> str:
+    from insitu.view.html import page
+
+    if isinstance(subject, (Trace, Diff)):
+        return page(subject, **options)
+    # h5py takes a tenth of a second to import, and who has a run has it already.
+    from insitu.store.run import Run
+    from insitu.view.plot import curves
+
+    if not isinstance(subject, Run):
+        raise SubjectError(
+            f"save() writes a Trace, a Diff or a Run, not a {type(subject).__name__}: save(trace, 'run.h5')"
+        )
+    only = options["only"]
+    patterns = [only] if isinstance(only, str) else only or ["**"]
+    chosen = dict.fromkeys(series.name for pattern in patterns for series in subject.find(pattern))
+    drawn = [(name, curves(subject[name])) for name in chosen]
+    return page(None, curves=drawn, title=os.path.basename(subject.path))

@@ -1,0 +1,147 @@
+"""`insitu export`, `insitu completion`, and what is said about work that takes long."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import insitu
+from insitu.cli import main
+from insitu.commands import completion, progress
+
+SHELLS = ["bash", "zsh", "fish"]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace in a file."""
+    path = tmp_path_factory.mktemp("export") / "run.h5"
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    with insitu.record(model, keep="stats") as trace:
+        model(torch.ones(4, 3))
+        model(torch.ones(4, 3))
+    insitu.save(trace, path)
+    return path
+
+
+STARTS = {
+    "run.html": "<!doctype html>",
+    "run.json": "{",
+    "run.graph.json": "{",
+    "run.dot": "",
+    "run.mmd": "",
+    "run.csv": "id,parent,kind,name",
+    "run.trace": "insitu trace",
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_each_form_is_made_by_its_suffix(
+    name: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / name
+    assert main(["export", str(saved), str(target)]) == 0
+    text = target.read_text(encoding="utf-8")
+    assert text.startswith(STARTS[name])
+    assert "Linear" in text or name == "run.html"  # where all data are packed
+    assert len(text) > 100 and target.stat().st_mode & 0o077 == 0
+    assert capsys.readouterr().out == f"{target}\n"
+    if name.endswith(".json"):
+        assert json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run.h5", "run.txt"], "'run.txt' does not end in one of"),
+        (["missing.h5", "run.html"], "missing.h5"),
+        (["run.h5", "run.csv", "--no-source"], "are for pages"),
+        (["run.h5", "there.html"], "there.html"),
+        (["run.h5", "run.html", "--only", "nowhere.*"], "nowhere.*"),
+    ],
+)
+def test_what_cannot_be_made_is_said(
+    words: list[str],
+    said: str,
+    saved: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.html").write_text("mine")
+    given = [str(saved) if word == "run.h5" else word for word in words]
+    assert main(["export", *given]) == 2
+    assert said in capsys.readouterr().err
+    assert (tmp_path / "there.html").read_text() == "mine"
+
+
+def test_a_part_of_a_trace(saved: Path, tmp_path: Path) -> None:
+    whole, part = tmp_path / "whole.html", tmp_path / "part.html"
+    assert main(["export", str(saved), str(whole)]) == 0
+    assert main(["export", str(saved), str(part), "--only", "0", "--steps", "1", "--depth", "2", "--no-source"]) == 0
+    assert len(part.read_text()) < len(whole.read_text())
+
+
+def test_a_recorded_run_becomes_a_page(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 2)
+    with insitu.record(model, only=["weight"], keep="values", to=tmp_path / "run.h5"):
+        model(torch.ones(1, 3))
+    assert main(["export", str(tmp_path / "run.h5"), str(tmp_path / "run.html")]) == 0
+    assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")
+    assert main(["export", str(tmp_path / "run.h5"), str(tmp_path / "run.csv")]) == 2
+
+
+def test_a_comparison_becomes_a_page(saved: Path, tmp_path: Path) -> None:
+    assert main(["diff", str(saved), str(saved), "--html", str(tmp_path / "diff.html")]) == 0
+    assert "<!doctype html>" in (tmp_path / "diff.html").read_text()
+    assert main(["diff", str(saved), str(saved), "--html", str(tmp_path / "diff.html")]) == 2
+    with pytest.raises(insitu.SubjectError, match="holds a Trace, not a Diff"):
+        insitu.save(insitu.compare(saved, saved), tmp_path / "diff.h5")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("run", "show", "diff", "export", "recover", "demo", "rename", "overwrite"):
+        assert word in script
+
+
+def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["completion", "bash"])
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    ask = 'source ./script; COMP_WORDS=(insitu {}); COMP_CWORD={}; _insitu; echo "${{COMPREPLY[@]}}"'
+
+    def answer(words: str, number: int) -> str:
+        command = ["bash", "-c", ask.format(words, number)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert answer("ex", 1) == "export"
+    assert answer("diff --re", 2) == "--rename"
+    assert answer("show scr", 2) == "script"
+
+
+def test_an_unknown_shell_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "tcsh"]) == 2
+    assert "shell='tcsh' is not one of 'bash', 'zsh', 'fish'" in capsys.readouterr().err
+    assert set(completion.SHELLS) == set(SHELLS)
+
+
+def test_long_work_is_told_and_short_work_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress.working("resting"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with progress.working("resting"):
+        import time
+
+        time.sleep(0.2)
+    said = capsys.readouterr().err
+    assert said.startswith("insitu: resting …\ninsitu: resting took 0.")

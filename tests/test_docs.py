@@ -1,0 +1,207 @@
+"""What the documentation shows is what happens: its code and its commands run, and print what stands below them.
+
+The blocks of a page share their names and a folder, and run in order. A block with a title is a file of that name. In
+shown output a line with nothing but `…` stands for any lines. `pytest --update` writes what differs anew.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ast
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+import torch
+
+import insitu
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+
+FENCED = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+STATED = re.compile(r"#.*exit code (\d+)")
+CHANGING = re.compile(r"\s+\d+(\.\d+)?(ns|µs|ms|s)\b|\b\d+(\.\d+)?%|0x[0-9a-f]+|\b\d+\.\d+s\b")
+
+
+@dataclass
+class Block:
+    """A fenced block, and the output that stands below it: where, and what."""
+
+    language: str
+    title: str
+    text: str
+    shown: str | None = None
+    span: tuple[int, int] = (0, 0)
+
+
+def blocks(page: str) -> list[Block]:
+    found: list[Block] = []
+    end = -1
+    for match in FENCED.finditer(page):
+        language, words, text = match.groups()
+        if not language:
+            assert match.start() == end and found[-1].language in ("python", "sh"), f"output of nothing: {text:.80}"
+            found[-1].shown, found[-1].span = text, match.span(3)
+        else:
+            title = re.search(r'title="([^"]+)"', words)
+            found.append(Block(language, title[1] if title else "", text))
+        end = match.end()
+    return found
+
+
+# A thread that begins with the code has no caller: the call chains that are shown do not end in pytest.
+AROUND = "try:\n    pass\nexcept BaseException as error:\n    ended.put(error)\nelse:\n    ended.put(None)"
+
+
+def execute(code: str, file: Path, names: dict[str, Any]) -> str:
+    """Run code as a program does; what it prints."""
+    tree, around = ast.parse(code), ast.parse(AROUND)
+    assert isinstance(around.body[0], ast.Try)
+    around.body[0].body = tree.body or around.body[0].body
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+    names["ended"] = ended
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        _thread.start_new_thread(exec, (compile(around, file, "exec"), names))
+        failure = ended.get(timeout=100)
+    if failure is not None:
+        raise failure
+    return printed.getvalue()
+
+
+def command(line: str, file: Path) -> str:
+    """Run a command, which must end with the exit code that is stated; what it prints, the trace on stderr too."""
+    stated = STATED.search(line)
+    names: dict[str, Any] = {"words": shlex.split(line, comments=True)[1:]}
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        printed = execute("import insitu.cli\ncode = insitu.cli.main(words)", file, names)
+    assert names["code"] == (int(stated[1]) if stated else 0), (line, printed, errors.getvalue())
+    return printed + errors.getvalue()
+
+
+def pytest_run(line: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "CI"))}
+    words = [sys.executable, "-m", *shlex.split(line, comments=True)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    stated = STATED.search(line)
+    assert done.returncode == (int(stated[1]) if stated else 0), done.stdout + done.stderr
+    return done.stdout
+
+
+def output(block: Block, file: Path, names: dict[str, Any]) -> str:
+    """Run a block, whose code is in a file of its own; what it prints, without what belongs to this machine."""
+    file.parent.mkdir(parents=True)
+    file.write_text(block.text, encoding="utf-8")
+    lines = block.text.splitlines()
+    if block.title:
+        Path(block.title).write_text(block.text, encoding="utf-8")
+        return ""
+    if block.language == "python":
+        printed = execute(block.text, file, names)
+    else:
+        runs = [command(line, file) for line in lines if line.startswith("insitu ")]
+        printed = "".join([*runs, *(pytest_run(line) for line in lines if line.startswith("pytest"))])
+    for place, name in ((Path(insitu.__file__).parents[1], "site-packages/"), (file.parent, ""), (Path.cwd(), "")):
+        printed = printed.replace(f"{place}/", name)
+    return re.sub(r"  thread \d+$", "", printed, flags=re.MULTILINE)
+
+
+def steady(text: str) -> list[str]:
+    """The lines without times, and without the spaces that only align them."""
+    return [re.sub(r"[\s─]+", " ", CHANGING.sub("", line)).strip() for line in text.strip().splitlines()]
+
+
+def fits(printed: str, shown: str) -> bool:
+    wanted = "".join("(?:.*\n)*" if line == "…" else re.escape(f"{line}\n") for line in steady(shown))
+    return re.fullmatch(wanted, "".join(f"{line}\n" for line in steady(printed))) is not None
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to run in; what `insitu run` changes in this process, and the random state, is put back."""
+    folder = tmp_path.resolve()
+    (folder / "here").mkdir()
+    monkeypatch.chdir(folder / "here")
+    monkeypatch.setattr(sys, "argv", ["example.py"])
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    for name in ("INSITU", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng():
+        yield folder
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.filterwarnings("default")  # as in a program: some libraries that examples use warn
+def test_a_page_shows_what_happens(page: Path, program: Path, request: pytest.FixtureRequest) -> None:
+    torch.manual_seed(0)
+    text = page.read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    differs: list[tuple[Block, str]] = []
+    for number, block in enumerate(blocks(text)):
+        printed = output(block, program / str(number) / "example.py", names)
+        if block.shown is not None and not fits(printed, block.shown):
+            differs.append((block, printed))
+    if request.config.getoption("--update"):
+        for block, printed in reversed(differs):
+            text = text[: block.span[0]] + printed.rstrip() + "\n" + text[block.span[1] :]
+        page.write_text(text, encoding="utf-8")
+    elif differs:
+        block, printed = differs[0]
+        assert steady(printed) == steady(block.shown or ""), block.text
+
+
+def test_output_with_a_gap_fits() -> None:
+    assert fits("a  1.5ms\nb\nc\nd\n", "a 20ns\n…\nd\n")
+    assert not fits("a\nb\n", "a\n") and not fits("a\nb\nc\n", "a\n…\nb\n")
+
+
+def anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", head.lower()).strip()) for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
+        assert "://" not in target, f"{target}: the documentation is complete without a network"
+        found = (page.parent / target).resolve() if target else page
+        assert found.is_file() and found.is_relative_to(DOCS), target
+        assert not anchor or anchor in anchors(found), f"{target}#{anchor}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r"([\w/-]+\.md)\s*$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == [page.relative_to(DOCS).as_posix() for page in PAGES]
+
+
+def test_every_public_name_is_mentioned() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert [name for name in insitu.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_it_builds_without_a_network(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="mkdocs-material is not installed")
+    words = ["mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml", "--site-dir", tmp_path]
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    loaded = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"?https?:|<link[^>]*stylesheet[^>]*https?:")
+    built = sorted(tmp_path.rglob("*.html"))
+    assert len(built) >= len(PAGES)
+    for page in built:
+        assert loaded.search(page.read_text(encoding="utf-8")) is None, page.name
