@@ -34,6 +34,7 @@ def training() -> insitu.Trace:
     torch.manual_seed(0)
     model, tokens = GPT(), torch.randint(256, (2, 25))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trace: insitu.Trace
     with insitu.record(keep="stats") as trace:
         for step in range(4):
             trace.step()
@@ -41,7 +42,7 @@ def training() -> insitu.Trace:
                 model.get_parameter("h.2.attn.c_attn.weight").data *= 1e20
             loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     return trace
 
@@ -88,6 +89,8 @@ def main() -> None:
         for picture, dark in (("page.png", False), ("page-dark.png", True)):
             page = opened(browser, run, height=800, dark=dark)
             page.keyboard.press("f")
+            page.mouse.move(400, 300)
+            page.mouse.wheel(0, -110)  # the modules around it, too
             photograph(page, picture)
         photograph(opened(browser, diff, height=640), "diff.png")
         browser.close()

@@ -113,8 +113,8 @@ def output(block: Block, file: Path, names: dict[str, Any]) -> str:
     else:
         runs = [command(line, file) for line in lines if line.startswith("insitu ")]
         printed = "".join([*runs, *(pytest_run(line) for line in lines if line.startswith("pytest"))])
-    for place, name in ((Path(insitu.__file__).parents[1], "site-packages/"), (file.parent, ""), (Path.cwd(), "")):
-        printed = printed.replace(f"{place}/", name)
+    printed = printed.replace(f"{Path(insitu.__file__).parents[1]}/", "site-packages/")
+    printed = re.sub(rf"{re.escape(str(file.parents[1]))}/\w+/", "", printed)
     return re.sub(r"  thread \d+$", "", printed, flags=re.MULTILINE)
 
 
@@ -197,7 +197,7 @@ def test_every_public_name_is_mentioned() -> None:
 
 def test_it_builds_without_a_network(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="mkdocs-material is not installed")
-    words = ["mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml", "--site-dir", tmp_path]
+    words = ["mkdocs", "build", "--strict", "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(tmp_path)]
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     loaded = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"?https?:|<link[^>]*stylesheet[^>]*https?:")

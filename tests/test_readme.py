@@ -97,7 +97,7 @@ def test_every_shell_example_runs(tmp_path: Path) -> None:
     program = "from insitu.demo import GPT; import torch; GPT()(torch.randint(256, (2, 24)))"
     (tmp_path / "train.py").write_text(program)
     lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("insitu")]
-    assert len(lines) == 3
+    assert len(lines) == 4
     for line in lines:
         command = shlex.split(line, comments=True)
         done = subprocess.run(

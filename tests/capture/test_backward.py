@@ -136,6 +136,14 @@ def test_nothing_is_followed_where_only_facts_are_kept_and_nothing_after_the_end
     assert trace.find("")[0].outputs[0].grad is None
 
 
+def test_what_is_followed_can_be_saved_without_a_warning(tmp_path: Any) -> None:
+    model = Net()
+    with insitu.record(model, keep="stats"):
+        out = model(torch.ones(2, 4))
+        torch.save(out, tmp_path / "out.pt")  # warnings are errors here: a tensor with hooks would warn
+    assert out._backward_hooks is None
+
+
 @pytest.mark.parametrize("level", ["functions", "aten"])
 def test_gradients_and_outputs_are_the_same_to_the_bit(level: str) -> None:
     def run() -> list[Tensor]:
@@ -192,7 +200,15 @@ def test_operations_are_those_that_torch_counts(make: Any) -> None:
 def test_operations_of_the_functions_that_users_call() -> None:
     a, b, v = torch.randn(5, 2, 3), torch.randn(3, 4), torch.randn(3)
     q = torch.randn(2, 4, 6, 8)
-    for call in (lambda: a @ b, lambda: torch.addmm(torch.zeros(2, 4), a[0], b)):
+    attention, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 5, 8)
+    for call in (
+        lambda: a @ b,
+        lambda: torch.addmm(torch.zeros(2, 4), a[0], b),
+        lambda: F.linear(weight=b.T, input=a),
+        lambda: torch.mm(input=a[0], mat2=b),
+        lambda: torch.einsum("bij,jk->bik", a, b),
+        lambda: attention(x, torch.randn(3, 7, 8), torch.randn(3, 7, 8)),
+    ):
         with FlopCounterMode(display=False) as counter:
             call()
         with insitu.record(level="functions") as trace:

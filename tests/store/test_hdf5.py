@@ -12,11 +12,12 @@ import pytest
 from tests.store.example import everything, picture
 
 import insitu
+import insitu.saving
 from insitu.errors import StoreError
 from insitu.store import load, save
 from insitu.store.encode import Encoder
 from insitu.store.tables import SCHEMA
-from insitu.trace.event import Mark
+from insitu.trace.event import Call, Mark
 from insitu.trace.trace import Trace
 
 ROWS = len(everything())
@@ -65,6 +66,11 @@ def test_a_file_of_before_is_read(tmp_path: Path, monkeypatch: Any) -> None:
     """One without the columns that came later, as the first version of insitu wrote it."""
     old = {name: rule for name, rule in SCHEMA["rows"].items() if not rule.later}
     events = [event for event in everything() if event.id < 19]
+    for call in events:
+        if isinstance(call, Call):
+            call.message = call.forward = call.flops = None
+            for facts in (*call.inputs, *call.outputs):
+                facts.grad = None
     with monkeypatch.context() as before:
         before.setitem(SCHEMA, "rows", old)
         before.setattr(Encoder, "row", lambda self, event, row=Encoder.row: row(self, event)[: len(old)])
@@ -198,4 +204,4 @@ def test_a_flipped_bit_never_gives_another_trace(saved: Path) -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert insitu.save is save and insitu.load is load
+    assert insitu.save is insitu.saving.save and insitu.load is load

@@ -26,12 +26,13 @@ class Gradients:
         if not value.requires_grad or not isinstance(tensor, Tensor) or is_functorch_wrapped_tensor(tensor):
             return
         with DisableTorchFunction():
-            if tensor.grad_fn is not None:
-                tensor.register_hook(self._hook(value))  # type: ignore[no-untyped-call]
+            # On the node and not on the tensor: one with hooks of its own cannot be saved without a warning.
+            if (node := tensor.grad_fn) is not None:
+                node.register_prehook(self._hook(value, tensor.output_nr))
 
-    def _hook(self, value: Value) -> Callable[[Tensor], None]:
-        def arrived(grad: Tensor) -> None:
-            if not self._probe.over:
+    def _hook(self, value: Value, index: int) -> Callable[[Any], None]:
+        def arrived(grads: tuple[Tensor | None, ...]) -> None:
+            if not self._probe.over and (grad := grads[index]) is not None:
                 self._note(value, grad)
 
         return arrived

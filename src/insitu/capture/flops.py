@@ -24,10 +24,17 @@ def flops(call: Call) -> int | None:
     formula = _operator(call.name) if call.kind == "aten" else _FUNCTIONS.get(call.name)
     if formula is None or call.result is None:
         return None
+    named = sorted((name for name in _ORDER if name in call.kwargs), key=_ORDER.index)
+    args = (*call.args, *(call.kwargs[name] for name in named))
+    rest = {name: item for name, item in call.kwargs.items() if name not in named}
     try:
-        return int(formula(*shapes(call.args), out_val=shapes(call.result), **shapes(call.kwargs)))
+        return int(formula(*shapes(args), out_val=shapes(call.result), **shapes(rest)))
     except Exception:  # symbolic sizes, or arguments that the formula does not know
         return None
+
+
+# The tensors of all these functions, in an order that is right for each of them.
+_ORDER = ("input", "self", "query", "mat1", "batch1", "key", "weight", "other", "mat2", "batch2", "value")
 
 
 def shapes(item: Any) -> Any:
@@ -91,6 +98,23 @@ def _attention(query: Shape, key: Shape, value: Shape, *rest: Any, out_val: Any 
     return _formula("_scaled_dot_product_flash_attention")(*heads)
 
 
+def _multi_head(query: Shape, key: Shape, value: Shape, *rest: Any, out_val: Any = None, **named: Any) -> int:
+    """The three projections, both products of attention, and the projection of what comes out."""
+    width, many, others = query[-1], prod(query[:-1]), prod(key[:-1])
+    batch = query[1] if len(query) == 3 else 1
+    projected = many * width + others * (key[-1] + value[-1]) + many * width
+    return 2 * width * (projected + 2 * many * (others // batch))
+
+
+def _einsum(equation: str, *operands: Any, out_val: Any = None, **named: Any) -> int:
+    """Two operands are one product of batches of matrices over all letters."""
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0][0], tuple) else operands
+    letters = equation.replace(" ", "").partition("->")[0].split(",")
+    left, right = given
+    sizes = dict(zip(letters[0] + letters[1], (*left, *right), strict=True))
+    return 2 * prod(sizes.values())
+
+
 def _everywhere(name: str, formula: Callable[..., int]) -> dict[str, Callable[..., int]]:
     return {f"{owner}.{name}": formula for owner in ("torch", "torch.Tensor", "torch.nn.functional")}
 
@@ -105,4 +129,6 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
     **{key: _conv for n in (1, 2, 3) for key in _everywhere(f"conv{n}d", _conv)},
     **{key: _conv_transposed for n in (1, 2, 3) for key in _everywhere(f"conv_transpose{n}d", _conv)},
     **_everywhere("scaled_dot_product_attention", _attention),
+    **_everywhere("multi_head_attention_forward", _multi_head),
+    "torch.einsum": _einsum,
 }

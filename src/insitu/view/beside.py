@@ -50,6 +50,11 @@ class Beside:
                 above = self._parents[above]
         self._behind = {}
 
+    def forget(self) -> None:
+        """Forget the calls that were shown."""
+        self._found.clear()
+        self._parents.clear()
+
     def cells(self, item: Fold) -> tuple[Span, ...]:
         """The cells of a row that may stand for many calls."""
         calls = [node.event for node in item.nodes if isinstance(node.event, Call)]

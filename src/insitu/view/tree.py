@@ -62,7 +62,12 @@ class Tree:
             self._roots.append(root)
             return ()
         self._forest.forget()
-        return self._rows(fold([root]))
+        rows = self._rows(fold([root]))
+        if self._beside is None:
+            return rows
+        shown = list(rows)
+        self._beside.forget()
+        return shown
 
     def finish(self) -> Iterable[Line]:
         """The rows of all that was kept back, and of calls whose parents never came."""
