@@ -8,7 +8,7 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
-CODE := src tests dropins $(wildcard benchmarks)
+CODE := src tests dropins docs/make_pictures.py $(wildcard benchmarks)
 
 .PHONY: test demo bench browser bugs faults lint types unit format clean
 .DELETE_ON_ERROR:

@@ -70,17 +70,17 @@ def opened(browser: Browser, path: Path, *, height: int, dark: bool = False) -> 
     sys.exit(f"{path.name} never became ready")
 
 
-def photograph(page: Page, name: str) -> None:
+def photograph(page: Page, path: Path) -> None:
     """Take the picture when all is drawn."""
     page.wait_for_timeout(300)
-    page.screenshot(path=PICTURES / name)
+    page.screenshot(path=path)
     page.close()
 
 
-def main() -> None:
+def main(folder: Path = PICTURES) -> None:
     """Make all pictures."""
     browser_path = os.environ.get("INSITU_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    PICTURES.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         run, diff = Path(name) / "run.html", Path(name) / "diff.html"
         write(training(), run, title="GPT")
@@ -91,8 +91,8 @@ def main() -> None:
             page.keyboard.press("f")
             page.mouse.move(400, 300)
             page.mouse.wheel(0, -110)  # the modules around it, too
-            photograph(page, picture)
-        photograph(opened(browser, diff, height=640), "diff.png")
+            photograph(page, folder / picture)
+        photograph(opened(browser, diff, height=640), folder / "diff.png")
         browser.close()
 
 

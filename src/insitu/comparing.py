@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from insitu.errors import SubjectError
+from insitu.trace.compare.closeness import Tolerance
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Site, TensorFacts, Variable
@@ -46,8 +47,8 @@ def compare(
     >>> diff.same, diff.first.kind, diff.first.why, diff.first.certainty
     (False, 'argument', 'made with another argument: argument 0: -1 | 0', 'statistics')
     """
-    traces = _trace(a), _trace(b)
-    return compare_traces(*traces, rename=rename, rtol=rtol, atol=atol, labels=_labels(a, b))
+    tolerance = Tolerance(rtol, atol)  # what is wrong with it is said before files are read
+    return compare_traces(_trace(a), _trace(b), rename=rename, tolerance=tolerance, labels=_labels(a, b))
 
 
 def _trace(subject: Subject) -> Trace:

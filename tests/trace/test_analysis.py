@@ -198,3 +198,16 @@ def test_every_call_begins_once_and_ends_once_whatever_the_clock_says() -> None:
             else:
                 opened.remove(event.id)
         assert opened == []
+
+
+def test_backward_calls_are_selected_with_their_forward_calls() -> None:
+    module = ModuleFacts("fc", "Linear")
+    events = [
+        Call(0, None, "module", "Linear", module),
+        Call(1, 0, "function", "torch.nn.functional.linear", module),
+        Call(2, None, "function", "torch.relu"),
+        Call(3, None, "function", "torch.Tensor.backward"),
+        Call(4, 3, "aten", "aten.threshold_backward", phase="backward", forward=2),
+        Call(5, 3, "aten", "aten.mm", module, phase="backward", forward=1),
+    ]
+    assert [event.id for event in select(events, "fc")] == [0, 1, 3, 5]

@@ -54,8 +54,14 @@ class Raised:
 
     def __init__(self, error: BaseException) -> None:
         self.type = type(error).__name__
-        first = error.args[0] if error.args else None
+        first = next(iter(arguments_of(error)), None)
         self.message = first if type(first) is str else None  # no text is made here, and the error is not kept
+
+
+def arguments_of(error: BaseException) -> tuple[Any, ...]:
+    """What an exception was made with, whatever its class understands by `args`."""
+    found = BaseException.args.__get__(error)  # type: ignore[attr-defined]
+    return found if type(found) is tuple else ()
 
 
 class MarkNote:

@@ -10,7 +10,7 @@ The first run stores `golden/test_file/test_model.trace` next to the test, to be
 and fail with the first call that differs. `pytest --update` writes those anew that differ. Where `CI` is set nothing is
 stored without `--update`: a file that is missing there was not committed, and the test fails.
 
-Statistics may differ as much as another machine makes them: see `TOLERANCES`. `rtol=` and `atol=` say it otherwise.
+Statistics may differ as much as another machine makes them: see `OTHER_MACHINE`. `rtol=` and `atol=` say it otherwise.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ import pytest
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from insitu.trace.compare.closeness import Tolerance
     from insitu.trace.trace import Trace
 
-# By the coarsest type of float in a trace: relative and absolute. For f32 more than `torch.testing` has, since sums in
-# another order, as another machine makes them, add up from layer to layer.
-TOLERANCES = {
-    **{"f64": (1e-7, 1e-7), "c128": (1e-7, 1e-7), "f32": (1e-4, 1e-5), "c64": (1e-4, 1e-5)},
-    **{"f16": (1e-3, 1e-5), "c32": (1e-3, 1e-5), "bf16": (1.6e-2, 1e-5)},
-}
+# Where more is allowed than `torch.testing` does, relative and absolute: sums in another order, as another machine
+# makes them, add up from layer to layer.
+OTHER_MACHINE = {"f32": (1e-4, 1e-5), "c64": (1e-4, 1e-5)}
 _OPTION = "--update"
 _PROPERTY = "golden_trace"
 _LONGEST = 100
@@ -98,11 +96,11 @@ class GoldenTraces:
     ) -> GoldenTrace:
         """A `with` block that is recorded as by `insitu.record`, and compared; a second one in a test needs a name."""
         from insitu.session import Session
-        from insitu.trace.compare.closeness import Tolerance
+        from insitu.trace.compare.closeness import TOLERANCES, Tolerance
 
-        Tolerance(rtol, atol)  # what is wrong with them is said before the block runs
+        tolerance = Tolerance(rtol, atol, {**TOLERANCES, **OTHER_MACHINE})
         session = Session("record", subject, level=level, keep=keep, only=only)
-        return GoldenTrace(session, self._request, self._path(name), (rtol, atol))
+        return GoldenTrace(session, self._request, self._path(name), tolerance)
 
     def _path(self, name: str) -> Path:
         """The file, which no other block of any test has."""
@@ -140,9 +138,7 @@ def file_name(text: str) -> str:
 class GoldenTrace:
     """A block whose trace is compared when it ends; an exception in it goes on as it is, and nothing is stored."""
 
-    def __init__(
-        self, session: Any, request: pytest.FixtureRequest, path: Path, tolerance: tuple[float | None, float | None]
-    ) -> None:
+    def __init__(self, session: Any, request: pytest.FixtureRequest, path: Path, tolerance: Tolerance) -> None:
         self._session, self._request, self._path, self._tolerance = session, request, path, tolerance
         self._trace: Trace | None = None
 
@@ -190,8 +186,7 @@ class GoldenTrace:
             golden = insitu.load(self._path)
         except insitu.StoreError as error:
             return f"{error}\n\n{renew}"
-        rtol, atol = self._tolerance if self._tolerance != (None, None) else tolerance_of(golden)
-        diff = compare_traces(golden, trace, rtol=rtol, atol=atol, labels=("golden", "now"))
+        diff = compare_traces(golden, trace, tolerance=self._tolerance, labels=("golden", "now"))
         return None if diff.same else f"the trace is not that of {self._place()}\n\n{diff}\n\n{renew}"
 
     def _store(self, trace: Trace, verb: str) -> None:
@@ -209,12 +204,6 @@ class GoldenTrace:
     def _place(self) -> str:
         root = self._request.config.rootpath
         return str(self._path.relative_to(root) if self._path.is_relative_to(root) else self._path)
-
-
-def tolerance_of(trace: Trace) -> tuple[float | None, float | None]:
-    """How far statistics may be apart: by the coarsest type of float among the outputs."""
-    dtypes = {facts.dtype for call in trace.calls for facts in call.outputs}
-    return max([TOLERANCES[dtype] for dtype in dtypes if dtype in TOLERANCES], default=(None, None))
 
 
 def _on_ci() -> bool:

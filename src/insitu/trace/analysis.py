@@ -83,7 +83,7 @@ def _endings(every: list[Event]) -> dict[int, list[Call]]:
 
 
 def select(events: Iterable[Event], only: str | Iterable[str] | None) -> list[Event]:
-    """The calls of the modules whose path matches, all that lies in them, and the calls they lie in.
+    """The calls of the modules whose path matches, all that lies in them, their backward calls, and all around these.
 
     Variables are chosen by their names in the same way. A pattern that matches neither a module nor a variable raises
     `PatternError` and names the nearest.
@@ -102,7 +102,7 @@ def select(events: Iterable[Event], only: str | Iterable[str] | None) -> list[Ev
     for event in every:
         if event.parent in inside:
             inside.add(event.id)
-        elif _address(event) in wanted:
+        elif _address(event) in wanted or (isinstance(event, Call) and event.forward in inside):
             inside.add(event.id)
             above = event.parent
             while above is not None and above not in around and above in parents:

@@ -161,10 +161,11 @@ class Trace:
     ) -> list[Call]:
         """The calls that fit all that is asked: a path pattern, a name (`*` allowed), a kind, a step, a rank, a phase.
 
-        With a path and neither name nor kind, the calls of the modules at that path; a name may leave out what
-        stands before its last dots: `softmax` finds `torch.nn.functional.softmax`.
+        With a path and neither name nor kind, the calls of the modules at that path, or, with `phase="backward"`, all
+        that computed gradients for them; a name may leave out what stands before its last dots: `softmax` finds
+        `torch.nn.functional.softmax`.
         """
-        if path is not None and name is None and kind is None:
+        if path is not None and name is None and kind is None and phase != "backward":
             kind = "module"
         if kind is not None:
             choose("kind", kind, get_args(Kind))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.capture.calls import FunctionNote, OperatorNote
 from insitu.capture.explain.scene import Scene, is_shown, take
-from insitu.capture.tape import Tape
+from insitu.capture.tape import Tape, arguments_of
 from insitu.errors import InsituError
 from insitu.trace.explanation import Explanation
 
@@ -37,8 +37,8 @@ class Moment:
         self.cleared = probe.live.cleared(probe) if probe is not None and probe.live is not None else 0
         self.at, self.scene = at, scene
         self.error = type(error).__name__
-        first = error.args[0] if len(error.args) == 1 else None
-        self.message = first if type(first) is str else ", ".join(map(_told, error.args))
+        args = arguments_of(error)
+        self.message = args[0] if len(args) == 1 and type(args[0]) is str else ", ".join(map(_told, args))
         if probe is not None and probe.live is not None:
             waiting[next(_numbers)] = self
 
@@ -136,6 +136,7 @@ def moment_of(error: BaseException, probe: Probe | None, at: int | None) -> Mome
 
 def settle(probe: Probe) -> None:
     """The tape is about to be cleared: notes that still need it take what is on it along."""
-    for moment in list(waiting.values()):
-        if moment.tape is probe.tape:
-            moment.tape = list(probe.tape)
+    needing = [moment for moment in list(waiting.values()) if moment.tape is probe.tape]
+    taken = list(probe.tape) if needing else []
+    for moment in needing:
+        moment.tape = taken  # one for all of them: nobody writes to it

@@ -266,5 +266,5 @@ def _label(path: str, name: str) -> str:
     parts = name.removesuffix(".__get__").split(".")
     last = parts[-2] if len(parts) == 3 and parts[0] == "aten" else parts[-1]
     if last.startswith("__") and last.endswith("__"):
-        last = last.strip("_")
+        last = last.strip("_") or last
     return re.sub(r"[^\w.]", "_", f"{path}.{last}" if path and last else path or last)

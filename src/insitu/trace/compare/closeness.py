@@ -8,8 +8,8 @@ kept, shape and dtype are all there is.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from insitu.errors import ChoiceError
@@ -19,10 +19,12 @@ Certainty = Literal["values", "statistics", "structure"]
 # From the weakest to the strongest.
 CERTAINTIES: tuple[Certainty, ...] = ("structure", "statistics", "values")
 
-_TOLERANCES = {
+# Relative and absolute, as `torch.testing` has them; a dtype that is not here, such as an integer, has to be equal.
+TOLERANCES: Mapping[str, tuple[float, float]] = {
     **{"f16": (1e-3, 1e-5), "bf16": (1.6e-2, 1e-5), "f32": (1.3e-6, 1e-5), "f64": (1e-7, 1e-7)},
     **{"c32": (1e-3, 1e-5), "c64": (1.3e-6, 1e-5), "c128": (1e-7, 1e-7)},
 }
+_EXACT = (0.0, 0.0)
 _PYTHON_FLOAT = "f32"  # most come from a tensor of these
 
 
@@ -53,7 +55,7 @@ class Closeness:
 
 @dataclass(slots=True, frozen=True)
 class Tolerance:
-    """How far apart values may be: by dtype, as in `torch.testing`, or the same for all if given.
+    """How far apart values may be: by dtype, as in `torch.testing` or another table, or the same for all if given.
 
     >>> Tolerance().of("f32", "bf16"), Tolerance(0.0, 0.0).of("f32", "f32"), Tolerance().of("i64", "i64")
     ((0.016, 1e-05), (0.0, 0.0), (0.0, 0.0))
@@ -61,6 +63,7 @@ class Tolerance:
 
     rtol: float | None = None
     atol: float | None = None
+    table: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 
     def __post_init__(self) -> None:
         if (self.rtol is None) != (self.atol is None):
@@ -75,13 +78,8 @@ class Tolerance:
         """The relative and the absolute tolerance for these dtypes: the looser ones."""
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
-        return _loosest(dtypes)
-
-
-@lru_cache(maxsize=1024)
-def _loosest(dtypes: tuple[str, ...]) -> tuple[float, float]:
-    known = [_TOLERANCES.get(dtype, (0.0, 0.0)) for dtype in dtypes]
-    return max(rtol for rtol, _ in known), max(atol for _, atol in known)
+        known = [self.table.get(dtype, _EXACT) for dtype in dtypes]
+        return max(rtol for rtol, _ in known), max(atol for _, atol in known)
 
 
 def close(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
@@ -93,18 +91,13 @@ def close(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
         if found is not None:
             return found
     if a.stats is not None and b.stats is not None:
-        if a.stats == b.stats:
-            return _SAME_STATISTICS
-        return close_stats(a.stats, b.stats, *tolerance.of(a.dtype, b.dtype), exact=_is_exact(a, b, tolerance))
+        rtol, atol = tolerance.of(a.dtype, b.dtype)
+        # Where each element has to be the same, all statistics have to be, too.
+        return close_stats(a.stats, b.stats, rtol, atol, exact=a.dtype == b.dtype and rtol == atol == 0.0)
     return _UNKNOWN
 
 
 _SAME_STATISTICS, _UNKNOWN = Closeness(True, "statistics", 0.0), Closeness(None, "structure")
-
-
-def _is_exact(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> bool:
-    """Whether each element has to be the same; then the statistics have to be, too."""
-    return a.dtype == b.dtype and tolerance.of(a.dtype) == (0.0, 0.0)
 
 
 def _close_kept(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness | None:
@@ -138,12 +131,23 @@ def close_arrays(a: Any, b: Any, rtol: float, atol: float, certainty: Certainty 
     wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
     left, right = a.astype(wide), b.astype(wide)
     with np.errstate(all="ignore"):
-        apart = np.abs(left - right)
-        equal = (left == right) | (np.isnan(left) & np.isnan(right))
+        whole = a.dtype.kind in "iub" and b.dtype.kind in "iub"
+        apart = _integers_apart(a, b) if whole else np.abs(left - right)
+        equal = apart == 0.0 if whole else (left == right) | (np.isnan(left) & np.isnan(right))
         near = equal | (np.isfinite(left) & np.isfinite(right) & (apart <= atol + rtol * np.abs(right)))
         apart = np.where(equal, 0.0, apart)
     delta = float(apart.max()) if apart.size else 0.0
     return Closeness(bool(near.all()), certainty, delta, "max|Δ|")
+
+
+def _integers_apart(a: Any, b: Any) -> Any:
+    """How far integers are apart: large ones are rounded to the same float."""
+    import numpy as np
+
+    if np.result_type(a, b).kind == "f":  # no type has both signed and unsigned ones of 64 bits
+        return np.abs(a.astype(object) - b.astype(object)).astype(np.float64)
+    # Modulo 2^64 the difference is right even where it is larger than the type can hold.
+    return (np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)).astype(np.float64)
 
 
 def close_stats(a: Stats, b: Stats, rtol: float, atol: float, *, exact: bool = False) -> Closeness:
@@ -154,11 +158,10 @@ def close_stats(a: Stats, b: Stats, rtol: float, atol: float, *, exact: bool = F
     Closeness(same=False, certainty='statistics', delta=0.25, measure='Δ mean')
     """
     if a == b:
-        return Closeness(True, "statistics", 0.0)
-    for name in ("count", "nan", "inf"):
-        if getattr(a, name) != getattr(b, name):
-            apart = abs(getattr(a, name) - getattr(b, name))
-            return Closeness(False, "statistics", float(apart), f"Δ {name.replace('nan', 'NaN').replace('inf', 'Inf')}")
+        return _SAME_STATISTICS
+    for name, left, right in (("count", a.count, b.count), ("NaN", a.nan, b.nan), ("Inf", a.inf, b.inf)):
+        if left != right:
+            return Closeness(False, "statistics", float(abs(left - right)), f"Δ {name}")
     excess, apart, name = _worst_moment(a, b, rtol, atol)
     if excess > 1:
         return Closeness(False, "statistics", apart, f"Δ {name}")
@@ -180,10 +183,18 @@ def _worst_moment(a: Stats, b: Stats, rtol: float, atol: float) -> tuple[float, 
         *(("mean", a.mean, b.mean, inner), ("std", a.std, b.std, inner)),
         *(("min", a.min, b.min, outer), ("max", a.max, b.max, outer)),
     ):
-        if left == right or (name == "std" and (left is None or right is None)):
+        if left == right or (left != left and right != right):
             continue
-        apart = abs(left - right) if left is not None and right is not None else math.inf
-        found = max(found, (apart / bound if bound else math.inf, apart, name))
+        if left is None or right is None:
+            if name != "std":
+                found = (math.inf, math.inf, name)
+            continue
+        apart = abs(left - right)
+        if apart != apart:  # one is NaN
+            apart = math.inf
+        excess = apart / bound if apart < math.inf and 0.0 < bound < math.inf else math.inf
+        if excess > found[0] or (excess == found[0] and apart > found[1]):
+            found = (excess, apart, name)
     return found
 
 
@@ -194,7 +205,7 @@ def close_plain(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
     (0.5, True, None)
     """
     if rtol is None or atol is None:
-        rtol, atol = _TOLERANCES[_PYTHON_FLOAT]
+        rtol, atol = TOLERANCES[_PYTHON_FLOAT]
     if isinstance(a, TensorFacts) or isinstance(b, TensorFacts):
         return None
     if _is_number(a) and _is_number(b):
@@ -206,7 +217,7 @@ def close_plain(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
         return _together([close_plain(left, right, rtol, atol) for left, right in items])
     if isinstance(a, Opaque) and isinstance(b, Opaque):
         return None if a.type == b.type else Closeness(False, "structure", measure="type")
-    if type(a).__module__ not in ("builtins", "insitu.trace.event"):
+    if not {type(a).__module__, type(b).__module__} <= {"builtins", "insitu.trace.event"}:
         return None if type(a) is type(b) else Closeness(False, "structure", measure="type")
     return Closeness(True, "values") if a == b else Closeness(False, "values", measure="content")
 
@@ -220,9 +231,12 @@ def _close_numbers(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
         return Closeness(True, "values", 0.0)
     if isinstance(a, int) and isinstance(b, int):
         return Closeness(False, "values", _float(abs(a - b)), "|Δ|")
-    apart = abs(a - b)
-    finite = apart == apart and apart != math.inf
-    return Closeness(finite and apart <= atol + rtol * abs(b), "values", float(apart), "|Δ|")
+    try:
+        apart = abs(a - b)
+        near = math.isfinite(apart) and apart <= atol + rtol * abs(b)
+    except OverflowError:  # one is an integer that no float can hold
+        return Closeness(False, "values", math.inf, "|Δ|")
+    return Closeness(near, "values", float(apart), "|Δ|")
 
 
 def _float(number: int) -> float:

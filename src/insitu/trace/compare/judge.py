@@ -88,7 +88,7 @@ class Judge:
             if len(outs_a) != len(outs_b):
                 return Closeness(False, "structure", measure=f"{len(outs_a)} | {len(outs_b)} outputs")
             found = [self._tensors(unit, left, right) for left, right in zip(outs_a, outs_b, strict=True)]
-            if not outs_a and a.result is not None:
+            if not outs_a and not (a.result is None and b.result is None):
                 found.append(self._plain(a.result, b.result))
         return worst(found)
 

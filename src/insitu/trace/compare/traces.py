@@ -17,13 +17,15 @@ from insitu.trace.event import Event
 from insitu.trace.trace import Trace
 
 
+TORCH_TESTING = Tolerance()
+
+
 def compare_traces(
     a: Trace,
     b: Trace,
     *,
     rename: Mapping[str, str] | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
+    tolerance: Tolerance = TORCH_TESTING,
     labels: tuple[str, str] = ("a", "b"),
 ) -> Diff:
     """How two traces differ; see `insitu.compare`.
@@ -35,7 +37,6 @@ def compare_traces(
     >>> diff.first.kind, diff.first.delta, diff.first.followers
     ('random', 0.5, 0)
     """
-    tolerance = Tolerance(rtol, atol)
     with collector_paused():
         sides = _sides(a.events, b.events, rename)
         every, notes = units(*sides)

@@ -103,7 +103,8 @@ def _lonely(groups: list[Group], alone: list[Group], name: str) -> list[str]:
     """What to say of groups that have no counterpart: steps, ranks or threads that one side lacks."""
     notes: list[str] = []
     for part, what in ((0, "rank"), (2, "step"), (1, "thread")):
-        whole = {group[part] for group in groups} - {group[part] for group in groups if group not in set(alone)}
+        left = set(alone)
+        whole = {group[part] for group in groups} - {group[part] for group in groups if group not in left}
         if whole:
             notes.append(f"{_counted(what, sorted(whole))} only in {name}")
             alone = [group for group in alone if group[part] not in whole]

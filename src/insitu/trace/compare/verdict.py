@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from insitu.trace.compare.closeness import CERTAINTIES
 from insitu.trace.compare.judge import Judge
 from insitu.trace.compare.operation import RANDOM, UNCHANGING
@@ -98,18 +100,35 @@ class Verdict:
             unit.unknown,
         )
 
+    @cached_property
+    def _events(self) -> tuple[dict[int, Compared], dict[int, Compared]]:
+        """The events of either side by their id."""
+        a = {stop.event.id: stop.event for unit in self._units for stop in unit.a}
+        return a, {stop.event.id: stop.event for unit in self._units for stop in unit.b}
+
+    @cached_property
+    def _following(self) -> tuple[list[Compared | None], list[Compared | None]]:
+        """For each unit, the next event of either side after it that is no beginning or end."""
+        found: tuple[list[Compared | None], list[Compared | None]] = ([], [])
+        following: list[Compared | None] = [None, None]
+        for unit in reversed(self._units):
+            for side, stops in enumerate((unit.a, unit.b)):
+                found[side].append(following[side])
+                here = (stop.event for stop in stops if stop.role in ("call", "variable"))
+                following[side] = next(here, following[side])
+        for events in found:
+            events.reverse()
+        return found
+
     def _instead(self, unit: Unit) -> tuple[Compared, ...]:
         """Where the run goes on that lacks these calls: the call that made what it goes on with, and the next one."""
         if unit.a and unit.b:
             return ()
         lacking = 0 if not unit.a else 1
-        after = (stop for other in self._units[unit.number + 1 :] for stop in (other.a, other.b)[lacking])
-        following = next((stop.event for stop in after if stop.role in ("call", "variable")), None)
         maker = None
         if unit.leaving is not None and (producer := unit.leaving[lacking].producer) is not None:
-            within = self._sides[lacking].within
-            before = (stop for other in self._units for stop in (other.a, other.b)[lacking])
-            maker = next((s.event for s in before if s.event.id == within.get(producer, producer)), None)
+            maker = self._events[lacking].get(self._sides[lacking].within.get(producer, producer))
+        following = self._following[lacking][unit.number]
         return tuple(event for event in (maker, following) if event is not None)
 
     def _beginning(self, unit: Unit, number: int) -> Compared | None:

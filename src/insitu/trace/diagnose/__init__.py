@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from insitu.trace.diagnose import autograd, joins, layers, shapes, values
 from insitu.trace.explanation import Case, Misfit
 
@@ -22,7 +24,15 @@ def diagnose(case: Case) -> tuple[Misfit, ...]:
     found: list[Misfit] = []
     for theme in THEMES:
         for check in theme.CHECKS:
-            misfit = check(case)
+            misfit = _found(check, case)
             if misfit is not None and all(misfit.text != other.text for other in found):
                 found.append(misfit)
     return tuple(found[:MOST])
+
+
+def _found(check: Callable[[Case], Misfit | None], case: Case) -> Misfit | None:
+    """What a check finds. Calls that fail are odd in every way: one that a check stumbles over is left to the others."""
+    try:
+        return check(case)
+    except Exception:
+        return None

@@ -16,6 +16,8 @@ def product(case: Case) -> Misfit | None:
     if case.name not in PRODUCTS or len(case.operands) < 2:
         return None
     left, right = (operand.facts for operand in case.operands[:2])
+    if case.name == "__rmatmul__":  # a method of what stands on the right
+        left, right = right, left
     if not left.shape or not right.shape:
         return Misfit(
             "a matrix product needs at least one dimension", (case.row("left", left), case.row("right", right))
@@ -49,7 +51,7 @@ def _outer(rows: tuple[Row, ...], left: tuple[Any, ...], right: tuple[Any, ...])
 
 def linear(case: Case) -> Misfit | None:
     """The features that go into a linear layer, and those it takes."""
-    if case.name not in ("linear", "Linear", "addmm", "bilinear") or case.name == "bilinear":
+    if case.name not in ("linear", "Linear", "addmm"):
         return None
     given, weight = case.argument(0, "input"), case.argument(1, "weight")
     if case.name == "addmm":
@@ -58,6 +60,9 @@ def linear(case: Case) -> Misfit | None:
         return None
     if not isinstance(weight, TensorFacts):
         return _settings(case, given)
+    if not weight.shape or (case.name == "linear" and len(weight.shape) > 2):
+        rows = (case.row("input", given), case.row("weight", weight))
+        return Misfit(f"the weight has {len(weight.shape)} dimensions, {case.name} takes 2", rows)
     takes = weight.shape[0] if case.name == "addmm" else weight.shape[-1]
     if not given.shape or given.shape[-1] == takes:
         return None
@@ -80,21 +85,32 @@ def joined(case: Case) -> Misfit | None:
     parts = case.argument(0, "tensors")
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, TensorFacts) for part in parts) or not parts:
         return None
-    dim = case.argument(1, "dim", 0)
-    along = dim if case.name in ("cat", "concat", "concatenate") and isinstance(dim, int) else None
-    first = parts[0]
-    other = next((i for i, part in enumerate(parts) if _misfit(first.shape, part.shape, along) is not None), None)
+    least = AT_LEAST.get(case.name, 0)
+    shapes = [(1,) * (least - len(part.shape)) + part.shape for part in parts]
+    first, along = shapes[0], _along(case, len(shapes[0]))
+    other = next((i for i, shape in enumerate(shapes) if _misfit(first, shape, along) is not None), None)
     if other is None:
         return None
     rows = tuple(case.row(f"[{index}]", parts[index]) for index in sorted({0, other}))
-    where = _misfit(first.shape, parts[other].shape, along)
+    where = _misfit(first, shapes[other], along)
     if where == "number":
-        return Misfit(f"[0] has {len(first.shape)} dimensions, [{other}] has {len(parts[other].shape)}", rows)
+        return Misfit(f"[0] has {len(first)} dimensions, [{other}] has {len(shapes[other])}", rows)
     assert isinstance(where, int)
-    index = where - len(first.shape)
-    sizes = f"{first.shape[where]} and {parts[other].shape[where]}"
+    index = where - len(first)
+    sizes = f"{first[where]} and {shapes[other][where]}"
     beside = f"; only dimension {along} may" if along is not None else ", and all must be of one shape"
     return Misfit(f"dimension {where}: {sizes} differ{beside}", rows, index)
+
+
+AT_LEAST = {"vstack": 2, "hstack": 1}  # dimensions: what has fewer gets them in front
+
+
+def _along(case: Case, dimensions: int) -> int | None:
+    """The dimension that tensors are put together along; None where there is a new one for it."""
+    if case.name in AT_LEAST:
+        return int(case.name == "hstack" and dimensions > 1)
+    dim = case.argument(1, "dim", 0)
+    return dim if case.name != "stack" and isinstance(dim, int) else None
 
 
 def _misfit(first: tuple[Any, ...], other: tuple[Any, ...], along: int | None) -> int | str | None:

@@ -18,6 +18,8 @@ def channels(case: Case) -> Misfit | None:
         return None
     spatial = CONVOLUTIONS[case.name]
     rows = (case.row("input", given), case.row("weight", weight))
+    if len(weight.shape) != spatial + 2:
+        return Misfit(f"the weight has {len(weight.shape)} dimensions, {case.name} takes {spatial + 2}", rows)
     if len(given.shape) not in (spatial + 1, spatial + 2):
         return Misfit(
             f"the input has {len(given.shape)} dimensions, {case.name} takes {spatial + 2} (with the batch)", rows
@@ -83,11 +85,10 @@ def batch_normalized(case: Case) -> Misfit | None:
     given, mean = case.argument(0, "input"), case.argument(1, "running_mean")
     if case.name != "batch_norm" or not isinstance(given, TensorFacts) or len(given.shape) < 2:
         return None
-    if isinstance(mean, TensorFacts) and given.shape[1] != mean.shape[0]:
+    if isinstance(mean, TensorFacts) and mean.shape and given.shape[1] != mean.shape[0]:
         text = f"the input has {given.shape[1]} channels, the layer takes {mean.shape[0]}"
         return Misfit(text, (case.row("input", given),), 1 - len(given.shape))
-    values = [size for place, size in enumerate(given.shape) if place != 1]
-    if all(size == 1 for size in values):
+    if "more than 1 value per channel" in case.message:
         text = "one value for each channel has no deviation: training needs a batch of two or more"
         advice = "leave the last small batch out (drop_last=True), or call .eval()"
         return Misfit(text, (case.row("input", given),), -len(given.shape), advice)
@@ -123,7 +124,8 @@ def attention(case: Case) -> Misfit | None:
 
 
 def _sizes(text: str) -> str:
-    return text.removeprefix("torch.Size(").removesuffix(")") if text.startswith("torch") else text
+    sizes = re.findall(r"-?\d+", text)
+    return f"[{', '.join(sizes)}]" if re.fullmatch(r"(torch\.Size)?[(\[, \d\-)\]]*", text) else text
 
 
 def _attention(case: Case) -> Misfit | None:

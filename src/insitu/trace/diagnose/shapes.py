@@ -70,8 +70,8 @@ def batch_sizes(case: Case) -> Misfit | None:
     scores, target = case.argument(0, "input"), case.argument(1, "target")
     if case.name not in ("cross_entropy", "nll_loss") or not isinstance(scores, TensorFacts):
         return None
-    if not isinstance(target, TensorFacts) or not scores.shape or not target.shape:
-        return None
+    if not isinstance(target, TensorFacts) or len(scores.shape) < 2 or not target.shape:
+        return None  # scores without a batch are of one sample
     rows = (case.row("scores", scores), case.row("target", target))
     if scores.shape[0] != target.shape[0]:
         return Misfit(f"{scores.shape[0]} samples in the scores, {target.shape[0]} in the targets", rows)
@@ -94,6 +94,8 @@ def viewed(case: Case) -> Misfit | None:
     sizes = _sizes(case)
     if case.name not in ("view", "reshape") or not sizes or not all(isinstance(size, int) for size in given.shape):
         return None
+    if min(sizes) < -1 or sizes.count(-1) > 1:
+        return None  # the message says it
     has, known = math.prod(int(size) for size in given.shape), math.prod(size for size in sizes if size != -1)
     text = f"{_product(given.shape)} elements do not go into"
     if -1 not in sizes:

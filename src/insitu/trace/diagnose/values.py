@@ -13,7 +13,7 @@ SAME_DTYPE = frozenset(
     {
         *("matmul", "mm", "bmm", "addmm", "baddbmm", "linear", "einsum", "dot", "mv", "conv1d", "conv2d", "conv3d"),
         *("scaled_dot_product_attention", "index_copy_", "scatter", "lerp", "bilinear", "conv_transpose2d"),
-        *("layer_norm", "batch_norm", "lstm", "gru", "__matmul__", "__rmatmul__", "index_put_", "cdist"),
+        *("layer_norm", "lstm", "gru", "__matmul__", "__rmatmul__", "index_put_", "cdist"),
     }
 )
 WIDE = 8  # of a large tensor only so many are listed
