@@ -21,11 +21,16 @@ def rows(effort: Effort) -> Iterator[Row]:
     """Two equal runs, and runs that part in each of the ways that could take long."""
     whole = run()
     for name, change in CHANGES.items():
-        other = Trace(change(run().events))
-        seconds = [clocked(partial(compare_traces, whole, other)) for _ in range(effort.repeats(5))]
-        diff = compare_traces(whole, other)
-        note = f"{len(diff.causes)} causes, {len(diff.differences):,} rows"
-        yield Row(f"comparing 100,000 events, {name}", seconds, at_most(5), "s", note)
+        yield _row(name, whole, Trace(change(run().events)), effort)
+    for name, pair in SHORT_STEPS.items():
+        yield _row(name, *pair(), effort)
+
+
+def _row(name: str, a: Trace, b: Trace, effort: Effort) -> Row:
+    seconds = [clocked(partial(compare_traces, a, b)) for _ in range(effort.repeats(5))]
+    diff = compare_traces(a, b)
+    note = f"{len(diff.causes)} causes, {len(diff.differences):,} rows"
+    return Row(f"comparing 100,000 events, {name}", seconds, at_most(5), "s", note)
 
 
 def run(*, scale: float = 1.0) -> Trace:
@@ -67,6 +72,28 @@ def without_a_layer(events: list[Event]) -> list[Event]:
     return [event for event in events if not isinstance(event, Call) or event.path != "h.17"]
 
 
+def half_the_steps() -> tuple[Trace, Trace]:
+    """Short steps, of which the other run has made half."""
+    whole = _short_steps()
+    return whole, Trace(whole.events[: EVENTS // 2])
+
+
+def an_extra_call_in_each_step() -> tuple[Trace, Trace]:
+    """Short steps, in each of which the other run makes one more call, so that there are as many causes."""
+    return _short_steps(), _short_steps(extra=True)
+
+
+def _short_steps(*, extra: bool = False) -> Trace:
+    """Steps of four operations, with lineage alone: what an extra one does is not known."""
+    events: list[Event] = []
+    for step in range(EVENTS // 4):
+        made = TensorFacts(0, (2,), "f32", "cpu")
+        for name in ("linear", *(["exp"] if extra else []), "relu", "linear", "softmax"):
+            given, made = made, TensorFacts(0, (2,), "f32", "cpu", producer=len(events))
+            events.append(Call(len(events), None, "function", f"torch.{name}", args=(given,), result=made, step=step))
+    return Trace(events)
+
+
 def otherwise(events: list[Event]) -> list[Event]:
     """Each call has another argument and another result."""
     found = run(scale=1.5).events
@@ -99,4 +126,8 @@ CHANGES: dict[str, Callable[[list[Event]], list[Event]]] = {
     "all modules renamed": renamed,
     "every call different": otherwise,
     "operations in another order": reversed_names,
+}
+SHORT_STEPS: dict[str, Callable[[], tuple[Trace, Trace]]] = {
+    "half the steps": half_the_steps,
+    "an extra call in each step": an_extra_call_in_each_step,
 }

@@ -11,6 +11,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
@@ -227,6 +228,38 @@ def test_indices_out_of_range_are_told_with_where_they_come_from(program: Progra
     assert "its values made at model.py:5   torch.arange(1, 11)" in shown
 
 
+def test_the_operand_at_fault_is_marked_also_where_the_line_has_made_it(program: Program) -> None:
+    run = program("""
+        import torch
+        from torch import nn
+        word, place = nn.Embedding(90, 2), nn.Embedding(64, 2)
+        def run(ids):
+            return word(ids) + place(torch.arange(ids.shape[1]))
+    """)["run"]
+    lines = note_of(recorded(lambda: run(torch.zeros(2, 70, dtype=torch.long)))).splitlines()
+    assert lines[1:5] == [
+        "     6 │ return word(ids) + place(torch.arange(ids.shape[1]))",
+        "                     ┬──          ┬─────────────────────────",
+        "                     │            ╰ i64[70]",
+        "                     ╰ i64[2, 70]",
+    ]
+
+
+def test_of_a_crowded_line_the_operands_are_marked(program: Program) -> None:
+    run = program("""
+        import torch
+        def run(a, b, c, d, e):
+            return a * b + c * d + (a - b) @ e
+    """)["run"]
+    shown = note_of(recorded(lambda: run(*[torch.ones(2, 2)] * 4, torch.ones(3, 3)))).splitlines()
+    assert shown[1:5] == [
+        "     4 │ return a * b + c * d + (a - b) @ e",
+        "                                 ┬────    ┬",
+        "                                 │        ╰ f32[3, 3]",
+        "                                 ╰ f32[2, 2]",
+    ]
+
+
 BACKWARD = """
     import torch
     def changed():
@@ -260,6 +293,11 @@ BACKWARD = """
         x = torch.ones(3, requires_grad=True)
         loss = Double.apply(x).sum()
         loss.backward()
+    def resized():
+        x, w = torch.ones(2, 3), torch.ones(3, 4, requires_grad=True)
+        y = (x * w.sum()) @ w
+        w.data = torch.ones(7, 7)
+        y.sum().backward()
 """
 
 
@@ -277,6 +315,12 @@ BACKWARD = """
 def test_errors_in_backward_name_the_forward_line(program: Program, level: str, name: str, told: list[str]) -> None:
     shown = note_of(recorded(program(BACKWARD)[name], level=level))
     assert [text for text in told if text not in shown] == []
+
+
+def test_an_operator_that_fails_in_backward_names_the_forward_call(program: Program) -> None:
+    shown = note_of(recorded(program(BACKWARD)["resized"], level="aten"))
+    assert "✗ the last dimension of left is 4, right has 7 rows" in shown
+    assert "    backward  of the call at model.py:36   (x * w.sum()) @ w" in shown
 
 
 PLAIN = """
@@ -302,13 +346,25 @@ PLAIN = """
     def checked():
         x = torch.ones(2, 3)
         assert x.shape[1] == 4, "four are needed"
+    def unpack_part():
+        batch = torch.ones(2), torch.ones(1, 4)
+        x, (y, z) = batch
+    class Empty(nn.Module):
+        def forward(self, x):
+            x * 2
+    def empty():
+        x, feed = torch.ones(2), Empty()
+        h = feed(x)
+        return x + h
 """
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("unpack", ["model.py:6 in unpack", "╰ f32[2], f32[3], f32[4]"]),
+        ("unpack", ["model.py:6 in unpack", "╰ f32[2], f32[3], f32[4]", "✗ three values for two names"]),
+        ("unpack_part", ["value  1, 4", "✗ one value for two names: a tensor gives as many as its first dimension"]),
+        ("empty", ["✗ h is None: Empty.forward returned nothing"]),
         ("missing", ["model.py:9 in missing", "╰ weight: f32[2]"]),
         ("none", ["model.py:13 in forward    Net", "╰ None", "h  assigned at model.py:12   self.feed(x)"]),
         ("arrays", ["╰ np f64[2, 3]", "✗ the last dimension of left is 3, right has 4 rows"]),
@@ -426,6 +482,40 @@ def test_exceptions_that_take_no_note_pass_as_they_are(kind: type[Exception]) ->
         raise kind("x")
 
 
+class OwnArguments(Exception):
+    """An exception that calls something else its `args`."""
+
+    args = None  # type: ignore[assignment]
+
+    def __init__(self, args: Any) -> None:
+        self.args = args
+
+
+class Raising(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> None:
+        raise OwnArguments({"key": x})
+
+
+@insitu.watch
+def raising() -> None:
+    raise OwnArguments({"key": 1})
+
+
+@pytest.mark.parametrize("session", [insitu.record, insitu.guard])
+def test_exceptions_with_arguments_of_their_own_pass_as_they_are(session: Callable[[], Any]) -> None:
+    with pytest.raises(OwnArguments) as raised, session():
+        Raising()(torch.ones(1))
+    assert "in forward    Raising" in note_of(raised.value)
+
+
+def test_exceptions_with_arguments_of_their_own_pass_through_watched_functions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(OwnArguments):
+        raising()
+    assert "raised OwnArguments" in capsys.readouterr().out
+
+
 def test_an_error_of_ours_in_explaining_is_a_short_text(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(moment: Any) -> Any:
         raise RuntimeError("broken")
@@ -461,6 +551,133 @@ def test_no_tensor_is_kept_alive(program: Program) -> None:
         assert "model.py:7 in run" in note_of(errors[0])
     finally:
         gc.enable()
+
+
+def test_what_locals_gave_the_user_stays_as_it_was(program: Program) -> None:
+    scope = program("""
+        import torch
+        from torch import nn
+        def function(session):
+            kept = {"z": 1}
+            seen = locals()
+            later = torch.ones(2)
+            try:
+                with session():
+                    raise RuntimeError(later.sum())
+            except RuntimeError:
+                pass
+            return seen
+        class Net(nn.Module):
+            def forward(self, x):
+                self.seen = vars()
+                y = x + 1
+                raise ValueError("x")
+    """)
+    assert list(scope["function"](insitu.record)) == ["session", "kept"]
+    net, x = scope["Net"](), torch.ones(1)
+    assert "Net" in note_of(recorded(lambda: net(x)))
+    assert net.seen == {"self": net, "x": x}
+
+
+def test_what_another_has_of_a_frame_is_not_emptied(program: Program) -> None:
+    scope = program("""
+        import sys
+        def look():
+            return sys._getframe(1).f_locals
+        def run(found):
+            number = 3
+            found.append(look())
+            raise ValueError("x")
+    """)
+    found: list[Any] = []
+    recorded(lambda: scope["run"](found))
+    assert found[0]["number"] == 3
+
+
+def test_what_a_frame_goes_on_without_is_let_go() -> None:
+    with insitu.record():
+        tensor = torch.ones(5)
+        gone = weakref.ref(tensor)
+        try:
+            tensor @ torch.ones(3)
+        except RuntimeError as error:
+            note_of(error)
+        del tensor
+        assert gone() is None
+
+
+def test_of_large_containers_there_is_only_a_word(program: Program) -> None:
+    scope = program("""
+        import torch
+        def run():
+            deep = [[[[0] * 64] * 64] * 32] * 16
+            many = [[torch.ones(1)] * 30] * 30
+            batch = {"ids": [torch.ones(3), torch.ones(4)]}
+            raise KeyError("x", deep, many, batch)
+    """)
+    began = time.perf_counter()
+    error = recorded(scope["run"])
+    assert time.perf_counter() - began < 0.5
+    noted = error.__notes__[0]._moment.scene.own.names
+    assert (noted["deep"], noted["many"]) == ("list, len 16", "list, len 30")
+    assert [value() is not None for value in noted["batch"]["ids"]] == [True, True]
+
+
+def test_values_that_have_changed_since_are_not_told(program: Program) -> None:
+    run = program("""
+        import torch
+        def run(ids):
+            return torch.nn.functional.embedding(ids, torch.ones(3, 2))
+    """)["run"]
+    same, other = torch.tensor([9]), torch.tensor([9])
+    first, second = recorded(lambda: run(same)), recorded(lambda: run(other))
+    other.fill_(1)
+    assert "ids holds 9 … 9;" in note_of(first)
+    assert "ids holds others;" in note_of(second)
+
+
+def test_an_exception_that_is_raised_again_elsewhere_is_explained_anew(program: Program) -> None:
+    scope = program("""
+        import insitu
+        ERROR = ValueError("again")
+        def one():
+            with insitu.record():
+                raise ERROR
+        def two():
+            with insitu.record():
+                raise ERROR
+        def passed():
+            with insitu.record():
+                try:
+                    one()
+                except ValueError as error:
+                    raise error
+    """)
+    places = [note_of(failure(scope[name])).splitlines()[0] for name in ("one", "two", "passed")]
+    assert places == ["  model.py:6 in one", "  model.py:9 in two", "  model.py:6 in one"]
+
+
+def test_what_comes_from_a_worker_keeps_its_explanation(program: Program) -> None:
+    scope = program("""
+        import insitu, torch
+        from concurrent.futures import ThreadPoolExecutor
+        def work():
+            with insitu.record():
+                torch.ones(2) + torch.ones(3)
+        def run():
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(work).result()
+    """)
+    assert note_of(recorded(scope["run"])).startswith("  model.py:6 in work")
+
+
+def test_notes_that_wait_share_what_they_take_along() -> None:
+    with open(os.devnull, "w") as nowhere, insitu.watch(file=nowhere):
+        errors = [failure(lambda: torch.ones(2) + torch.ones(3)) for _ in range(5)]
+        for _ in range(CLEAR_AT):
+            torch.ones(1)
+        tapes = {id(error.__notes__[0]._moment.tape) for error in errors}
+    assert len(tapes) == 1
 
 
 def test_the_exception_goes_when_the_last_name_of_it_goes() -> None:

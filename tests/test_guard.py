@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import copy
+import random
+import signal
+import threading
+import time
 import warnings
+from collections.abc import AsyncIterator, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 import insitu
 from insitu import InsituWarning, NonFiniteError
+from insitu.capture.guard.values import total
 from insitu.demo import GPT
 
 
@@ -90,6 +97,33 @@ def test_it_decorates_a_function() -> None:
         logarithm(torch.zeros(2))
 
 
+def test_a_decorated_function_leaves_the_exceptions_around_it_alone() -> None:
+    @insitu.guard()
+    def fine() -> int:
+        return 1
+
+    around = ValueError("handled by the caller")
+    try:
+        raise around
+    except ValueError:
+        assert fine() == 1
+    assert not hasattr(around, "__notes__")
+
+
+def test_what_runs_later_is_refused() -> None:
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def coroutine() -> None: ...
+
+    async def both() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (generator, coroutine, both):
+        with pytest.raises(insitu.SubjectError, match=r"it runs later.*Write `with insitu\.guard"):
+            insitu.guard()(function)
+
+
 def test_with_a_model_metrics_are_not_checked_but_the_loss_is() -> None:
     model = Net()
     with insitu.guard(model):
@@ -134,6 +168,47 @@ def test_the_user_s_exception_is_not_replaced() -> None:
     with pytest.raises(ValueError) as caught, insitu.guard(Net()):
         raise error
     assert caught.value is error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("the loss is infinite"), SystemExit(1)])
+def test_what_comes_to_light_when_an_exception_ends_the_block_is_only_told(error: BaseException) -> None:
+    with (
+        pytest.warns(InsituWarning, match=r"raised by its line \* 10"),
+        pytest.raises(type(error)) as caught,
+        insitu.guard() as guard,
+    ):
+        kept = torch.tensor([3e38], requires_grad=True) * 10  # raised by its line * 10
+        raise error
+    assert caught.value is error and kept.isinf().all()
+    assert [finding.kind for finding in guard.findings] == ["inf"]
+    with pytest.raises(type(error)), insitu.guard(action="record") as guard:
+        kept = torch.tensor([3e38], requires_grad=True) * 10
+        raise error
+    assert [finding.kind for finding in guard.findings] == ["inf"]
+
+
+class Alarm(KeyboardInterrupt):
+    """What the user's handler raises."""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_interrupt_leaves_the_grad_mode_as_it_was(dtype: torch.dtype) -> None:
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise Alarm
+
+    chosen, x = random.Random(0), torch.ones(3, dtype=dtype)
+    earlier = signal.signal(signal.SIGALRM, handler)
+    try:
+        for _ in range(300):
+            with pytest.raises(Alarm):
+                signal.setitimer(signal.ITIMER_REAL, chosen.uniform(1e-4, 1e-3))
+                while True:
+                    total(x)  # as in a guard, where function modes are off
+            assert torch.is_grad_enabled()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
+        torch.set_grad_enabled(True)
 
 
 def test_an_own_failure_is_told_once_and_stays_out_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +392,76 @@ def test_what_an_optimizer_calls_is_not_checked_one_by_one_and_checking_goes_on(
         optimizer.step()
         torch.zeros(2).log()
     assert [finding.kind for finding in guard.findings] == ["inf"]
+
+
+class Failing(torch.optim.SGD):
+    """An optimizer whose step does what the user wants."""
+
+    def __init__(self, *, fails: bool = True, inside: Any = None, wait: float = 0.0) -> None:
+        super().__init__([nn.Parameter(torch.ones(2))], 0.1)
+        self.fails, self.inside, self.wait = fails, inside, wait
+        self.together = threading.Barrier(1)
+
+    def step(self, closure: Any = None) -> None:
+        self.together.wait()
+        time.sleep(self.wait)
+        torch.zeros(2).log()  # not checked: it is inside of a step
+        if self.inside is not None:
+            self.inside.step()
+            torch.zeros(2).log()
+        if self.fails:
+            raise ValueError("of the user")
+
+
+def test_checking_goes_on_after_a_step_that_raises() -> None:
+    for optimizer in (Failing(), Failing(inside=Failing(fails=False)), Failing(inside=Failing())):
+        with insitu.guard(action="record") as guard:
+            for _ in range(2):
+                with pytest.raises(ValueError, match="of the user"):
+                    optimizer.step()
+            torch.zeros(2).log()
+            torch.zeros(2).reciprocal()
+        assert [finding.times for finding in guard.findings] == [1, 1]
+
+
+def test_checking_goes_on_after_the_first_module_of_a_step_that_raised() -> None:
+    with insitu.guard(action="record") as guard:
+        with pytest.raises(ValueError, match="of the user"):
+            Failing().step()
+        nn.ReLU()(torch.zeros(2))
+        torch.zeros(2).log()
+    assert [finding.kind for finding in guard.findings] == ["inf"]
+
+
+def test_steps_may_be_inside_each_other() -> None:
+    optimizer = Failing(fails=False, inside=Failing(fails=False, inside=torch.optim.SGD([torch.ones(1)], 0.1)))
+    with insitu.guard(action="record") as guard:
+        optimizer.step()
+        assert guard.findings == []
+        torch.zeros(2).log()
+    assert [finding.kind for finding in guard.findings] == ["inf"]
+
+
+def test_two_threads_may_step_at_once() -> None:
+    class Stepping(nn.Module):
+        def __init__(self, optimizer: Failing) -> None:
+            super().__init__()
+            self.optimizer = optimizer
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.optimizer.step()
+            return x.log()
+
+    slow, fast = Failing(fails=False, wait=0.05), Failing(fails=False)
+    slow.together = fast.together = threading.Barrier(2)
+    models = [Stepping(slow), Stepping(fast)]
+    with insitu.guard(action="record") as guard:
+        threads = [threading.Thread(target=model, args=(torch.zeros(1),)) for model in models]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [(finding.kind, finding.times) for finding in guard.findings] == [("inf", 2)]
 
 
 def test_without_a_model_the_weights_of_the_optimizers_are_watched() -> None:

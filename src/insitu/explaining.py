@@ -12,6 +12,8 @@ def explain(error: BaseException | None = None) -> Explanation:
     """Why an exception was raised: the given one, the one that is being handled, or the last one that was shown.
 
     What passed through a session of insitu is explained from its trace; anything else from the frames that it left.
+    The same is in the note of such an exception, as `str(note)`: what reads the raw characters of notes, such as
+    `"\\n".join(error.__notes__)` or `json.dumps`, finds only a placeholder.
 
     >>> import torch, insitu
     >>> try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -14,13 +15,13 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from insitu.capture.explain.notes import add_note
 from insitu.capture.guard.check import Checks, names
 from insitu.capture.guard.health import Health
+from insitu.capture.guard.scaling import scaling
 from insitu.capture.recorder import Recorder
 from insitu.dist import current_rank
-from insitu.errors import NonFiniteError, PatternError, choose, tell
-from insitu.session import brief, checked_subject, module_paths
+from insitu.errors import NonFiniteError, PatternError, SubjectError, choose, tell
+from insitu.session import brief, checked_subject, explain, module_paths, take_last
 from insitu.trace.finding import Finding
 from insitu.trace.path import compiled, suggestion
 from insitu.tracebacks import without_own_frames
@@ -47,11 +48,13 @@ def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str
     gradient outside of them: the loss, and not the metrics; without, all that torch does in the block. Only the call
     that makes it counts, not those that pass it on, and only what leaves a torch function; infinities that are written
     down (a mask of `-inf`), least numbers that masks are made of and uninitialised memory are no news. `allow` names
-    functions ("log", "torch.log") and modules ("h.*.attn") that may make it.
+    functions ("log", "torch.log") and modules ("h.*.attn") that may make it. Other threads are checked while they run
+    modules: from the first call of one on, until it returns.
 
     `action` is "raise", "warn" (once for each place) or "record"; whatever it is, all is in `guard.findings`. NaN that
-    was there before the block only warns. So does, in the end, what is wrong with a training: parameters that never
-    get a gradient or never change, gradients that vanish, explode or are not set to zero.
+    was there before the block only warns, and so does what comes to light when an exception has ended it. So does, in
+    the end, what is wrong with a training: parameters that never get a gradient or never change, gradients that vanish,
+    explode or are not set to zero.
     """
     return Guard(subject, action=action, allow=allow)
 
@@ -78,28 +81,32 @@ class Guard:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        mine = [index for index, (ident, _) in enumerate(self._running) if ident == get_ident()]
-        _, running = self._running.pop(mine[-1] if mine else -1)  # it may be left in another thread
-        running.explain(error)
-        running.stop(sound=error is None or isinstance(error, KeyboardInterrupt))
+        running = take_last(self._running)
+        explain(error, running.recorder)
+        for finding in running.stop(sound=error is None or isinstance(error, KeyboardInterrupt)):
+            self._report(finding, may_raise=error is None)
         without_own_frames(tb)
 
     def __call__(self, function: Function) -> Function:
         """The function, guarded whenever it runs."""
+        refuse_what_runs_later(function)
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
             self._enter(sys._getframe(1))
             try:
-                return function(*args, **kwargs)
-            finally:
-                kind, error, tb = sys.exc_info()
-                self.__exit__(kind, error, tb)
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                self.__exit__(type(error), error, error.__traceback__)
+                raise
+            self.__exit__(None, None, None)
+            return result
 
         return guarded  # type: ignore[return-value]
 
-    def _report(self, finding: Finding) -> None:
+    def _report(self, finding: Finding, *, may_raise: bool = True) -> None:
         """Take a finding: once for each place, and as the user wants it."""
+        raises = may_raise and self._action == "raise" and finding.kind in PRODUCED
         site, name = finding.site, finding.call.name if finding.call is not None else finding.path
         place = (finding.kind, finding.phase, site and (site.file, site.line), name, finding.details.get("reason"))
         known = self._places.get(place)
@@ -107,11 +114,11 @@ class Guard:
             finding.text = text(finding)
             self._places[place] = finding
             self.findings.append(finding)
-            if self._action == "warn" or (self._action == "raise" and finding.kind not in PRODUCED):
+            if self._action != "record" and not raises:
                 tell(finding.text)
         else:
             known.times += 1
-        if self._action == "raise" and finding.kind in PRODUCED:
+        if raises:
             found = known or finding
             raise NonFiniteError(found.text, found)
 
@@ -136,30 +143,36 @@ class Running:
         self.health = Health(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
             undo.callback(checks.stop)
+            scaling.begin(checks.note_scaling)
+            undo.callback(scaling.end, checks.note_scaling)
             self.recorder.start(frame)
             undo.callback(self.recorder.stop)
             self.health.start(undo)
             self.undo = undo.pop_all()
 
-    def explain(self, error: BaseException | None) -> None:
-        """Let an exception that ends the block explain itself, if no call has seen it."""
-        if error is not None and self.recorder is not None:
-            add_note(error, self.recorder.probes[0], None)
-
-    def stop(self, *, sound: bool) -> None:
-        """End, and say what is wrong with the training, if it came to its end."""
+    def stop(self, *, sound: bool) -> list[Finding]:
+        """End: what nobody has used so far, and what is wrong with the training, if it came to its end."""
         found: list[Finding] = []
         try:
-            if sound and self.health is not None and self.checks is not None:
-                found = [finding for check in self.checks.checks for finding in check.rest()]
-                found += self.health.findings()
+            if self.health is not None and self.checks is not None:
+                found += [finding for check in self.checks.checks for finding in check.rest()]
+                found += self.health.findings() if sound else ()
         except Exception as error:
             if self.recorder is not None:
                 self.recorder.trouble("looking at the training", error)
         finally:
             self.undo.close()
-        for finding in found:
-            self.report(finding)
+        return found
+
+
+def refuse_what_runs_later(function: Callable[..., Any]) -> None:
+    """Refuse to decorate what does nothing when it is called."""
+    later = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    if any(is_such(function) for is_such in later):
+        raise SubjectError(
+            f"insitu.guard cannot decorate {brief(function)}: it runs later, in turns with others. "
+            f"Write `with insitu.guard(...):` around the loop, or the run, that uses it"
+        )
 
 
 def checked_names(allow: str | Iterable[str], subject: nn.Module | None) -> tuple[str, ...]:

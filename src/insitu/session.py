@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from threading import get_ident
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ from insitu.trace.trace import Trace
 from insitu.tracebacks import without_own_frames
 
 Keep = str | Callable[[Tensor], Any]
+Entry = TypeVar("Entry")
 
 
 def record(
@@ -164,9 +165,8 @@ class Session:
         return running
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        mine = [index for index, (ident, _) in enumerate(self._running) if ident == get_ident()]
-        _, running = self._running.pop(mine[-1] if mine else -1)  # it may be left in another thread
-        running.explain(error)
+        running = take_last(self._running)
+        explain(error, running.recorder)
         running.stop()
         without_own_frames(tb)
 
@@ -184,11 +184,6 @@ class Running:
         trace = Trace()
         trace._attach(list, lambda: None)
         return cls(None, trace, None)
-
-    def explain(self, error: BaseException | None) -> None:
-        """Let an exception that ends the block explain itself, if no call has seen it."""
-        if error is not None and self.recorder is not None:
-            add_note(error, self.recorder.probes[0], None)
 
     def stop(self) -> None:
         """End the recording and say what did not match."""
@@ -209,6 +204,18 @@ class Running:
         except Exception as error:
             if self.recorder is not None:
                 self.recorder.trouble("printing", error)
+
+
+def take_last(running: list[tuple[int, Entry]]) -> Entry:
+    """Take out what this thread has entered last, or any has: a block may be left in another thread."""
+    mine = [index for index, (ident, _) in enumerate(running) if ident == get_ident()]
+    return running.pop(mine[-1] if mine else -1)[1]
+
+
+def explain(error: BaseException | None, recorder: Recorder | None) -> None:
+    """Let an exception that ends a block explain itself, if no call has seen it."""
+    if error is not None and recorder is not None:
+        add_note(error, recorder.probes[0], None)
 
 
 def checked_subject(verb: str, subject: object) -> nn.Module | None:

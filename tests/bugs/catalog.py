@@ -40,6 +40,11 @@ class Program:
         return getattr(self.module, "NAMES", None)
 
     @property
+    def says(self) -> str | None:
+        """What has to be said of the fault, where its line is no news: it is in the plain traceback already."""
+        return getattr(self.module, "SAYS", None)
+
+    @property
     def spares(self) -> str | None:
         """A parameter of the same model that is well, and must not be named."""
         return getattr(self.module, "SPARES", None)

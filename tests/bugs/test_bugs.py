@@ -21,6 +21,7 @@ MOST_PLACES = 6
 def test_the_verdict_names_the_fault(program: Program) -> None:
     said = verdict(program)
     assert said.names(program.wanted), f"{program.wanted} is not named in:\n{said.text or 'nothing'}"
+    assert program.says is None or program.says in said.text, said.text
     assert program.spares is None or not said.names(program.spares), said.text
     assert len(said.places) <= MOST_PLACES, said.text
 

@@ -56,8 +56,11 @@ def test_a_program_is_ordinary_code(program: Program) -> None:
 
 @each("program", EXPLAINED, ids=name)
 def test_it_raises(program: Program) -> None:
-    with pytest.raises(Exception, match=re.escape(program.module.RAISES)):
+    with pytest.raises(Exception, match=re.escape(program.module.RAISES)) as raised:
         program.module.run()
+    shown = [f"{entry.path.name}:{entry.lineno + 1}" for entry in raised.traceback]
+    if program.wanted in shown:  # to name the line is not enough then, nor to repeat the message
+        assert program.says is not None and program.says not in str(raised.value)
 
 
 @each("program", NON_FINITE, ids=name)

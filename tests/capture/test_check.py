@@ -142,6 +142,49 @@ def test_an_unlikely_call_is_found_by_the_next() -> None:
     assert found(lambda: (zeros() + 3e38) * 10) == [("inf", "forward", "mul")]  # nobody uses it
 
 
+LARGE: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda x: x.softmax(-1),
+    "layer_norm": lambda x: F.layer_norm(x, (3,)),
+    "sigmoid": lambda x: x.sigmoid(),
+    "view and tanh": lambda x: x.view(3, 1).flatten().tanh(),
+    "clamp": lambda x: x.clamp(max=1),
+    "clamp in place": lambda x: x.clamp_(max=1),
+    "exp": lambda x: x.neg().exp(),
+    "reciprocal": lambda x: 1 / x,
+    "less the largest": lambda x: x - x.max(),
+    "a part": lambda x: x[1:],
+    "the second of several": lambda x: (parts := x.flip(0).split(2))[0].sigmoid().sum() + parts[1].sigmoid(),
+    "cross_entropy": lambda x: F.cross_entropy(x[None], torch.tensor([0])),
+    "item": lambda x: x.mean() if x.sum().item() else x,
+    "nothing": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_an_overflow_is_laid_to_the_call_that_made_it(name: str) -> None:
+    weight = nn.Parameter(torch.tensor([[10.0, 0, 0], [0, 1, 0], [0, 0, 1]]))
+
+    def run() -> None:
+        x = torch.full((3,), 1e38, requires_grad=True)
+        large = F.linear(x, weight)  # here
+        LARGE[name](large).sum().backward()
+
+    with insitu.guard(action="record") as guard:
+        run()
+    first, *_ = guard.findings
+    assert (first.kind, first.phase, first.times) == ("inf", "forward", 1)
+    assert first.site is not None and first.site.text.endswith("# here")
+    assert [each.call.name for each in guard.findings if each.kind == "inf" and each.call is not None] == [
+        "torch.nn.functional.linear"
+    ]
+
+
+def test_an_overflow_below_zero_is_found_too_and_written_infinities_are_not() -> None:
+    assert found(lambda: torch.full((3,), -1e38, requires_grad=True).mul(10).exp()) == [("inf", "forward", "mul")]
+    assert found(lambda: (zeros().exp() * -INF).exp()) == []
+    assert found(lambda: (zeros().exp() * INF).sigmoid()) == []
+
+
 def test_an_overflow_of_gradients_that_are_not_checked_is_laid_to_the_call_that_computes_them() -> None:
     def run() -> None:
         (zeros().exp() * 1e20).sum().backward(torch.tensor(1e20))
@@ -217,6 +260,34 @@ def test_gradients_that_are_scaled_may_overflow() -> None:
     assert found(lambda: scaler.scale((weight * 100).sum().float()).backward()) == []
     assert weight.grad is not None and not weight.grad.isfinite().any()
     assert found(lambda: scaler.scale(zeros().sqrt().mul(0).sum()).backward()) == [("nan", "backward", "sqrt")]
+
+
+def test_a_scaler_that_scales_nothing_here_excuses_nothing() -> None:
+    scaler = torch.amp.GradScaler("cpu")
+    original = torch.amp.GradScaler.scale
+    assert found(lambda: zeros().sqrt().sum().backward()) == [("inf", "backward", "sqrt")]
+    scaler.scale(torch.ones(1))
+    assert found(lambda: zeros().sqrt().sum().backward()) == [("inf", "backward", "sqrt")]
+    off = torch.amp.GradScaler("cpu", enabled=False)
+    assert found(lambda: off.scale(zeros().sqrt().sum()).backward()) == [("inf", "backward", "sqrt")]
+    assert found(lambda: scaler.scale(zeros().sqrt().sum()).backward()) == []
+    assert torch.amp.GradScaler.scale is original
+
+
+def test_guards_that_overlap_leave_the_scalers_as_they_were() -> None:
+    class Own(torch.amp.GradScaler):
+        def scale(self, outputs: Any) -> Any:
+            return outputs * 2.0**16
+
+    original, own = torch.amp.GradScaler.scale, Own.scale
+    one, other = insitu.guard(action="record"), insitu.guard(action="record")
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    Own("cpu").scale(zeros().sqrt().sum()).backward()
+    other.__exit__(None, None, None)
+    assert one.findings == other.findings == []
+    assert torch.amp.GradScaler.scale is original and Own.scale is own
 
 
 def test_other_threads_are_checked_too() -> None:

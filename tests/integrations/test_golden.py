@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -13,9 +16,8 @@ from typing import Any
 import pytest
 
 import insitu
-from insitu.integrations.golden import TOLERANCES, file_name, tolerance_of
-from insitu.trace.event import Call, TensorFacts
-from insitu.trace.trace import Trace
+from insitu.integrations import golden
+from insitu.integrations.golden import file_name
 
 NET = """
 import torch
@@ -48,9 +50,12 @@ def test_net(golden_trace):
 """
 
 
+OPTIONS = ("-W", "error", "-p", "no:cacheprovider")
+
+
 @dataclass
 class Project:
-    """A folder with tests, and pytest run in it as a user does."""
+    """A folder with tests, and pytest run in it."""
 
     folder: Path
 
@@ -58,21 +63,41 @@ class Project:
         (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / name).write_text(dedent(text), "utf-8")
 
-    def run(self, *arguments: str, **options: Any) -> tuple[int, str]:
-        """The exit code and what was printed."""
-        started = self.start(*arguments, **options)
-        out, _ = started.communicate()
-        return started.returncode, out
+    def run(self, *arguments: str, plugin: bool = True, **environment: str) -> tuple[int, str]:
+        """The exit code and what was printed, in this process: torch is imported already."""
+        plugins = [golden] if plugin else []
+        out = StringIO()
+        with self._as_if_alone(environment), redirect_stdout(out), redirect_stderr(out):
+            code = pytest.main([*OPTIONS, *arguments], plugins)
+        return int(code), out.getvalue()
 
-    def start(self, *arguments: str, plugin: bool = True, **environment: str) -> subprocess.Popen[str]:
-        """Pytest as it runs."""
-        kept = {name: value for name, value in os.environ.items() if name not in ("CI", "INSITU", "PYTEST_ADDOPTS")}
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Pytest as a user starts it."""
         # Whether or not insitu is installed with its entry point: the plugin is loaded once, by name.
-        environment = {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(self.folder), **environment}
-        loaded = ["-p", "insitu.integrations.golden"] if plugin else []
-        command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", *loaded, *arguments]
+        command = [sys.executable, "-m", "pytest", *OPTIONS, "-p", "insitu.integrations.golden", *arguments]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=self.folder, env=environment, **pipes)
+        return subprocess.Popen(command, cwd=self.folder, env=self._environment(), **pipes)
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name not in ("CI", "INSITU", "PYTEST_ADDOPTS")}
+        return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(self.folder)}
+
+    @contextmanager
+    def _as_if_alone(self, environment: dict[str, str]) -> Iterator[None]:
+        """The state of a new process; modules of the folder are forgotten again, for the next run has other ones."""
+        before = set(sys.modules)
+        with pytest.MonkeyPatch.context() as patch:
+            for name in os.environ.keys() - self._environment().keys():
+                patch.delenv(name)
+            for name, value in {**self._environment(), **environment}.items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            patch.syspath_prepend(self.folder)
+            patch.setattr(sys, "dont_write_bytecode", True)  # what is written within a second would not be read anew
+            yield
+        for name in set(sys.modules) - before:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self.folder)):
+                del sys.modules[name]
 
     @property
     def golden(self) -> list[str]:
@@ -88,7 +113,6 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
-@pytest.mark.slow
 def test_a_trace_is_stored_then_compared_then_renewed(project: Project) -> None:
     project.write("tests/test_it.py", TEST)
     code, out = project.run()
@@ -120,7 +144,6 @@ def test_a_trace_is_stored_then_compared_then_renewed(project: Project) -> None:
     assert code == 0 and "golden" not in out and path.stat().st_mtime_ns == renewed
 
 
-@pytest.mark.slow
 def test_another_weight_argument_or_size_fails_at_its_call(project: Project) -> None:
     changes = [
         ("return Net(width), x", "net = Net(width); net.out.weight.data *= 1.1; return net, x"),
@@ -142,7 +165,6 @@ def test_another_weight_argument_or_size_fails_at_its_call(project: Project) -> 
     assert "out" in texts[0] and "softmax" in texts[1] and "[2, 5]" in texts[2]
 
 
-@pytest.mark.slow
 def test_names_parameters_and_classes_make_files(project: Project) -> None:
     project.write(
         "tests/test_many.py",
@@ -193,7 +215,6 @@ def test_names_parameters_and_classes_make_files(project: Project) -> None:
     assert code == 0 and "golden" not in out
 
 
-@pytest.mark.slow
 def test_what_is_not_stored(project: Project) -> None:
     project.write(
         "test_it.py",
@@ -227,7 +248,6 @@ def test_what_is_not_stored(project: Project) -> None:
     assert code == 0 and project.golden == [] and "test_net.trace: not checked, for INSITU=0 turns insitu off" in out
 
 
-@pytest.mark.slow
 def test_on_ci_a_missing_file_fails(project: Project) -> None:
     project.write("test_it.py", TEST)
     code, out = project.run(CI="true")
@@ -238,7 +258,6 @@ def test_on_ci_a_missing_file_fails(project: Project) -> None:
     assert project.run(CI="true")[0] == 0
 
 
-@pytest.mark.slow
 def test_a_damaged_file_is_named_and_can_be_renewed(project: Project) -> None:
     project.write("test_it.py", TEST)
     assert project.run(CI="false")[0] == 0
@@ -253,15 +272,32 @@ def test_a_damaged_file_is_named_and_can_be_renewed(project: Project) -> None:
 
 @pytest.mark.slow
 def test_two_processes_may_store_the_same_file(project: Project) -> None:
-    project.write("test_it.py", TEST)
-    both = [project.start(), project.start()]
-    outs = [started.communicate()[0] for started in both]
-    assert [started.returncode for started in both] == [0, 0], outs
+    """Both leave the block at the same time."""
+    project.write(
+        "test_it.py",
+        """
+        import os, pathlib, time
+        from net import seeded
+
+        def test_net(golden_trace):
+            model, x = seeded()
+            with golden_trace(model):
+                model(x)
+                pathlib.Path(f"{os.getpid()}.ready").touch()
+                deadline = time.monotonic() + 60
+                while len(list(pathlib.Path().glob("*.ready"))) < 2:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.001)
+        """,
+    )
+    started = project.start()
+    code, out = project.run()
+    other, _ = started.communicate()
+    assert (code, started.returncode) == (0, 0), (out, other)
     assert project.golden == ["golden/test_it/test_net.trace"]
     assert insitu.load(project.folder / project.golden[0]).calls
 
 
-@pytest.mark.slow
 def test_tolerances(project: Project) -> None:
     """Sums in another order are no difference by default; tolerances that are given count instead."""
     test = """
@@ -284,7 +320,6 @@ def test_tolerances(project: Project) -> None:
     assert code == 1 and "1 failed, 1 passed" in out and "FAILED test_it.py::test_strict" in out
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["conftest.py", "deep/checks/conftest.py"])
 def test_an_update_option_of_the_project_is_used(project: Project, place: str) -> None:
     """Also one in a conftest.py that pytest finds only when it collects, if no path is given."""
@@ -296,7 +331,6 @@ def test_an_update_option_of_the_project_is_used(project: Project, place: str) -
     assert code == 0 and "renewed" in out
 
 
-@pytest.mark.slow
 def test_the_plugin_costs_nothing_where_it_is_not_used(project: Project) -> None:
     project.write(
         "test_it.py",
@@ -307,8 +341,9 @@ def test_the_plugin_costs_nothing_where_it_is_not_used(project: Project) -> None
             assert not {"torch", "numpy", "h5py", "insitu.session", "insitu.store"} & set(sys.modules)
         """,
     )
-    code, out = project.run()
-    assert code == 0 and "golden" not in out
+    started = project.start()
+    out, _ = started.communicate()
+    assert started.returncode == 0 and "golden" not in out
     code, out = project.run("--help")
     assert code == 0 and "--update" in out and "write the golden traces that differ anew" in out
     code, out = project.run("--fixtures")
@@ -316,23 +351,27 @@ def test_the_plugin_costs_nothing_where_it_is_not_used(project: Project) -> None
     assert project.run("--update", plugin=False)[0] == 4  # as it is without the plugin
 
 
-def test_tolerance_is_that_of_the_coarsest_type() -> None:
-    def of(*dtypes: str) -> Any:
-        return tolerance_of(
-            Trace(
-                [
-                    Call(i, None, "function", "f", result=TensorFacts(i, (), dtype, "cpu"))
-                    for i, dtype in enumerate(dtypes)
-                ]
-            )
-        )
+def test_each_dtype_has_its_own_tolerance(project: Project) -> None:
+    """That the model computes in bf16 makes no other integer, bool or f32 the same."""
+    test = """
+        import torch
 
-    assert (of("f32", "i64"), of("f64"), of("f64", "bf16", "f32")) == (
-        TOLERANCES["f32"],
-        TOLERANCES["f64"],
-        TOLERANCES["bf16"],
-    )
-    assert of("i64", "b8") == (None, None)
+        def test_{dtype}(golden_trace):
+            x = torch.ones(4, dtype=torch.bfloat16)
+            y = torch.tensor([1000, {value}], dtype=torch.{dtype})
+            with golden_trace():
+                x.mul(2)
+                y.flip(0)
+        """
+    changes = {"bfloat16": ("500.0", "502.0"), "float32": ("500.0", "500.5"), "int64": ("500", "501")}
+    for dtype, (before, _) in changes.items():
+        project.write(f"test_{dtype}.py", test.format(dtype=dtype, value=before))
+    assert project.run()[0] == 0
+    for dtype, (_, after) in changes.items():
+        project.write(f"test_{dtype}.py", test.format(dtype=dtype, value=after))
+    code, out = project.run("-rA")
+    assert code == 1 and "PASSED test_bfloat16.py" in out
+    assert "FAILED test_float32.py" in out and "FAILED test_int64.py" in out
 
 
 def test_file_names_are_short_and_told_apart() -> None:

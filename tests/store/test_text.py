@@ -239,6 +239,14 @@ def test_a_difference_is_still_one_after_rounding() -> None:
     assert close(facts[0], facts[1], Tolerance()).same is False
 
 
+@pytest.mark.parametrize("name", ["__", "____", "torch.__", "torch._"])
+def test_a_function_without_letters_in_its_name(name: str) -> None:
+    made = TensorFacts(0, (2,), "f32", "cpu", producer=0)
+    text = to_text(Trace([Call(0, None, "function", name, result=made), Call(1, None, "function", "f", args=(made,))]))
+    first, second = from_text(text).calls
+    assert first.name == name and second.inputs[0].producer == first.id and to_text(from_text(text)) == text
+
+
 def test_statistics_and_facts_are_kept() -> None:
     grad = TensorFacts(2, (2, 0), "f32", "cpu", stats=Stats(0, None, None, None, None, 0, 0, 0))
     stats = Stats(9, None, None, None, None, 9, 0, 0)

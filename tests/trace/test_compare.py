@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -280,6 +281,40 @@ def test_steps_and_ranks_that_one_side_lacks() -> None:
     assert diff.notes == ["steps 2 … 3 only in a"] and diff.first is None and not diff.same
     assert compare_traces(program((0, 0), (1, 0)), program((0, 1), (1, 1))).same  # rank 0 beside rank 1
     assert compare_traces(program((0, 0)), program((0, 0), (0, 1))).notes == ["rank 1 only in b"]
+
+
+def test_a_result_that_only_one_side_has() -> None:
+    runs = [Trace([Call(0, None, "function", "torch.f", result=result)]) for result in (None, 3)]
+    for a, b in (runs, runs[::-1]):
+        diff = compare_traces(a, b)
+        assert diff.first is not None and diff.counts == {"differs": 1}
+    assert compare_traces(runs[0], runs[0]).same
+
+
+def test_many_steps_and_many_causes_take_no_quadratic_time() -> None:
+    """Thousands of steps: a second or two; more than twenty if each step is laid beside all others."""
+
+    def program(steps: int, *names: str) -> Trace:
+        run = Program()
+        for step in range(steps):
+            x = given(0.0)
+            for number, name in enumerate(names):
+                x = run.made(name, x, value=float(number), step=step)
+        return run.trace
+
+    start = process_time()
+    half = compare_traces(program(8_000, "relu"), program(4_000, "relu"))
+    assert half.notes == ["steps 4000 … 7999 only in a"]
+    many = compare_traces(program(4_000, "abs", "relu"), program(4_000, "abs", "exp", "relu"))
+    assert len(many.causes) == 4_000 and process_time() - start < 10
+
+
+def test_where_the_run_goes_on_that_lacks_a_call() -> None:
+    a = chain(("abs", 1.0, ()), ("relu", 2.0, ()), ("log", 3.0, ()))
+    b = chain(("abs", 1.0, ()), ("exp", 5.0, ()), ("relu", 6.0, ()), ("log", 7.0, ()))
+    for one, other in ((a, b), (b, a)):
+        first = compared(one, other).first
+        assert first is not None and first.kind == "calls" and first.instead == (a.events[0], a.events[1])
 
 
 def test_levels_without_anything_in_common() -> None:

@@ -28,6 +28,7 @@ def only(found: tuple[Misfit, ...]) -> Misfit:
     return found[0]
 
 
+FEW = "Expected more than 1 value per channel when training, got input size torch.Size([1, 3])"
 FOUND = [
     (case("torch.Tensor.add", t(2, 3), t(4, 3)), "dimension -2: 2 and 4 differ and neither is 1"),
     (case("torch.Tensor.__rsub__", t(3), t(2)), "dimension -1: 3 and 2 differ and neither is 1"),
@@ -45,6 +46,28 @@ FOUND = [
     (case("torch.einsum", "ij,jk", t(2, 3), t(5)), "jk names 2 dimensions, there are 1"),
     (case("torch.cat", [t(2, 3), t(2, 3), t(4, 3)], 1), "dimension 0: 2 and 4 differ; only dimension 1 may"),
     (case("torch.cat", [t(2, 3), t(3)]), "[0] has 2 dimensions, [1] has 1"),
+    (case("torch.vstack", [t(2, 3), t(4, 3), t(2, 5)]), "dimension 1: 3 and 5 differ; only dimension 0 may"),
+    (case("torch.vstack", [t(3), t(2, 3), t(4)]), "dimension 1: 3 and 4 differ; only dimension 0 may"),
+    (case("torch.hstack", [t(2, 3), t(2, 4), t(3, 4)]), "dimension 0: 2 and 3 differ; only dimension 1 may"),
+    (case("torch.Tensor.__rmatmul__", t(4, 5), t(2, 3)), "the last dimension of left is 3, right has 4 rows"),
+    (case("torch.conv2d", t(1, 3, 8, 8), t(3)), "the weight has 1 of the 4 dimensions that conv2d takes"),
+    (case("torch.conv3d", t(1, 3, 8, 8, 8), t(3, 3)), "the weight has 2 of the 5 dimensions that conv3d takes"),
+    (case("torch.nn.functional.linear", t(1, 3), t()), "the weight has 0 of the 2 dimensions that linear takes"),
+    (
+        case("MultiheadAttention", message="The shape of the attn_mask is torch.Size([3, 6]), but should be (6, 6)."),
+        "attn_mask is [3, 6] and should be [6, 6]",
+    ),
+    (
+        Case("TypeError", "unsupported operand: 'Tensor' and 'NoneType'", nothing=(("h", "Net.forward"),)),
+        "h is None: Net.forward returned nothing",
+    ),
+    (Case("TypeError", "'NoneType' object is not callable", nothing=(("f", ""),)), "f is None"),
+    (Case("ValueError", "too many values to unpack (expected 2)", unpacked=(1, 2, 3)), "three values for two names"),
+    (Case("ValueError", "too many values to unpack (expected 1)"), "more values for one name"),
+    (
+        Case("ValueError", "not enough values to unpack (expected 2, got 1)", unpacked=t(1, 4)),
+        "one value for two names: a tensor gives as many as its first dimension",
+    ),
     (case("torch.stack", [t(2), t(3)]), "dimension 0: 2 and 3 differ, and all must be of one shape"),
     (
         case("torch.Tensor.view", t(2, 3), 4, 5, message="shape '[4, 5]' is invalid for input of size 6"),
@@ -73,7 +96,7 @@ FOUND = [
         "the input has 3 channels, the layer takes 5",
     ),
     (
-        case("torch.nn.functional.batch_norm", t(1, 3), t(3), t(3), training=True),
+        case("torch.nn.functional.batch_norm", t(1, 3), t(3), t(3), message=FEW),
         "one value for each channel has no deviation: training needs a batch of two or more",
     ),
     (
@@ -133,11 +156,25 @@ def test_what_does_not_fit_is_found(failed: Case, text: str) -> None:
         case("torch.conv2d", t(1, 3, 8, 8), t(4, 3, 3, 3)),
         case("torch.nn.functional.layer_norm", t(2, 5), (5,)),
         case("torch.Tensor.expand", t(2, 1), 2, 4),
+        case("torch.hstack", [t(2), t(3)]),
+        case("torch.vstack", [t(3), t(2, 3)]),
+        case("torch.nn.functional.cross_entropy", t(5), t(2, dtype="i64")),
+        case("torch.nn.functional.batch_norm", t(1, 3), t(3, dtype="f64"), t(3), message="weight should contain 3"),
+        case("torch.Tensor.view", t(2, 3), -2, 3),
+        case("torch.Tensor.view", t(2, 3), -1, -1),
         Case("KeyError", "'x'"),
     ],
 )
 def test_where_all_fits_nothing_is_said(fitting: Case) -> None:
     assert diagnose(fitting) == ()
+
+
+def test_a_check_that_stumbles_leaves_it_to_the_others() -> None:
+    odd = t(2, 3)
+    odd.shape = None  # type: ignore[assignment]  # a tensor whose shape nobody can tell
+    failed = case("torch.Tensor.add", odd, t(2, 3), message="they are on a different device")
+    failed.operands[1].facts.device = "meta"
+    assert only(diagnose(failed)).text == "the devices differ: a is on cpu, b is on meta"
 
 
 def test_broadcasting_is_shown_from_the_right_and_marked() -> None:

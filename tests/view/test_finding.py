@@ -22,12 +22,19 @@ def tensor(dtype: str = "f32", **stats: Any) -> TensorFacts:
 
 
 def finding(
-    name: str, *operands: TensorFacts, kind: Any = "inf", node: str | None = None, dtype: str = "f32"
+    name: str,
+    *given: TensorFacts | float,
+    kind: Any = "inf",
+    node: str | None = None,
+    dtype: str = "f32",
+    positive: bool = False,
 ) -> Finding:
-    call = Call(0, None, "function", f"torch.{name}", site=SITE)
+    call = Call(0, None, "function", f"torch.{name}", site=SITE, args=given)
+    operands = [item for item in given if isinstance(item, TensorFacts)]
     output = tensor(dtype, inf=3 if kind == "inf" else 0, nan=3 if kind == "nan" else 0)
     phase: Any = "backward" if node else "forward"
-    return Finding(kind, phase, "", call, SITE, output, (0, 2), tuple(map(Operand, operands)), node)
+    details = {"positive": positive}
+    return Finding(kind, phase, "", call, SITE, output, (0, 2), tuple(map(Operand, operands)), node, details)
 
 
 def test_all_of_it() -> None:
@@ -58,6 +65,23 @@ def test_a_gradient_names_its_node() -> None:
         (finding("Tensor.__truediv__", tensor(), tensor(zeros=2)), "division by zero"),
         (finding("sqrt", tensor(min=-4.0), kind="nan"), "a negative number has no root"),
         (finding("pow", tensor(min=-4.0), kind="nan"), "no fractional power"),
+        (finding("pow", tensor(min=-4.0), 0.5, kind="nan"), "no fractional power"),
+        (finding("pow", tensor(min=-1e30), 2), "overflow: f32 ends"),
+        (finding("pow", tensor(min=-1.0, zeros=1), -1), "0 to a negative power"),
+        (finding("Tensor.__rpow__", tensor(max=999.0), 2.0), "overflow: f32 ends"),
+        (finding("Tensor.__rpow__", tensor(min=-1.0), 0), "0 to a negative power"),
+        (finding("pow", tensor(zeros=1, max=1e20), 3, node="PowBackward0"), "overflow: f32 ends"),
+        (finding("pow", tensor(zeros=1), 0.5, node="PowBackward0"), "the gradient of a fractional power at 0"),
+        (finding("div", tensor(zeros=1, max=1e30), 1e-20), "overflow: f32 ends"),
+        (finding("div", tensor(zeros=1, max=1e30), tensor(min=1e-20)), "overflow: f32 ends"),
+        (finding("div", tensor(), 0), "division by zero: the divisor is 0"),
+        (finding("Tensor.__rdiv__", tensor(zeros=1), 1), "division by zero: 1 of 12"),
+        (finding("div", tensor(zeros=1, max=1e30), 1e-20, node="DivBackward0"), "overflow"),
+        (finding("div", tensor(), tensor(zeros=1), node="DivBackward0"), "the gradient of a quotient at 0"),
+        (finding("logsumexp", tensor(min=-1.0), kind="nan"), ""),
+        (finding("norm", tensor(min=-1.0), kind="nan"), ""),
+        (finding("exp2", tensor(max=290.0)), "f32 ends at 3.4e+38, and the largest"),
+        (finding("softmax", tensor(inf=1), kind="nan", positive=True), "a score is +inf"),
         (finding("exp", tensor(max=290.0)), "f32 ends at 3.4e+38, which is exp(88.7), and the largest number"),
         (finding("matmul", tensor("f16", max=235.0), dtype="f16"), "f16 ends at 65504, and the largest number"),
         (finding("softmax", tensor(inf=4), kind="nan"), "every score of a row is -inf"),

@@ -111,7 +111,7 @@ def _einsum(equation: str, *operands: Any, out_val: Any = None, **named: Any) ->
     given = operands[0] if len(operands) == 1 and isinstance(operands[0][0], tuple) else operands
     letters = equation.replace(" ", "").partition("->")[0].split(",")
     left, right = given
-    sizes = dict(zip(letters[0] + letters[1], (*left, *right), strict=True))
+    sizes: dict[str, int] = dict(zip(letters[0] + letters[1], (*left, *right), strict=True))
     return 2 * prod(sizes.values())
 
 

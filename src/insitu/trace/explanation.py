@@ -73,7 +73,8 @@ class Case:
     """What is known of a failure before anything is made of it.
 
     `call` is the call that failed, `operands` names its tensors, `limits` gives the smallest and the largest value of
-    a tensor that is still there.
+    a tensor that is still there and was not changed since. `nothing` names what is None, and who has returned that, if
+    it is known; `unpacked` is what was to be given several names.
     """
 
     error: str
@@ -81,6 +82,8 @@ class Case:
     call: Call | None = None
     operands: tuple[Operand, ...] = ()
     limits: Callable[[TensorFacts], tuple[float, float] | None] = lambda facts: None
+    nothing: tuple[tuple[str, str], ...] = ()
+    unpacked: Any = None
 
     @property
     def name(self) -> str:

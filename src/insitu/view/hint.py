@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from math import log
+from typing import Any
 
-from insitu.trace.event import Stats
+from insitu.trace.event import Stats, TensorFacts
 from insitu.trace.finding import Finding
 
-LARGEST = {"f16": 65504.0, "bf16": 3.39e38, "f32": 3.4e38, "f64": 1.8e308}
+LARGEST = {"f16": 65504.0, "bf16": 3.39e38, "f32": 3.4e38, "f64": 1.797e308}
 # Different names of the same.
 SAME = {
-    **dict.fromkeys(("__truediv__", "__rtruediv__", "true_divide", "divide", "__itruediv__", "div_"), "div"),
+    **dict.fromkeys(
+        ("__truediv__", "__rtruediv__", "__rdiv__", "true_divide", "divide", "__itruediv__", "div_"), "div"
+    ),
     **dict.fromkeys(("__pow__", "__rpow__", "float_power", "pow_"), "pow"),
-    **dict.fromkeys(("log2", "log10", "log_", "logsumexp"), "log"),
+    **dict.fromkeys(("log2", "log10", "log_"), "log"),
     **dict.fromkeys(("softmin", "log_softmax", "scaled_dot_product_attention"), "softmax"),
     **dict.fromkeys(("norm", "vector_norm", "pairwise_distance", "cdist"), "norm"),
     **dict.fromkeys(("std", "var", "std_mean", "var_mean"), "std"),
-    **dict.fromkeys(("exp_", "expm1", "exp2", "sinh", "cosh"), "exp"),
+    **dict.fromkeys(("exp_", "expm1"), "exp"),
     **dict.fromkeys(("arccos", "arcsin", "asin"), "acos"),
     "mean_": "mean",
 }
+REVERSED = ("__rtruediv__", "__rdiv__", "__rpow__")  # the first argument stands on the right
 ROOTS = {"sqrt": "root", "rsqrt": "reciprocal root", "norm": "norm", "std": "deviation", "pow": "fractional power"}
 
 
@@ -32,13 +36,13 @@ def hint(finding: Finding) -> str:
     every = [operand.facts.stats for operand in finding.operands]
     known = [stats for stats in every if stats is not None]
     if finding.node is not None:
-        return _backward(name, known) or _overflow(finding, known)
-    return _forward(name, every) or _empty(known) or _overflow(finding, known)
+        return _backward(name, finding, known) or _overflow(finding, known)
+    said = _of_two(name, finding) if name in ("div", "pow") else _of_one(name, finding, every)
+    return said or _empty(known) or _overflow(finding, known)
 
 
-def _forward(name: str, every: list[Stats | None]) -> str:
+def _of_one(name: str, finding: Finding, every: list[Stats | None]) -> str:
     first = every[0] if every else None
-    last = every[-1] if every else None
     if name == "logit":
         return "the logit of 0 and of 1 is infinite: clamp to a little more and less (eps=1e-6)"
     if name in ("log", "log1p") and first is not None and first.min is not None:
@@ -47,19 +51,68 @@ def _forward(name: str, every: list[Stats | None]) -> str:
             return f"a number below {least:g} has no logarithm: the least one is {_number(first.min)}"
         if first.zeros or name == "log1p":
             return f"the logarithm of {least:g} is -inf; clamp it first, or use log_softmax where it is a probability"
-    if name in ("div", "reciprocal", "rsqrt") and last is not None and last.zeros:
-        return f"division by zero: {last.zeros:,} of {last.count:,} divisors are 0; add an eps, or clamp them"
-    if name in ("sqrt", "rsqrt", "pow") and first is not None and first.min is not None and first.min < 0:
-        return f"a negative number has no {ROOTS[name]}: the least one is {_number(first.min)}"
-    if name == "softmax" and first is not None and first.inf:
+    if name in ("sqrt", "rsqrt") and finding.kind == "nan" and first is not None and _least(first) < 0:
+        return _no_root(name, _least(first))
+    if name in ("reciprocal", "rsqrt") and first is not None and first.zeros:
+        return _division(first)
+    if name == "softmax" and any(stats is not None and stats.inf for stats in every):
+        if finding.details.get("positive"):
+            return "a score is +inf: softmax takes the largest one off, and inf - inf is NaN"
         return "every score of a row is -inf: all of it is masked, and there is nothing to choose from"
     if name == "std" and first is not None and first.count <= 1:
         return "the deviation of a single number: divided by n - 1, which is 0"
     return ""
 
 
-def _backward(name: str, known: list[Stats]) -> str:
+def _of_two(name: str, finding: Finding) -> str:
+    left, right = _sides(finding)
+    if name == "div":
+        return _division(right) if _zeros(right) else ""
+    if finding.kind == "nan":
+        return _no_root(name, _least(left)) if _least(left) < 0 else ""
+    if _zeros(left) and _least(right) < 0:
+        return "0 to a negative power is infinite: add an eps, or clamp it"
+    return ""
+
+
+def _sides(finding: Finding) -> tuple[Any, Any]:
+    """What stands on both sides of an operator: statistics of a tensor, a number, or None where it is not known."""
+    every = iter([operand.facts.stats for operand in finding.operands])
+    given = (*finding.call.args, *finding.call.kwargs.values()) if finding.call is not None else ()
+    sides = [next(every, None) if isinstance(item, TensorFacts) else item for item in given] or list(every)
+    left, right = (*sides, None, None)[:2]
+    is_reversed = finding.call is not None and finding.call.name.endswith(REVERSED)
+    return (right, left) if is_reversed else (left, right)
+
+
+def _least(side: Any) -> float:
+    """The least number of a side; 0 where it is not known."""
+    least = side.min if isinstance(side, Stats) else side
+    return float(least) if isinstance(least, (int, float)) else 0.0
+
+
+def _zeros(side: Any) -> bool:
+    return bool(side.zeros) if isinstance(side, Stats) else isinstance(side, (int, float)) and side == 0
+
+
+def _division(by: Any) -> str:
+    if isinstance(by, Stats):
+        return f"division by zero: {by.zeros:,} of {by.count:,} divisors are 0; add an eps, or clamp them"
+    return "division by zero: the divisor is 0"
+
+
+def _no_root(name: str, least: float) -> str:
+    return f"a negative number has no {ROOTS[name]}: the least one is {_number(least)}"
+
+
+def _backward(name: str, finding: Finding, known: list[Stats]) -> str:
     zeros = any(stats.zeros for stats in known)
+    if name in ("div", "pow"):
+        left, right = _sides(finding)
+        base = right if name == "div" else left
+        zeros = zeros if base is None else _zeros(base)
+        if name == "pow" and isinstance(right, (int, float)) and right >= 1:  # then it is flat enough at 0
+            return ""
     if name in ROOTS and zeros:
         return f"the gradient of a {ROOTS[name]} at 0 is infinite: add an eps inside it"
     if name == "acos":
@@ -85,7 +138,7 @@ def _overflow(finding: Finding, known: list[Stats]) -> str:
     limit = f"{output.dtype} ends at {LARGEST[output.dtype]:.5g}"
     if SAME.get(name, name) == "exp" and finding.node is None:
         limit += f", which is exp({log(LARGEST[output.dtype]):.1f})"
-    return f"overflow: {limit}, and the largest number that went in is {_number(largest)}" if largest else limit
+    return f"overflow: {limit}, and the largest number that went in is {_number(largest)}" if largest else ""
 
 
 def _number(value: float) -> str:

@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "Expected more than 1 value per channel when training"
+SAYS = "drop_last=True"
 
 
 class Net(nn.Module):

@@ -7,6 +7,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "size mismatch for head.weight"
+SAYS = "head.weight is [10, 16] in the checkpoint and [3, 16] in the model"
 
 
 class Classifier(nn.Module):

@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "einsum"
+SAYS = "h is 3 in bhte and 7 in bshe"
 
 
 class Bilinear(nn.Module):

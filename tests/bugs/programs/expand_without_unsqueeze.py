@@ -4,6 +4,7 @@ import torch
 
 FOUND_BY = "explain"
 RAISES = "must match the existing size"
+SAYS = ".unsqueeze(-1) first would fit"
 
 
 def padding_mask(lengths, steps):

@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "Index tensor must have the same number of dimensions as input tensor"
+SAYS = "actions.unsqueeze(-1)"
 
 
 class QNetwork(nn.Module):

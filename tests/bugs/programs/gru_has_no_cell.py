@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "not enough values to unpack"
+SAYS = "one value for two names"
 
 
 class Sentiment(nn.Module):

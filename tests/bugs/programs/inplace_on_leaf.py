@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "a view of a leaf Variable that requires grad is being used in an in-place operation"
+SAYS = "torch.no_grad()"
 
 
 class Recurrent(nn.Module):

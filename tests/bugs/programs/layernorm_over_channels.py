@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "Given normalized_shape=[12]"
+SAYS = "12 is dimension -3"
 
 
 class ConvBlock(nn.Module):

@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "mat1 and mat2 shapes cannot be multiplied"
+SAYS = "the last dimension of input is 1024, the layer takes 784"
 
 
 class DigitNet(nn.Module):

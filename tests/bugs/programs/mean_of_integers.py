@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "could not infer output dtype"
+SAYS = "hits holds i64, whole numbers"
 
 
 def accuracy(logits, labels):

@@ -6,6 +6,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "Can't call numpy() on Tensor that requires grad"
+SAYS = "prediction[:, 0] requires a gradient"
 
 
 def fit(model, x, y, steps):

@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "attn_mask"
+SAYS = "key_padding_mask"
 
 
 class Encoder(nn.Module):

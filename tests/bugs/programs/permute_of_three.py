@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "permute(sparse_coo): number of dimensions in the tensor input does not match"
+SAYS = "the tensor has 5 dimensions, the order names 4"
 
 
 class VideoNet(nn.Module):

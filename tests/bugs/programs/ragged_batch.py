@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "stack expects each tensor to be equal size"
+SAYS = "dimension 0: 3 and 6 differ"
 WORDS = {"the": 0, "cat": 1, "sat": 2, "on": 3, "mat": 4}
 
 

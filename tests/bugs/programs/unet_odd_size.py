@@ -6,6 +6,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "Sizes of tensors must match except in dimension 1"
+SAYS = "dimension 2: 21 and 20 differ"
 
 
 class TinyUNet(nn.Module):

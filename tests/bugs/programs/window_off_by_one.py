@@ -5,6 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "index 40 is out of bounds for dimension 0 with size 40"
+SAYS = "it has -40 … 39"
 WINDOW = 8
 
 

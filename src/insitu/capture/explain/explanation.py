@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+from collections import Counter
 from collections.abc import Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from insitu.capture.explain.scene import Scene
 from insitu.capture.keep import has_values
 from insitu.capture.sites import is_hidden
 from insitu.capture.tape import ARGS, FIXED, FRAMES, KWARGS, OUTERMOST, PARENT
-from insitu.capture.tensors import Value
+from insitu.capture.tensors import Value, version_of
 from insitu.trace.diagnose import diagnose
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.explanation import Case, Explanation, Mark, Operand, Origin, Place
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from insitu.capture.explain.notes import Moment
 
 MOST_ORIGINS = 4
+MOST_MARKS = 4  # under one line; of more, only those of the operands
 
 
 def explanation(moment: Moment) -> Explanation:
@@ -131,7 +133,9 @@ class _Explaining:
         """All of it."""
         operands = tuple(self._operands())
         self.marks = tuple(self._marks())
-        case = Case(self.moment.error, self.moment.message, self.call, operands, self._limits)
+        unpacked = self.reading.plain(self._own_guess.unpacked()) if self._own_guess is not None else None
+        nothing = tuple(self._nothing())
+        case = Case(self.moment.error, self.moment.message, self.call, operands, self._limits, nothing, unpacked)
         self.misfits = diagnose(case)
         first, last = self.expression.lines if self.expression is not None else (0, -1)
         place = self.place
@@ -166,19 +170,30 @@ class _Explaining:
         return next((name for name, item in names.items() if item is value), "")
 
     def _marks(self) -> Iterator[Mark]:
-        found: dict[tuple[int, int], Mark] = {}
-        if self._own_guess is not None:
-            found.update(((mark.line, mark.start), mark) for mark in self._own_guess.marks())
-        if self.statement is not None:
-            found.update(((mark.line, mark.start), mark) for mark in self.statement.marks())
+        """What is on the line: the operands of the call that failed, and the rest where there is room for it."""
         first, last = self.expression.lines if self.expression is not None else (0, -1)
+        operands = self.statement.operands([value for value, _ in self.values]) if self.statement is not None else []
+        found = {(mark.line, mark.start): mark for mark in self._names_on_line()}
+        if operands and max(Counter(line for line, _ in found).values(), default=0) > MOST_MARKS:
+            found.clear()
+        for mark in operands:
+            if not any(_is_within(other, mark) for other in found.values()):  # else its parts are marked
+                found[mark.line, mark.start] = mark
         yield from (mark for mark in found.values() if first <= mark.line <= last)
 
+    def _names_on_line(self) -> Iterator[Mark]:
+        if self._own_guess is not None:
+            yield from self._own_guess.marks()
+        if self.statement is not None:
+            yield from self.statement.marks()
+
     def _limits(self, facts: TensorFacts) -> tuple[float, float] | None:
-        """The smallest and the largest value of a tensor that is still there."""
+        """The smallest and the largest value of a tensor that is still there and as it was."""
         value = next((value for value, _ in self.values if self.reading.plain(value) is facts), None)
         tensor = value() if value is not None else None
         if not isinstance(tensor, Tensor) or not has_values(tensor) or not tensor.numel():
+            return None
+        if self.moment.versions.get(id(value)) != version_of(tensor):
             return None
         low, high = tensor.detach().aminmax()
         return float(low), float(high)
@@ -224,17 +239,30 @@ class _Explaining:
 
     def _missing(self) -> Iterator[Origin]:
         """Where what is None was assigned."""
+        for name, place in self._nones():
+            if place is not None:
+                yield Origin(name, "assigned at", place)
+
+    def _nothing(self) -> Iterator[tuple[str, str]]:
+        """What is None on the line, and the module or function that has returned it."""
+        for name, place in self._nones():
+            yield name, self.reading.returning_none(place, self.moment.end) if place is not None else ""
+
+    def _nones(self) -> Iterator[tuple[str, Place | None]]:
+        """The names on the line that are None, and where that was assigned."""
         if "NoneType" not in self.moment.message or self.place is None or self.expression is None:
             return
         for mark in self.marks:
             if mark.value is None:
                 name = linecache.getline(self.place.file, mark.line)[mark.start : mark.end]
-                places = assigned(self.place.file, self.place.line, name)[:1]
-                yield from (Origin(name, "assigned at", place) for place in places)
+                yield name, next(iter(assigned(self.place.file, self.place.line, name)), None)
 
     def _autograd(self) -> Iterator[Origin]:
         graph, message = Graph(self.reading, self.moment.end), self.moment.message
         loss = self.values[0][0] if self.values else None
+        forward = graph.forward(self.moment.at) if self.moment.at is not None else None
+        if forward is not None:
+            yield forward
         if "does not have a grad_fn" in message and loss is not None:
             yield from graph.lost(loss)
         elif "backward through the graph a second time" in message:
@@ -259,6 +287,10 @@ VALUES = re.compile("out of range|out of bounds|between 0 and 1|Class values")
 KNOWN_INSIDE = frozenset(
     {"torch.nn.functional.linear", "torch.nn.functional.embedding", "torch.nn.functional.layer_norm"}
 )
+
+
+def _is_within(mark: Mark, other: Mark) -> bool:
+    return mark.line == other.line and other.start <= mark.start and mark.end <= other.end
 
 
 def custom_backward(loss: Any, name: str) -> CodeType | None:

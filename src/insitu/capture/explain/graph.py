@@ -8,7 +8,7 @@ from torch import Tensor
 
 from insitu.capture.explain.assigned import assigned
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.tape import Raised
+from insitu.capture.tape import BACKWARD, NODE_COUNT, NODES, Raised
 from insitu.capture.tensors import Value
 from insitu.trace.explanation import Origin
 
@@ -49,6 +49,19 @@ class Graph:
         name = self._reading.name_in(at, value)
         for found in assigned(place.file, place.line, name)[:1] if place is not None else ():
             yield Origin(name, "has no gradient, assigned at", found)
+
+    def forward(self, at: int) -> Origin | None:
+        """The call whose gradient an operator of the backward pass was computing."""
+        tape = self._reading.tape
+        if not tape[at + BACKWARD] or self._reading.note(at).kind != "aten":
+            return None
+        found: int | None = None
+        for other in self._reading.before(self._end):
+            count, first = divmod(tape[other + NODES], NODE_COUNT)
+            if count and first <= tape[at + NODES] < first + count:
+                found = other  # the last that fits is the innermost
+        place = self._reading.place(found) if found is not None else None
+        return Origin("backward", "of the call at", place) if place is not None else None
 
     def earlier_backward(self) -> Origin | None:
         """The backward pass before this one, which has freed what it went through."""

@@ -104,6 +104,14 @@ class Guess:
             return owner[key]
         return UNKNOWN
 
+    def unpacked(self) -> Any:
+        """What was to be given the names of a tuple, as noted: the whole, or the part of it that stands there."""
+        statement = self.expression.statement if self.expression is not None else None
+        node = self.expression.node if self.expression is not None else None
+        if not isinstance(statement, ast.Assign) or not isinstance(node, (ast.Tuple, ast.List)):
+            return None
+        return _part(self.resolve(statement.value), statement.targets[0], node)
+
     def _names(self) -> list[tuple[ast.expr, Any]]:
         statement = self.expression.statement if self.expression is not None else ast.Pass()
         return [(node, self.resolve(node)) for node in _leaves(statement)]
@@ -121,6 +129,16 @@ class Guess:
         for node, item in tensors or found:
             if is_plain(item):
                 yield mark(self.expression.file, node, self.reading.plain(item))
+
+
+def _part(item: Any, target: ast.expr, node: ast.AST) -> Any:
+    """Of what was assigned to a target, that which one of its parts was to get."""
+    if target is node or not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(item, (list, tuple)):
+        return item if target is node else None
+    if len(item) != len(target.elts):
+        return None
+    inner = (_part(one, to, node) for one, to in zip(item, target.elts, strict=True))
+    return next((part for part in inner if part is not None), None)
 
 
 def is_plain(item: Any) -> bool:

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import weakref
 from itertools import count
+from threading import get_ident
+from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from torch._C import DisableTorchFunction
+
 from insitu.capture.calls import FunctionNote, OperatorNote
-from insitu.capture.explain.scene import Scene, is_shown, take
-from insitu.capture.tape import Tape, arguments_of
+from insitu.capture.explain.scene import Scene, entries, has_come_further, is_shown, last_raised, take
+from insitu.capture.tape import ARGS, FIXED, KWARGS, Tape, arguments_of
+from insitu.capture.tensors import Value, version_of
 from insitu.errors import InsituError
 from insitu.trace.explanation import Explanation
+from insitu.tracebacks import is_own
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -39,8 +45,18 @@ class Moment:
         self.error = type(error).__name__
         args = arguments_of(error)
         self.message = args[0] if len(args) == 1 and type(args[0]) is str else ", ".join(map(_told, args))
+        self.versions = {**(scene.versions if scene is not None else {}), **self._given()}
         if probe is not None and probe.live is not None:
             waiting[next(_numbers)] = self
+
+    def _given(self) -> dict[int, int]:
+        """How often each tensor that the call was given had been changed in place."""
+        if self.at is None:
+            return {}
+        first = self.at + FIXED
+        given = self.tape[first : first + self.tape[self.at + ARGS] + self.tape[self.at + KWARGS]]
+        with DisableTorchFunction():
+            return {id(item): version_of(item()) for item in given if isinstance(item, Value)}
 
     def explanation(self) -> Explanation:
         """Why it was raised."""
@@ -58,15 +74,18 @@ def _told(argument: Any) -> str:
 class Note(str):
     """A note that becomes text when it is read; as raw characters it only says so."""
 
-    __slots__ = ("__weakref__", "_explanation", "_moment", "_text")
+    __slots__ = ("__weakref__", "_explanation", "_moment", "_text", "raised", "seen")
 
+    raised: Raise
+    seen: int  # the id of the frame that the exception had come to
     _moment: Moment | None
     _text: str | None
     _explanation: Explanation | None
 
-    def __new__(cls, moment: Moment) -> Note:
-        """A note of a moment."""
+    def __new__(cls, moment: Moment, raised: Raise) -> Note:
+        """A note of a moment, of an exception that was raised at a place."""
         note = super().__new__(cls, UNREAD)
+        note.raised, note.seen = raised, 0
         note._moment, note._text, note._explanation = moment, None, None
         return note
 
@@ -115,23 +134,52 @@ def note_of(error: BaseException) -> Note | None:
 
 
 def add_note(error: BaseException, probe: Probe | None, at: int | None) -> None:
-    """Let an exception that passes explain itself; the first to see it knows best."""
-    if not isinstance(error, Exception) or isinstance(error, PASSING):
-        return
+    """Let an exception that passes explain itself; the first to see it knows best, until it is raised elsewhere."""
     try:
-        if note_of(error) is None:
-            BaseException.add_note(error, Note(moment_of(error, probe, at)))
+        if isinstance(error, Exception) and not isinstance(error, PASSING):
+            _note(error, error.__traceback__, probe, at)
     except Exception:  # a class of the user that does not let itself be noted
         return
 
 
-def moment_of(error: BaseException, probe: Probe | None, at: int | None) -> Moment:
-    """Where an exception is now. The frames matter only where code of the user, or of a module, ran in them."""
+def _note(error: Exception, traceback: TracebackType | None, probe: Probe | None, at: int | None) -> None:
+    before = note_of(error)
+    if before is None or not has_come_further(traceback, before.seen):
+        last = last_raised(traceback)
+        raised = _raise(traceback, last)
+        if before is None:
+            before = Note(moment_of(error, probe, at), raised)
+            BaseException.add_note(error, before)
+        elif before.raised[1] is None:
+            before.raised = raised
+        elif raised != before.raised and raised[0] == before.raised[0]:
+            others = [note for note in error.__notes__ if note is not before]
+            before = Note(moment_of(error, probe, at, last), raised)
+            error.__notes__ = [*others, before]
+    before.seen = id(traceback.tb_frame) if traceback is not None else 0
+
+
+# A thread, and the instruction in it that raised an exception; no code while only frames of this tool know of it.
+Raise = tuple[int, CodeType | None, int]
+
+
+def _raise(traceback: TracebackType | None, last: TracebackType | None) -> Raise:
+    found: TracebackType | None = None
+    for entry in entries(traceback, last):
+        found = entry if not is_own(entry) else found
+    return (get_ident(), found.tb_frame.f_code, found.tb_lasti) if found is not None else (get_ident(), None, -1)
+
+
+def moment_of(error: BaseException, probe: Probe | None, at: int | None, until: TracebackType | None = None) -> Moment:
+    """Where an exception is now. The frames matter only where code of the user, or of a module, ran in them.
+
+    `until` is the last frame that matters, where those behind it are of an earlier time.
+    """
     called = probe.tape[at] if probe is not None and at is not None else None
     traceback = error.__traceback__
     if isinstance(called, (FunctionNote, OperatorNote)) and not is_shown(traceback):
         return Moment(probe, at, error, None)
-    return Moment(probe, at, error, take(traceback, probe.table if probe is not None else {}))
+    return Moment(probe, at, error, take(traceback, probe.table if probe is not None else {}, until))
 
 
 def settle(probe: Probe) -> None:

@@ -78,6 +78,11 @@ class Statement:
                 yield mark(self.expression.file, named.node, self.reading.plain(named.item))
         yield from self._unpacked()
 
+    def operands(self, given: list[Value]) -> list[Mark]:
+        """The values that went into one call, under the expressions that they came from."""
+        found = [named for value in given if (named := self.named_as(value)) is not None]
+        return [mark(self.expression.file, named.node, self.reading.plain(named.item)) for named in found]
+
     def _unpacked(self) -> Iterator[Mark]:
         """What was to be unpacked, where the statement does that and a call on it made it."""
         statement = self.expression.statement

@@ -128,6 +128,18 @@ class Reading:
         found = pairs(expression.node, name, self.args(at), self.kwargs(at))
         return next((segment(expression.file, node) for item, node in found if item is value), "")
 
+    def returning_none(self, place: Place, end: int) -> str:
+        """The module or function that was called at a place and has returned None: `FeedForward.forward`."""
+        found = ""
+        for at in self.before(end):
+            note = self.note(at)
+            if self.result(at) is not None or note.kind not in ("module", "python"):
+                continue
+            here = self.place(at)
+            if here is not None and (here.file, here.line, here.text) == (place.file, place.line, place.text):
+                found = f"{note.facts.type}.forward" if isinstance(note, ModuleNote) else str(note.name)
+        return found
+
     def modules(self, at: int) -> list[ModuleNote]:
         """The modules around a call, the outermost first."""
         notes = [self.note(each) for each in self.ancestors(at)]

@@ -7,13 +7,11 @@ holds neither a tensor nor the place of the call, and is nothing once the guard 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Container
 from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction, _len_torch_function_stack
 from torch._C._autograd import _get_sequence_nr as sequence
@@ -150,7 +148,7 @@ class Nodes:
         given = bool(entered) and not (found.nan and not entered.nan)
         if given and was_bad:
             return None
-        if is_scaled() and not (found.nan and not entered):
+        if self._check.checks.is_scaled and not (found.nan and not entered):
             return None
         bad = next(grad for grad in left if grad is not None and state_of(grad))
         return gradient_cause(self._check, bad, given=given)
@@ -198,12 +196,6 @@ def union(gradients: Gradients) -> State:
     """What is not finite in any of the gradients."""
     states = [state_of(grad) for grad in gradients if grad is not None]
     return State(*(any(each) for each in zip(*states, strict=True))) if states else FINITE
-
-
-def is_scaled() -> bool:
-    """Whether gradients are scaled for half precision: then an overflow is expected, and the step is left out."""
-    scaler = torch.amp.grad_scaler.GradScaler
-    return any(issubclass(type(item), scaler) and item.is_enabled() for item in gc.get_objects())
 
 
 skip_when_compiling(Nodes.leaving, Nodes._entering_group, Nodes._leaving_group, Nodes._enter_mode, Nodes._leave_mode)

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, no_grad
+from torch import Tensor
 from torch._C import DisableTorchFunction, _current_autograd_node, _DisableTorchDispatch
 
 from insitu.capture.calls import FunctionNote
@@ -61,6 +61,8 @@ def cause(
     waiting = waited_for(check, inputs)
     if waiting is not None:
         return come_of(check, at, waiting, outgoing)
+    if incoming and (earlier := made_before(check, inputs)) is not None:
+        return earlier
     for tensor, state in outgoing:
         kind: FindingKind = "nan" if state.nan else "inf"
         if any(each.nan for each in incoming) if state.nan else incoming:
@@ -115,7 +117,7 @@ def without_out(kwargs: Any) -> Any:
 
 def has_mask(inputs: list[Tensor], result: Tensor) -> bool:
     """Whether an argument holds the least number of its type, with which scores are masked."""
-    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+    with DisableTorchFunction(), _DisableTorchDispatch():
         for tensor in inputs:
             found = floats(tensor)
             if found is not None and found.numel():
@@ -127,20 +129,30 @@ def has_mask(inputs: list[Tensor], result: Tensor) -> bool:
 
 def came_in(check: Check, at: int, inputs: list[Tensor], path: str) -> Finding | None:
     """What to say of a call that only passes on what came in: something, if it came from where nothing was checked."""
+    earlier = made_before(check, inputs)
+    if earlier is not None or check.checks.found:
+        return earlier
     for tensor in inputs:
         state = state_of(tensor)
         value = check.probe.table.get(id(tensor))
         if value is None or value() is not tensor or not (state.news or (state and isinstance(value, ParameterValue))):
             continue
-        value, is_made = source(check, value)
-        if is_made:
-            return made_unchecked(check, value, tensor)
-        if check.checks.found:
-            continue
+        value, _ = source(check, value)
         if value.producer >= 0 and not isinstance(check.probe.tape[value.producer], FunctionNote):
             return made_unseen(check, value.producer, tensor, state)
         if value.producer == GIVEN:
             return given(check, at, tensor, value, path)
+    return None
+
+
+def made_before(check: Check, tensors: list[Tensor]) -> Finding | None:
+    """What to say of tensors of which a call has made one that is not finite, and was not checked, then."""
+    for tensor in tensors:
+        value = check.probe.table.get(id(tensor))
+        if value is not None and value() is tensor and state_of(tensor):
+            value, is_made = source(check, value)
+            if is_made and (finding := made_unchecked(check, value, tensor)) is not None:
+                return finding
     return None
 
 
@@ -163,14 +175,17 @@ def source(check: Check, value: Value) -> tuple[Value, bool]:
 def made_unchecked(check: Check, value: Value, tensor: Tensor) -> Finding | None:
     """A call has made it that was not checked, for it is unlikely to."""
     reading, there = Reading(check.probe.tape), value()
+    check.pending.discard(value.producer)
+    check.bad.add(value.producer)
     call = reading.call(value.producer)
     reading.close()
-    if check.checks.allowed(call.name, call.path):
+    if check.checks.allowed(call.name, call.path) or is_explicit((call.args, call.kwargs)):
         return None
     output = there if there is not None else tensor
     given = [each() for each in noted_values(reading, value.producer)]
     state = state_of(output)
-    if not state.news and has_mask([each for each in given if each is not None], output):
+    alive = [each for each in given if each is not None]
+    if not state.news and (len(alive) < len(given) or has_mask(alive, output)):
         return None
     check.checks.found = True
     return made(check, "nan" if state.nan else "inf", value.producer, output, given)
@@ -207,8 +222,10 @@ def made(check: Check, kind: FindingKind, at: int, tensor: Tensor, given: Any) -
         call = reading.call(at)
         output = facts_of(tensor)
         index = first_bad(tensor, nan=kind == "nan")
-        found = operands(check.probe, reading, at, tensors_in(given), changed=tensor)
-        details = {"modules": module_chain(reading, at)}
+        tensors = tensors_in(given)
+        found = operands(check.probe, reading, at, tensors, changed=tensor)
+        positive = any(state_of(each).inf for each in tensors if each is not tensor)
+        details = {"modules": module_chain(reading, at), "positive": positive}
         return Finding(kind, call.phase, call.path, call, call.site, output, index, tuple(found), None, details)
     finally:
         reading.close()

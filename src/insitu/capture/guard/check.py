@@ -1,7 +1,7 @@
 """What a guard checks at each torch function: that what comes out is finite. The hot path is one sum for each output.
 
-Why something is not finite, and whether that is news, is found out in check_cause.py; what the backward pass makes is
-checked in check_backward.py.
+Which functions are checked is in ways.py; why something is not finite, and whether that is news, is found out in
+cause.py; what the backward pass makes is checked in backward.py.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from insitu.capture.calls import FunctionNote
 from insitu.capture.explain.notes import settle
 from insitu.capture.explain.reading import values
 from insitu.capture.guard.backward import Nodes
-from insitu.capture.guard.cause import came_in, cause, made_unseen
+from insitu.capture.guard.cause import came_in, cause, made_before, made_unseen
+from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
-from insitu.capture.guard.ways import DIVIDES, NODES, OUTPUTS, UNLIKELY, WAYS, way_of
+from insitu.capture.guard.ways import DIVIDES, HIDES, NODES, OUTPUTS, UNLIKELY, WAYS, way_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
@@ -55,6 +56,7 @@ class Checks:
         self.found = False  # whether anything not finite was found: then what comes later may follow from it
         self.checks: list[Check] = []
         self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
+        self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow
         self.enters = False  # whether the function mode is switched on for code of the user in a backward pass
         self._allowed: dict[tuple[str, str], bool] = {}
 
@@ -70,6 +72,10 @@ class Checks:
         if key not in self._allowed:
             self._allowed[key] = any(names(pattern, name, path) for pattern in self.allow)
         return self._allowed[key]
+
+    def note_scaling(self) -> None:
+        """A loss is scaled."""
+        self.is_scaled = True
 
     def open(self, probe: Probe, at: int) -> None:
         """A watched function is called: that is none of ours."""
@@ -122,7 +128,7 @@ class Check:
         self.pending: set[int] = set()  # the calls whose results were not checked, or came from such
         self.bad: set[int] = set()  # those whose results are not finite, be that news or not
         self.waiting: dict[int, Finding] = {}  # what is told only when something comes of it, by the calls it came to
-        self.nodes = Nodes(self)
+        self.nodes, self.pause = Nodes(self), Pause(probe)
         self.gone = 0  # how much of the tape was cleared so far
         before, after = make_before(self), make_after(self)
         self.pair = (unheard(before), unheard(after)) if probe.careful else (before, after)
@@ -151,6 +157,18 @@ class Check:
 
     def _is_pending(self, value: Value) -> bool:
         return value.producer in self.pending or value.producer in self.bad or value.producer == GIVEN
+
+    def spoiled(self, at: int, look: Callable[[Tensor], float]) -> list[Tensor]:
+        """The arguments of a call that were not checked and are not finite, which its result may hide."""
+        tape, pending = self.probe.tape, self.pending
+        first, found = at + FIXED, []
+        for item in tape[first : first + tape[at + ARGS] + tape[at + KWARGS]]:
+            if isinstance(item, Value) and item.producer in pending and (tensor := item()) is not None:
+                if not isfinite(look(tensor)):
+                    found.append(tensor)
+                elif isinstance(tape[item.producer + RESULT], Value):  # else it is one of several
+                    pending.discard(item.producer)
+        return found
 
     def look_at_unseen(self, at: int, *, is_ours: bool) -> None:
         """A module, or a compiled region, has ended: what no function that was seen has made is checked here.
@@ -244,18 +262,24 @@ def make_before(check: Check) -> Before:
                 if not note.runs_backward:
                     changes = args and (note.in_place or kwargs.get("inplace") is True)
                     target = args[0] if changes and isinstance(args[0], Tensor) else None
-                    return FINITE if target is None or isfinite(look(target)) else state_of(target)
-                check.nodes.end()
-                check.nodes.find_unseen(sequence(), args, kwargs)
-                checks.on_backward(probe, None)
-                losses = tensors_in((args, kwargs))
-                if not check.has_pending(at) or all(isfinite(look(loss)) for loss in losses):
-                    return FINITE
+                    if target is None or isfinite(look(target)):
+                        return FINITE
+                    state = state_of(target)
+                else:
+                    check.nodes.end()
+                    check.nodes.find_unseen(sequence(), args, kwargs)
+                    checks.on_backward(probe, None)
+                    losses = tensors_in((args, kwargs))
+                    if not check.has_pending(at) or all(isfinite(look(loss)) for loss in losses):
+                        return FINITE
         except Exception as error:
             probe.trouble("checking an argument", error)
             return FINITE
-        check.tell(came_in, check, at, losses, "")
-        return FINITE
+        if note.runs_backward:
+            check.tell(came_in, check, at, losses, "")
+            return FINITE
+        check.tell(made_before, check, [target])
+        return state
 
     skip_when_compiling(before)
     return before
@@ -278,7 +302,14 @@ def make_after(check: Check) -> After:
                 nodes.find_unseen(first, args, kwargs)
             nodes.next = first + made
             if way & DIVIDES:
-                way = OUTPUTS | (NODES if isinstance(args[-1], Tensor) else UNLIKELY)
+                way = OUTPUTS | (NODES | HIDES if isinstance(args[-1], Tensor) else UNLIKELY)
+            spoiled = check.spoiled(at, look) if way & HIDES and pending else None
+        except Exception as error:
+            probe.trouble("checking an argument", error)
+            return
+        if spoiled:
+            check.tell(made_before, check, spoiled)
+        try:
             if not way & OUTPUTS:
                 given = tape[at + FIXED] if tape[at + ARGS] else None
                 if type(given) is Value:  # mostly there is but one tensor
@@ -287,7 +318,7 @@ def make_after(check: Check) -> After:
                         pending.add(at)
                 elif check.has_pending(at):
                     pending.add(at)
-                if not way:
+                if not way & UNLIKELY:
                     return
             if type(result) is Tensor:
                 half = result.dtype is float16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, no_grad
+from torch import Tensor
 from torch._C import DisableTorchFunction, _DisableTorchDispatch
 
 from insitu.capture.explain.expressions import pairs, segment
@@ -112,6 +112,6 @@ def facts_of(tensor: Tensor) -> TensorFacts:
 
 def stats_of(tensor: Tensor) -> Stats | None:
     """The statistics of a tensor, if it can be read."""
-    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+    with DisableTorchFunction(), _DisableTorchDispatch():
         tensor = local(tensor)
         return statistics(Tensor.detach(tensor), bins=False) if has_values(tensor) else None

@@ -29,7 +29,7 @@ from insitu.trace.event import Call, Site
 from insitu.trace.finding import Finding
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Checks
+    from insitu.capture.guard.check import Check, Checks
     from insitu.capture.probe import Probe
 
 FIRST = 4  # steps that are all looked at; then it is those that are powers of two, and each EVERY-th
@@ -94,7 +94,6 @@ class Health:
         self._optimizers: dict[int, Stepping] = {}
         self._backwards = 0
         self._totals: list[float] = []
-        self._paused: list[Probe] = []
 
     def start(self, undo: ExitStack) -> None:
         """Listen to the backward passes and to the optimizers."""
@@ -145,7 +144,8 @@ class Health:
             with DisableTorchFunction():
                 self._meet(optimizer)
             if not any(callable(argument) for argument in (*args, *kwargs.values())):  # else the model is called in it
-                self._pause()
+                for check in self._of_this_thread():
+                    check.pause.begin(sys._getframe(1))
         except Exception as error:
             self._trouble("looking at an optimizer", error)
 
@@ -165,20 +165,13 @@ class Health:
         if is_due(stepping.steps):
             self._totals.append(Sample(weights).total)
 
-    def _pause(self) -> None:
-        """What an optimizer calls is not checked one by one, but all together when it has stepped."""
-        self._paused = [
-            probe
-            for probe in patch.probes.get(get_ident(), ())
-            if probe.check is not None and probe.check.checks is self._checks and probe.taking
-        ]
-        for probe in self._paused:
-            probe.taking = False
+    def _of_this_thread(self) -> list[Check]:
+        checks = (probe.check for probe in patch.probes.get(get_ident(), ()))
+        return [check for check in checks if check is not None and check.checks is self._checks]
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        for probe in self._paused:
-            probe.taking = not probe.over
-        self._paused.clear()
+        for check in self._of_this_thread():
+            check.pause.end(sys._getframe(1))
         finding = None
         try:
             stepping = self._optimizers[id(optimizer)]

@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, no_grad
+from torch import Tensor
 from torch._C import (
     DisableTorchFunction,
     _DisableTorchDispatch,
@@ -40,9 +40,9 @@ def total(tensor: Tensor) -> float:
             return 0.0
         if kind in SUMMED and tensor.is_cpu and peek_interpreter_stack() is None and _get_tracing_state() is None:
             enabled = is_grad_enabled()
-            if enabled:
-                _set_grad_enabled(False)
-            try:
+            try:  # already here: an interrupt may come at any moment
+                if enabled:
+                    _set_grad_enabled(False)
                 return tensor.sum().item()
             except RuntimeError:  # a nested tensor has no sum
                 pass
@@ -56,7 +56,7 @@ def careful_total(tensor: Tensor) -> float:
     """The same for any tensor, of any class, on any device, with modes of others around."""
     if not is_readable():
         return 0.0
-    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+    with DisableTorchFunction(), _DisableTorchDispatch():  # no_grad is not needed for what is detached
         values = floats(tensor)
         if values is None:
             return 0.0
@@ -120,7 +120,7 @@ def state_of(tensor: Tensor, found: float | None = None) -> State:
     found = careful_total(tensor) if found is None else found
     if math.isfinite(found):
         return FINITE
-    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+    with DisableTorchFunction(), _DisableTorchDispatch():
         values = floats(tensor)
         if values is None:
             return FINITE
@@ -137,7 +137,7 @@ def first_bad(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:
     >>> first_bad(torch.tensor([[0.0, 1.0], [float("nan"), 2.0]]), nan=True)
     (1, 0)
     """
-    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+    with DisableTorchFunction(), _DisableTorchDispatch():
         tensor = local(tensor)
         values = floats(tensor)
         if values is None or tensor.is_nested or tensor.layout is not torch.strided:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from insitu.capture.calls import FunctionNote
+from insitu.trace.compare.operation import UNINITIALISED
 
 # What is done at a function: its outputs are checked, and the autograd nodes that it makes. UNLIKELY ones only make it
 # by an overflow, of which little but fp16 is in danger: their nodes are not checked, and their outputs only where an
 # input was not checked either. So two unchecked calls never follow each other, and it is plain which one is to blame.
-OUTPUTS, NODES, UNLIKELY, DIVIDES = 1, 2, 4, 8
+# What comes out of one that HIDES can be finite though an input is not: such inputs are checked there.
+OUTPUTS, NODES, UNLIKELY, DIVIDES, HIDES = 1, 2, 4, 8, 16
 # Functions that cannot make it, forward or backward: the same numbers, or bounded ones whose slope is at most one.
 _HARMLESS = """
     view reshape transpose permute t T mT H mH adjoint swapaxes swapdims movedim moveaxis squeeze unsqueeze flatten
@@ -23,15 +25,19 @@ _MOVES = """
     embedding diagonal triu tril masked_select meshgrid
 """
 MOVES = frozenset(_MOVES.split())
+# Of all these, those that leave something out, or bound it.
+_HIDING = """
+    relu relu6 hardtanh sigmoid tanh sign clamp clip max min amax amin maximum minimum
+    getitem select narrow index_select gather take take_along_dim unfold diagonal triu tril masked_select
+"""
+HIDING = frozenset(_HIDING.split())
 _UNLIKELY = """
     add sub radd rsub mul rmul sum mean matmul rmatmul mm bmm addmm baddbmm linear bilinear einsum conv1d conv2d conv3d
     conv_transpose1d conv_transpose2d conv_transpose3d layer_norm rms_norm group_norm batch_norm gelu silu
 """
 RARE = frozenset(_UNLIKELY.split())
 DIVIDING = frozenset(("div", "truediv"))  # by a plain number it is unlikely, too
-# Memory that holds anything.
-_UNINITIALISED = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize resize_as set"
-UNINITIALISED = frozenset(_UNINITIALISED.split())
+STRETCHING = frozenset(("resize", "resize_as", "set"))  # to memory that holds anything
 
 WAYS: dict[str, int] = {}
 
@@ -39,11 +45,12 @@ WAYS: dict[str, int] = {}
 def way_of(note: FunctionNote) -> int:
     """What is done at a function that was not met before."""
     last = note.name.rpartition(".")[2].strip("_=")
-    way = OUTPUTS | NODES
-    if (last in HARMLESS and not note.runs_backward) or last in UNINITIALISED:
-        way = 0
+    hides = HIDES if last in HIDING else 0
+    way = OUTPUTS | NODES if note.runs_backward else OUTPUTS | NODES | HIDES
+    if (last in HARMLESS and not note.runs_backward) or last in UNINITIALISED | STRETCHING:
+        way = hides
     elif last in MOVES:
-        way = UNLIKELY
+        way = UNLIKELY | hides
     elif last in RARE and not note.in_place:
         way = OUTPUTS | UNLIKELY
     elif last in DIVIDING and not note.in_place:

@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Any
 
 import torch
-from torch import Tensor, no_grad
+from torch import Tensor
 from torch._C import DisableTorchFunction, _DisableTorchDispatch
 
 from insitu.capture.changes import tensor_print
@@ -37,7 +37,7 @@ class Weight:
 
 def content(tensor: Tensor) -> Any:
     """What tells the values of a tensor from others: of a huge one, or one on another device, only two sums."""
-    with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+    with DisableTorchFunction(), _DisableTorchDispatch():
         values = local(tensor)
         if not has_values(values) or (values.is_cpu and values.numel() <= MOST_DIGESTED):
             return tensor_print(tensor)
@@ -50,7 +50,7 @@ class Sample:
 
     def __init__(self, weights: Iterable[Weight]) -> None:
         self.total = 0.0
-        with DisableTorchFunction(), _DisableTorchDispatch(), no_grad():
+        with DisableTorchFunction(), _DisableTorchDispatch():
             grads = [(weight, grad) for weight in weights if (grad := dense_grad(weight.ref())) is not None]
             norms = norms_of([grad for _, grad in grads])
             self.total = sqrt(sum(norm * norm for norm in norms))

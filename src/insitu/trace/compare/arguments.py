@@ -70,12 +70,13 @@ def _plain(call: Call) -> tuple[list[Any], dict[str, Any]]:
     places = [item for item in call.args if item is not None and not _holds_tensor(item)]
     if len(places) == 1 and type(places[0]) in (tuple, list):
         places = list(places[0])
-    names = {
+    if not call.kwargs:
+        return places, {}
+    return places, {
         name: item
         for name, item in call.kwargs.items()
         if item is not None and not name.startswith("_") and not _holds_tensor(item)
     }
-    return places, names
 
 
 def _holds_tensor(item: Any) -> bool:

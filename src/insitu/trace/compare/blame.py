@@ -54,10 +54,12 @@ class Lineage:
 
     def made(self, unit: Unit) -> None:
         """Note that the calls of this unit are made by it."""
-        for side, (stops, makers) in enumerate(zip((unit.a, unit.b), self._makers, strict=True)):
+        for side, stops in ((0, unit.a), (1, unit.b)):
+            makers = self._makers[side]
             for stop in stops:
                 makers[stop.event.id] = unit
-                unit.blank |= stop.name in UNINITIALISED or (stop.name in FILLING and self._fills(side, stop.event))
+                if stop.name in UNINITIALISED or (stop.name in FILLING and self._fills(side, stop.event)):
+                    unit.blank = True
 
     def _fills(self, side: int, event: Compared) -> bool:
         """Whether a call fills a part of memory that is as it was found."""
@@ -188,8 +190,12 @@ def promoted(
 
 def joined(*numbers: Numbers) -> Numbers:
     """Several causes as one set; of very many the first ones."""
-    if len(numbers) == 2 and (numbers[0] is numbers[1] or not numbers[1]):
-        return numbers[0]
+    if len(numbers) == 2:  # most often they are the same, and then they share one set
+        one, other = numbers
+        if one is other or one >= other:
+            return one
+        if one <= other:
+            return other
     every = NONE.union(*numbers)
     return every if len(every) <= MOST_ROOTS else frozenset(sorted(every)[:MOST_ROOTS])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from insitu.errors import ChoiceError
 from insitu.trace.event import Fields, Opaque, Stats, TensorFacts
@@ -40,8 +40,7 @@ def weakest(*found: Certainty) -> Certainty:
     return "values"
 
 
-@dataclass(slots=True, frozen=True)
-class Closeness:
+class Closeness(NamedTuple):
     """What comparing gave: `same` is None where shape and dtype agree and nothing more is known.
 
     `delta` is the size of the difference and `measure` what it is the difference of: `max|Δ|`, `Δ mean`, `shape`.
@@ -74,12 +73,15 @@ class Tolerance:
             if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
                 raise ChoiceError(f"{name}={value!r} is no tolerance: give a number that is not negative, as in 1e-5")
 
-    def of(self, *dtypes: str) -> tuple[float, float]:
-        """The relative and the absolute tolerance for these dtypes: the looser ones."""
+    def of(self, a: str, b: str) -> tuple[float, float]:
+        """The relative and the absolute tolerance for two dtypes: the looser ones."""
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
-        known = [self.table.get(dtype, _EXACT) for dtype in dtypes]
-        return max(rtol for rtol, _ in known), max(atol for _, atol in known)
+        one = self.table.get(a, _EXACT)
+        if a == b:
+            return one
+        other = self.table.get(b, _EXACT)
+        return max(one[0], other[0]), max(one[1], other[1])
 
 
 def close(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
@@ -175,6 +177,7 @@ def _worst_moment(a: Stats, b: Stats, rtol: float, atol: float) -> tuple[float, 
     most = max(abs(b.min or 0.0), abs(b.max or 0.0))
     # The root mean square is a norm: it bounds what mean and deviation can move by, and is smaller than the largest.
     usual = math.hypot(b.mean, b.std) if b.mean is not None and b.std is not None else most
+    usual = usual if math.isfinite(usual) else most
     # What rounding does to them when they are computed in another order is no difference of elements.
     inner, outer = atol + rtol * usual, atol + rtol * most
     inner += 1e-7 * usual if inner else 0.0

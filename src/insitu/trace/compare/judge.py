@@ -101,7 +101,7 @@ class Judge:
         return found
 
     def _plain(self, a: Any, b: Any) -> Closeness:
-        rtol, atol = self._tolerance.of("f32")
+        rtol, atol = self._tolerance.of("f32", "f32")
         return close_plain(a, b, rtol, atol) or NOTHING_DIFFERS
 
     def _manner(self, unit: Unit, a: Call, b: Call, blame: Blame, into: tuple[Facts, Facts]) -> None:
@@ -127,8 +127,9 @@ class Judge:
         self, unit: Unit, a: Call, arguments: list[Argument], blame: Blame, into: tuple[Facts, Facts]
     ) -> None:
         """Note other arguments; those that came out of an earlier call that differs follow from it."""
-        followed = [self._scalars.get((_key(left), _key(right))) for _, left, right in arguments]
-        if arguments and all(roots is not None for roots in followed):
+        known = self._scalars
+        followed = [known.get((_key(left), _key(right))) for _, left, right in arguments] if known else []
+        if followed and all(roots is not None for roots in followed):
             blame.roots = joined(blame.roots, *(roots for roots in followed if roots is not None))
             arguments = []
         unit.own += texts(arguments)
@@ -187,7 +188,7 @@ class Judge:
             unit.roots = frozenset((unit.number,))
             given = blame.outside and name in MOVING and len(into) == 1
             unit.kind = "input" if given else "random" if name in RANDOM else "output"
-        if call.result is not None and not call.outputs:
+        if call.result is not None and type(call.result) is not TensorFacts and not call.outputs:
             other = unit.b[0].event
             self._scalars[(_key(call.result), _key(other.result if type(other) is Call else None))] = unit.roots
 

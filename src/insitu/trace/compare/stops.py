@@ -137,7 +137,7 @@ def _tells_nothing(name: str) -> bool:
 
 def inputs(call: Call) -> tuple[TensorFacts, ...]:
     """The tensors whose values go into a call; quicker than `call.inputs` where none lies in a container."""
-    if call.kwargs or any(type(item) in _CONTAINERS for item in call.args):
+    if call.kwargs or not _CONTAINERS.isdisjoint(map(type, call.args)):
         found = call.inputs
     else:
         found = tuple([item for item in call.args if type(item) is TensorFacts])

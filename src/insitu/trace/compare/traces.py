@@ -16,7 +16,6 @@ from insitu.trace.diff import Diff
 from insitu.trace.event import Event
 from insitu.trace.trace import Trace
 
-
 TORCH_TESTING = Tolerance()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from insitu.trace.diagnose import autograd, joins, layers, shapes, values
+from insitu.trace.diagnose import autograd, joins, layers, python, shapes, values
 from insitu.trace.explanation import Case, Misfit
 
 MOST = 2
-THEMES = (autograd, values, layers, joins, shapes)
+THEMES = (python, autograd, values, layers, joins, shapes)
 
 
 def diagnose(case: Case) -> tuple[Misfit, ...]:
@@ -31,7 +31,7 @@ def diagnose(case: Case) -> tuple[Misfit, ...]:
 
 
 def _found(check: Callable[[Case], Misfit | None], case: Case) -> Misfit | None:
-    """What a check finds. Calls that fail are odd in every way: one that a check stumbles over is left to the others."""
+    """What a check finds. Calls that fail are odd in every way: what one check stumbles over is left to the others."""
     try:
         return check(case)
     except Exception:

@@ -60,9 +60,9 @@ def linear(case: Case) -> Misfit | None:
         return None
     if not isinstance(weight, TensorFacts):
         return _settings(case, given)
-    if not weight.shape or (case.name == "linear" and len(weight.shape) > 2):
+    if not weight.shape or len(weight.shape) > 2:
         rows = (case.row("input", given), case.row("weight", weight))
-        return Misfit(f"the weight has {len(weight.shape)} dimensions, {case.name} takes 2", rows)
+        return Misfit(f"the weight has {len(weight.shape)} of the 2 dimensions that {case.name} takes", rows)
     takes = weight.shape[0] if case.name == "addmm" else weight.shape[-1]
     if not given.shape or given.shape[-1] == takes:
         return None

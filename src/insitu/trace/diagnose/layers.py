@@ -19,7 +19,9 @@ def channels(case: Case) -> Misfit | None:
     spatial = CONVOLUTIONS[case.name]
     rows = (case.row("input", given), case.row("weight", weight))
     if len(weight.shape) != spatial + 2:
-        return Misfit(f"the weight has {len(weight.shape)} dimensions, {case.name} takes {spatial + 2}", rows)
+        return Misfit(
+            f"the weight has {len(weight.shape)} of the {spatial + 2} dimensions that {case.name} takes", rows
+        )
     if len(given.shape) not in (spatial + 1, spatial + 2):
         return Misfit(
             f"the input has {len(given.shape)} dimensions, {case.name} takes {spatial + 2} (with the batch)", rows
