@@ -13,7 +13,10 @@ CODE := src tests dropins docs/make_pictures.py $(wildcard benchmarks)
 .PHONY: test demo bench browser bugs faults lint types unit format clean
 .DELETE_ON_ERROR:
 
-test: lint types unit
+# The browser is fetched while the environment is made.
+test:
+	@$(MAKE) --no-print-directory --jobs 2 browser lint types
+	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/ready
 	$(VENV)/bin/ruff check $(CODE)

@@ -80,6 +80,9 @@ def normalized_rows(x: Tensor) -> Tensor:
 
 def main() -> None:
     """Trace the model and show what the tool can do."""
+    import os
+    import tempfile
+
     torch.manual_seed(0)
     model, tokens = GPT(), torch.randint(256, (2, 24))
 
@@ -125,6 +128,11 @@ def main() -> None:
             model(tokens)
         traces.append(trace)
     print(insitu.compare(*traces))
+
+    title("a page to look at", "insitu.save(trace, 'demo.html')")
+    page = os.path.join(tempfile.mkdtemp(prefix="insitu-"), "demo.html")
+    insitu.save(traces[0], page)
+    print(f"written to {page}: open it in a browser")
 
 
 def title(name: str, code: str) -> None:

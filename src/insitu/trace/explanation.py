@@ -74,7 +74,8 @@ class Case:
 
     `call` is the call that failed, `operands` names its tensors, `limits` gives the smallest and the largest value of
     a tensor that is still there and was not changed since. `nothing` names what is None, and who has returned that, if
-    it is known; `unpacked` is what was to be given several names.
+    it is known; `unpacked` is what was to be given several names; `update` is the step of an optimizer that has changed
+    what a backward pass needs, and the parameter.
     """
 
     error: str
@@ -84,6 +85,7 @@ class Case:
     limits: Callable[[TensorFacts], tuple[float, float] | None] = lambda facts: None
     nothing: tuple[tuple[str, str], ...] = ()
     unpacked: Any = None
+    update: str = ""
 
     @property
     def name(self) -> str:

@@ -75,6 +75,7 @@ def _cause_facts(cause: Cause) -> dict[str, Any]:
         **_size_facts(cause),
         "unknown": list(cause.unknown),
         "followers": cause.followers,
+        "seen_at": _event_facts(cause.seen_at),
     }
 
 
@@ -133,6 +134,8 @@ def _agreement(diff: Diff) -> str:
     count = sum(diff.counts.values())
     if not count and not diff.notes:
         return "nothing to compare: neither run has a call"
+    if not count:
+        return "nothing to compare: no call is in both runs"
     calls = f"{count:,} call{'s' * (count != 1)}"
     known = {
         "values": "by their values",
@@ -194,10 +197,20 @@ def _sides(diff: Diff, cause: Cause) -> Iterator[Line]:
 
 def _size(cause: Cause) -> str:
     known = {"values": "values", "statistics": "statistics", "structure": "structure: not all values were kept"}
-    parts = [_delta(cause), f"known from {known[cause.certainty]}"]
+    parts = [_delta(cause), _seen(cause), f"known from {known[cause.certainty]}"]
     if cause.followers:
-        parts.append(f"{_differ(cause.followers, 'call')} because of it")
+        followers = _differ(cause.followers, "call")
+        if cause.kind == "gradient":
+            followers = f"so do the gradients of {cause.followers:,} more call{'s' * (cause.followers != 1)}"
+        parts.append(f"{followers} because of it")
     return "; ".join(filter(None, parts))
+
+
+def _seen(cause: Cause) -> str:
+    """Where a difference shows, if not in the output of the cause."""
+    if cause.seen_at is None:
+        return ""
+    return f"seen at {_place(cause.seen_at.site) if cause.seen_at.site is not None else _called(cause.seen_at)}"
 
 
 def _differ(count: int, what: str = "") -> str:
@@ -265,7 +278,7 @@ def _row(diff: Diff, row: Difference) -> Line:
     paired = row.a is not None and row.b is not None
     cells = (
         (" | ".join(filter(None, outputs)), "blue"),
-        (_delta(row) if begins or paired else "", ""),
+        (_delta(row) or (_seen(cause) if begins and cause is not None else "") if begins or paired else "", ""),
         (safe(short(why, 100)), ink),
         (" | ".join(places), "grey"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ntpath
 import posixpath
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 from insitu.trace.event import Call, Site, Stats, TensorFacts
@@ -49,12 +50,24 @@ def _made(finding: Finding) -> str:
     stats = finding.output.stats if finding.output is not None else None
     what = "NaN" if stats is not None and stats.nan else "Inf"
     if finding.kind != "given":
-        infinite = any(operand.facts.stats is not None and operand.facts.stats.inf for operand in finding.operands)
-        return f"made {what}" if infinite else f"made {what} of finite numbers"
+        return f"made {what}{_of(finding)}"
     if finding.phase == "backward":
+        if not finding.details.get("entered", True):
+            return f"has {what}, for what went into the call, or came out of it, is not finite"
         return f"got a gradient that has {what} already, from what was not checked"
     name = finding.operands[0].name if finding.operands else ""
     return f"got {safe(name) or 'a tensor'}, which has {what} already: it was there before"
+
+
+def _of(finding: Finding) -> str:
+    """What it was made of, where that is plain."""
+    if finding.details.get("entered"):
+        return " of a gradient that has Inf"
+    known = [operand.facts.stats for operand in finding.operands if operand.facts.stats is not None]
+    written = [item for item in finding.call.args if isinstance(item, float)] if finding.call is not None else []
+    if any(stats.inf or stats.nan for stats in known) or not all(map(isfinite, written)):
+        return ""
+    return " of finite numbers"
 
 
 def _update(finding: Finding) -> str:

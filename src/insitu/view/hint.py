@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log
+from math import isinf, log
 from typing import Any
 
 from insitu.trace.event import Stats, TensorFacts
@@ -15,7 +15,8 @@ SAME = {
         ("__truediv__", "__rtruediv__", "__rdiv__", "true_divide", "divide", "__itruediv__", "div_"), "div"
     ),
     **dict.fromkeys(("__pow__", "__rpow__", "float_power", "pow_"), "pow"),
-    **dict.fromkeys(("log2", "log10", "log_"), "log"),
+    **dict.fromkeys(("log2", "log10", "log_", "log2_", "log10_"), "log"),
+    **dict.fromkeys(("__mul__", "__rmul__", "__imul__", "multiply"), "mul"),
     **dict.fromkeys(("softmin", "log_softmax", "scaled_dot_product_attention"), "softmax"),
     **dict.fromkeys(("norm", "vector_norm", "pairwise_distance", "cdist"), "norm"),
     **dict.fromkeys(("std", "var", "std_mean", "var_mean"), "std"),
@@ -25,6 +26,16 @@ SAME = {
 }
 REVERSED = ("__rtruediv__", "__rdiv__", "__rpow__")  # the first argument stands on the right
 ROOTS = {"sqrt": "root", "rsqrt": "reciprocal root", "norm": "norm", "std": "deviation", "pow": "fractional power"}
+ZERO_BY_INFINITY = "0 * inf is NaN: put the infinity where a mask is with masked_fill or torch.where"
+LOG_OF_ZERO = "is -inf; clamp it first, or use log_softmax where it is a probability"
+# What is said where the numbers that went in are not known, by the kind of what came out.
+UNKNOWN = {
+    "log": {"inf": f"the logarithm of 0 {LOG_OF_ZERO}", "nan": "a number below 0 has no logarithm"},
+    "log1p": {"inf": f"the logarithm of -1 {LOG_OF_ZERO}", "nan": "a number below -1 has no logarithm"},
+    "sqrt": {"nan": "a negative number has no root"},
+    "rsqrt": {"inf": "division by zero", "nan": "a negative number has no reciprocal root"},
+    "reciprocal": {"inf": "division by zero"},
+}
 
 
 def hint(finding: Finding) -> str:
@@ -37,12 +48,14 @@ def hint(finding: Finding) -> str:
     known = [stats for stats in every if stats is not None]
     if finding.node is not None:
         return _backward(name, finding, known) or _overflow(finding, known)
-    said = _of_two(name, finding) if name in ("div", "pow") else _of_one(name, finding, every)
+    said = _of_two(name, finding) if name in ("div", "pow", "mul") else _of_one(name, finding, every)
     return said or _empty(known) or _overflow(finding, known)
 
 
 def _of_one(name: str, finding: Finding, every: list[Stats | None]) -> str:
     first = every[0] if every else None
+    if name in UNKNOWN and (first is None or first.inf or first.nan):  # it was changed in place
+        return UNKNOWN[name].get(finding.kind, "")
     if name == "logit":
         return "the logit of 0 and of 1 is infinite: clamp to a little more and less (eps=1e-6)"
     if name in ("log", "log1p") and first is not None and first.min is not None:
@@ -50,7 +63,7 @@ def _of_one(name: str, finding: Finding, every: list[Stats | None]) -> str:
         if first.min < least:
             return f"a number below {least:g} has no logarithm: the least one is {_number(first.min)}"
         if first.zeros or name == "log1p":
-            return f"the logarithm of {least:g} is -inf; clamp it first, or use log_softmax where it is a probability"
+            return f"the logarithm of {least:g} {LOG_OF_ZERO}"
     if name in ("sqrt", "rsqrt") and finding.kind == "nan" and first is not None and _least(first) < 0:
         return _no_root(name, _least(first))
     if name in ("reciprocal", "rsqrt") and first is not None and first.zeros:
@@ -66,6 +79,9 @@ def _of_one(name: str, finding: Finding, every: list[Stats | None]) -> str:
 
 def _of_two(name: str, finding: Finding) -> str:
     left, right = _sides(finding)
+    if name == "mul":
+        is_zero_by_infinity = (_zeros(left) and _infinite(right)) or (_zeros(right) and _infinite(left))
+        return ZERO_BY_INFINITY if finding.kind == "nan" and is_zero_by_infinity else ""
     if name == "div":
         return _division(right) if _zeros(right) else ""
     if finding.kind == "nan":
@@ -95,6 +111,10 @@ def _zeros(side: Any) -> bool:
     return bool(side.zeros) if isinstance(side, Stats) else isinstance(side, (int, float)) and side == 0
 
 
+def _infinite(side: Any) -> bool:
+    return bool(side.inf) if isinstance(side, Stats) else isinstance(side, float) and isinf(side)
+
+
 def _division(by: Any) -> str:
     if isinstance(by, Stats):
         return f"division by zero: {by.zeros:,} of {by.count:,} divisors are 0; add an eps, or clamp them"
@@ -106,6 +126,8 @@ def _no_root(name: str, least: float) -> str:
 
 
 def _backward(name: str, finding: Finding, known: list[Stats]) -> str:
+    if finding.details.get("entered"):
+        return "the gradient that came in is infinite already, and 0 * inf is NaN" if finding.kind == "nan" else ""
     zeros = any(stats.zeros for stats in known)
     if name in ("div", "pow"):
         left, right = _sides(finding)
@@ -131,7 +153,8 @@ def _empty(known: list[Stats]) -> str:
 def _overflow(finding: Finding, known: list[Stats]) -> str:
     """A number that is too large for its type."""
     output = finding.output
-    if finding.kind != "inf" or output is None or output.dtype not in LARGEST:
+    infinite = finding.details.get("entered") or any(stats.inf or stats.nan for stats in known)
+    if finding.kind != "inf" or infinite or output is None or output.dtype not in LARGEST:
         return ""
     name = finding.call.name.rpartition(".")[2] if finding.call is not None else ""
     largest = max((max(abs(stats.min or 0), abs(stats.max or 0)) for stats in known), default=0.0)

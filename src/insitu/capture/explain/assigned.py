@@ -66,4 +66,4 @@ def _returned(tree: ast.AST, file: str, value: ast.expr) -> list[Place]:
 
 
 def _place(file: str, node: ast.stmt, value: ast.expr) -> Place:
-    return Place(file, node.lineno, "", segment(file, value))
+    return Place(file, node.lineno, "", segment(file, node if isinstance(node, ast.AugAssign) else value))

@@ -40,7 +40,8 @@ def binding_of(tree: ast.AST, line: int, name: str) -> Assignment | None:
     found = [node for node in own(scope) if _binds(node, name)]
     before = [node for node in found if _end(node) < line and node is not here]
     last = max(before, key=_end, default=None)
-    if not isinstance(last, Assignment):
+    on_line = any(node.lineno <= line <= _end(node) for node in found if isinstance(node, ast.NamedExpr))
+    if not isinstance(last, Assignment) or on_line or [_end(node) for node in before].count(_end(last)) > 1:
         return None
     if len(found) == 1 and name.isidentifier() and isinstance(scope, FUNCTIONS):
         return last if name not in _parameters(scope) else None

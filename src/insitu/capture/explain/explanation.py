@@ -16,11 +16,12 @@ from torch._C import DisableTorchFunction, _DisableTorchDispatch
 from insitu.capture.calls import FunctionNote
 from insitu.capture.explain.assigned import assigned, returned
 from insitu.capture.explain.expressions import Expression, expression_at
-from insitu.capture.explain.graph import Graph
+from insitu.capture.explain.graph import Change, Graph
 from insitu.capture.explain.guess import Guess
 from insitu.capture.explain.operands import Statement
 from insitu.capture.explain.origins import Around, Origins
 from insitu.capture.explain.reading import Reading, values
+from insitu.capture.explain.saved import nodes
 from insitu.capture.explain.scene import Scene
 from insitu.capture.keep import has_values
 from insitu.capture.sites import is_hidden
@@ -57,6 +58,7 @@ class _Explaining:
         self.origins = Origins(reading, self.at, self.modules)
         self._own_guess = self._own()
         self.call, self.values = self._called()
+        self.change = self._change()
 
     def _function(self, at: int | None) -> int | None:
         """The torch function that failed, if it was one of its operators that was seen to; else the call itself."""
@@ -129,6 +131,12 @@ class _Explaining:
         hidden = is_hidden(scene.inner.code.co_filename)
         return found[0], [(value, "" if hidden else name) for value, name in found[1]]
 
+    def _change(self) -> Change | None:
+        """What was changed in place that a backward pass needs."""
+        if "modified by an inplace operation" not in self.moment.message or not self.values:
+            return None
+        return Graph(self.reading, self.moment.end).changed(self.values[0][0](), self.moment.message)
+
     def explanation(self) -> Explanation:
         """All of it."""
         operands = tuple(self._operands())
@@ -136,6 +144,7 @@ class _Explaining:
         unpacked = self.reading.plain(self._own_guess.unpacked()) if self._own_guess is not None else None
         nothing = tuple(self._nothing())
         case = Case(self.moment.error, self.moment.message, self.call, operands, self._limits, nothing, unpacked)
+        case.update = self.change.update() if self.change is not None else ""
         self.misfits = diagnose(case)
         first, last = self.expression.lines if self.expression is not None else (0, -1)
         place = self.place
@@ -270,10 +279,7 @@ class _Explaining:
             if earlier is not None:
                 yield earlier
         elif "modified by an inplace operation" in message:
-            shape = re.search(r"Tensor \[([\d, ]*)\]\]", message)
-            maker = re.search(r"is output \d+ of (\w+)", message)
-            sizes = [int(size) for size in shape[1].split(",") if size.strip()] if shape else []
-            yield from graph.changed(sizes, maker[1] if maker else "")
+            yield from self.change.origins() if self.change is not None else ()
         elif found := re.search(r"Function (\w+) returned an invalid gradient", message):
             function, number = found[1], re.search(r"at index (\d+)", message)
             code = custom_backward(loss() if loss is not None else None, function)
@@ -295,15 +301,8 @@ def _is_within(mark: Mark, other: Mark) -> bool:
 
 def custom_backward(loss: Any, name: str) -> CodeType | None:
     """The backward of a custom function of the user that is in the graph of a loss."""
-    waiting: list[Any] = [loss.grad_fn] if isinstance(loss, Tensor) else []
-    seen: set[Any] = set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    for node in nodes(loss):
         function = getattr(type(node), "_forward_cls", None)
         if node.name() == name and function is not None:
             return getattr(function.backward, "__code__", None)
-        waiting += [following for following, _ in node.next_functions]
     return None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ast
+from collections.abc import Iterator
+from typing import Any
 
 from torch import Tensor
 
 from insitu.capture.explain.assigned import assigned
 from insitu.capture.explain.reading import Reading, values
+from insitu.capture.explain.saved import share, stale
+from insitu.capture.names import ModuleNote
 from insitu.capture.tape import BACKWARD, NODE_COUNT, NODES, Raised
 from insitu.capture.tensors import Value
 from insitu.trace.explanation import Origin
@@ -52,16 +56,20 @@ class Graph:
 
     def forward(self, at: int) -> Origin | None:
         """The call whose gradient an operator of the backward pass was computing."""
-        tape = self._reading.tape
-        if not tape[at + BACKWARD] or self._reading.note(at).kind != "aten":
+        if not self._reading.tape[at + BACKWARD] or self._reading.note(at).kind != "aten":
             return None
-        found: int | None = None
-        for other in self._reading.before(self._end):
-            count, first = divmod(tape[other + NODES], NODE_COUNT)
-            if count and first <= tape[at + NODES] < first + count:
-                found = other  # the last that fits is the innermost
+        found = self._maker(self._reading.tape[at + NODES])
         place = self._reading.place(found) if found is not None else None
         return Origin("backward", "of the call at", place) if place is not None else None
+
+    def _maker(self, node: int) -> int | None:
+        """The innermost call that made a node of the graph, which is known by its number."""
+        found: int | None = None
+        for at in self._reading.before(self._end):
+            count, first = divmod(self._reading.tape[at + NODES], NODE_COUNT)
+            if count and first <= node < first + count:
+                found = at  # the last that fits is the innermost
+        return found
 
     def earlier_backward(self) -> Origin | None:
         """The backward pass before this one, which has freed what it went through."""
@@ -74,36 +82,57 @@ class Graph:
         place = self._reading.place(found) if found is not None else None
         return Origin("graph", "freed by the backward at", place) if place is not None else None
 
-    def changed(self, shape: Sequence[int], maker: str) -> Iterator[Origin]:
+    def changed(self, loss: Any, message: str) -> Change | None:
         """What was changed in place after a call that needs it for its gradient, and that call."""
-        found: tuple[int, int, int] | None = None
-        used: dict[int, int] = {}  # the last call that was given a value and made nodes
+        found = stale(loss, message)
+        needed = self._maker(found[0]) if found is not None else None
+        if found is None or needed is None:
+            return None
+        last: tuple[int, Value] | None = None
         for at in self._reading.before(self._end):
-            taken = list(values([self._reading.args(at), self._reading.kwargs(at)]))
-            if getattr(self._reading.note(at), "in_place", False) and self._reading.note(at).kind == "function":
-                for value in values(self._reading.args(at)[:1]):
-                    rank = self._likely(value, shape, maker, used)
-                    if rank and (found is None or rank >= found[0]):
-                        found = rank, at, used.get(id(value), self._reading.producer(value) or at)
-            if self._reading.made_nodes(at):
-                used.update((id(value), at) for value in taken)
-        if found is None:
-            return
-        _, changed, needed = found
-        yield Origin("changed", "in place at", self._reading.place(changed))
-        if needed != changed:
-            yield Origin("needed", "for the gradient of", self._reading.place(needed))
+            if at > needed and getattr(self._reading.note(at), "in_place", False):
+                changed = (value for value in values(self._reading.args(at)[:1]) if share(value(), found[1]))
+                last = next(((at, value) for value in changed), last)
+        return Change(self._reading, needed, *(last or (None, None)))
 
-    def _likely(self, value: Value, shape: Sequence[int], maker: str, used: dict[int, int]) -> int:
-        """How well a value that is changed fits what autograd misses: by its shape, and by what made it."""
-        sizes = list(value.layout[0] or ())
-        made = self._reading.producer(value)
-        name = self._reading.note(made).name.rpartition(".")[2].strip("_") if made is not None else ""
-        same_shape = sizes == list(shape) or sizes == list(reversed(shape))
-        same_maker = bool(maker) and name.lower() in maker.lower()
-        if id(value) not in used and not same_maker:
-            return 0
-        return 1 + 2 * same_shape + 4 * (same_maker and same_shape)
+
+class Change:
+    """A call that needs a tensor for its gradient and, if it is known, a later one that has changed this in place."""
+
+    def __init__(self, reading: Reading, needed: int, at: int | None, value: Value | None) -> None:
+        self._reading, self._needed, self._at, self._value = reading, needed, at, value
+
+    def origins(self) -> Iterator[Origin]:
+        """Where both of them are."""
+        if self._at is not None:
+            yield Origin("changed", "in place at", self._reading.place(self._at))
+        yield Origin("needed", "for the gradient of", self._reading.place(self._needed))
+
+    def update(self) -> str:
+        """The step of an optimizer that has changed a parameter: `optimizer.step() changed D.weight`; else empty."""
+        line = self._reading.on_line(self._at) if self._at is not None else None
+        expression = self._reading.expression(line) if line is not None else None
+        called = expression.node.func if expression is not None and isinstance(expression.node, ast.Call) else None
+        if expression is None or not isinstance(called, ast.Attribute) or called.attr != "step":
+            return ""
+        return f"{expression.text} changed {self._parameter() or 'a parameter'}"
+
+    def _parameter(self) -> str:
+        """The parameter by its path in the outermost module around the call that needs it, or by the name of this."""
+        tensor = self._value() if self._value is not None else None
+        for at in reversed(list(self._reading.ancestors(self._needed))):
+            note = self._reading.note(at)
+            module = note.ref() if isinstance(note, ModuleNote) else None
+            own = [name for name, each in module.named_parameters() if each is tensor] if module is not None else []
+            if own:
+                return ".".join(filter(None, (note.path or self._called(at), own[0])))
+        return ""
+
+    def _called(self, at: int) -> str:
+        """What a module is called where it is called."""
+        expression = self._reading.expression(at)
+        node = expression.node if expression is not None else None
+        return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
 
 
 def _is_array(value: Value) -> bool:

@@ -151,7 +151,7 @@ class Nodes:
         if self._check.checks.is_scaled and not (found.nan and not entered):
             return None
         bad = next(grad for grad in left if grad is not None and state_of(grad))
-        return gradient_cause(self._check, bad, given=given)
+        return gradient_cause(self._check, bad, given=given, entered=entered)
 
     def _enter_mode(self, outputs: Gradients) -> None:
         """The user's own code is about to run, inside a function of torch, where the mode is off."""

@@ -47,7 +47,7 @@ def cause(
 ) -> Finding | None:
     """What to say of a call whose result is not finite; `before` is the state of a tensor that it changed in place."""
     path = check.probe.module.path if check.probe.module is not None else ""
-    if check.checks.allowed(note.name, path) or is_explicit((args, kwargs)):
+    if check.checks.allowed(note.name, path):
         return None
     results = tensors_in(result)
     changed = args[0] if note.in_place or (args and any(one is args[0] for one in results)) else None
@@ -57,6 +57,8 @@ def cause(
     if not inputs and changed is None:  # a factory, or data that is loaded
         return None
     outgoing = [(tensor, state) for tensor in results if (state := state_of(tensor))]
+    if is_explicit((args, kwargs), nan=any(state.nan for _, state in outgoing)):
+        return None
     incoming = [state for tensor in inputs if (state := state_of(tensor))] + ([before] if before else [])
     waiting = waited_for(check, inputs)
     if waiting is not None:
@@ -101,13 +103,13 @@ def come_of(check: Check, at: int, finding: Finding, outgoing: list[tuple[Tensor
     return finding
 
 
-def is_explicit(item: Any, depth: int = 0) -> bool:
-    """Whether a number among the arguments is not finite: the user has written it."""
+def is_explicit(item: Any, depth: int = 0, *, nan: bool) -> bool:
+    """Whether a number among the arguments is not finite: the user has written it. An infinity excuses no NaN."""
     if isinstance(item, float):
-        return not math.isfinite(item)
-    if depth < MOST_DEPTH and isinstance(item, (list, tuple)):
-        return any(is_explicit(part, depth + 1) for part in item)
-    return depth < MOST_DEPTH and isinstance(item, dict) and any(is_explicit(each, depth + 1) for each in item.values())
+        return math.isnan(item) or (not nan and math.isinf(item))
+    if depth >= MOST_DEPTH or not isinstance(item, (list, tuple, dict)):
+        return False
+    return any(is_explicit(part, depth + 1, nan=nan) for part in (item.values() if isinstance(item, dict) else item))
 
 
 def without_out(kwargs: Any) -> Any:
@@ -137,11 +139,12 @@ def came_in(check: Check, at: int, inputs: list[Tensor], path: str) -> Finding |
         value = check.probe.table.get(id(tensor))
         if value is None or value() is not tensor or not (state.news or (state and isinstance(value, ParameterValue))):
             continue
-        value, _ = source(check, value)
-        if value.producer >= 0 and not isinstance(check.probe.tape[value.producer], FunctionNote):
-            return made_unseen(check, value.producer, tensor, state)
-        if value.producer == GIVEN:
-            return given(check, at, tensor, value, path)
+        origin, _ = source(check, value)
+        if origin.producer >= 0 and not isinstance(check.probe.tape[origin.producer], FunctionNote):
+            return made_unseen(check, origin.producer, tensor, state)
+        if origin.producer == GIVEN:
+            check.checks.told = True
+            return given(check, at, tensor, origin if isinstance(origin, ParameterValue) else value, path)
     return None
 
 
@@ -179,11 +182,11 @@ def made_unchecked(check: Check, value: Value, tensor: Tensor) -> Finding | None
     check.bad.add(value.producer)
     call = reading.call(value.producer)
     reading.close()
-    if check.checks.allowed(call.name, call.path) or is_explicit((call.args, call.kwargs)):
-        return None
     output = there if there is not None else tensor
-    given = [each() for each in noted_values(reading, value.producer)]
     state = state_of(output)
+    if check.checks.allowed(call.name, call.path) or is_explicit((call.args, call.kwargs), nan=state.nan):
+        return None
+    given = [each() for each in noted_values(reading, value.producer)]
     alive = [each for each in given if each is not None]
     if not state.news and (len(alive) < len(given) or has_mask(alive, output)):
         return None
@@ -202,7 +205,7 @@ def made_unseen(check: Check, at: int, tensor: Tensor, state: State) -> Finding 
 
 
 def given(check: Check, at: int, tensor: Tensor, value: Value, path: str) -> Finding:
-    """A tensor that was there before is not finite: the value that a call has got, maybe through others."""
+    """What was there before is not finite: the value that a call has got, or the parameter that it was made of."""
     reading = Reading(check.probe.tape)
     try:
         call, there = reading.call(at), value()
@@ -231,8 +234,11 @@ def made(check: Check, kind: FindingKind, at: int, tensor: Tensor, given: Any) -
         reading.close()
 
 
-def gradient_cause(check: Check, bad: Tensor, *, given: bool) -> Finding | None:
-    """The finding of an autograd node that made NaN or Inf, or got it (`given`) from where nothing was checked."""
+def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) -> Finding | None:
+    """The finding of an autograd node that made NaN or Inf, or got it (`given`) from where nothing was checked.
+
+    `entered` is what was not finite in the gradient that it got.
+    """
     node: Any = _current_autograd_node()
     state, name = state_of(bad), node.name()
     kind: FindingKind = "nan" if state.nan else "inf"
@@ -253,13 +259,17 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool) -> Finding | None:
             kind, at, node, name = (kind, user, None, "autograd") if user is not None else ("given", at, node, name)
         call = reading.call(at)
         alive = [tensor for value in noted_values(reading, at) if (tensor := value()) is not None]
-        if check.checks.allowed(call.name, call.path) or (check.checks.found and follows(node, alive)):
+        if check.checks.allowed(call.name, call.path):
             return None
-        check.checks.found = True
+        if follows(node, alive, nan=state.nan and not check.checks.found):
+            if check.checks.found or check.checks.told:
+                return None
+            check.checks.told, kind = True, "given"
+        check.checks.found = check.checks.found or kind != "given" or given
         found = operands(check.probe, reading, at, alive)
         if any(operand.facts.stats is None for operand in found):
             found += saved(node)
-        details = {"modules": module_chain(reading, at)}
+        details = {"modules": module_chain(reading, at), "entered": bool(entered)}
         return Finding(kind, "backward", call.path, call, call.site, output, index, tuple(found), name, details)
     finally:
         reading.close()
@@ -298,9 +308,10 @@ def unchecked_user(check: Check, reading: Reading, at: int) -> int | None:
     return next(uses, None)
 
 
-def follows(node: Any, operands: list[Tensor]) -> bool:
-    """Whether a gradient is not finite because the forward pass was not."""
-    return any(state_of(tensor) for tensor in (*operands, *(tensor for _, tensor in saved_tensors(node))))
+def follows(node: Any, operands: list[Tensor], *, nan: bool) -> bool:
+    """Whether a gradient is not finite because the forward pass was not; with `nan` only NaN explains it."""
+    states = [state_of(tensor) for tensor in (*operands, *(tensor for _, tensor in saved_tensors(node)))]
+    return any(state.nan if nan else state for state in states)
 
 
 def made_node(tape: Tape, number: int) -> int | None:

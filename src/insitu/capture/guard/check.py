@@ -54,6 +54,7 @@ class Checks:
     def __init__(self, report: Callable[[Finding], None], allow: Iterable[str], *, everywhere: bool) -> None:
         self.report, self.allow, self.everywhere = report, tuple(allow), everywhere
         self.found = False  # whether anything not finite was found: then what comes later may follow from it
+        self.told = False  # whether it was told that something came in which was not finite before
         self.checks: list[Check] = []
         self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
         self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow

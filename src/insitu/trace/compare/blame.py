@@ -172,17 +172,26 @@ def _are_others(maker: Unit, pair: tuple[TensorFacts, TensorFacts]) -> bool:
 
 
 def promoted(
-    unit: Unit, leaving: tuple[TensorFacts, TensorFacts] | None = None, closeness: Closeness | None = None
+    unit: Unit,
+    leaving: tuple[TensorFacts, TensorFacts] | None = None,
+    closeness: Closeness | None = None,
+    seen_at: Unit | None = None,
 ) -> Numbers:
-    """The causes of what a unit makes, which has just been found to differ: those of its inputs, or itself."""
+    """The causes of what a unit makes, which has just been found to differ: those of its inputs, or itself.
+
+    With `seen_at` it was found in what that unit makes of it: how large it is there says nothing of this one.
+    """
     if not unit.roots:
         origin = unit.origin
         passed_on = origin is not None and origin is not unit and not unit.blamed
-        unit.roots = promoted(origin, None, closeness) if origin is not None and passed_on else unit.blamed
+        unit.roots = promoted(origin, None, closeness, seen_at or unit) if origin is not None and passed_on else unit.blamed
         unit.roots = unit.roots or frozenset((unit.number,))
         unit.differs, unit.leaving = True, leaving
+        unit.seen_at = seen_at
         if closeness is not None:
-            unit.delta, unit.measure, unit.certainty = closeness.delta, closeness.measure, closeness.certainty
+            unit.certainty = closeness.certainty
+            if seen_at is None:
+                unit.delta, unit.measure = closeness.delta, closeness.measure
         if unit.own and unit.kind == "output":
             unit.kind = "argument"
     return unit.roots

@@ -27,7 +27,7 @@ class Judge:
     def __init__(self, a: Side, b: Side, tolerance: Tolerance) -> None:
         self.evidence: Counter[Any] = Counter()
         self.escaped: set[int] = set()
-        self._lineage = Lineage(a, b, tolerance)
+        self.lineage = Lineage(a, b, tolerance)
         self._tolerance = tolerance
         self._begun: dict[int, Unit] = {}
         self._around: list[Unit] = []
@@ -61,8 +61,8 @@ class Judge:
         assert type(a) is Call and type(b) is Call
         name = unit.a[0].name
         into_a, into_b = self._inputs(a, b, name)
-        blame = self._lineage.blame(unit, into_a, into_b)
-        self._lineage.made(unit)
+        blame = self.lineage.blame(unit, into_a, into_b)
+        self.lineage.made(unit)
         out = NOTHING_DIFFERS if name in UNINITIALISED else self._output(unit, a, b)
         self._manner(unit, a, b, blame, (into_a, into_b))
         self._decide(unit, blame, out, (a, into_a))
@@ -71,8 +71,8 @@ class Judge:
         """The tensors that go in; those of `x + y` may be the other way round."""
         into_a, into_b = inputs(a), inputs(b)
         if name in COMMUTING and len(into_a) == 2 and len(into_b) == 2:
-            crossed = (self._lineage.close(into_a[0], into_b[1]), self._lineage.close(into_a[1], into_b[0]))
-            straight = self._lineage.close(into_a[0], into_b[0])
+            crossed = (self.lineage.close(into_a[0], into_b[1]), self.lineage.close(into_a[1], into_b[0]))
+            straight = self.lineage.close(into_a[0], into_b[0])
             if straight.same is False and all(pair.same for pair in crossed):
                 return into_a, (into_b[1], into_b[0])
         return into_a, into_b
@@ -93,11 +93,11 @@ class Judge:
         return worst(found)
 
     def _tensors(self, unit: Unit, a: TensorFacts, b: TensorFacts) -> Closeness:
-        found = self._lineage.close(a, b)
+        found = self.lineage.close(a, b)
         self.evidence[found.certainty] += 1
         if found.same is False:
-            self._lineage.bad[0].add(id(a))
-            self._lineage.bad[1].add(id(b))
+            self.lineage.bad[0].add(id(a))
+            self.lineage.bad[1].add(id(b))
         return found
 
     def _plain(self, a: Any, b: Any) -> Closeness:
@@ -181,7 +181,7 @@ class Judge:
         elif blame.faint or self._backward(unit):
             unit.roots = blame.faint or self._backward(unit)
         elif blame.origins:
-            unit.roots = joined(*(promoted(origin, None, out) for origin in blame.origins))
+            unit.roots = joined(*(promoted(origin, None, out, unit) for origin in blame.origins))
         elif self._latest is not None and blame.outside and self._may_follow(call, into):
             unit.roots = self._latest.roots
         else:
@@ -197,7 +197,7 @@ class Judge:
         roots = NONE
         for side, stops in enumerate((unit.a, unit.b)):
             calls = [stop.event for stop in stops if type(stop.event) is Call]
-            forward = [self._lineage.forward(side, call) for call in calls]
+            forward = [self.lineage.forward(side, call) for call in calls]
             roots = joined(roots, *(other.roots for other in forward if other is not None))
         return roots
 
@@ -234,13 +234,13 @@ class Judge:
         a, b = unit.a[0].event, unit.b[0].event
         assert type(a) is Call and type(b) is Call
         self._begun[a.id] = unit
-        blame = self._lineage.blame(unit, a.inputs, b.inputs, using=False)
+        blame = self.lineage.blame(unit, a.inputs, b.inputs, using=False)
         unit.after = bool(blame.roots or blame.origins)
         unit.own = texts(differing_arguments(a, b, unit.a[0].name))
         unit.notes = texts(differing_settings(a, b))
         if blame.given and not blame.roots:
             self._given(unit, blame, (a, a.inputs))
-            worst_of = worst([self._lineage.close(a.inputs[index], b.inputs[index]) for index in blame.given])
+            worst_of = worst([self.lineage.close(a.inputs[index], b.inputs[index]) for index in blame.given])
             unit.delta, unit.measure, unit.certainty = worst_of.delta, worst_of.measure, worst_of.certainty
         unit.shown = bool(unit.own)
         if unit.own or unit.notes:
@@ -253,12 +253,12 @@ class Judge:
         begun = self._begun.get(a.id)
         if begun is not None and begun in self._around:
             self._around.remove(begun)
-        looked = self._lineage.blame(unit, a.outputs, b.outputs, using=False)
+        looked = self.lineage.blame(unit, a.outputs, b.outputs, using=False)
         if begun is not None and a.outputs and not (looked.roots or looked.given or looked.rewired or looked.unknown):
             begun.seen = looked.certainty
         own = any(facts.producer == a.id for facts in a.outputs) or not (a.outputs or b.outputs)
         if own:
-            self._lineage.made(unit)
+            self.lineage.made(unit)
         if self._raised is None:  # else it only passes through here
             self._exception(unit, a, b)
         unit.shown = own and bool(a.outputs) and a.raised is None and b.raised is None
@@ -266,7 +266,7 @@ class Judge:
         if out.same is not False and not unit.raised:
             return
         unit.shown = True
-        blame = self._lineage.blame(unit, a.inputs, b.inputs)
+        blame = self.lineage.blame(unit, a.inputs, b.inputs)
         if self._latest is not None and begun is not None and self._latest.number > begun.number:
             blame.roots = joined(blame.roots, self._latest.roots)
         self._decide(unit, blame, out, (a, a.inputs))
@@ -283,24 +283,24 @@ class Judge:
         if out.same is not False:
             unit.seen = out.certainty
             return
-        blame = self._lineage.blame(unit, *held, using=False)
+        blame = self.lineage.blame(unit, *held, using=False)
         unit.differs = True
         before = self._first.roots if self._first is not None else NONE
         unit.roots = blame.roots or before or frozenset((unit.number,))
 
     def _stretch(self, unit: Unit) -> None:
         """Calls that the other run does not make: what goes into them; what comes out is seen where it is used."""
-        self._lineage.made(unit)
+        self.lineage.made(unit)
         for side, stops in enumerate((unit.a, unit.b)):
             for stop in stops:
                 for facts in stop.event.inputs if type(stop.event) is Call else ():
-                    maker = self._lineage.maker(side, facts)
+                    maker = self.lineage.maker(side, facts)
                     if maker is None or maker is unit:
                         continue
                     maker.used = True
                     if maker.origin is not None:
                         unit.after, unit.origin = True, unit.origin or maker.origin
-                    if id(facts) in self._lineage.bad[side] or not maker.matched or not _is_known(facts):
+                    if id(facts) in self.lineage.bad[side] or not maker.matched or not _is_known(facts):
                         unit.blamed = joined(unit.blamed, maker.roots or (maker.blamed if maker.matched else NONE))
         every = (*unit.a, *unit.b)
         if not all(stop.name in UNCHANGING for stop in every) or (unit.origin is None and any(map(casts, every))):
@@ -324,7 +324,7 @@ class Judge:
     def _ending(self, unit: Unit) -> None:
         """The last calls of a run: nobody uses what they make, so it is compared here."""
         leaving = [_leaving([stop.event for stop in stops]) for stops in (unit.a, unit.b)]
-        found = [self._lineage.close(left, right) for left, right in zip(*leaving, strict=False)]
+        found = [self.lineage.close(left, right) for left, right in zip(*leaving, strict=False)]
         if len(leaving[0]) != len(leaving[1]) and unit.origin is unit:
             found.append(Closeness(False, "structure", measure="last call"))
         out = worst(found)

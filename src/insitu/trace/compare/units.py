@@ -22,8 +22,8 @@ class Unit:
     `roots` are the numbers of the units because of which what it makes differs: its own if it is a cause; `blamed`
     are those of what goes into it. `origin` is a unit that may have made what it makes different without being
     noticed, and `after` says that such a one is among what goes into it. `seen` is how what it makes was found to be
-    the same, `leaving` the tensors by which it was found to differ, `used` whether anything uses it, `blank` that it
-    makes memory as it was found. `own` is what is different about the calls themselves, `notes` what has no effect,
+    the same, `leaving` the tensors by which it was found to differ, `seen_at` the later unit in whose output that shows,
+    `used` whether anything uses it, `blank` that it makes memory as it was found. `own` is what is different about the calls themselves, `notes` what has no effect,
     `around` the calls around it that have something of their own.
     """
 
@@ -39,6 +39,7 @@ class Unit:
     seen: Certainty | None = None
     used: bool = False
     leaving: tuple[TensorFacts, TensorFacts] | None = None
+    seen_at: Unit | None = None
     around: tuple[Unit, ...] = ()
     shown: bool = True
     blank: bool = False
@@ -56,6 +57,8 @@ class Unit:
 def units(a: Side, b: Side) -> tuple[list[Unit], list[str]]:
     """All units in the order of the run, and what is said of ranks and steps that only one side has."""
     pairs, notes = _paired(list(a.groups), list(b.groups))
+    if bool(a.groups) != bool(b.groups):
+        notes = [_empty(a, "a", "b") if a.groups else _empty(b, "b", "a")]
     placed: list[tuple[int, Unit]] = []
     for group_a, group_b in pairs:
         place = 0
@@ -68,6 +71,12 @@ def units(a: Side, b: Side) -> tuple[list[Unit], list[str]]:
     for number, unit in enumerate(found):
         unit.number = number
     return found, notes
+
+
+def _empty(side: Side, name: str, other: str) -> str:
+    """What to say where only one side has calls."""
+    count = sum(stop.role in ("call", "variable") for stops in side.groups.values() for stop in stops)
+    return f"{other} is empty: {'the only call is' if count == 1 else f'all {count:,} calls are'} only in {name}"
 
 
 def _place(placed: tuple[int, Unit]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from insitu.trace.compare.closeness import CERTAINTIES
+from insitu.trace.compare.gradients import parting_gradient
 from insitu.trace.compare.judge import Judge
 from insitu.trace.compare.operation import RANDOM, UNCHANGING
 from insitu.trace.compare.stops import Side, Stop
@@ -20,7 +21,7 @@ class Verdict:
         self._units = every
         self._judge = judge
         self._sides = sides
-        self._causes = self._real() or self._unseen()
+        self._causes = self._real() or self._unseen() or parting_gradient(every, judge.lineage)
 
     def diff(self, notes: list[str], labels: tuple[str, str]) -> Diff:
         """All that was found."""
@@ -98,6 +99,7 @@ class Verdict:
             unit.measure,
             "structure" if unit.unknown or not unit.differs else unit.certainty,
             unit.unknown,
+            seen_at=unit.seen_at.a[0].event if unit.seen_at is not None and unit.seen_at.a else None,
         )
 
     @cached_property
@@ -187,6 +189,8 @@ def _reason(unit: Unit) -> str:
         return _reason_of_stretch(unit)
     if unit.raised:
         return what
+    if unit.kind == "gradient":
+        return ", ".join([*unit.own, *unit.notes])
     if unit.kind == "input":
         return f"given another {', '.join([what, *unit.notes])}" if what else "the tensor that it is given differs"
     if what:
@@ -197,10 +201,16 @@ def _reason(unit: Unit) -> str:
         return f"{', '.join(unit.notes)}: close, but what follows from it differs"
     event = unit.a[0].event
     if unit.kind == "random" or (unit.a[0].name in RANDOM and type(event) is Call):
-        return "inputs equal, output differs: it draws random numbers, with no seed or another one"
+        return f"{_equal_inputs(unit)}, output differs: it draws random numbers, with no seed or another one"
     if type(event) is Call and not event.inputs:
         return "no tensor goes in, and the output differs"
-    return "inputs equal, output differs" if type(event) is Call else "the value differs"
+    return f"{_equal_inputs(unit)}, output differs" if type(event) is Call else "the value differs"
+
+
+def _equal_inputs(unit: Unit) -> str:
+    event = unit.a[0].event
+    by_statistics = unit.certainty == "statistics" and type(event) is Call and event.inputs
+    return "inputs equal as far as statistics tell" if by_statistics else "inputs equal"
 
 
 def _reason_of_stretch(unit: Unit) -> str:

@@ -38,6 +38,9 @@ def changed_in_place(case: Case) -> Misfit | None:
     """A value that autograd had saved and that was changed."""
     if "modified by an inplace operation" not in case.message:
         return None
+    if case.update:
+        advice = "step after the last backward pass through this graph, or run the forward pass again"
+        return Misfit(f"{case.update} between forward and backward", advice=advice)
     found = re.search(r"\[torch\.\w+Tensor \[([\d, ]*)\]\]", case.message)
     shape = f" of shape [{found[1]}]" if found else ""
     advice = "change a copy instead: x = x + 1, or x.clone() first"
