@@ -633,7 +633,7 @@ def test_values_that_have_changed_since_are_not_told(program: Program) -> None:
     first, second = recorded(lambda: run(same)), recorded(lambda: run(other))
     other.fill_(1)
     assert "ids holds 9 … 9;" in note_of(first)
-    assert "ids holds others;" in note_of(second)
+    assert "✗ torch.ones(3, 2) has 3 rows (0 … 2)" in note_of(second)
 
 
 def test_an_exception_that_is_raised_again_elsewhere_is_explained_anew(program: Program) -> None:

@@ -311,6 +311,25 @@ def test_frozen_and_forgotten_weights_are_named() -> None:
     assert [finding.details["reason"] for finding in trained(Net(), rate=0.0).findings] == ["rate"]
 
 
+def test_fine_tuning_is_recorded_without_a_warning() -> None:
+    def fit(model: Net, *, freeze_late: bool = False) -> Any:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with insitu.guard(model) as guard:
+            model.body.requires_grad_(not freeze_late and model.body.weight.requires_grad)
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(torch.ones(2, 4)).square().mean().backward()
+                optimizer.step()
+        return guard
+
+    tuned = Net()
+    tuned.body.requires_grad_(False)
+    (finding,) = fit(tuned).findings  # a warning would be an error here
+    assert finding.details["reason"] == "frozen before" and "body.weight, body.bias" in finding.text
+    with pytest.warns(InsituWarning, match=r"\(frozen: requires_grad is False\)"):
+        fit(Net(), freeze_late=True)
+
+
 def test_a_fixed_table_is_no_frozen_layer() -> None:
     model = Net()
     model.table = nn.Parameter(torch.ones(3), requires_grad=False)

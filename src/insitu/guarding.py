@@ -54,7 +54,7 @@ def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str
     `action` is "raise", "warn" (once for each place) or "record"; whatever it is, all is in `guard.findings`. NaN that
     was there before the block only warns, and so does what comes to light when an exception has ended it. So does, in
     the end, what is wrong with a training: parameters that never get a gradient or never change, gradients that vanish,
-    explode or are not set to zero.
+    explode or are not set to zero. What was frozen from the beginning, while the rest learns, is only in the findings.
     """
     return Guard(subject, action=action, allow=allow)
 
@@ -114,7 +114,7 @@ class Guard:
             finding.text = text(finding)
             self._places[place] = finding
             self.findings.append(finding)
-            if self._action != "record" and not raises:
+            if self._action != "record" and not raises and finding.details.get("reason") != "frozen before":
                 tell(finding.text)
         else:
             known.times += 1

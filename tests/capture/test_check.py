@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
 
 import insitu
 from insitu.capture.guard.check import LATE, SOON
@@ -68,6 +69,12 @@ MADE: dict[str, tuple[Callable[[], object], tuple[str, str, str]]] = {
     "several results": (lambda: torch.linalg.slogdet(torch.zeros(2, 2)), ("inf", "forward", "slogdet")),
     "half": (lambda: torch.full((3,), 300.0).half() * 300, ("inf", "forward", "mul")),
     "complex": (lambda: torch.zeros(2, dtype=torch.complex64).log(), ("inf", "forward", "log")),
+    "nothing by a written infinity": (lambda: (1 - torch.ones(3, 3).tril()) * -INF, ("nan", "forward", "mul")),
+    "the same with a gradient": (lambda: (zeros() * -INF).exp(), ("nan", "forward", "mul")),
+    "gradient at a mask": (
+        lambda: (torch.full((3,), -INF, requires_grad=True).logsumexp(0)).backward(),
+        ("nan", "backward", "logsumexp"),
+    ),
     "sparse": (lambda: torch.eye(2).to_sparse() / 0, ("inf", "forward", "div")),
     "masked row": (lambda: torch.full((2, 3), -INF).softmax(-1), ("nan", "forward", "softmax")),
     "overflow": (lambda: torch.ones(3) * 3e38 * 10, ("inf", "forward", "mul")),
@@ -206,6 +213,41 @@ def test_what_was_there_before_only_warns() -> None:
         zeros().exp().backward(torch.full((3,), NAN))
 
 
+def test_the_gradients_of_what_was_there_before_follow_from_it() -> None:
+    data, layer = torch.ones(16, 3), nn.Linear(3, 1)
+    data[5, 1] = NAN
+    with insitu.guard(layer) as guard, pytest.warns(insitu.InsituWarning, match=r"got x, which has NaN already"):
+        for (x,) in DataLoader(TensorDataset(data), batch_size=8):
+            layer(x).pow(2).mean().backward()
+    (finding,) = guard.findings
+    assert finding.kind == "given" and finding.operands[0].facts.shape == (8, 3)
+
+
+def test_a_gradient_that_follows_from_what_was_written_only_warns() -> None:
+    words = "has NaN, for the call itself got, or made, what is not finite"
+    with insitu.guard(), pytest.warns(insitu.InsituWarning, match=words):
+        (torch.full((3,), NAN) + zeros()).exp().sum().backward()
+
+
+def test_a_gradient_made_of_an_infinite_one_says_so() -> None:
+    with insitu.guard(action="record") as guard:
+        (zeros() ** 2).sum().sqrt().backward()
+    root, power = guard.findings
+    assert "SqrtBackward0) made Inf of finite numbers" in root.text and "the gradient of a root at 0" in root.text
+    assert "PowBackward0) made NaN of a gradient that has Inf" in power.text and "fractional" not in power.text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("log_", "the logarithm of 0"), ("reciprocal_", "division by zero"), ("rsqrt_", "division by zero")],
+)
+def test_what_a_call_in_place_made_has_its_reason(name: str, words: str) -> None:
+    with insitu.guard(action="record") as guard:
+        getattr(torch.tensor([0.0, 2.0]), name)()
+    (finding,) = guard.findings
+    assert f"why  {words}" in finding.text and "ends at" not in finding.text
+
+
 def test_a_library_may_make_a_mask_of_its_own() -> None:
     file = os.path.join(sysconfig.get_path("purelib"), "library.py")
     scope: dict[str, Any] = {}
@@ -233,6 +275,7 @@ def test_it_names_what_went_in_and_where_that_was_made() -> None:
 
 
 def test_a_fused_module_and_a_compiled_region_are_checked_as_a_whole() -> None:
+    torch.manual_seed(0)  # there are weights with which nothing overflows
     layer = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
     with torch.no_grad():
         layer.linear1.weight.fill_(3e38)

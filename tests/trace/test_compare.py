@@ -117,6 +117,13 @@ def test_the_cause_is_where_the_values_were_moved_if_statistics_do_not_show_it()
     b = chain(("transpose", 1.0, (1, 2)), ("linear", 2.5, ()))
     diff = compared(a, b)
     assert diff.first is not None and diff.first.a is a.events[0] and diff.first.followers == 1
+    assert (diff.first.delta, diff.first.measure, diff.first.seen_at) == (None, "", a.events[1])
+    assert (diff.differences[0].delta, diff.differences[1].delta) == (None, 0.5)
+
+
+def test_inputs_are_equal_only_as_far_as_statistics_tell() -> None:
+    first = compared(chain(("relu", 1.0, ())), chain(("relu", 2.0, ()))).first
+    assert first is not None and first.why == "inputs equal as far as statistics tell, output differs"
 
 
 def test_another_tensor_for_an_argument() -> None:
@@ -337,7 +344,7 @@ def test_a_trace_with_more_levels_is_compared_at_those_of_the_other() -> None:
 def test_empty_traces() -> None:
     assert compare_traces(Trace(), Trace()).same
     diff = compare_traces(Trace(), chain(("relu", 1.0, ())).trace)
-    assert not diff.same and diff.notes == ["rank 0 only in b"]
+    assert not diff.same and diff.notes == ["a is empty: the only call is only in b"]
 
 
 def test_variables() -> None:

@@ -36,7 +36,29 @@ FOUND = [
     (case("torch.where", t(2, 2), t(2, 3), t(3)), "dimension -1: 2 and 3 differ and neither is 1"),
     (case("torch.Tensor.matmul", t(2, 3), t(4, 5)), "the last dimension of left is 3, right has 4 rows"),
     (case("torch.Tensor.matmul", t(2, 3), t(4)), "the last dimension of left is 3, right has 4 elements"),
-    (case("torch.bmm", t(2, 3, 4), t(3, 4, 5)), "dimension -3: 2 and 3 differ and neither is 1"),
+    (case("torch.bmm", t(2, 3, 4), t(3, 4, 5)), "left has 2 matrices, right has 3"),
+    (
+        case(
+            *("torch.Tensor.matmul", t(3, 4, 5), t(2, 5, 6)),
+            message="The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0",
+        ),
+        "dimension -3: 3 and 2 differ and neither is 1",
+    ),
+    (
+        case(
+            *("torch.nn.functional.scaled_dot_product_attention", t(2, 4, 5, 8), t(2, 2, 6, 8), t(2, 2, 6, 8)),
+            message="The size of tensor a (4) must match the size of tensor b (2) at non-singleton dimension 1",
+        ),
+        "dimension -3, heads: query has 4, key has 2, value has 2",
+    ),
+    (
+        case("torch.gather", t(2, 4), 1, t(2, 1), message="index 4 is out of bounds for dimension 1 with size 4"),
+        "index 4 in dimension 1, whose size is 4: it has 0 … 3",
+    ),
+    (
+        case("torch.nn.functional.one_hot", t(4, dtype="i64"), 3, message="Class values must be smaller than num_classes."),
+        "there are 3 classes (0 … 2)",
+    ),
     (
         case("torch.nn.functional.linear", t(8, 10), t(4, 12), t(4)),
         "the last dimension of input is 10, the layer takes 12",
@@ -101,7 +123,7 @@ FOUND = [
     ),
     (
         case("torch.nn.functional.scaled_dot_product_attention", t(2, 5, 8), t(2, 7, 8), t(2, 7, 8), attn_mask=t(5, 5)),
-        "the mask must broadcast to 2, 5, 7",
+        "attn_mask must broadcast to 2, 5, 7 (query, key)",
     ),
     (
         case("torch.nn.functional.cross_entropy", t(4, 3), t(5, dtype="i64")),
@@ -271,3 +293,17 @@ def test_a_checkpoint_of_another_model_is_told_in_short() -> None:
     assert only(diagnose(Case("RuntimeError", message))).text == (
         "head.weight is [10, 16] in the checkpoint and [3, 16] in the model"
     )
+
+
+def test_the_way_out_for_arrays_is_that_of_numpy() -> None:
+    flat = diagnose(case("numpy.matmul", t(2, 3, type="ndarray"), t(4, 3, type="ndarray")))
+    deep = diagnose(case("numpy.matmul", t(7, 2, 3, type="ndarray"), t(7, 4, 3, type="ndarray")))
+    assert [only(found).advice for found in (flat, deep)] == [
+        "right.T would fit",
+        "np.swapaxes(right, -2, -1) would fit",
+    ]
+
+
+def test_channels_do_not_come_last_where_a_side_has_their_number_by_chance() -> None:
+    found = only(diagnose(case("torch.conv2d", t(2, 6, 4, 4), t(8, 2, 3, 3), groups=2)))
+    assert (found.text, found.advice) == ("the input has 6 channels, the layer takes 4", "")

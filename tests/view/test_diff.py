@@ -99,3 +99,17 @@ def test_as_json() -> None:
     (cause,) = facts["causes"]
     assert (cause["kind"], cause["a"]["line"], cause["followers"], cause["delta"]) == ("argument", 2, 2, 0.5)
     assert [row["status"] for row in facts["differences"]] == ["argument"]
+
+
+def test_a_difference_that_shows_only_later_has_no_size_at_its_cause() -> None:
+    a = chain(("flip", 1.0, (0,)), ("linear", 2.0, ()))
+    b = chain(("flip", 1.0, (1,)), ("linear", 2.5, ()))
+    diff = compared(a, b)
+    text = str(diff)
+    assert "Δ" not in text and "  seen at model.py:2, torch.linear; known from statistics" in text
+    assert diff_facts(diff)["causes"][0]["seen_at"]["line"] == 2
+
+
+def test_one_run_is_empty() -> None:
+    text = str(compared(chain(("relu", 1.0, ()), ("exp", 2.0, ())), Program()))
+    assert text == "nothing to compare: no call is in both runs\n  ! b is empty: all 2 calls are only in a"

@@ -66,6 +66,9 @@ def test_a_gradient_names_its_node() -> None:
         (finding("sqrt", tensor(min=-4.0), kind="nan"), "a negative number has no root"),
         (finding("pow", tensor(min=-4.0), kind="nan"), "no fractional power"),
         (finding("pow", tensor(min=-4.0), 0.5, kind="nan"), "no fractional power"),
+        (finding("Tensor.mul", tensor(zeros=2), float("-inf"), kind="nan"), "0 * inf is NaN"),
+        (finding("mul", tensor(inf=1), tensor(zeros=1), kind="nan"), "0 * inf is NaN"),
+        (finding("log_", tensor(inf=1)), "the logarithm of 0 is -inf"),
         (finding("pow", tensor(min=-1e30), 2), "overflow: f32 ends"),
         (finding("pow", tensor(min=-1.0, zeros=1), -1), "0 to a negative power"),
         (finding("Tensor.__rpow__", tensor(max=999.0), 2.0), "overflow: f32 ends"),
@@ -120,3 +123,12 @@ def test_many_parameters_are_cut() -> None:
 
 def test_a_finding_shows_itself() -> None:
     assert repr(finding("log")) == "<Finding inf torch.log at /home/me/train.py:12>"
+
+
+def test_only_finite_numbers_are_called_so() -> None:
+    assert "made NaN\n" in text(finding("mul", tensor(zeros=2), float("-inf"), kind="nan"))
+    assert "made NaN\n" in text(finding("mul", tensor(nan=1), kind="nan", node="MulBackward0"))
+    spoiled = finding("pow", tensor(zeros=1), 2, kind="nan", node="PowBackward0")
+    spoiled.details["entered"] = True
+    assert "made NaN of a gradient that has Inf\n" in text(spoiled) and "0 * inf is NaN" in text(spoiled)
+    assert hint(finding("pow", tensor(inf=1), 2)) == ""

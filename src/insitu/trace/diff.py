@@ -47,10 +47,11 @@ class Cause:
     `kind` is "output" for the same call with another output, and "random" if it draws random numbers; "argument" for
     one that is made with another argument; "input" for a tensor that was given to the run and differs; "calls" for
     calls that one run lacks, or makes others instead of: `calls_a` and `calls_b`; "raised" for an exception on one
-    side; "gradient" for a call that passes another gradient back, where all values agree. `a` and `b` are the calls where it begins; where one run has none, `instead` are the calls of that run that
-    made what it goes on with, and that come next. `why` says it in a sentence. `unknown` names the inputs of which
-    nothing but shape and dtype is known: they may differ as well. `followers` counts the calls that differ because of
-    it. `seen_at` is the later call of a whose output shows the difference, where that of the cause itself does not.
+    side; "gradient" for a call that passes another gradient back, where all values agree. `a` and `b` are the calls
+    where it begins; where one run has none, `instead` are the calls of that run that made what it goes on with, and
+    that come next. `why` says it in a sentence. `unknown` names the inputs of which nothing but shape and dtype is
+    known: they may differ as well. `followers` counts the calls that differ because of it. `seen_at` is the later call
+    whose output shows the difference, where that of the cause itself does not.
     """
 
     kind: CauseKind

@@ -201,7 +201,7 @@ def _size(cause: Cause) -> str:
     if cause.followers:
         followers = _differ(cause.followers, "call")
         if cause.kind == "gradient":
-            followers = f"so do the gradients of {cause.followers:,} more call{'s' * (cause.followers != 1)}"
+            followers = f"the gradients of {cause.followers:,} more call{'s' * (cause.followers != 1)} differ"
         parts.append(f"{followers} because of it")
     return "; ".join(filter(None, parts))
 
@@ -210,7 +210,8 @@ def _seen(cause: Cause) -> str:
     """Where a difference shows, if not in the output of the cause."""
     if cause.seen_at is None:
         return ""
-    return f"seen at {_place(cause.seen_at.site) if cause.seen_at.site is not None else _called(cause.seen_at)}"
+    place = f"{_place(cause.seen_at.site)}, " if cause.seen_at.site is not None else ""
+    return f"seen at {place}{_called(cause.seen_at)}"
 
 
 def _differ(count: int, what: str = "") -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
+from insitu.trace.event import Word
 from insitu.trace.explanation import Explanation, Mark, Misfit, Origin, Place, Row
 from insitu.view.line import Line, Span
 from insitu.view.terminal import places_of
@@ -70,8 +72,15 @@ def _placed(mark: Mark, line: str, margin: int) -> tuple[int, int, str]:
     return (
         before,
         before + max(1, places_of(line[mark.start : mark.end])),
-        result(mark.value, MOST_VALUE) or value(mark.value),
+        _value(mark.value),
     )
+
+
+def _value(item: Any) -> str:
+    """What a mark says; a string has its quotes, unless it is the word for something else."""
+    if isinstance(item, str) and not isinstance(item, Word):
+        return short(repr(item), MOST_VALUE)
+    return result(item, MOST_VALUE) or value(item)
 
 
 def _marks(marks: list[tuple[int, int, str]]) -> Iterator[Line]:

@@ -52,8 +52,8 @@ def _made(finding: Finding) -> str:
     if finding.kind != "given":
         return f"made {what}{_of(finding)}"
     if finding.phase == "backward":
-        if not finding.details.get("entered", True):
-            return f"has {what}, for what went into the call, or came out of it, is not finite"
+        if finding.details.get("follows"):
+            return f"has {what}, for the call itself got, or made, what is not finite"
         return f"got a gradient that has {what} already, from what was not checked"
     name = finding.operands[0].name if finding.operands else ""
     return f"got {safe(name) or 'a tensor'}, which has {what} already: it was there before"
@@ -73,7 +73,7 @@ def _of(finding: Finding) -> str:
 def _update(finding: Finding) -> str:
     details = finding.details
     many = f" and {details['count'] - 1:,} more" if details["count"] > 1 else ""
-    why = ", for its gradient had it" if details["spoiled"] else f" with lr={details['rate']:g}"
+    why = ", for its gradient had it," if details["spoiled"] else f" with lr={details['rate']:g}"
     return f"the step of {safe(details['optimizer'])}{why} made {safe(finding.path) or 'a parameter'}{many} not finite"
 
 
@@ -171,6 +171,7 @@ def _unchanged(details: dict[str, Any]) -> str:
     said = f"did not change in {details['steps']:,} optimizer steps"
     reason = {
         "frozen": "frozen: requires_grad is False",
+        "frozen before": "frozen from the beginning: requires_grad is False",
         "left out": "no optimizer that stepped has them",
         "rate": "the learning rate is 0"
         if not details["rate"]

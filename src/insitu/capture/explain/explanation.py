@@ -133,9 +133,12 @@ class _Explaining:
 
     def _change(self) -> Change | None:
         """What was changed in place that a backward pass needs."""
-        if "modified by an inplace operation" not in self.moment.message or not self.values:
+        if "modified by an inplace operation" not in self.moment.message:
             return None
-        return Graph(self.reading, self.moment.end).changed(self.values[0][0](), self.moment.message)
+        inner = self.scene.inner.names if self.scene is not None else {}
+        losses = [value for value, _ in self.values] or list(values(inner.get("t_outputs")))  # as the engine has them
+        loss = losses[0]() if losses else None
+        return Graph(self.reading, self.moment.end).changed(loss, self.moment.message)
 
     def explanation(self) -> Explanation:
         """All of it."""

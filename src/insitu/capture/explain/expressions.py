@@ -134,7 +134,9 @@ def pairs(node: ast.AST, name: str, args: Sequence[Any], kwargs: dict[str, Any])
     `name` is that of the function, empty for a module.
     """
     nodes: list[ast.expr] = []
-    if isinstance(node, ast.BinOp):
+    if name.endswith("__bool__") and not isinstance(node, ast.Call):
+        nodes = _asked(node)
+    elif isinstance(node, ast.BinOp):
         nodes = [node.left, node.right]
         if isinstance(node.left, ast.Constant) and args and not isinstance(args[0], (int, float, complex)):
             nodes.reverse()  # `1 - x` is a method of x
@@ -155,6 +157,15 @@ def pairs(node: ast.AST, name: str, args: Sequence[Any], kwargs: dict[str, Any])
     found = [pair for item, part in zip(args, nodes, strict=False) for pair in _parts(item, part)]
     keywords = {word.arg: word.value for word in node.keywords} if isinstance(node, ast.Call) else {}
     return found + [pair for key, item in kwargs.items() if key in keywords for pair in _parts(item, keywords[key])]
+
+
+def _asked(node: ast.AST) -> list[ast.expr]:
+    """What is asked for its truth where an expression stands: of `not x` the x; of `a and b` it is not plain to see."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return [node.operand]
+    if isinstance(node, ast.BoolOp) or (isinstance(node, ast.Compare) and len(node.comparators) > 1):
+        return []
+    return [node] if isinstance(node, ast.expr) else []
 
 
 def _calls(node: ast.Call, name: str) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from insitu.capture.explain.assigned import assigned
 from insitu.capture.explain.reading import Reading, values
@@ -88,19 +88,19 @@ class Graph:
         needed = self._maker(found[0]) if found is not None else None
         if found is None or needed is None:
             return None
-        last: tuple[int, Value] | None = None
+        last: int | None = None
         for at in self._reading.before(self._end):
             if at > needed and getattr(self._reading.note(at), "in_place", False):
-                changed = (value for value in values(self._reading.args(at)[:1]) if share(value(), found[1]))
-                last = next(((at, value) for value in changed), last)
-        return Change(self._reading, needed, *(last or (None, None)))
+                changed = values(self._reading.args(at)[:1])
+                last = at if any(share(value(), found[1]) for value in changed) else last
+        return Change(self._reading, needed, last, found[1])
 
 
 class Change:
     """A call that needs a tensor for its gradient and, if it is known, a later one that has changed this in place."""
 
-    def __init__(self, reading: Reading, needed: int, at: int | None, value: Value | None) -> None:
-        self._reading, self._needed, self._at, self._value = reading, needed, at, value
+    def __init__(self, reading: Reading, needed: int, at: int | None, tensor: Tensor) -> None:
+        self._reading, self._needed, self._at, self._tensor = reading, needed, at, tensor
 
     def origins(self) -> Iterator[Origin]:
         """Where both of them are."""
@@ -109,23 +109,24 @@ class Change:
         yield Origin("needed", "for the gradient of", self._reading.place(self._needed))
 
     def update(self) -> str:
-        """The step of an optimizer that has changed a parameter: `optimizer.step() changed D.weight`; else empty."""
+        """A parameter that was changed, and the step of the optimizer: `optimizer.step() changed D.weight`."""
+        parameter = self._parameter()
         line = self._reading.on_line(self._at) if self._at is not None else None
         expression = self._reading.expression(line) if line is not None else None
         called = expression.node.func if expression is not None and isinstance(expression.node, ast.Call) else None
-        if expression is None or not isinstance(called, ast.Attribute) or called.attr != "step":
-            return ""
-        return f"{expression.text} changed {self._parameter() or 'a parameter'}"
+        if expression is not None and isinstance(called, ast.Attribute) and called.attr == "step":
+            return f"{expression.text} changed {parameter or 'a parameter'}"
+        return f"{parameter} was changed" if parameter and self._at is None else ""
 
     def _parameter(self) -> str:
         """The parameter by its path in the outermost module around the call that needs it, or by the name of this."""
-        tensor = self._value() if self._value is not None else None
         for at in reversed(list(self._reading.ancestors(self._needed))):
             note = self._reading.note(at)
             module = note.ref() if isinstance(note, ModuleNote) else None
-            own = [name for name, each in module.named_parameters() if each is tensor] if module is not None else []
+            own = _sharing(module, self._tensor) if module is not None else []
             if own:
-                return ".".join(filter(None, (note.path or self._called(at), own[0])))
+                is_told = note.path and note.path != note.facts.type
+                return ".".join(filter(None, (note.path if is_told else self._called(at), own[0])))
         return ""
 
     def _called(self, at: int) -> str:
@@ -133,6 +134,10 @@ class Change:
         expression = self._reading.expression(at)
         node = expression.node if expression is not None else None
         return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+
+
+def _sharing(module: nn.Module, tensor: Tensor) -> list[str]:
+    return [name for name, parameter in module.named_parameters() if share(parameter, tensor)]
 
 
 def _is_array(value: Value) -> bool:

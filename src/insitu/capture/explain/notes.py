@@ -44,7 +44,10 @@ class Moment:
         self.at, self.scene = at, scene
         self.error = type(error).__name__
         args = arguments_of(error)
-        self.message = args[0] if len(args) == 1 and type(args[0]) is str else ", ".join(map(_told, args))
+        is_text = (
+            len(args) == 1 and type(args[0]) is str and not isinstance(error, KeyError)
+        )  # whose argument is the key
+        self.message = args[0] if is_text else ", ".join(map(_told, args))
         self.versions = {**(scene.versions if scene is not None else {}), **self._given()}
         if probe is not None and probe.live is not None:
             waiting[next(_numbers)] = self

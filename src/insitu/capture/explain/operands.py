@@ -32,6 +32,7 @@ class Statement:
 
     def __init__(self, reading: Reading, expression: Expression, *, parent: int, end: int) -> None:
         self.reading, self.expression = reading, expression
+        self._asked: tuple[int, ast.AST] | None = None
         self._calls = self._calls_before(end, parent)
         self.named = list(self._named())
 
@@ -44,6 +45,9 @@ class Statement:
             if frame is None or frame[0].co_filename != self.expression.file:
                 continue
             here = self.reading.expression(at) if first <= line_at(*frame) <= last else None
+            if here is not None and here.position in found and self.reading.note(at).name.endswith("__bool__"):
+                self._asked = at, here.node  # for the truth of what stands there, after that was computed
+                continue
             if here is None or here.position in found:
                 found.clear()
             if here is not None:
@@ -52,12 +56,14 @@ class Statement:
 
     def _named(self) -> Iterator[Named]:
         reading = self.reading
-        for at, node in self._calls.values():
+        for at, node in [*self._calls.values(), *([self._asked] if self._asked is not None else [])]:
             note = reading.note(at)
             name = "" if isinstance(note, ModuleNote) else note.name
             for item, part in pairs(node, name, reading.args(at), reading.kwargs(at)):
-                text, alone = segment(self.expression.file, part), isinstance(item, Value)
-                for index, value in enumerate(values(item)):
+                text, inside = segment(self.expression.file, part), list(values(item))
+                # torch.autograd.grad(u, x) is seen with tuples of one
+                alone = isinstance(item, Value) or (getattr(note, "runs_backward", False) and len(inside) == 1)
+                for index, value in enumerate(inside):
                     made_here = position_of(part) in self._calls
                     yield Named(value, item, part, text if alone else f"{text}[{index}]", made_here)
 

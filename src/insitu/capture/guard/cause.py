@@ -261,7 +261,8 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) ->
         alive = [tensor for value in noted_values(reading, at) if (tensor := value()) is not None]
         if check.checks.allowed(call.name, call.path):
             return None
-        if follows(node, alive, nan=state.nan and not check.checks.found):
+        passed = follows(node, alive, nan=state.nan and not check.checks.found)
+        if passed:
             if check.checks.found or check.checks.told:
                 return None
             check.checks.told, kind = True, "given"
@@ -269,7 +270,8 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) ->
         found = operands(check.probe, reading, at, alive)
         if any(operand.facts.stats is None for operand in found):
             found += saved(node)
-        details = {"modules": module_chain(reading, at), "entered": bool(entered)}
+        details = {"modules": module_chain(reading, at), "follows": passed}
+        details["entered"] = bool(entered) and kind != "given" and node is not None
         return Finding(kind, "backward", call.path, call, call.site, output, index, tuple(found), name, details)
     finally:
         reading.close()

@@ -225,7 +225,9 @@ class Health:
         if self._backwards > 1:
             yield from self._gradients(weights)
         if steps > 1:
-            yield from self._unchanged(unchanged, everything=len(unchanged) == len(weights))
+            same = {path for path, *_ in unchanged}
+            learned = any(parameter.requires_grad and path not in same for path, _, parameter in weights)
+            yield from self._unchanged(unchanged, everything=len(unchanged) == len(weights), learned=learned)
         for stepping in self._optimizers.values():
             if stepping.stale and stepping.stale >= 0.9 * (stepping.steps - 1) and stepping.place is not None:
                 details = {"optimizer": type(stepping.ref()).__name__, "steps": stepping.steps, "times": stepping.stale}
@@ -257,12 +259,14 @@ class Health:
             details = {"paths": [path for path, _ in vanished], "share": max(weight.share for _, weight in vanished)}
             yield Finding("vanishing", path=vanished[0][0], details=details)
 
-    def _unchanged(self, weights: list[Any], *, everything: bool) -> Iterator[Finding]:
+    def _unchanged(self, weights: list[Any], *, everything: bool, learned: bool) -> Iterator[Finding]:
+        """What to say of weights that did not change; where others have `learned`, they may be frozen on purpose."""
         rate = max(stepping.rate for stepping in self._optimizers.values())
         steps = max(stepping.steps for stepping in self._optimizers.values())
-        frozen = [
-            path for path, _, parameter in weights if not parameter.requires_grad and self._is_layer(path, parameter)
-        ]
+        frozen: dict[bool, list[str]] = {True: [], False: []}
+        for path, weight, parameter in weights:
+            if not parameter.requires_grad and self._is_layer(path, parameter) and not everything:
+                frozen[weight.frozen and learned].append(path)
         learning = [item for item in weights if item[1].got and item[2].requires_grad]
         left_out = [path for path, weight, _ in learning if not weight.owned]
         resting = [
@@ -270,8 +274,9 @@ class Health:
             for path, weight, parameter in learning
             if weight.owned and weight.share > VANISHED and (parameter.dim() > 1 or not rate)
         ]
-        for reason, paths in (("frozen", frozen), ("left out", left_out), ("rate", resting)):
-            if paths and not (reason == "frozen" and everything):
+        reasons = {"frozen": frozen[False], "frozen before": frozen[True], "left out": left_out, "rate": resting}
+        for reason, paths in reasons.items():
+            if paths:
                 details = {"paths": paths, "reason": reason, "steps": steps, "rate": rate}
                 yield Finding("unchanged", path=paths[0], details=details)
 

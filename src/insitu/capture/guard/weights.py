@@ -18,14 +18,15 @@ MOST_DIGESTED = 1 << 24  # elements of a tensor that is told apart by all its by
 
 
 class Weight:
-    """A parameter; `peak` is the largest norm of its gradient that was seen, and `share` the largest part that its
-    gradient had of the largest one, element by element."""
+    """A parameter; `frozen` says whether it was when it was seen first, `peak` is the largest norm of its gradient that
+    was seen, and `share` the largest part that its gradient had of the largest one, element by element."""
 
-    __slots__ = ("before", "got", "owned", "peak", "ref", "samples", "share", "size")
+    __slots__ = ("before", "frozen", "got", "owned", "peak", "ref", "samples", "share", "size")
 
     def __init__(self, parameter: Tensor) -> None:
         self.ref = weakref.ref(parameter)
         self.before = content(parameter)
+        self.frozen = not parameter.requires_grad
         self.got = self.owned = False
         self.peak = self.share = self.size = 0.0
         self.samples = 0

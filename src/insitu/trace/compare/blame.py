@@ -184,14 +184,15 @@ def promoted(
     if not unit.roots:
         origin = unit.origin
         passed_on = origin is not None and origin is not unit and not unit.blamed
-        unit.roots = promoted(origin, None, closeness, seen_at or unit) if origin is not None and passed_on else unit.blamed
+        unit.roots = (
+            promoted(origin, None, closeness, seen_at or unit) if origin is not None and passed_on else unit.blamed
+        )
         unit.roots = unit.roots or frozenset((unit.number,))
         unit.differs, unit.leaving = True, leaving
         unit.seen_at = seen_at
         if closeness is not None:
             unit.certainty = closeness.certainty
-            if seen_at is None:
-                unit.delta, unit.measure = closeness.delta, closeness.measure
+            unit.delta, unit.measure = (closeness.delta, closeness.measure) if seen_at is None else (None, "")
         if unit.own and unit.kind == "output":
             unit.kind = "argument"
     return unit.roots

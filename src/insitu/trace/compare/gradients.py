@@ -47,6 +47,8 @@ def _apart(unit: Unit, lineage: Lineage, *, made: bool) -> Apart | None:
     for left, right in zip(*((a.outputs, b.outputs) if made else (a.inputs, b.inputs)), strict=False):
         if left.grad is None or right.grad is None or lineage.maker(0, left) is not (unit if made else None):
             continue
+        if lineage.close(left, right).same is False:  # other calls make up for it, and so for its gradient
+            continue
         found = lineage.close(left.grad, right.grad)
         if found.same is False:
             return left, found

@@ -22,9 +22,9 @@ class Unit:
     `roots` are the numbers of the units because of which what it makes differs: its own if it is a cause; `blamed`
     are those of what goes into it. `origin` is a unit that may have made what it makes different without being
     noticed, and `after` says that such a one is among what goes into it. `seen` is how what it makes was found to be
-    the same, `leaving` the tensors by which it was found to differ, `seen_at` the later unit in whose output that shows,
-    `used` whether anything uses it, `blank` that it makes memory as it was found. `own` is what is different about the calls themselves, `notes` what has no effect,
-    `around` the calls around it that have something of their own.
+    the same, `leaving` the tensors by which it was found to differ, `seen_at` the later unit in whose output it shows,
+    `used` whether anything uses it, `blank` that it makes memory as it was found. `own` is what is different about
+    the calls themselves, `notes` what has no effect, `around` the calls around it that have something of their own.
     """
 
     a: list[Stop]

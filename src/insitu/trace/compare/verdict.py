@@ -99,7 +99,7 @@ class Verdict:
             unit.measure,
             "structure" if unit.unknown or not unit.differs else unit.certainty,
             unit.unknown,
-            seen_at=unit.seen_at.a[0].event if unit.seen_at is not None and unit.seen_at.a else None,
+            seen_at=_event(unit.seen_at) if unit.seen_at is not None else None,
         )
 
     @cached_property
@@ -158,6 +158,10 @@ class Verdict:
             made = (facts.producer for facts in stop.event.inputs if facts.producer is not None)
             waiting += [within.get(producer, producer) for producer in made]
         return [stop for stop in stops if stop.event.id in found]
+
+
+def _event(unit: Unit) -> Compared:
+    return (unit.a or unit.b)[0].event
 
 
 def _may_matter(unit: Unit) -> bool:

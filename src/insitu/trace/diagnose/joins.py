@@ -31,14 +31,23 @@ def product(case: Case) -> Misfit | None:
             rows,
             advice=_turned(left, right),
         )
+    if case.name == "bmm":
+        return _batches(rows, left.shape[0], right.shape[0])
     return _outer(rows, left.shape[:-2], right.shape[:-2])
 
 
 def _turned(left: TensorFacts, right: TensorFacts) -> str:
     """The transposition that would make them fit."""
-    if len(right.shape) > 1 and left.shape[-1] == right.shape[-1]:
-        return "right.transpose(-2, -1) would fit"
-    return ""
+    if len(right.shape) < 2 or left.shape[-1] != right.shape[-1]:
+        return ""
+    if right.type == "ndarray":
+        return "right.T would fit" if len(right.shape) == 2 else "np.swapaxes(right, -2, -1) would fit"
+    return "right.transpose(-2, -1) would fit"
+
+
+def _batches(rows: tuple[Row, ...], left: Any, right: Any) -> Misfit | None:
+    """The batches of `bmm`, which does not broadcast."""
+    return Misfit(f"left has {left} matrices, right has {right}", rows, -3) if left != right else None
 
 
 def _outer(rows: tuple[Row, ...], left: tuple[Any, ...], right: tuple[Any, ...]) -> Misfit | None:

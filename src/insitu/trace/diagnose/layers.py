@@ -10,6 +10,8 @@ from insitu.trace.explanation import Case, Misfit
 
 CONVOLUTIONS = {f"conv{n}d": n for n in (1, 2, 3)} | {f"Conv{n}d": n for n in (1, 2, 3)}
 
+IMAGE = 4  # times as large as the number of channels are the sides of an image, at least
+
 
 def channels(case: Case) -> Misfit | None:
     """The channels that go into a convolution, and those it takes."""
@@ -36,8 +38,9 @@ def channels(case: Case) -> Misfit | None:
 
 
 def _channels_last(shape: tuple[Any, ...], spatial: int, takes: int) -> str:
-    if shape[-1] != takes:
-        return ""
+    others = shape[-spatial - 1 : -1]
+    if shape[-1] != takes or any(size < IMAGE * takes for size in others):
+        return ""  # it may have that size by chance
     order = (0, spatial + 1, *range(1, spatial + 1)) if len(shape) == spatial + 2 else (spatial, *range(spatial))
     return f"the channels come last: .permute{order}"
 
@@ -139,14 +142,36 @@ def _attention(case: Case) -> Misfit | None:
         return Misfit(f"query has {query.shape[-1]} features, key {key.shape[-1]}", rows, -1)
     if key.shape[-2] != value.shape[-2]:
         return Misfit(f"there are {key.shape[-2]} keys and {value.shape[-2]} values", rows, -2)
+    return _batches(case, query, key, value) or _mask(case, query, key)
+
+
+def _batches(case: Case, query: TensorFacts, key: TensorFacts, value: TensorFacts) -> Misfit | None:
+    """The dimensions before the last two: they must be the same, or 1; with `enable_gqa` keys have fewer heads."""
+    rows = (case.row("query", query), case.row("key", key), case.row("value", value))
+    grouped = bool(case.argument(7, "enable_gqa", False))
+    for index in range(3, max(len(row.shape) for row in rows) + 1):
+        sizes = {row.role: row.shape[-index] for row in rows if len(row.shape) >= index and row.shape[-index] != 1}
+        if len(set(sizes.values())) < 2 or (grouped and index == 3):
+            continue
+        what = "heads: " if index == 3 and max(len(row.shape) for row in rows) == 4 else ""
+        told = ", ".join(f"{role} has {size}" for role, size in sizes.items())
+        return Misfit(f"dimension {-index}, {what}{told}", rows, -index)
+    return None
+
+
+def _mask(case: Case, query: TensorFacts, key: TensorFacts) -> Misfit | None:
     mask = case.argument(3, "attn_mask")
     if not isinstance(mask, TensorFacts):
         return None
+    rows = (case.row("query", query), case.row("key", key), case.row("attn_mask", mask))
+    if "attn_mask dtype" in case.message:
+        text = f"attn_mask is {mask.dtype}: it must be b8, or a float as query is"
+        return Misfit(text, rows, advice=f"{case.named(mask) or 'attn_mask'}.bool()" if mask.dtype[0] in "iu" else "")
     wanted = (*query.shape[:-1], key.shape[-2])
     fits = all(size in (1, room) for size, room in zip(reversed(mask.shape), reversed(wanted), strict=False))
     if fits and len(mask.shape) <= len(wanted):
         return None
-    return Misfit(f"the mask must broadcast to {', '.join(map(str, wanted))}", (*rows, case.row("mask", mask)))
+    return Misfit(f"attn_mask must broadcast to {', '.join(map(str, wanted))} (query, key)", rows)
 
 
 def state_dict(case: Case) -> Misfit | None:

@@ -17,6 +17,10 @@ _BROADCASTING = """
     binary_cross_entropy_with_logits
 """
 BROADCASTING = frozenset(_BROADCASTING.split())
+# What broadcasts some dimensions only, or parts of what goes in; others tell what does not fit.
+NOT_ELEMENTWISE = frozenset(
+    {"matmul", "rmatmul", "mm", "bmm", "baddbmm", "addmm", "linear", "einsum", "scaled_dot_product_attention"}
+)
 SPELLED = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}
 SAME_SHAPE = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
 
@@ -36,7 +40,8 @@ def plain_name(name: str) -> str:
 def broadcast(case: Case) -> Misfit | None:
     """Shapes that do not go together, aligned from the right."""
     name = plain_name(case.name)
-    if len(case.operands) < 2 or not (name in BROADCASTING or "must match the size of tensor" in case.message):
+    told = re.search(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", case.message)
+    if len(case.operands) < 2 or name in NOT_ELEMENTWISE or not (name in BROADCASTING or told):
         return None
     facts = [operand.facts for operand in case.operands]
     roles = ("left", "right") if len(facts) == 2 else tuple(map(str, range(len(facts))))
@@ -52,6 +57,8 @@ def broadcast(case: Case) -> Misfit | None:
             dict.fromkeys(each.shape[-index] for each in facts if len(each.shape) >= index and each.shape[-index] != 1)
         )
         if len(sizes) > 1:
+            if name not in BROADCASTING and told is not None and {int(told[1]), int(told[2])} != set(sizes):
+                return None  # the function broadcasts something else
             return Misfit(f"dimension {-index}: {sizes[0]} and {sizes[1]} differ and neither is 1", rows, -index)
     if name in SAME_SHAPE and facts[0].shape != facts[1].shape:
         return Misfit("input and target must have the same shape", rows)

@@ -25,7 +25,7 @@ def dtypes(case: Case) -> Misfit | None:
     complains = re.search(r"same dtype|scalar type|[Ee]xpected .*dtype", case.message) is not None
     if len({operand.facts.dtype for operand in given}) < 2 or not (complains or case.name in SAME_DTYPE):
         return None
-    if "size" in case.message or "shape" in case.message:
+    if "size" in case.message or "shape" in case.message or "attn_mask" in case.message:
         return None
     told = ", ".join(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in given[:WIDE])
     return Misfit(f"the dtypes differ: {told}", advice=_converted(given))
@@ -86,7 +86,13 @@ def index_out_of_range(case: Case) -> Misfit | None:
         return None
     index, size = int(found[1]), int(found[3])
     where = _dimension(case, index, size, int(found[2]))
-    return Misfit(f"index {index} in dimension {where}, whose size is {size}: it has {-size} … {size - 1}")
+    least = 0 if case.name.strip("_") in FROM_ZERO else -size
+    return Misfit(f"index {index} in dimension {where}, whose size is {size}: it has {least} … {size - 1}")
+
+
+# Functions whose indices do not count from the end.
+_FROM_ZERO = "gather scatter scatter_add scatter_reduce index_select index_add index_copy index_fill embedding"
+FROM_ZERO = frozenset(_FROM_ZERO.split())
 
 
 def _dimension(case: Case, index: int, size: int, told: int) -> int:
@@ -116,7 +122,8 @@ def outside_table(case: Case) -> Misfit | None:
         f" {table.shape[0]} rows (0 … {int(table.shape[0]) - 1})" if isinstance(table, TensorFacts) else " fewer rows"
     )
     owner = (case.named(table) if isinstance(table, TensorFacts) else "") or "the table"
-    return Misfit(f"{_holds(case, indices)}; {owner} has{rows}")
+    told = _holds(case, indices)
+    return Misfit(f"{told}; {owner} has{rows}" if told else f"{owner} has{rows}")
 
 
 def target_outside(case: Case) -> Misfit | None:
@@ -131,20 +138,26 @@ def target_outside(case: Case) -> Misfit | None:
     if not isinstance(target, TensorFacts):
         return Misfit(f"target {found[1]} is no class") if found[1] else None
     there = f"; there are {classes} classes (0 … {int(classes) - 1})" if isinstance(classes, int) else ""
-    return Misfit(f"{_holds(case, target)}{there}")
+    told = _holds(case, target) or (f"target {found[1]} is no class" if found[1] else "")
+    return Misfit(f"{told}{there}" if told else there.removeprefix("; ")) if told or there else None
 
 
 def _holds(case: Case, facts: TensorFacts) -> str:
     name = case.named(facts) or "the indices"
     limits = case.limits(facts)
-    return f"{name} holds {limits[0]:g} … {limits[1]:g}" if limits is not None else f"{name} holds others"
+    return f"{name} holds {limits[0]:g} … {limits[1]:g}" if limits is not None else ""
 
 
 def outside_unit(case: Case) -> Misfit | None:
     """Probabilities that are none."""
     if "should be between 0 and 1" not in case.message or not case.operands:
         return None
-    return Misfit(_holds(case, case.operands[0].facts), advice="take the sigmoid, or the loss `…_with_logits`")
+    told = _holds(case, case.operands[0].facts) or "some are not between 0 and 1"
+    return Misfit(told, advice="take the sigmoid, or the loss `…_with_logits`")
+
+
+def _typed(facts: TensorFacts) -> str:
+    return f"{facts.dtype}[{', '.join(map(str, facts.shape))}]"
 
 
 def ambiguous(case: Case) -> Misfit | None:
@@ -157,8 +170,7 @@ def ambiguous(case: Case) -> Misfit | None:
         return None
     operand = case.operands[0]
     return Misfit(
-        f"{operand.name or 'it'} has more than one element",
-        (case.row("", operand.facts),),
+        f"{operand.name or 'it'} is {_typed(operand.facts)}: more than one element",
         advice=".any(), .all() or an index",
     )
 
