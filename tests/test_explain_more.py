@@ -182,7 +182,8 @@ def test_strings_have_their_quotes(unrecorded: Note) -> None:
         return rate * 0.5
     """)
     assert "╰ '1e-3'" in told
+    empty: dict[str, int] = {}
     try:
-        {}["zz"]
+        empty["zz"]
     except KeyError as error:
         assert str(insitu.explain(error)).startswith("KeyError: 'zz'")

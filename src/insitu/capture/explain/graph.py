@@ -92,8 +92,20 @@ class Graph:
         for at in self._reading.before(self._end):
             if at > needed and getattr(self._reading.note(at), "in_place", False):
                 changed = values(self._reading.args(at)[:1])
-                last = at if any(share(value(), found[1]) for value in changed) else last
+                last = at if any(self._is_saved(value, needed, found[1]) for value in changed) else last
         return Change(self._reading, needed, last, found[1])
+
+    def _is_saved(self, value: Value, needed: int, saved: Tensor) -> bool:
+        """Whether a value is what a call has saved: by its memory or, if only the graph still has it, as what this call
+        was given or has made."""
+        tensor = value()
+        if tensor is not None:
+            return share(tensor, saved)
+        if value.layout[0] != saved.shape:
+            return False
+        calls = list(self._reading.ancestors(needed))
+        given = [item for at in calls for item in values([self._reading.args(at), self._reading.kwargs(at)])]
+        return self._reading.producer(value) in calls or any(item is value for item in given)
 
 
 class Change:
