@@ -98,7 +98,7 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
         (["show", "run.h5", "--view", "tre"], "did you mean 'tree'?"),
         (["show", "run.h5", "--view", "code", "--unfold"], "--unfold is for the view 'tree'"),
         (["show", "run.h5", "--only", "a..b"], "path pattern: write segments with dots between"),
-        (["show", "run.h5", "--json"], "--json is for recorded runs, and 'run.h5' is a trace"),
+        (["show", "run.h5", "--plot", "x.png"], "--plot is for recorded runs, and 'run.h5' is a trace"),
         (["show", "run.h5", "--plot", "a.png"], "--plot is for recorded runs, and 'run.h5' is a trace"),
         (
             ["recover", "run.h5"],

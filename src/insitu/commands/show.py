@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from insitu.commands.options import VIEW_HELP, add_appearance, check_view
@@ -19,7 +20,8 @@ A recorded run is listed, with what is missing in it first; one that still runs 
 
 example:
   insitu show trace.h5 --view code --only 'encoder.*' --only 'decoder.**'
-  insitu show run.h5 --path 'decoder.*.weight.grad.mean'
+  insitu show trace.h5 --costs --width 200
+  insitu show run.h5 --path 'decoder.*.weight.grad.mean' --json
   insitu show run.h5 --path forward.loss --plot loss.png
 """
 TREE_OPTIONS = {
@@ -37,7 +39,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         *("--path", "--only"), dest="only", action="append", metavar="PATTERN", help="only these paths; may be repeated"
     )
     parser.add_argument("--plot", metavar="FILE", help="of a run: draw the variables over the steps, as in loss.png")
-    parser.add_argument("--json", action="store_true", help="of a run: print the list as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print it as JSON: a list of the calls, or of what was recorded"
+    )
     add_appearance(parser)
     for option, help in TREE_OPTIONS.items():
         parser.add_argument(f"--{option}", action="store_true", help=f"of a trace, in the tree: {help}")
@@ -62,11 +66,32 @@ def _show_trace(trace: Trace, options: argparse.Namespace) -> None:
     from insitu import view
 
     name = options.view or "tree"
-    _refuse(options, ("plot", "json"), "is for recorded runs", "a trace")
+    _refuse(options, ("plot",), "is for recorded runs", "a trace")
+    if options.json:
+        _print_calls(trace, options.only)
+        return
     extra: dict[str, Any] = {option: True for option in TREE_OPTIONS if getattr(options, option)}
     if extra and name != "tree":
         raise ChoiceError(f"--{next(iter(extra))} is for the view 'tree', and not for {name!r}")
     view.show(trace, view=name, only=options.only, color=options.color, width=options.width, **extra)
+
+
+def _print_calls(trace: Trace, only: Sequence[str] | None) -> None:
+    """Each call as one object, with the columns of `to_pandas`."""
+    import json
+
+    from insitu.trace.analysis import select
+    from insitu.trace.event import Call
+    from insitu.trace.trace import COLUMNS, row
+
+    calls = [event for event in select(trace.events, only) if isinstance(event, Call)]
+    rows = [{name: _plain(item) for name, item in zip(COLUMNS, row(call), strict=True)} for call in calls]
+    print(json.dumps({"about": trace.about, "calls": rows}, allow_nan=False, default=str))
+
+
+def _plain(item: Any) -> Any:
+    """JSON has neither NaN nor infinities: they are texts."""
+    return str(item) if isinstance(item, float) and not isfinite(item) else item
 
 
 def _show_run(run: Run, options: argparse.Namespace) -> None:

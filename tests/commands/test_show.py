@@ -1,0 +1,41 @@
+"""`insitu show` of a trace: as JSON, and with what stands beside the tree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import insitu
+from insitu.cli import main
+from insitu.trace.event import Call, ModuleFacts, Stats, TensorFacts
+from insitu.trace.trace import Trace
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    module = ModuleFacts("fc", "Linear", parameters=6)
+    stats = Stats(4, float("-inf"), 1.0, float("nan"), 0.5, 1, 1, 0)
+    out = TensorFacts(1, (2, 2), "f32", "cpu", producer=0, stats=stats)
+    trace = Trace([Call(0, None, "module", "Linear", module, result=out), Call(1, None, "function", "torch.relu")])
+    insitu.save(trace, tmp_path / "run.h5")
+    return str(tmp_path / "run.h5")
+
+
+def test_calls_as_json(saved: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", saved, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [call["name"] for call in found["calls"]] == ["Linear", "torch.relu"]
+    assert found["calls"][0] | {"path": "fc", "min": "-inf", "max": 1.0, "mean": "nan"} == found["calls"][0]
+    assert main(["show", saved, "--json", "--only", "fc"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["calls"]) == 1
+
+
+def test_costs_beside_the_tree(saved: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", saved, "--costs", "--width", "120"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == [
+        *("call", "output", "values", "time", "own", "memory", "parameters", "flops", "source")
+    ]
+    assert main(["show", saved, "--costs", "--view", "table"]) == 2
+    assert "--costs is for the view 'tree'" in capsys.readouterr().err
