@@ -8,6 +8,7 @@ from typing import Any
 from insitu import store
 from insitu.errors import ChoiceError, SubjectError
 from insitu.trace.diff import Diff
+from insitu.trace.path import require
 from insitu.trace.trace import Trace
 
 PAGE = ".html"
@@ -64,7 +65,14 @@ def save(
 def _page(subject: Any, **options: Any) -> str:
     from insitu.view.html import page
 
-    if isinstance(subject, (Trace, Diff)):
+    if options["depth"] is not None and options["depth"] < 1:
+        raise ChoiceError(f"depth={options['depth']} shows nothing: give at least 1")
+    if isinstance(subject, Trace):
+        _check_steps(options["steps"], {event.step for event in subject.events})
+        return page(subject, **options)
+    if options["steps"] is not None or options["depth"] is not None:
+        raise ChoiceError("steps and depth are for pages of traces")
+    if isinstance(subject, Diff):
         return page(subject, **options)
     # h5py takes a tenth of a second to import, and who has a run has it already.
     from insitu.store.run import Run
@@ -76,6 +84,14 @@ def _page(subject: Any, **options: Any) -> str:
         )
     only = options["only"]
     patterns = [only] if isinstance(only, str) else only or ["**"]
+    for pattern in patterns if only else ():
+        require(pattern, subject.paths)
     chosen = dict.fromkeys(series.name for pattern in patterns for series in subject.find(pattern))
     drawn = [(name, curves(subject[name])) for name in chosen]
     return page(None, curves=drawn, title=os.path.basename(subject.path))
+
+
+def _check_steps(steps: list[int] | None, known: set[int]) -> None:
+    if steps is not None and not known.intersection(steps):
+        there = f"{min(known)} … {max(known)}" if known else "none"
+        raise ChoiceError(f"steps={steps!r}: none of them is in the trace, which has {there}")

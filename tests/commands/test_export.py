@@ -62,6 +62,8 @@ def test_each_form_is_made_by_its_suffix(
         (["run.h5", "run.csv", "--no-source"], "are for pages"),
         (["run.h5", "there.html"], "there.html"),
         (["run.h5", "run.html", "--only", "nowhere.*"], "nowhere.*"),
+        (["run.h5", "run.html", "--steps", "99"], "steps=[99]: none of them is in the trace, which has 0 … 1"),
+        (["run.h5", "run.html", "--depth", "0"], "depth=0 shows nothing"),
     ],
 )
 def test_what_cannot_be_made_is_said(
@@ -93,7 +95,8 @@ def test_a_recorded_run_becomes_a_page(tmp_path: Path) -> None:
         model(torch.ones(1, 3))
     assert main(["export", str(tmp_path / "run.h5"), str(tmp_path / "run.html")]) == 0
     assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")
-    assert main(["export", str(tmp_path / "run.h5"), str(tmp_path / "run.csv")]) == 2
+    for words in (["run.csv"], ["x.html", "--steps", "0"], ["x.html", "--depth", "2"], ["x.html", "--only", "zzz"]):
+        assert main(["export", str(tmp_path / "run.h5"), str(tmp_path / words[0]), *words[1:]]) == 2
 
 
 def test_a_comparison_becomes_a_page(saved: Path, tmp_path: Path) -> None:

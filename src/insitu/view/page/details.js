@@ -22,7 +22,7 @@ function details(app, i) {
 function oddText(odd) {
   const what = odd & HAS_NAN ? "NaN" : "Inf";
   if (odd & IS_ORIGIN) return `${what} begins here: no ${what} goes in, ${what} comes out`;
-  return `${what} in the output: it came from elsewhere`;
+  return `${what} in the output: it went in, or began inside`;
 }
 
 /** Where NaN and Inf begin in the whole run. @param {App} app */
