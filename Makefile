@@ -76,5 +76,5 @@ $(BENCH)/ready: $(BENCH)/torch pyproject.toml $(wildcard benchmarks/requirements
 	$(call check_torch,$(@D))
 	touch $@
 
-install = $(1)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt
+install = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 check_torch = @$(1)/bin/python -c 'from importlib.metadata import version; from pathlib import Path; torch = "torch==" + version("torch").split("+")[0]; assert torch in Path("constraints.txt").read_text().split(), f"{torch} was installed, against constraints.txt"'
