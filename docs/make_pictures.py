@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 import insitu
 from insitu.demo import GPT
-from insitu.view.html import write
+from insitu.view.html import page as page_of
 
 PICTURES = Path(__file__).parent / "pictures"
 WIDTH = 1400
@@ -83,8 +83,8 @@ def main(folder: Path = PICTURES) -> None:
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         run, diff = Path(name) / "run.html", Path(name) / "diff.html"
-        write(training(), run, title="GPT")
-        write(difference(), diff, title="eps 1e-5 | eps 1e-3")
+        run.write_text(page_of(training(), title="GPT"), encoding="utf-8")
+        diff.write_text(page_of(difference(), title="eps 1e-5 | eps 1e-3"), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=browser_path, args=ARGUMENTS)
         for picture, dark in (("page.png", False), ("page-dark.png", True)):
             page = opened(browser, run, height=800, dark=dark)

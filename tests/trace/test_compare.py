@@ -362,7 +362,6 @@ def test_variables() -> None:
 
 
 def test_as_a_table() -> None:
-    pytest.importorskip("pandas")
     frame = compared(*fused(6.0)).to_pandas()
     assert frame["status"].tolist()[-1] == "follows" and frame["cause"].tolist()[-1] == 0
     assert frame.loc[0, "line_a"] == 1

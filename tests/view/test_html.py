@@ -20,11 +20,12 @@ import pytest
 from tests.view.build import Run, linear, site, tensor
 
 from insitu.errors import InsituWarning, PatternError, StoreError, SubjectError
+from insitu.saving import save
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.event import Call, Stats, TensorFacts, Variable
 from insitu.trace.trace import Trace
 from insitu.view import html
-from insitu.view.html import page, write
+from insitu.view.html import page
 from insitu.view.page.nonfinite import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG, Nonfinite
 from insitu.view.page.packing import Columns
 from insitu.view.page.series import of_variables
@@ -182,15 +183,16 @@ def test_a_page_shows_traces_and_diffs() -> None:
 
 def test_writing(tmp_path: Path) -> None:
     path = tmp_path / "run.html"
-    write(model().trace, path, title="mine")
-    assert "<title>mine</title>" in path.read_text("utf-8")
+    save(model().trace, path)
+    first = path.read_text("utf-8")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     with pytest.raises(StoreError, match="is there already"):
-        write(model().trace, path)
-    write(Trace(), path, overwrite=True)
-    assert "<title>mine</title>" not in path.read_text("utf-8")
-    with pytest.raises(StoreError, match="cannot be written: No such file"):
-        write(Trace(), tmp_path / "nowhere" / "run.html")
+        save(model().trace, path)
+    save(Trace(), path, overwrite=True)
+    assert path.read_text("utf-8") != first
+    with pytest.raises(StoreError, match="nowhere"):
+        save(Trace(), tmp_path / "nowhere" / "run.html")
+    assert "<title>mine</title>" in page(Trace(), title="mine")
 
 
 def test_a_page_that_is_too_large_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import io
-import ntpath
-import posixpath
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
 from insitu.trace.diff import Cause, Compared, Diff, Difference
-from insitu.trace.event import Call, Site, tensors
+from insitu.trace.event import Call, tensors
 from insitu.view.line import Column, Line, Span
-from insitu.view.name import compact, module_type
+from insitu.view.name import compact, module_type, spot
 from insitu.view.terminal import Terminal
 from insitu.view.tree import union_of
 from insitu.view.value import result, safe, short, spread, value
@@ -150,7 +148,7 @@ def _agreement(diff: Diff) -> str:
 def _parting(diff: Diff, cause: Cause, *, short: bool = False) -> str:
     """Where the runs part: the lines on both sides, the call, the module."""
     sites = [(site, label) for site, label in zip(cause.sites, diff.labels, strict=True) if site is not None]
-    places = list(dict.fromkeys(_place(site) for site, _ in sites))
+    places = list(dict.fromkeys(spot(site) for site, _ in sites))
     event = cause.a if cause.a is not None else cause.b
     name = _called(event)
     where = f" in {safe(event.path)}" if isinstance(event, Call) and event.path and event.kind != "module" else ""
@@ -171,7 +169,7 @@ def _instead(events: tuple[Compared, ...]) -> list[Span]:
     """Where a run goes on that lacks the calls of the other."""
     spans: list[Span] = [("no such call", "grey")]
     for event, sign in zip(events, (": ", " → "), strict=False):
-        place = f"{_place(event.site)}  " if event.site is not None else ""
+        place = f"{spot(event.site)}  " if event.site is not None else ""
         spans += [(f"{sign}{place}", "grey"), (_called(event), "cyan")]
     return spans
 
@@ -185,7 +183,7 @@ def _sides(diff: Diff, cause: Cause) -> Iterator[Line]:
             yield Line(((f"  {safe(label):{width}}  ", "grey"), *_instead(cause.instead)), (), ())
             continue
         more = f"  and {len(calls) - 1} more" if len(calls) > 1 else ""
-        site = _place(event.site) if event.site is not None else ""
+        site = spot(event.site) if event.site is not None else ""
         spans: list[Span] = [(f"  {safe(label):{width}}  ", "grey"), (f"{site}  " if site else "", "grey")]
         text = f"  {safe(event.site.text.strip())}" if event.site is not None and event.site.text else ""
         spans += [(_called(event), "cyan"), (more, "grey"), (f"  {_output(event)}", "blue")]
@@ -210,7 +208,7 @@ def _seen(cause: Cause) -> str:
     """Where a difference shows, if not in the output of the cause."""
     if cause.seen_at is None:
         return ""
-    place = f"{_place(cause.seen_at.site)}, " if cause.seen_at.site is not None else ""
+    place = f"{spot(cause.seen_at.site)}, " if cause.seen_at.site is not None else ""
     return f"seen at {place}{_called(cause.seen_at)}"
 
 
@@ -274,7 +272,7 @@ def _row(diff: Diff, row: Difference) -> Line:
     sign, ink = SIGNS["differs"] if begins and row.a is not None and row.b is not None else SIGNS[row.status]
     path = _module(row) if isinstance(event, Call) and event.kind != "module" else ""
     outputs = list(dict.fromkeys(_output(side) for side in (row.a, row.b) if side is not None))
-    places = list(dict.fromkeys(_place(side.site) for side in (row.a, row.b) if side is not None and side.site))
+    places = list(dict.fromkeys(spot(side.site) for side in (row.a, row.b) if side is not None and side.site))
     why = f"{short(cause.why, 80)}: the cause" if begins and cause is not None else row.what
     paired = row.a is not None and row.b is not None
     cells = (
@@ -309,10 +307,6 @@ def _delta(item: Cause | Difference) -> str:
     if not item.measure or item.delta == 0:
         return ""
     return item.measure if item.delta is None else f"{item.measure} {item.delta:.3g}"
-
-
-def _place(site: Site) -> str:
-    return f"{safe(ntpath.basename(posixpath.basename(site.file)))}:{site.line}"
 
 
 def show_diff(diff: Diff, *, color: bool | None = None, width: int | None = None) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 from insitu.trace.event import Word
 from insitu.trace.explanation import Explanation, Mark, Misfit, Origin, Place, Row
 from insitu.view.line import Line, Span
+from insitu.view.name import spot
 from insitu.view.terminal import places_of
 from insitu.view.value import result, safe, short, value
 
@@ -40,16 +40,11 @@ def body(explanation: Explanation) -> Iterator[Line]:
     if place is not None:
         inside = f" in {safe(place.function)}" if place.function else ""
         chain = " ▸ ".join(map(safe, explanation.modules))
-        yield _line(("  ", ""), (where(place) + inside, "bold"), (f"    {chain}" if chain else "", "purple"))
+        yield _line(("  ", ""), (spot(place) + inside, "bold"), (f"    {chain}" if chain else "", "purple"))
     yield from _source(explanation)
     for misfit in explanation.misfits:
         yield from _misfit(misfit)
     yield from _origins(explanation.origins)
-
-
-def where(place: Place) -> str:
-    """A place as it is named everywhere: the file without its folder, and the line."""
-    return f"{safe(os.path.basename(place.file))}:{place.line}"
 
 
 def _line(*spans: Span) -> Line:
@@ -169,7 +164,7 @@ def _origins(origins: tuple[Origin, ...]) -> Iterator[Line]:
 
 
 def _how(origin: Origin) -> str:
-    return f"{origin.how} {where(origin.place)}" if origin.place is not None else origin.how
+    return f"{origin.how} {spot(origin.place)}" if origin.place is not None else origin.how
 
 
 def _expression(place: Place | None) -> str:

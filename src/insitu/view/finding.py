@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ntpath
-import posixpath
 from collections.abc import Iterator
 from math import isfinite
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from insitu.trace.event import Call, Site, Stats, TensorFacts
 from insitu.trace.finding import Finding, Operand
 from insitu.view.hint import hint
-from insitu.view.name import compact, function_name
+from insitu.view.name import compact, function_name, spot
 from insitu.view.value import safe, short, spread, tensor
 
 MOST_PATHS = 8
@@ -31,7 +29,7 @@ def text(finding: Finding) -> str:
 
 
 def _head(finding: Finding) -> str:
-    where = f"{place(finding.site)}: " if finding.site is not None else ""
+    where = f"{spot(finding.site)}: " if finding.site is not None else ""
     if finding.kind == "update":
         return f"{where}{_update(finding)}"
     return f"{where}{_subject(finding)} {_made(finding)}"
@@ -131,13 +129,8 @@ def called(call: Call) -> str:
     return short(safe(written), MOST_EXPRESSION) or compact(call)
 
 
-def place(site: Site) -> str:
-    """A place as everywhere: the file without its folder, and the line."""
-    return f"{safe(ntpath.basename(posixpath.basename(site.file)))}:{site.line}"
-
-
 def _at(site: Site | None) -> str:
-    return f" at {place(site)}" if site is not None else ""
+    return f" at {spot(site)}" if site is not None else ""
 
 
 def _list(paths: list[str]) -> str:

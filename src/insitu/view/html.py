@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import os
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from insitu.errors import StoreError, SubjectError, tell
+from insitu.errors import SubjectError, tell
 from insitu.trace.analysis import select
 from insitu.trace.collector import collector_paused
 from insitu.trace.diff import Diff
@@ -72,25 +71,6 @@ def page(
     if len(text) > LARGE:
         tell(f"a page of {len(text) / 1e6:.0f} MB is slow to open: give only=, steps= or depth= to show a part")
     return text
-
-
-def write(
-    subject: Trace | Diff | None, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any
-) -> None:
-    """Write a page to a file; one that is there already is kept unless `overwrite`. The options are those of `page`."""
-    text = page(subject, **options)
-    try:
-        with open(path, "w" if overwrite else "x", encoding="utf-8", newline="\n", opener=_private) as file:
-            file.write(text)
-    except FileExistsError:
-        raise StoreError(f"{os.fspath(path)!r} is there already: give another name, or overwrite=True") from None
-    except OSError as error:
-        raise StoreError(f"{os.fspath(path)!r} cannot be written: {error.strerror or error}") from error
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that, if it is new, only its owner may read: it may hold source code."""
-    return os.open(path, flags, 0o600)
 
 
 def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int] | None) -> list[Event]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ntpath
+import posixpath
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from insitu.trace.event import Call, ModuleFacts, Site, TensorFacts
 from insitu.view.value import arguments, holds_tensor, safe, short, value
@@ -143,6 +145,24 @@ def _operation(call: Call, symbol: str) -> str:
     before = "" if holds_tensor(left) else short(value(left), MOST_ARGUMENTS) + " "
     after = "" if holds_tensor(right) else " " + short(value(right), MOST_ARGUMENTS)
     return f"{before}{symbol}{after}"
+
+
+class Placed(Protocol):
+    """What has a place in the source."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+
+
+def spot(site: Placed) -> str:
+    """A place as it is named everywhere: the file without its folder, whatever system it is from, and the line.
+
+    >>> spot(Site("/home/me/model.py", 7, "forward")), spot(Site("C:\\\\me\\\\model.py", 7, "forward"))
+    ('model.py:7', 'model.py:7')
+    """
+    return f"{safe(ntpath.basename(posixpath.basename(site.file)))}:{site.line}"
 
 
 def method(call: Call) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ntpath
-import posixpath
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -12,7 +10,7 @@ from insitu.trace.analysis import Fold, Forest, Node, Steps, fold, relative, ste
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable, Word, tensors
 from insitu.view.beside import Beside
 from insitu.view.line import Column, Line, Span
-from insitu.view.name import compact, is_inner, module_type
+from insitu.view.name import compact, is_inner, module_type, spot
 from insitu.view.value import duration, holds_tensor, kept, result, safe, short, spread, tensor, union, value
 
 COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
@@ -250,4 +248,4 @@ def union_of(calls: list[Call]) -> Stats | None:
 
 @lru_cache(maxsize=4096)
 def _source(site: Site) -> Span:
-    return (f"{safe(ntpath.basename(posixpath.basename(site.file)))}:{site.line}", "grey")
+    return (spot(site), "grey")

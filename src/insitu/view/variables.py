@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ntpath
-import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +10,7 @@ from insitu.errors import choose
 from insitu.trace.event import Call, Event, Mark, Site, Variable
 from insitu.view.describe import describe
 from insitu.view.line import Column, Line, Span
-from insitu.view.name import given
+from insitu.view.name import given, spot
 from insitu.view.value import duration, safe, short
 from insitu.view.words import WORDS
 
@@ -112,7 +110,7 @@ class Variables:
 
     def _head(self, call: Call) -> Iterator[Span]:
         if call.defined is not None:
-            yield (f"[{_place(call.defined)}] ", "grey")
+            yield (f"[{spot(call.defined)}] ", "grey")
         words, name, site = self._words, safe(call.name), call.site
         form = words.named if site is None else words.called
         caller, places = ("", "") if site is None else _chain(site)
@@ -188,7 +186,7 @@ def _where(site: Site, watched: str, file: str | None, within: str) -> str:
     function = site.function.rpartition("<locals>.")[2]
     if function == watched or watched.endswith("." + function):
         return f" @{site.line}"
-    place = str(site.line) if file in (None, site.file) else _place(site)
+    place = str(site.line) if file in (None, site.file) else spot(site)
     return f" @{place}{within.format(function=safe(function))}"
 
 
@@ -198,10 +196,6 @@ def _chain(site: Site) -> tuple[str, str]:
     places: list[str] = []
     place: Site | None = site
     while place is not None and len(places) < MOST_PLACES:
-        places.append(_place(place))
+        places.append(spot(place))
         place = place.caller
     return f"{safe(_last(site.function))}:{site.line}", " <- ".join(places)
-
-
-def _place(site: Site) -> str:
-    return f"{safe(ntpath.basename(posixpath.basename(site.file)))}:{site.line}"

@@ -1,4 +1,4 @@
-"""What a guard checks at each torch function: that what comes out is finite. The hot path is one sum for each output.
+"""What a guard checks at each torch function: that what comes out is finite, with one sum where it is looked at.
 
 Which functions are checked is in ways.py; why something is not finite, and whether that is news, is found out in
 cause.py; what the backward pass makes is checked in backward.py.
