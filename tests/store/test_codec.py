@@ -68,7 +68,7 @@ def test_narrow_keeps_the_numbers(numbers: list[int]) -> None:
 
 
 def test_the_largest_numbers_survive_the_differences() -> None:
-    events: list[Any] = [Mark(0, None, "note", "", start) for start in (2**63 - 1, -(2**63), 5)]
+    events: list[Any] = [Mark(number, None, "note", "", start) for number, start in enumerate((2**63 - 1, -(2**63), 5))]
     assert [mark.start for mark in decode(encode(Trace(events))).marks] == [2**63 - 1, -(2**63), 5]
 
 
@@ -150,11 +150,21 @@ SPOILED: list[tuple[Callable[[Tables], Any], str]] = [
     (put_text("rows", "kind", 8, b"variable"), "variable 19 lacks"),
     (put_text("rows", "args", 1, b"[]"), "where a tuple belongs"),
     (put_text("rows", "kwargs", 1, b"5"), "where a dict belongs"),
-    (put_text("rows", "kwargs", 1, b'{"dict":[[[],1]]}'), "contradict"),
+    (put_text("rows", "kwargs", 1, b'{"dict":[[[],1]]}'), "cannot be read: TypeError"),
     (put_text("rows", "result", 1, b'{"tensor":0}'), "contradict|more tensors than"),
     (put_text("rows", "result", 1, b"[1,"), "cannot be read"),
     (put_text("rows", "name", 1, b"\xff\xfe"), "contradict"),
     (put_text("tensors", "shape", 0, b"7"), "where a tuple belongs"),
+    (put_text("tensors", "shape", 0, b'{"tuple":[[2]]}'), "is not a shape"),
+    (put_text("tensors", "shape", 0, b'{"tuple":[2.5]}'), "is not a shape"),
+    (put_text("modules", "bases", 0, b'{"tuple":[1]}'), "bases have the name 1, which is no text"),
+    (put_text("modules", "settings", 0, b'{"dict":[[1,2]]}'), "settings have the name 1, which is no text"),
+    (put_text("rows", "kwargs", 1, b'{"dict":[[1,2]]}'), "arguments have the name 1, which is no text"),
+    (put_text("about", "value", 0, b'{"dict":[[1,2]]}'), "the facts about the trace have the name 1"),
+    (put("rows", "id", 2, 0), "two events have the same number"),
+    (put("rows", "id", 1, 2**60), "a number that none can have"),
+    (put("rows", "parent", 1, -4), "an event lies in itself"),
+    (put("tensors", "grad", 0, 0), "gradients lead over more than 64 others"),
     (put_text("about", "value", 0, b"7"), "not one dict"),
     (lambda tables: tables["about"].update(value=tables["about"]["value"][:0]), "0 values, not one dict"),
 ]

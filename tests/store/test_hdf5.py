@@ -17,7 +17,7 @@ from insitu.errors import StoreError
 from insitu.store import load, save
 from insitu.store.encode import Encoder
 from insitu.store.tables import SCHEMA
-from insitu.trace.event import Call, Mark
+from insitu.trace.event import Call, Event, Mark, TensorFacts
 from insitu.trace.trace import Trace
 
 ROWS = len(everything())
@@ -43,6 +43,31 @@ def test_large_columns_come_back_as_they_were(tmp_path: Path) -> None:
     )
     back = load(tmp_path / "a.h5")
     assert [(mark.start, mark.text) for mark in back.marks] == [(start, f"n{n}") for n, start in enumerate(starts)]
+
+
+def test_millions_of_rows_that_are_all_alike_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take next to no room, as what was made to fill the memory does."""
+    monkeypatch.setattr("insitu.store.hdf5._MOST_ROWS", 2**10)
+    save(Trace([Mark(number, None, "note", "a") for number in range(200_000)]), tmp_path / "a.h5")
+    assert len(load(tmp_path / "a.h5")) == 200_000
+
+
+def test_as_many_tensors_as_a_foreach_is_given_come_back(tmp_path: Path) -> None:
+    x = TensorFacts(0, (1,), "f32", "cpu")
+    many: list[Event] = [Call(number, None, "aten", "add", None, ([x] * 2500,), {}, None) for number in range(2000)]
+    with pytest.MonkeyPatch.context() as before:
+        before.setattr("insitu.store.hdf5._MOST_ROWS", 2**60)  # files of before have all columns compressed
+        save(Trace(many), tmp_path / "a.h5")
+    assert len(load(tmp_path / "a.h5")) == 2000
+
+
+def test_events_that_share_a_number_are_refused_before_they_are_written(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="two events have the same number, 3"):
+        save(
+            Trace([Mark(3, None, "note", "a"), Mark(4, None, "note", "b"), Mark(3, None, "note", "c")]),
+            tmp_path / "a.h5",
+        )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_plain_h5py_sees_what_it_is(saved: Path) -> None:

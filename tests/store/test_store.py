@@ -11,6 +11,9 @@ import pytest
 
 from insitu.errors import ChoiceError, StoreError, SubjectError
 from insitu.store import check, load, save
+from insitu.store.compact import compact
+from insitu.store.journal import Journal
+from insitu.store.run import Run
 from insitu.trace.event import Mark
 from insitu.trace.trace import Trace
 
@@ -110,6 +113,21 @@ def test_a_place_that_cannot_be_written_is_named_before_the_work(tmp_path: Path)
 def test_swapped_arguments_are_explained() -> None:
     with pytest.raises(SubjectError, match=r"save\(\) writes a Trace, not 'run.h5' \(str\)"):
         save("run.h5", ONE)  # type: ignore[arg-type]
+
+
+def test_a_run_that_ends_while_its_parts_are_read_is_read_from_its_file(tmp_path: Path, monkeypatch: Any) -> None:
+    path, parts, opened = tmp_path / "run.h5", tmp_path / "run.h5.parts", Run.open
+    with Journal(parts) as journal:
+        journal.step(0, 0.0, [("forward.x", 0, "uint8", (2,), bytes(2))])
+
+    def ends_first(where: Path) -> Run:
+        if parts.is_dir():
+            compact(parts, path)
+        return opened(where)
+
+    monkeypatch.setattr(Run, "open", ends_first)
+    with load(path) as run:
+        assert run.path == path and run.complete and run.paths == ["forward.x"]
 
 
 def test_loading_imports_neither_torch_nor_pandas_nor_pickles(tmp_path: Path) -> None:

@@ -57,15 +57,18 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _read(source: Path) -> Any:
+    from insitu.store.files import check_plain
+
     if source.suffix.lower() == TEXT:
+        check_plain(source)
         from insitu.store.text.read import read
 
         return read(source)
     parts = source if source.name.endswith(PARTS) else source.with_name(source.name + PARTS)
-    if parts.is_dir() and not source.is_file():
-        from insitu.store.run import Run
-
-        return Run.open(parts)
+    # Not by the methods of Path, which raise where a folder may not be looked into.
+    if os.path.isdir(parts) and not os.path.isfile(source) and (run := _going_on(parts, source)) is not None:
+        return run
+    check_plain(source)
     from insitu.store import codec, hdf5
     from insitu.store.safe import holds_run
 
@@ -74,6 +77,22 @@ def _read(source: Path) -> Any:
 
         return Run.open(source)
     return codec.decode(hdf5.read(source))
+
+
+def _going_on(parts: Path, source: Path) -> Any:
+    """The run in its parts; None if it has ended meanwhile: then they are removed, and the file is there."""
+    from insitu.store.run import Run
+
+    try:
+        run = Run.open(parts)
+    except StoreError:
+        if os.path.isfile(source):
+            return None
+        raise
+    if os.path.isfile(source):
+        run.close()
+        return None
+    return run
 
 
 def check(path: str | os.PathLike[str], *, overwrite: bool = False, suffixes: tuple[str, ...] = SUFFIXES) -> Path:

@@ -18,7 +18,7 @@ from xxhash import xxh3_128_digest
 from insitu.errors import StoreError
 from insitu.store import frames
 from insitu.store.dtypes import JSON, Kind, kind_of
-from insitu.store.parts import Files, rank_folders
+from insitu.store.parts import MOST_RANKS, Files, rank_folders
 from insitu.store.shard import RunEvent, read_shard
 from insitu.store.value import Array
 
@@ -72,7 +72,7 @@ class Catalog:
     def world_size(self) -> int:
         """How many ranks there were, as far as the ones that are left know."""
         said = [size for shard in self.shards if type(size := shard.about.get("world_size")) is int]
-        return max([shard.rank + 1 for shard in self.shards] + [size for size in said if 0 < size < 2**24])
+        return max([shard.rank + 1 for shard in self.shards] + [size for size in said if 0 < size <= MOST_RANKS])
 
     @property
     def missing_ranks(self) -> list[int]:
@@ -172,7 +172,8 @@ class Catalog:
         named = (self.variable >= 0) & (self.layout >= 0)
         fits = (self.size >= 0) & (count[self.layout] * width[self.variable] == self.size)
         inside = (before >= 0) & (before + within <= self.length[self.frame])
-        self.good = named & fits & inside
+        # A journal has room for larger numbers of calls than a file.
+        self.good = named & fits & inside & (self.call < 2**31)
 
     def _verify(self) -> None:
         entries = np.flatnonzero(self.stored & self.good)

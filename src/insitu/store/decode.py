@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from math import prod
 from typing import Any, get_args
@@ -10,9 +10,10 @@ from typing import Any, get_args
 import numpy as np
 
 from insitu.errors import StoreError
+from insitu.store.circles import check_depth, check_events
 from insitu.store.tables import Tables, pieces_of
 from insitu.store.template import Template, from_json
-from insitu.store.value import Array, storable
+from insitu.store.value import DEEPEST, Array, storable
 from insitu.trace.event import (
     Call,
     Change,
@@ -35,6 +36,7 @@ _PHASES = get_args(Phase)
 
 # A small file may repeat a large argument in every event, so what all values hold together is limited.
 _LARGEST = 2**27
+_PART = 2**16
 _VALUES = {
     "about": ("value",),
     "rows": ("args", "kwargs", "result"),
@@ -51,6 +53,7 @@ class Decoder:
         pieces = pieces_of(tables["text"]["byte"], tables["strings"]["length"], "string")
         self.strings = [piece.decode("utf-8", "surrogatepass") for piece in pieces]
         self.template = cache(self._template)
+        self.sizes = cache(self._sizes)
         self.refs: Iterator[TensorFacts] = iter(())
         self.arrays: list[Array] = []
         self._check_size({"arrays": ("shape",)})
@@ -60,6 +63,7 @@ class Decoder:
         self.modules = [self._module(*row) for row in self._rows("modules")]
         self.stats = self._stats()
         self.tensors = [self._tensor(*row) for row in self._rows("tensors")]
+        check_depth(self.tables["tensors"]["grad"], DEEPEST, "gradients")
         for facts, grad in zip(self.tensors, self.tables["tensors"]["grad"].tolist(), strict=True):
             facts.grad = None if grad < 0 else self.tensors[grad]
 
@@ -68,7 +72,9 @@ class Decoder:
         about = [self.value(number) for (number,) in self._rows("about")]
         if len(about) != 1 or type(about[0]) is not dict:
             raise StoreError(f"the facts about the trace are {len(about)} values, not one dict")
-        self.refs = map(self.tensors.__getitem__, self.tables["refs"]["tensor"].tolist())
+        _check_texts(about[0], "the facts about the trace")
+        check_events(self.tables["rows"]["id"], self.tables["rows"]["parent"])
+        self.refs = map(self.tensors.__getitem__, _numbers(self.tables["refs"]["tensor"]))
         events = [self._event(*row) for row in self._rows("rows")]
         if next(self.refs, None) is not None:
             raise StoreError("there are more tensors than the events have places for")
@@ -90,6 +96,19 @@ class Decoder:
 
     def _template(self, number: int) -> Template:
         return from_json(self.strings[number], self.arrays)
+
+    def _sizes(self, number: int) -> tuple[int | str, ...]:
+        """A shape or strides; tuples of the same text are one."""
+        sizes = _tuple(self.value(number))
+        if any(type(size) is not int and type(size) is not str for size in sizes):
+            raise StoreError(f"{sizes!r:.80} is not a shape")
+        return sizes
+
+    def _named(self, number: int, what: str) -> dict[str, Any]:
+        """Values by name."""
+        named = _dict(self.value(number))
+        _check_texts(named, what)
+        return named
 
     def _rows(self, table: str) -> Iterator[tuple[Any, ...]]:
         return zip(*(column.tolist() for column in self.tables[table].values()), strict=True)
@@ -121,7 +140,8 @@ class Decoder:
         self, path: int, type_: int, bases: int, settings: int, parameters: int, own: int, trainable: int, leaf: int
     ) -> ModuleFacts:
         names = (self.strings[path], self.strings[type_], _tuple(self.value(bases)))
-        return ModuleFacts(*names, _dict(self.value(settings)), parameters, own, trainable, bool(leaf))
+        _check_texts(names[-1], "bases")
+        return ModuleFacts(*names, self._named(settings, "settings"), parameters, own, trainable, bool(leaf))
 
     def _stats(self) -> list[Stats]:
         counts, found, taken = self.tables["histograms"]["count"].tolist(), [], 0
@@ -137,8 +157,8 @@ class Decoder:
     def _tensor(self, number: int, shape: int, dtype: int, device: int, grad: int, *rest: int) -> TensorFacts:
         strides, type_, producer, stats, kept, _ = rest
         return TensorFacts(
-            *(number, _tuple(self.value(shape)), self.strings[dtype], self.strings[device], bool(grad)),
-            *(None if strides < 0 else _tuple(self.value(strides)), self.strings[type_], _known(producer)),
+            *(number, self.sizes(shape), self.strings[dtype], self.strings[device], bool(grad)),
+            *(None if strides < 0 else self.sizes(strides), self.strings[type_], _known(producer)),
             *(None if stats < 0 else self.stats[stats], None if kept < 0 else self.value(kept)),
         )
 
@@ -161,7 +181,7 @@ class Decoder:
             raise StoreError(f"call {number} lacks its arguments, its result or its phase")
         return Call(
             *(number, parent, kind, name, None if module < 0 else self.modules[module]),
-            *(_tuple(self.value(args)), _dict(self.value(kwargs)), self.value(result), self._text(operator)),
+            *(_tuple(self.value(args)), self._named(kwargs, "arguments"), self.value(result), self._text(operator)),
             *(None if site < 0 else self.sites[site], start, _known(duration), self._text(raised)),
             *(direction, thread, step, rank),
             *(None if defined < 0 else self.sites[defined], self._text(message), _known(forward), _known(flops)),
@@ -178,6 +198,12 @@ class Decoder:
         return Variable(number, parent, name, self.value(value), words, place, start, thread, step, rank)
 
 
+def _numbers(column: Array) -> Iterator[int]:
+    """The numbers of a column, a part at a time: as objects, all of them would take five times the room."""
+    for start in range(0, len(column), _PART):
+        yield from column[start : start + _PART].tolist()
+
+
 def _known(number: int) -> int | None:
     return None if number < 0 else number
 
@@ -192,6 +218,12 @@ def _dict(value: Any) -> dict[Any, Any]:
     if type(value) is not dict:
         raise StoreError(f"{value!r:.80} stands where a dict belongs")
     return value
+
+
+def _check_texts(names: Iterable[Any], what: str) -> None:
+    for name in names:
+        if not isinstance(name, str):
+            raise StoreError(f"{what} have the name {name!r:.80}, which is no text")
 
 
 def _product(sizes: Any) -> int:

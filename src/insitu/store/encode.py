@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from insitu.errors import StoreError
+from insitu.store.circles import check_events
 from insitu.store.tables import Tables, bytes_of, columns
 from insitu.store.value import Array, Writer
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable
@@ -50,6 +53,8 @@ class Encoder:
         # Each table adds rows to the ones after it, so the order matters: the pool of strings is last.
         tables["about"] = columns("about", [(self.value(about),)])
         tables["rows"] = columns("rows", map(self.row, events))
+        # What the reader refuses is refused here, where the trace is still at hand; ids are stored as differences.
+        check_events(np.cumsum(tables["rows"]["id"], dtype=np.int64), tables["rows"]["parent"].astype(np.int64))
         tables["refs"] = columns("refs", [(self.tensors.number(tensor),) for tensor in self.refs])
         tables["tensors"] = columns("tensors", map(self.tensor, self.tensors.items))
         tables["stats"] = columns("stats", map(_stats_row, self.stats))

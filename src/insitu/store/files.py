@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,12 +12,31 @@ from insitu.errors import StoreError
 
 def check_free(path: Path, *, overwrite: bool) -> None:
     """Raise when a file cannot be written there: better before a long run than after it."""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise StoreError(f"{str(path)!r} is a directory: give the name of a file")
     if not overwrite and os.path.lexists(path):
         raise StoreError(f"{str(path)!r} is there already: give another name, or overwrite=True (--overwrite)")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise StoreError(f"there is no directory {str(path.parent)!r} to write {path.name!r} into: make it first")
+
+
+def check_plain(path: Path) -> None:
+    """Raise when there is no file to read: a pipe or a device would be waited for, or read without end."""
+    try:
+        # Not to block, for what is there may be a pipe.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise StoreError("there is no such file") from None
+    except (OSError, ValueError) as error:  # a ValueError for NUL in the name
+        raise StoreError(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        mode = os.fstat(file).st_mode
+    finally:
+        os.close(file)
+    if stat.S_ISDIR(mode):
+        raise StoreError("it is a directory: give the name of a file")
+    if not stat.S_ISREG(mode):
+        raise StoreError("it is a pipe, a socket or a device, and only files are read: copy it into one first")
 
 
 def write_whole(path: Path, content: bytes, *, overwrite: bool) -> None:

@@ -28,6 +28,10 @@ _ATTRIBUTES = {"insitu": "insitu", "python": "python", "torch": "torch", "start"
 _CHUNK = 2**18
 _SMALL = 2**12  # the index of the chunks alone takes half of that
 _MOST_BYTES = 2**32
+_MOST_ROWS = 2**22  # where the file is small; one in which each row takes half a byte may have more
+_MOST_NUMBERS = 2**27  # as many as all values of a trace may have tensors
+_BYTES = {"text", "data"}  # tables whose rows are bytes and stay that
+_NUMBERS = {"refs", "histograms"}  # those whose rows are numbers and stay that
 # What gzip can do at best. A dataset that declares more than its stored bytes can hold was made to fill the memory.
 _BEST_RATIO = 1100
 _FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE}
@@ -41,8 +45,9 @@ def write(tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bo
         file.attrs["checksum"] = _checksum(tables)
         file.attrs.update({name: _text(about[key]) for name, key in _ATTRIBUTES.items() if key in about})
         for table, columns in tables.items():
+            plain = _plain_column(table, columns)
             for name, column in columns.items():
-                _write_column(file, f"events/{table}/{name}", column)
+                _write_column(file, f"events/{table}/{name}", column, compressed=name != plain)
         file.flush()
         image = file.id.get_file_image()
     write_whole(path, image, overwrite=overwrite)
@@ -53,8 +58,15 @@ def _text(value: object) -> np.bytes_:
     return np.bytes_(str(value).replace("\0", " ").encode("ascii", "backslashreplace")[:1000])
 
 
-def _write_column(file: h5py.File, name: str, column: Column) -> None:
-    if column.nbytes < _SMALL:
+def _plain_column(table: str, columns: Mapping[str, Column]) -> str | None:
+    """Of a table of very many rows, the column that is not compressed: however alike they are, it is read again."""
+    if table in _BYTES or len(next(iter(columns.values()))) <= _MOST_ROWS:
+        return None
+    return min(columns, key=lambda name: columns[name].itemsize)
+
+
+def _write_column(file: h5py.File, name: str, column: Column, *, compressed: bool = True) -> None:
+    if column.nbytes < _SMALL or not compressed:
         file.create_dataset(name, data=column)
         return
     chunk = min(len(column), _CHUNK // column.itemsize)
@@ -84,6 +96,7 @@ def read(path: Path) -> dict[str, dict[str, Column]]:
             for table, rules in SCHEMA.items()
         }
         _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
+        _check_counts(datasets)
         tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
         if _checksum(tables) != attribute(file, "checksum"):
             raise StoreError("it is damaged: its checksum is not that of its columns")
@@ -102,6 +115,16 @@ def _check_format(file: h5py.File) -> None:
     version = attribute(file, "format_version")
     if not isinstance(version, np.integer) or not 1 <= version <= VERSION:
         raise StoreError(f"it has format version {version}, and this insitu reads 1 to {VERSION}: update insitu")
+
+
+def _check_counts(tables: Mapping[str, Mapping[str, h5py.Dataset]]) -> None:
+    """Rows become objects, so a few bytes must not become millions of them."""
+    stored = sum(dataset.id.get_storage_size() for columns in tables.values() for dataset in columns.values())
+    for table in tables.keys() - _BYTES:
+        most = (_MOST_NUMBERS if table in _NUMBERS else _MOST_ROWS) + 2 * stored
+        for dataset in tables[table].values():
+            if dataset.size and dataset.size > most:
+                raise StoreError(f"{dataset.name} declares {dataset.size} rows, in a file of {stored} bytes")
 
 
 def _check_sizes(datasets: list[h5py.Dataset]) -> None:

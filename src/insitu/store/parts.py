@@ -14,6 +14,7 @@ SUFFIX = ".parts"
 _RANK = re.compile(r"rank(\d{5,9})")
 _JOURNAL = re.compile(r"(\d{5,9})-([0-9a-f]{16})\.journal")
 _PASSING = re.compile(r"compact-[0-9]+-[0-9a-f]+\.part")
+MOST_RANKS = 2**18  # each one that is missing is listed
 _LARGEST_READ = 2**30  # Linux reads at most 2 GiB at a time
 
 
@@ -34,6 +35,10 @@ def rank_folders(parts: Path) -> dict[int, Path]:
         for entry in os.scandir(parts):
             if (match := _RANK.fullmatch(entry.name)) and entry.is_dir(follow_symlinks=False):
                 found[int(match[1])] = Path(entry.path)
+        if found and max(found) >= MOST_RANKS:
+            raise StoreError(f"{f'rank{max(found)}'!r} is the folder of a rank that no run has: remove it")
+    except StoreError:
+        raise
     except OSError as error:
         raise StoreError(f"{str(parts)!r} cannot be read: {error.strerror}") from error
     return dict(sorted(found.items()))
@@ -92,6 +97,12 @@ class Files:
         file = self._open.get(number)
         if file is None:
             file = self._opened(number)
+        try:
+            return self._read(file, start, length)
+        except OSError as error:
+            raise StoreError(f"{str(self._paths[number])!r} cannot be read: {error.strerror}") from error
+
+    def _read(self, file: int, start: int, length: int) -> bytes:
         if length <= _LARGEST_READ:
             return os.pread(file, length, start)
         ends = range(start, start + length, _LARGEST_READ)

@@ -22,7 +22,7 @@ from insitu.store.plan import WIDEST_TEXT
 from insitu.store.safe import RUN_VERSION, attribute, careful, child, open_file, plain, read_rows
 from insitu.store.series import Columns
 from insitu.store.shard import RunEvent, checked_shape
-from insitu.store.template import from_json
+from insitu.store.template import plain_value
 from insitu.store.value import Array
 
 _BLOCK = 2**24
@@ -57,13 +57,14 @@ class RunFile:
                 f"it has format version {version}, and this insitu reads 1 to {RUN_VERSION}: update insitu"
             )
         said = json.loads(self._about())
-        self.about = dict(from_json(said["about"], []).build(iter(())))
+        self.about = dict(plain_value(said["about"]))
         self.world_size = int(said["world_size"])
         self.missing = [str(text) for text in said["missing"]]
         self.missing_ranks = [int(rank) for rank in said["missing_ranks"]]
         last = said["last_committed"].items()
         self.last_committed = {int(rank): None if step is None else int(step) for rank, step in last}
-        self.started, self.ended, self.dropped = said["started"], said["ended"], int(said["dropped"])
+        self.started, self.ended = (None if said[when] is None else float(said[when]) for when in ("started", "ended"))
+        self.dropped = int(said["dropped"])
         self._tables, self._counts = said["tables"], (said["steps"], said["events"])
         if len(said["variables"]) > _MOST_VARIABLES:
             raise StoreError(f"it holds {len(said['variables'])} variables, and at most {_MOST_VARIABLES} are read")
@@ -81,14 +82,19 @@ class RunFile:
     @cached_property
     def steps(self) -> tuple[Array, Array]:
         """The step and the rank of every step that was recorded."""
-        (count, _), sums = self._counts, self._tables["steps"]
-        group = child(self.file, "steps", h5py.Group)
-        step, rank = (self.column(group, name, (count,), _TYPES[name], sums[name]) for name in ("step", "rank"))
-        return step, rank
+        with self.reading("/steps"):
+            (count, _), sums = self._counts, self._tables["steps"]
+            group = child(self.file, "steps", h5py.Group)
+            step, rank = (self.column(group, name, (count,), _TYPES[name], sums[name]) for name in ("step", "rank"))
+            return step, rank
 
     @cached_property
     def events(self) -> list[RunEvent]:
         """What happened besides."""
+        with self.reading("/events"):
+            return self._events()
+
+    def _events(self) -> list[RunEvent]:
         (_, (count, *widths)), sums = self._counts, self._tables["events/marks"]
         group = child(child(self.file, "events", h5py.Group), "marks", h5py.Group)
         types = {**_TYPES, **{n: np.dtype(f"S{int(w)}") for n, w in zip(("kind", "text"), widths, strict=True)}}
@@ -112,6 +118,12 @@ class RunFile:
         read_rows(dataset, 0, len(out), out)
         return out
 
+    def reading(self, where: str) -> Any:
+        """Within this, what the library raises of a file is an error that names it."""
+        if not self.file:
+            raise StoreError(f"{str(self.path)!r} is closed: load it again")
+        return careful(f"{str(self.path)!r} is damaged at {where}")
+
     def close(self) -> None:
         """Close the file; what was read stays."""
         self.file.close()
@@ -131,7 +143,7 @@ class InFile:
             raise StoreError(f"{self.name!r} declares {self.rows} rows in a file of {run.size} bytes")
         self._width = said["width"]
         self._sums: dict[str, Any] = said["columns"]
-        self.facts = {name: from_json(fact, []).build(iter(())) for name, fact in said["facts"].items()}
+        self.facts = {name: plain_value(fact) for name, fact in said["facts"].items()}
         text = self.form == "text" and self.kind.name == JSON and type(self._width) is int
         if not (text and 0 < self._width <= WIDEST_TEXT) and self.form not in ("dense", "ragged"):
             raise StoreError(f"{self.name!r} is stored in a way that is not known: {self.form!r:.40}")
@@ -175,14 +187,20 @@ class InFile:
         return [number * self.kind.itemsize for number in offset.tolist()]
 
     @cached_property
-    def _shapes(self) -> Array:
-        return self._column("shape", (self._stored, self._dimensions))
+    def _shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each stored value, which must take the bytes that lie there for it."""
+        found = self._column("shape", (self._stored, self._dimensions)).tolist()
+        shapes = [tuple(size for size in sizes if size >= 0) for sizes in found]
+        ends = self._offsets
+        if any(self.kind.itemsize * prod(shape) != ends[at + 1] - ends[at] for at, shape in enumerate(shapes)):
+            raise StoreError(f"{str(self._run.path)!r} is damaged: {self.name!r} has values of another shape")
+        return shapes
 
     def shapes(self, slots: Array) -> list[tuple[int, ...]]:
         """The shapes of stored values."""
         if self.shape is not None:
             return [self.shape] * len(slots)
-        return [tuple(size for size in sizes if size >= 0) for sizes in self._shapes[slots].tolist()]
+        return [self._shapes[slot] for slot in slots.tolist()]
 
     @cached_property
     def _values(self) -> Any:
@@ -231,6 +249,4 @@ class InFile:
             return self._run.column(self._group, name, shape, dtype or _TYPES[name], self._sums.get(name))
 
     def _reading(self) -> Any:
-        if not self._run.file:
-            raise StoreError(f"{str(self._run.path)!r} is closed: load it again")
-        return careful(f"{str(self._run.path)!r} is damaged at {self.name!r}")
+        return self._run.reading(repr(self.name))

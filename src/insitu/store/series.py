@@ -12,7 +12,7 @@ import numpy as np
 from insitu.errors import ChoiceError, NotRecordedError
 from insitu.store import convert
 from insitu.store.dtypes import JSON, Kind
-from insitu.store.template import from_json
+from insitu.store.template import plain_value
 from insitu.store.value import Array
 
 
@@ -124,13 +124,14 @@ class Series:
     def values(self) -> Any:
         """An array (N, *shape) if all values have one shape, else a list of N arrays; a list of Python values."""
         if self.dtype == JSON:
-            return [from_json(bytes(piece).decode(), []).build(iter(())) for piece in self._pieces()]
+            return [plain_value(bytes(piece)) for piece in self._pieces()]
         raw = self.raw
         return [self._kind.decode(value) for value in raw] if isinstance(raw, list) else self._kind.decode(raw)
 
     @property
     def raw(self) -> Any:
         """The same as `values`, in the bits that are stored: of types that NumPy lacks, unsigned integers."""
+        self._need_tensors("raw")
         if self.shape is not None:
             return self._array(bytearray().join(self._pieces()), (len(self), *self.shape))
         found = zip(self._pieces(), self.shapes, strict=True)
@@ -141,7 +142,7 @@ class Series:
 
         A mean over the padding is wrong: use the lengths.
         """
-        self._need_tensors("padded")
+        self._need_tensors("padded()")
         values, shapes = list(self.values), self.shapes
         if len({len(shape) for shape in shapes}) > 1:
             raise ChoiceError(f"{self.name!r} has values of several dimensions, which no padding makes one array")
@@ -202,7 +203,7 @@ class Series:
 
     def to_torch(self) -> Any:
         """The values as a tensor, or a list of tensors where the shapes differ; needs torch."""
-        self._need_tensors("to_torch")
+        self._need_tensors("to_torch()")
         return convert.to_torch(self.raw, self.dtype)
 
     def __len__(self) -> int:
@@ -227,7 +228,7 @@ class Series:
 
     def _need_tensors(self, verb: str) -> None:
         if self.dtype == JSON:
-            raise ChoiceError(f"{self.name!r} holds Python values, and {verb}() is for tensors: take .values")
+            raise ChoiceError(f"{self.name!r} holds Python values, and {verb} is for tensors: take .values")
 
     def _column(self, name: str) -> Array:
         return np.concatenate([getattr(recorded.columns(), name)[rows] for recorded, rows in self._parts])

@@ -18,7 +18,7 @@ from insitu.errors import StoreError
 from insitu.store import frames
 from insitu.store.dtypes import Kind, kind_of
 from insitu.store.parts import is_live, journal_files
-from insitu.store.template import from_json
+from insitu.store.template import plain_value
 from insitu.store.value import Array
 
 _MOST_DIMENSIONS = 64
@@ -73,7 +73,12 @@ class Shard:
 def read_shard(folder: Path, rank: int) -> Shard:
     """All that can be read of a journal; what cannot is told in `troubles`."""
     shard, sequence = Shard(rank), -1
-    for path, tag in journal_files(folder):
+    try:
+        found = journal_files(folder)
+    except OSError as error:
+        shard.troubles.append(f"rank {rank}: {folder.name} cannot be read: {error.strerror}")
+        return shard
+    for path, tag in found:
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
@@ -106,6 +111,11 @@ def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
         shard.troubles.append(f"rank {shard.rank}: the last {shard.torn} bytes of {shard.files[-1].name} are damaged")
         shard.torn = 0
     shard.files.append(path)
+    if (magic := os.pread(scan.file, len(frames.MAGIC), 0)) != frames.MAGIC[: len(magic)]:
+        shard.troubles.append(
+            f"rank {shard.rank}: {path.name} begins with {magic!r}, not {frames.MAGIC!r}: it is damaged, or of a newer"
+            " insitu, and then update insitu"
+        )
     for frame in scan.frames():
         if frame.sequence != expected:
             count = frame.sequence - expected
@@ -127,7 +137,7 @@ def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
 def _read_about(shard: Shard, _: int, frame: frames.Frame) -> None:
     said = json.loads(frame.index)
     shard.started = float(said["time"]) if shard.started is None else shard.started
-    about = from_json(said["facts"], []).build(iter(()))
+    about = plain_value(_text(said["facts"]))
     shard.about = about if isinstance(about, dict) else {}
     _declare(shard, said["declared"])
 
@@ -173,7 +183,7 @@ def _declare(shard: Shard, records: list[Any]) -> None:
             shard.layouts[int(number)] = _text(dtype), checked_shape(shape, kind_of(dtype))
         elif what == "facts":
             path, facts = said
-            known = {_text(name): from_json(fact, []).build(iter(())) for name, fact in facts.items()}
+            known = {_text(name): plain_value(_text(fact)) for name, fact in facts.items()}
             shard.facts.setdefault(_text(path), {}).update(known)
 
 

@@ -6,6 +6,7 @@ import json
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from insitu.errors import StoreError
@@ -14,6 +15,8 @@ from insitu.trace.event import Fields, Opaque, TensorFacts, Word
 
 Build = Callable[[Iterator[TensorFacts]], Any]
 
+_SOME_TENSOR = TensorFacts(0, (), "f32", "cpu")
+
 
 @dataclass(frozen=True, slots=True)
 class Template:
@@ -21,6 +24,22 @@ class Template:
 
     build: Build
     size: int
+    tensors: int = 0
+
+
+def plain_value(text: str | bytes) -> Any:
+    """The value of a text in which there are neither tensors nor arrays; a StoreError when it is none.
+
+    >>> plain_value(b'{"tuple":[1,"a"]}')
+    (1, 'a')
+    """
+    try:
+        template = from_json(text if isinstance(text, str) else text.decode(), [])
+    except UnicodeDecodeError as error:
+        raise StoreError(f"the value {text[:80]!r} is not text in UTF-8: {error.reason}") from None
+    if template.tensors:
+        raise StoreError(f"the value {text[:80]!r} holds tensors, which belong to traces")
+    return template.build(iter(()))
 
 
 def from_json(text: str, arrays: list[Array]) -> Template:
@@ -31,7 +50,8 @@ def from_json(text: str, arrays: list[Array]) -> Template:
     """
     reader = _Reader(arrays)
     try:
-        return Template(reader.read(json.loads(text, parse_constant=_refuse), 0), reader.size)
+        build = reader.read(json.loads(text, parse_constant=_refuse), 0)
+        return Template(build, reader.size, reader.tensors)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         raise StoreError(f"the argument {text[:80]!r} cannot be read: {error!r}") from None
 
@@ -46,6 +66,7 @@ class _Reader:
     def __init__(self, arrays: list[Array]) -> None:
         self.arrays = arrays
         self.size = 0
+        self.tensors = 0
 
     def read(self, plain: Any, depth: int) -> Build:
         self.size += 1
@@ -58,6 +79,7 @@ class _Reader:
             return lambda tensors: plain
         ((tag, content),) = plain.items()
         if tag == "tensor":
+            self.tensors += 1
             return next
         if tag in ("tuple", "dict", "fields"):
             return self._container(tag, content, depth)
@@ -68,12 +90,17 @@ class _Reader:
             items = [self.read(item, depth + 1) for item in content]
             return lambda tensors: tuple([item(tensors) for item in items])
         if tag == "dict":
-            pairs = [(self.read(key, depth + 1), self.read(item, depth + 1)) for key, item in content]
+            pairs = [(self._key(key, depth + 1), self.read(item, depth + 1)) for key, item in content]
             return lambda tensors: {key(tensors): item(tensors) for key, item in pairs}
         type_name, named = content
         fields = [(_text(name), self.read(item, depth + 1)) for name, item in named]
         _text(type_name)
         return lambda tensors: Fields(type_name, {name: item(tensors) for name, item in fields})
+
+    def _key(self, plain: Any, depth: int) -> Build:
+        key = self.read(plain, depth)
+        hash(key(repeat(_SOME_TENSOR)))  # here, and not when it is built, a list as a key is an error of the text
+        return key
 
     def _constant(self, tag: str, content: Any) -> Build:
         if tag == "array":

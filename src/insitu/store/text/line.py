@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ast import literal_eval
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from insitu.store.text.values import COUNTS, DEEPEST, MOMENTS, expected_count
 from insitu.store.text.write import RESERVED
@@ -20,6 +20,7 @@ _NUMBER = re.compile(r"-?(?:\d|inf$|nan$|\.\d)")
 _CALLED = re.compile(rf"(?P<name>{_STRING}|[\w.]+)(?: (?P<operator>{_STRING}|[^\s('\"]+))?(?=\()")
 _CONSTANTS: dict[str, Any] = {"None": None, "True": True, "False": False}
 
+T = TypeVar("T")
 Tensor = Callable[[str, TensorFacts | None], TensorFacts]
 
 
@@ -148,6 +149,17 @@ class Line:
 
     def value(self) -> Any:
         """A value of any kind."""
+        return self._deeper(self._value)
+
+    def _deeper(self, read: Callable[[], T]) -> T:
+        self._depth += 1
+        if self._depth > DEEPEST + 2:
+            raise Fault(f"it is nested more than {DEEPEST} deep")
+        found = read()
+        self._depth -= 1
+        return found
+
+    def _value(self) -> Any:
         kind, text = self._next()
         if kind == "string":
             return self._string(text)
@@ -155,12 +167,7 @@ class Line:
             return self._tensor(text[1:], self.facts() if self.takes(":") else None)
         if kind == "bare":
             return self._fields(text) if self.sees("(") else _atom(text)
-        self._depth += 1
-        if self._depth > DEEPEST + 2:
-            raise Fault(f"it is nested more than {DEEPEST} deep")
-        found = self._container(text)
-        self._depth -= 1
-        return found
+        return self._container(text)
 
     def _string(self, text: str) -> Any:
         if text[0] == "w":
@@ -228,7 +235,7 @@ class Line:
             elif key == "kept":
                 facts.kept = self.value()
             elif key == "gradient":
-                facts.grad = self.facts()
+                facts.grad = self._deeper(self.facts)
             else:
                 numbers[key] = float(self._next()[1]) if key in MOMENTS else self.integer()
 

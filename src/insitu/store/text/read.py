@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -38,6 +39,8 @@ def from_text(text: str) -> Trace:
     ('torch.nn.functional.relu', (1.5, f32[3]))
     """
     lines = text.replace("\r\n", "\n").split("\n")
+    if lines[0] != HEAD and re.fullmatch(r"insitu trace \d{1,9}", lines[0]):
+        raise StoreError(f"line 1: it is {lines[0]!r}, and this insitu reads {HEAD!r}: update insitu")
     if lines[0] != HEAD:
         raise StoreError(f"line 1: it does not begin with {HEAD!r}, as a trace in text form does")
     if lines[-2:] != [FOOT, ""]:
