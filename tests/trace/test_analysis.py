@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from insitu.errors import PatternError
-from insitu.trace.analysis import Forest, Node, completed, fold, frozen, moments, select
+from insitu.trace.analysis import completed, moments, select
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable, Word
+from insitu.trace.folding import fold
+from insitu.trace.nesting import Forest, Node, frozen
 
 
 def module(id: int, parent: int | None, path: str, type: str = "Block", **more: Any) -> Call:

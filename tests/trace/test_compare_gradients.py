@@ -109,3 +109,26 @@ def test_only_a_parameter_has_another_gradient() -> None:
         and first.a is not None
         and (first.kind, first.a.name.split(".")[-1]) == ("gradient", "linear")
     )
+
+
+def reading(*, masked: float, gradients: tuple[float, float]) -> Program:
+    """A forward pass, of which nothing is known backward, and what an optimizer then reads and does."""
+    run = Program()
+    weights = (run.made("ones", value=1.0), run.made("zeros", value=0.5))
+    run.made("dropout", weights[0], masked / 10, value=masked)
+    for weight, value in zip(weights, gradients, strict=True):
+        gradient = run.made("Tensor.grad", weight, value=value)
+        run.made("mul", gradient, value=value * 2)
+    return run
+
+
+def test_who_reads_a_gradient_did_not_make_it() -> None:
+    diff = compared(reading(masked=1.0, gradients=(1.0, 2.0)), reading(masked=2.0, gradients=(1.5, 2.5)))
+    statuses = [row.status for row in diff.differences]
+    assert statuses == ["same", "same", "argument", "follows", "follows", "follows", "follows"]
+
+
+def test_a_gradient_that_differs_where_nothing_did_before() -> None:
+    diff = compared(reading(masked=1.0, gradients=(1.0, 2.0)), reading(masked=1.0, gradients=(1.5, 2.5)))
+    assert diff.first is not None and diff.first.why == "the tensor that it is given differs"
+    assert [row.status for row in diff.differences][3:] == ["differs", "follows", "follows", "follows"]

@@ -28,6 +28,30 @@ def test_the_table() -> None:
     assert render(run.trace, "table") == TABLE
 
 
+MODELS = """\
+module    type           parameters  output     calls  memory
+(root)    Net                    30  f32[2, 6]      1    48 B
+  Linear  Linear(4 → 6)          30  f32[2, 6]      1    48 B
+  Head    Stack                   7  f32[2, 6]      1    48 B
+Net       Net                     5  f32[2, 6]      2    96 B
+  fc      Linear(4 → 6)           5  f32[2, 6]      2    96 B
+Net#2     Net                     2  f32[2, 6]      1    48 B
+total     6 modules              37                 8    48 B"""
+
+
+def test_models_beside_each_other() -> None:
+    run, x, y = Run(), tensor(2, 4), tensor(2, 6)
+    whole = run.module("", "Net", x, leaf=False, out=y, parameters=30)
+    with run.inside(whole), run.inside(run.call("function", "torch.utils.checkpoint", x)):
+        linear(run, "Linear", 4, 6, x, parameters=30)  # made while it runs
+    run.module("Head", "Stack", x, leaf=False, out=y, parameters=7)  # a part of the first, called alone
+    for _ in range(2):
+        with run.inside(run.python("train")), run.inside(run.module("Net", "Net", x, leaf=False, out=y, parameters=5)):
+            linear(run, "Net.fc", 4, 6, x, parameters=5)
+    run.module("Net#2", "Net", x, out=y, parameters=2)
+    assert render(run.trace, "table") == MODELS
+
+
 WITH_BACKWARD = """\
 module  type           parameters  output      time    own  backward   share  calls  memory  flops
 (root)  Net                    30  f32[2, 6]  9.0ms  4.0ms     3.0ms  100.0%      1    48 B     96

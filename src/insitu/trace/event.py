@@ -175,8 +175,8 @@ class Call:
     flops: int | None = None
 
     def __repr__(self) -> str:
-        given = ", ".join([*map(repr, self.args), *(f"{name}={item!r}" for name, item in self.kwargs.items())])
-        outcome = f"raised {self.raised}" if self.raised is not None else f"-> {self.result!r}"
+        given = ", ".join([*map(_shown, self.args), *(f"{name}={_shown(item)}" for name, item in self.kwargs.items())])
+        outcome = f"raised {self.raised}" if self.raised is not None else f"-> {_shown(self.result)}"
         where = f" at {self.site.file}:{self.site.line}" if self.site is not None else ""
         return f"<Call {self.id} {self.path or self.kind} {self.name}({given:.200}) {outcome:.200}{where}>"
 
@@ -233,10 +233,17 @@ class Variable:
 
     def __repr__(self) -> str:
         where = f" at {self.site.file}:{self.site.line}" if self.site is not None else ""
-        return f"<Variable {self.id} {self.name} = {self.value!r:.200} ({', '.join(self.changes)}){where}>"
+        return f"<Variable {self.id} {self.name} = {_shown(self.value):.200} ({', '.join(self.changes)}){where}>"
 
 
 Event = Call | Mark | Variable
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python refuses to print integers of many thousand digits
+        return f"<{type(value).__name__}>"
 
 
 def tensors(value: Any) -> Iterator[TensorFacts]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from insitu.trace.analysis import Fold
 from insitu.trace.costs import Costs, Ledger
 from insitu.trace.event import Call, Event, tensors
+from insitu.trace.folding import Fold
+from insitu.trace.nesting import Group, calls_of
 from insitu.view.line import Column, Span
 from insitu.view.value import amount, duration, operations, spread, union
 
@@ -37,7 +38,7 @@ class Beside:
         if event.forward is not None:
             self._behind[event.forward] = self._behind.get(event.forward, 0) + (event.duration or 0)
 
-    def hides(self, event: Event) -> bool:
+    def hides(self, event: Event | Group) -> bool:
         """Whether a row is left out because it stands beside another one."""
         return self._backward and isinstance(event, Call) and event.phase == "backward"
 
@@ -57,7 +58,7 @@ class Beside:
 
     def cells(self, item: Fold) -> tuple[Span, ...]:
         """The cells of a row that may stand for many calls."""
-        calls = [node.event for node in item.nodes if isinstance(node.event, Call)]
+        calls = list(calls_of(item.nodes))
         together = Costs()
         for call in calls:
             together.add(self._found[call.id])

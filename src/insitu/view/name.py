@@ -165,6 +165,18 @@ def spot(site: Placed) -> str:
     return f"{safe(ntpath.basename(posixpath.basename(site.file)))}:{site.line}"
 
 
+def expression(site: Site | None) -> str:
+    """What stands at a place in the source, in one line.
+
+    >>> expression(Site("train.py", 9, "main", "    optimizer.step()  # now", start=4, end=20))
+    'optimizer.step()'
+    """
+    if site is None:
+        return "?"
+    text = site.text[site.start : site.end] if site.end is not None else site.text
+    return short(safe(text.strip()), MOST_ARGUMENTS) or spot(site)
+
+
 def method(call: Call) -> str | None:
     """The method, of the module that was running, in which a call stands: `MHA.split_heads`.
 

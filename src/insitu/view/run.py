@@ -164,7 +164,7 @@ def short_dtype(name: str) -> str:
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
-    if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
         return f"{ranks[0]}–{ranks[-1]}"
     return short(", ".join(map(str, ranks)), 12)
 

@@ -51,6 +51,9 @@ class Table:
         self._behind: dict[str, int] = {}
         self._all = Costs()
         self._troubles: list[str] = []
+        self._outermost: set[str] = set()
+        # Modules that may be outermost, by the calls around them that are not complete yet.
+        self._undecided: dict[int, set[str]] = {}
 
     def begin(self) -> Iterable[Line]:
         """Nothing: the table comes at the end."""
@@ -65,6 +68,7 @@ class Table:
         if isinstance(event, Variable):
             return ()
         costs = self._ledger.add(event)
+        self._decide(event)
         if event.parent is None:
             self._all.time += costs.time
             self._all.flops += costs.flops
@@ -73,6 +77,16 @@ class Table:
         elif event.kind == "module" and event.phase == "forward" and event.module is not None:
             self._add(event, event.module, costs)
         return ()
+
+    def _decide(self, call: Call) -> None:
+        """Note which modules are models beside the first: they have the names of their classes, and lie in no other."""
+        found = self._undecided.pop(call.id, set())
+        if call.kind == "module" and call.module is not None:
+            found = {call.module.path} if call.module.path.partition("#")[0] == call.module.type else set()
+        if found and call.parent is None:
+            self._outermost |= found
+        elif found and call.parent is not None:
+            self._undecided.setdefault(call.parent, set()).update(found)
 
     def _add(self, call: Call, module: ModuleFacts, costs: Costs) -> None:
         row = self._rows.get(module.path)
@@ -119,7 +133,7 @@ class Table:
 
     def _above(self, path: str) -> str | None:
         """The nearest module in the table around this one: `h` is not called, so `h.0` lies in the whole."""
-        while path:
+        while path and path not in self._outermost:
             path = path.rpartition(".")[0]
             if path in self._rows:
                 return path

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
-from insitu.trace.analysis import Fold, Forest, Node, Steps, fold, relative, steps
+from insitu.trace.analysis import relative
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable, Word, tensors
+from insitu.trace.folding import Columns, Fold, Steps, fold, steps
+from insitu.trace.grouping import grouped
+from insitu.trace.nesting import Forest, Group, Node
 from insitu.view.beside import Beside
 from insitu.view.line import Column, Line, Span
-from insitu.view.name import compact, is_inner, module_type, spot
+from insitu.view.name import compact, expression, is_inner, module_type, spot
 from insitu.view.value import duration, holds_tensor, kept, result, safe, short, spread, tensor, union, value
 
 COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
@@ -27,9 +31,10 @@ Branch = tuple[Fold, Call | None, str, str]
 class Tree:
     """Shows each outermost call, once it is complete, with all that lies in it.
 
-    Identical blocks are one row, and how torch's own leaf modules do their work is left out; `unfold` shows it all.
-    Only when all events are at hand (`live=False`) can identical steps be one row too. `costs` adds own time, memory,
-    parameters and operations; `backward` puts gradients and backward times beside the calls they belong to.
+    Identical blocks and the passes of a loop are one row, and so is what one expression does: `optimizer.step()`. How
+    torch's own leaf modules do their work is left out; `unfold` shows it all. Outermost calls, and steps, can be one
+    row only when all events are at hand (`live=False`). `costs` adds own time, memory, parameters and operations;
+    `backward` puts gradients and backward times beside the calls they belong to.
     """
 
     def __init__(self, *, unfold: bool = False, live: bool = True, costs: bool = False, backward: bool = False) -> None:
@@ -60,7 +65,7 @@ class Tree:
             self._roots.append(root)
             return ()
         self._forest.forget()
-        rows = self._rows(fold([root]))
+        rows = self._rows(fold(self._arranged([[root]])[0]))
         if self._beside is None:
             return rows
         shown = list(rows)
@@ -69,12 +74,12 @@ class Tree:
 
     def finish(self) -> Iterable[Line]:
         """The rows of all that was kept back, and of calls whose parents never came."""
-        roots = sorted([*self._roots, *self._forest.rest()], key=lambda node: node.event.id)
+        roots = sorted([*self._roots, *self._forest.rest()], key=lambda node: node.first.id)
         self._roots = []
         if self._beside is not None:
             self._beside.settle()
-        groups = steps(roots)
-        ranked = any(group.folds[0].event.rank != groups[0].folds[0].event.rank for group in groups)
+        groups = steps(self._arranged([roots])[0]) if roots else []
+        ranked = len({fold.nodes[0].first.rank for group in groups for fold in group.folds}) > 1
         for group in groups:
             yield from self._step(group, titled=not self._live and len(groups) + group.count > 2, ranked=ranked)
 
@@ -84,7 +89,7 @@ class Tree:
             return self._rows(group.folds)
         title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}"
         if ranked:
-            title = f"rank {group.folds[0].event.rank} {title}"
+            title = f"rank {group.folds[0].nodes[0].first.rank} {title}"
         spans: tuple[Span, ...] = ((title + "  ", "grey"),)
         if group.count > 1:
             spans = (*spans, (f"× {group.count} identical  ", "yellow"))
@@ -101,33 +106,52 @@ class Tree:
         stack = self._branches(folds, None, "", nested=nested)
         while stack:
             item, parent, guide, branch = stack.pop()
-            event = item.nodes[0].event
+            event = item.event
             if isinstance(event, Mark):
                 yield _mark(event, guide + branch)
                 continue
             if isinstance(event, Variable):
                 yield _variable(item, guide + branch)
                 continue
-            name = self._name(event, item, parent)
+            name, cells = (
+                (_group_name(event, item), _group_cells(event, item))
+                if isinstance(event, Group)
+                else (self._name(event, item, parent), _cells(event, item))
+            )
             if before:
                 name, before = (*before, *name), ()
-            cells = _cells(event, item)
             if self._beside is not None:
                 cells = (*cells[:-1], *self._beside.cells(item), cells[-1])
             yield Line(((guide + branch, "grey"), *name) if branch else name, cells, self._columns)
-            if item.nodes[0].children:
-                deeper = guide + (GUIDE[branch is BRANCH[1]] if branch else "")
-                stack += self._branches(item.children(), event, deeper, nested=True)
+            if isinstance(event, Group):
+                stack += self._below(item, parent, guide, branch) if event.kind == "pass" else []
+            elif item.nodes[0].children:
+                stack += self._below(item, event, guide, branch)
+
+    def _below(self, item: Fold, parent: Call | None, guide: str, branch: str) -> list[Branch]:
+        deeper = guide + (GUIDE[branch is BRANCH[1]] if branch else "")
+        return self._branches(item.children(self._arranged), parent, deeper, nested=True)
 
     def _branches(self, folds: list[Fold], parent: Call | None, guide: str, *, nested: bool) -> list[Branch]:
-        """The folds that are shown, the last one first."""
-        shown = folds if self._unfold else [item for item in folds if not _is_hidden(item.nodes[0])]
-        if self._beside is not None:
-            shown = [item for item in shown if not self._beside.hides(item.event)]
-        branches = [(item, parent, guide, BRANCH[0] if nested else "") for item in reversed(shown)]
+        """The folds, the last one first."""
+        branches = [(item, parent, guide, BRANCH[0] if nested else "") for item in reversed(folds)]
         if nested and branches:
             branches[0] = (*branches[0][:3], BRANCH[1])
         return branches
+
+    def _arranged(self, columns: Columns, path: str = "") -> Columns:
+        """Siblings without those that are not shown, and in groups."""
+        if self._unfold and self._beside is None:
+            return columns
+        shown = [self._is_shown(node) for node in columns[0]]
+        if not all(shown):
+            columns = [list(compress(nodes, shown)) for nodes in columns]
+        return columns if self._unfold else grouped(columns, path)
+
+    def _is_shown(self, node: Node) -> bool:
+        if self._beside is not None and self._beside.hides(node.event):
+            return False
+        return self._unfold or not _is_hidden(node)
 
     def _name(self, call: Call, item: Fold, parent: Call | None) -> tuple[Span, ...]:
         """The spans that say what was called."""
@@ -136,8 +160,8 @@ class Tree:
         if call.kind == "module" and module is not None:
             base = parent.path if parent is not None else ""
             path = safe(relative(module.path, base))
-            if item.count > 1:
-                final = item.nodes[item.count - 1].event
+            if item.near > 1:
+                final = item.nodes[item.near - 1].event
                 other = safe(relative(final.path, base)) if isinstance(final, Call) else path
                 path = f"{path} … {other}" if other != path else path
             if path:
@@ -171,6 +195,26 @@ def _is_hidden(node: Node) -> bool:
     if event.name in UNSEEN or event.name.startswith("profiler."):
         return True
     return event.kind == "function" and not node.children and event.path != "" and is_inner(event)
+
+
+def _group_name(group: Group, item: Fold) -> tuple[Span, ...]:
+    """What an expression did, or the passes of a loop."""
+    number: Span = (f"× {item.count} identical", "yellow")
+    if group.kind == "pass":
+        return (number,)
+    calls: Span = (f"  {len(group.nodes)} calls", "grey")
+    return ((expression(_site(group.first)), INKS["python"]), calls, *((("  ", ""), number) if item.count > 1 else ()))
+
+
+def _group_cells(group: Group, item: Fold) -> tuple[Span, ...]:
+    time = sum(node.event.duration for node in item.nodes if isinstance(node.event, Group))
+    sites = [site for event in (group.first, group.last) if (site := _site(event)) is not None]
+    places = dict.fromkeys(map(spot, sites))
+    return (NOTHING, NOTHING, (duration(time), "green"), (" … ".join(places), "grey"))
+
+
+def _site(event: Event) -> Site | None:
+    return None if isinstance(event, Mark) else event.site
 
 
 def _mark(mark: Mark, guide: str) -> Line:
@@ -218,7 +262,7 @@ def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
         inputs = result(call.args) if call.kind != "python" else result(call.inputs or None)
         output = (f"✗ raised {safe(call.raised)}" + (f" ← {inputs}" if inputs else ""), "red")
     else:
-        output = (tensor(out) if type(out) is TensorFacts else result(out), "blue")
+        output = (tensor(out) if type(out) is TensorFacts else _results(out, item), "blue")
     if len(item.nodes) == 1:
         time = call.duration
         stats = out.stats if type(out) is TensorFacts else union_of([call])
@@ -233,6 +277,16 @@ def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
         NOTHING if time is None else (duration(time), "green"),
         NOTHING if site is None else _source(site),
     )
+
+
+def _results(out: Any, item: Fold) -> str:
+    """What was returned; of several numbers the least and the largest."""
+    if len(item.nodes) > 1 and isinstance(out, (int, float)) and not isinstance(out, bool):
+        found = [node.event.result for node in item.nodes if isinstance(node.event, Call)]
+        low, high = min(found), max(found)
+        return f"{low:.5g} … {high:.5g}" if low != high else result(out)
+    texts = {result(node.event.result): None for node in item.nodes if isinstance(node.event, Call)}
+    return result(out) if len(texts) == 1 or holds_tensor(out) else f"{result(out)} and others"
 
 
 def _kept(item: Any) -> Span:

@@ -15,7 +15,7 @@ from insitu.trace.compare.arguments import Argument, differing_arguments, differ
 from insitu.trace.compare.blame import Blame, Facts, Lineage, described, joined, promoted
 from insitu.trace.compare.closeness import Closeness, Tolerance, close_plain, weakest
 from insitu.trace.compare.manner import casts, exception, places, texts
-from insitu.trace.compare.operation import COMMUTING, MOVING, RANDOM, UNCHANGING, UNINITIALISED
+from insitu.trace.compare.operation import COMMUTING, MOVING, RANDOM, READING, UNCHANGING, UNINITIALISED
 from insitu.trace.compare.stops import Side, inputs
 from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
@@ -180,6 +180,8 @@ class Judge:
             unit.roots, unit.kind = frozenset((unit.number,)), "raised" if unit.raised else "argument"
         elif blame.faint or self._backward(unit):
             unit.roots = blame.faint or self._backward(unit)
+        elif call.name in READING and self._latest is not None:
+            unit.roots = self._latest.roots
         elif blame.origins:
             unit.roots = joined(*(promoted(origin, None, out, unit) for origin in blame.origins))
         elif self._latest is not None and blame.outside and self._may_follow(call, into):
@@ -187,7 +189,7 @@ class Judge:
         else:
             unit.roots = frozenset((unit.number,))
             given = blame.outside and name in MOVING and len(into) == 1
-            unit.kind = "input" if given else "random" if name in RANDOM else "output"
+            unit.kind = "input" if given or call.name in READING else "random" if name in RANDOM else "output"
         if call.result is not None and type(call.result) is not TensorFacts and not call.outputs:
             other = unit.b[0].event
             self._scalars[(_key(call.result), _key(other.result if type(other) is Call else None))] = unit.roots

@@ -65,6 +65,8 @@ OVERWRITING = frozenset(
         ),
     }
 )
+# Calls that only read what a tensor holds: what they give was made before, by whoever wrote it there.
+READING = frozenset({"torch.Tensor.grad", "torch.Tensor._grad", "torch.Tensor.data"})
 COMMUTING = frozenset({"add", "add_", "mul", "mul_", "eq", "ne", "maximum", "minimum", "logical_and", "logical_or"})
 # What a call says of the object and not of its values.
 BESIDE = frozenset({"__repr__", "__format__", "__hash__", "data_ptr", "untyped_storage", "storage", "_version"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from insitu.trace.analysis import Steps
 from insitu.trace.event import Call
+from insitu.trace.folding import Steps
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import Layers, call_name, operations, step_groups
 from insitu.view.value import result
@@ -40,9 +40,9 @@ class Flow:
         waiting = [fold for group in groups for fold in group.folds]
         while waiting:
             fold = waiting.pop()
-            event, last = fold.event, fold.nodes[fold.count - 1].event
+            event, last = fold.nodes[0].first, fold.nodes[fold.count - 1].first
             for node in fold.nodes:
-                self._first[node.event.id] = event.id
+                self._first[node.first.id] = event.id
             if isinstance(event, Call) and isinstance(last, Call) and event.kind == "module" and fold.count > 1:
                 self._alike.setdefault(event.path, (last.path, fold.count))
             waiting += fold.children()

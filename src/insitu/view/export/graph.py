@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from insitu.trace.analysis import Forest, Node, Steps, completed, relative, steps
+from insitu.trace.analysis import completed, relative
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts
+from insitu.trace.folding import Steps, steps
+from insitu.trace.nesting import Forest, Node
 from insitu.trace.trace import Trace
 from insitu.view.name import function_name, module_type
 from insitu.view.tree import UNSEEN
@@ -37,7 +39,7 @@ class Graph:
 def graphs(trace: Trace) -> list[Graph]:
     """A graph for each step; several that are the same are one."""
     groups = step_groups(trace)
-    ranks = {group.folds[0].event.rank for group in groups}
+    ranks = {group.folds[0].nodes[0].first.rank for group in groups}
     return [_graph(group, ranked=len(ranks) > 1) for group in groups]
 
 
@@ -50,14 +52,14 @@ def step_groups(trace: Trace) -> list[Steps]:
             root = forest.add(event)
             if root is not None:
                 roots.append(root)
-    return steps(sorted([*roots, *forest.rest()], key=lambda node: node.event.id))
+    return steps(sorted([*roots, *forest.rest()], key=lambda node: node.first.id))
 
 
 def _graph(group: Steps, *, ranked: bool) -> Graph:
     title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}, {group.count} identical"
-    graph = Graph(f"rank {group.folds[0].event.rank} {title}" if ranked else title)
+    graph = Graph(f"rank {group.folds[0].nodes[0].first.rank} {title}" if ranked else title)
     roots = [node for fold in group.folds for node in fold.nodes[: fold.count]]
-    graph.calls = operations(node.event for node in _walk(roots))
+    graph.calls = operations(node.first for node in _walk(roots))
     graph.edges = list(_edges(graph.calls))
     return graph
 

@@ -187,9 +187,10 @@ function title(app, i) {
   const { row, texts } = calls.data;
   const kind = KINDS[row.kind[i]];
   const parts = [twisty(tree, i)];
-  const parent = tree.parent[i];
+  let parent = tree.parent[i];
+  while (parent >= 0 && row.kind[parent] >= STEP) parent = tree.parent[parent];
   if (kind === "module") {
-    const base = parent >= 0 && row.kind[parent] !== STEP ? calls.path(parent) : "";
+    const base = parent >= 0 ? calls.path(parent) : "";
     const own = relative(calls.path(i), base);
     const other = tree.isFolded(i) ? relative(calls.path(tree.last(i)), base) : own;
     if (own) parts.push(make("b", "path", own === other ? own : `${own} … ${other}`));

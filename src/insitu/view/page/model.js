@@ -1,6 +1,6 @@
 // The tree of rows: what is open, which identical siblings are folded, which rows are to be seen.
 
-const KINDS = ["module", "function", "aten", "python", "variable", "note", "trouble", "step"];
+const KINDS = ["module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass"];
 const STEP = 7;
 const HAS_NAN = 1, HAS_INF = 2, IS_WRONG = 4, IS_ORIGIN = 8;
 

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from insitu.trace.analysis import Forest, Node, completed, fold, steps
+from insitu.trace.analysis import completed
 from insitu.trace.costs import Costs, Ledger
-from insitu.trace.event import Call, Event, Mark, TensorFacts, Variable, Word, tensors
-from insitu.view.name import compact, module_type
+from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, Word, tensors
+from insitu.trace.folding import fold, steps
+from insitu.trace.grouping import grouped
+from insitu.trace.nesting import Forest, Group, Node
+from insitu.view.name import compact, expression, module_type
 from insitu.view.page.nonfinite import Nonfinite
 from insitu.view.page.packing import Columns
 from insitu.view.page.tables import Tables
@@ -17,7 +20,7 @@ from insitu.view.tree import UNSEEN
 from insitu.view.value import holds_tensor, result, safe, short, tensor, value
 
 # The number of a kind is its place; `model.js` has the same list.
-KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step")
+KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
 NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 UNIT = 100  # nanoseconds: as exact as times are shown
 DELTAS = frozenset({"id", "start", "forward", "site"})
@@ -32,14 +35,23 @@ _INTEGERS = (
 class Row:
     """An event in its place; `run` is how many identical siblings begin here, and 0 for the others of them.
 
-    A step has no event but a title, and the time from its first call to the end of its last.
+    A step and a group have no event but a heading.
     """
 
-    event: Event | None
+    event: Event | Heading
     depth: int
     run: int = 1
-    title: str = ""
-    span: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class Heading:
+    """What stands over several calls, the first of them, and the time from there to the end of the last."""
+
+    kind: str
+    title: str
+    first: Event
+    duration: int
+    site: Site | None = None
 
 
 @dataclass(slots=True)
@@ -67,8 +79,8 @@ def ordered(events: Sequence[Event], *, depth: int | None = None) -> tuple[list[
         root = forest.add(event)
         if root is not None:
             roots.append(root)
-    roots = sorted([*roots, *forest.rest()], key=lambda node: node.event.id)
-    rows = _stepped([node for node in roots if _is_seen(node)])
+    roots = sorted([*roots, *forest.rest()], key=lambda node: node.first.id)
+    rows = _stepped(_arranged(roots))
     return [row for row in rows if depth is None or row.depth < depth], found
 
 
@@ -86,23 +98,30 @@ def judged(events: Iterable[Event]) -> Found:
 def _stepped(roots: list[Node]) -> Iterator[Row]:
     """The rows below those of their steps, if there is more than one step."""
     groups = steps(roots)
-    ranked = len({node.event.rank for node in roots}) > 1
+    ranked = len({node.first.rank for node in roots}) > 1
     titled = sum(group.count for group in groups) > 1
     for group in groups:
         for number in range(group.count):
             runs = [item.nodes[number * item.count : (number + 1) * item.count] for item in group.folds]
             if titled:
-                yield _step([node.event for run in runs for node in run], group.count if number == 0 else 0, ranked)
+                heading = _step_heading([node for run in runs for node in run], ranked)
+                yield Row(heading, 0, group.count if number == 0 else 0)
             for run in runs:
                 yield from _nested(run, int(titled))
 
 
-def _step(events: list[Event], run: int, ranked: bool) -> Row:
-    first = events[0]
+def _step_heading(nodes: list[Node], ranked: bool) -> Heading:
+    whole = Group("pass", nodes)
+    first = whole.first
     title = f"rank {first.rank} step {first.step}" if ranked else f"step {first.step}"
-    end = max(event.start + ((event.duration or 0) if isinstance(event, Call) else 0) for event in events)
-    begin = min(event.start for event in events)
-    return Row(None, 0, run, title, (begin, end - begin, first.step, first.rank))
+    return Heading("step", title, first, whole.duration)
+
+
+def _group_heading(group: Group) -> Heading:
+    first = group.first
+    site = None if isinstance(first, Mark) else first.site
+    title = "pass of a loop" if group.kind == "pass" else f"{expression(site)} · {len(group.nodes)} calls"
+    return Heading(group.kind, title, first, group.duration, site)
 
 
 def _nested(run: list[Node], depth: int) -> Iterator[Row]:
@@ -110,11 +129,17 @@ def _nested(run: list[Node], depth: int) -> Iterator[Row]:
     stack = _stacked(run, depth)
     while stack:
         node, level, count = stack.pop()
-        yield Row(node.event, level, count)
-        children = [child for child in node.children if _is_seen(child)]
+        event = node.event
+        yield Row(_group_heading(event) if isinstance(event, Group) else event, level, count)
+        children = node.children if isinstance(event, Group) else _arranged(node.children)
         if children:
-            for item in reversed(fold(children, node.event)):
+            for item in reversed(fold(children, event)):
                 stack += _stacked(item.nodes, level + 1)
+
+
+def _arranged(nodes: list[Node]) -> list[Node]:
+    """Siblings without those that are not seen, and in groups, as in the tree."""
+    return grouped([[node for node in nodes if _is_seen(node)]])[0]
 
 
 def _stacked(run: list[Node], depth: int) -> list[tuple[Node, int, int]]:
@@ -132,7 +157,7 @@ def _is_seen(node: Node) -> bool:
 
 def places(rows: Iterable[Row], first: int = 0) -> dict[int, int]:
     """The numbers of the rows by the ids of their events."""
-    return {row.event.id: number for number, row in enumerate(rows, first) if row.event is not None}
+    return {row.event.id: number for number, row in enumerate(rows, first) if not isinstance(row.event, Heading)}
 
 
 class RowColumns:
@@ -153,12 +178,10 @@ class RowColumns:
         """Add a row."""
         event = row.event
         before = (len(self._given), len(self._made))
-        if event is None:
-            begin, time, step, rank = row.span
-            cells = self._plain(-1, row, "step", row.title, begin, time + UNIT, 0, step, rank)
+        if isinstance(event, Heading):
+            cells = self._plain(-1, row, event.kind, event.title, event.first, event.duration + UNIT, event.site)
         elif isinstance(event, Mark):
-            facts = (event.start, 0, event.thread, event.step, event.rank)
-            cells = self._plain(event.id, row, event.kind, safe(event.text), *facts)
+            cells = self._plain(event.id, row, event.kind, safe(event.text), event)
         elif isinstance(event, Variable):
             cells = self._variable(event, row, found.odd.get(event.id, 0))
         else:
@@ -168,11 +191,12 @@ class RowColumns:
         self._returned.append(len(self._made) - before[1])
 
     def _plain(
-        self, id: int, row: Row, kind: str, text: str, start: int, time: int, thread: int, step: int, rank: int
+        self, id: int, row: Row, kind: str, text: str, event: Event, time: int = 0, site: Site | None = None
     ) -> tuple[int, ...]:
+        """A row of what is no call; the event says when it was, and where."""
         label = self._tables.text(short(text, MOST_MESSAGE))
-        head = (id, row.depth, row.run, NUMBERS[kind], label, label, 0, 0, 0, 0, 0, start // UNIT, time // UNIT)
-        return (*head, 0, 0, 0, 0, thread, step, rank, 0, 0, 0)
+        head = (id, row.depth, row.run, NUMBERS[kind], label, label, 0, 0, 0, self._tables.site(site), 0)
+        return (*head, event.start // UNIT, time // UNIT, 0, 0, 0, 0, event.thread, event.step, event.rank, 0, 0, 0)
 
     def _variable(self, event: Variable, row: Row, odd: int) -> tuple[int, ...]:
         tables = self._tables

@@ -80,6 +80,7 @@ function weight(app) {
     if (!callTree.hasChildren(i) || kind === "aten" || kind === "function") return 0;
     if (kind === "module" && modules[row.module[i]]?.[6]) return 0;
     if (kind === "step" && i > 0) return 0; // one step shows what all are like
+    if (kind === "expression") return 0;
     return row.duration[i] || 1;
   };
 }
