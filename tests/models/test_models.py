@@ -6,7 +6,6 @@ import functools
 import subprocess
 import sys
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -14,8 +13,9 @@ from typing import Any
 
 import pytest
 import torch
-from tests.capture.oracle import BareMode, bits, nothing_left, ops, troubles
+from tests.capture.oracle import BareMode, ops, troubles
 from tests.models.cases import CASES, Case
+from tests.models.outcome import Build, Outcome, bare, traced, untraced
 
 import insitu
 
@@ -45,32 +45,31 @@ def quiet(case: Case) -> Iterator[None]:
         yield
 
 
-def outcome(case: Case, around: Any) -> tuple[Any, int]:
-    """What a program returns when it is run inside `around`, and the state of the random numbers afterwards."""
-    with quiet(case):
-        torch.manual_seed(0)
-        subject, run = case.build()
-        torch.manual_seed(1)
-        with around(subject):
-            result = run()
-        return bits(result), zlib.crc32(torch.get_rng_state().numpy().tobytes())
+def quietly(name: str) -> Build:
+    """What builds the program of a case, and runs it without the warnings that torch itself gives for it."""
+    case = CASES[name]
+
+    def build() -> Any:
+        with quiet(case):
+            subject, run = case.build()
+
+        def silenced() -> Any:
+            with quiet(case):
+                return run()
+
+        return subject, silenced
+
+    return build
 
 
 @functools.cache
-def untraced(name: str) -> tuple[Any, int]:
-    @contextmanager
-    def nothing(subject: Any) -> Iterator[None]:
-        yield
-
-    outcome(CASES[name], nothing)  # what torch does only the first time is done
-    return outcome(CASES[name], nothing)
+def expected(name: str) -> Outcome:
+    return untraced(quietly(name))
 
 
 @functools.cache
-def bare(name: str) -> list[str]:
-    mode = BareMode()
-    outcome(CASES[name], lambda subject: mode)
-    return mode.ops
+def bare_ops(name: str) -> list[str]:
+    return bare(quietly(name))
 
 
 # What test_zero_tensors_have_no_memory_to_look_at runs in a process of its own, and what no dispatch mode can live
@@ -84,39 +83,23 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize(("name", "variant"), [pair for pair in product(CASES, VARIANTS) if pair not in ELSEWHERE])
 def test_nothing_changes(name: str, variant: str) -> None:
-    expected = untraced(name)
-    trace = insitu.Trace()
-
-    @contextmanager
-    def recorded(subject: Any) -> Iterator[None]:
-        nonlocal trace
-        with insitu.record(**VARIANTS[variant]) as trace:
-            yield
-
-    with nothing_left():
-        result, rng = outcome(CASES[name], recorded)
-    assert troubles(trace) == []
-    assert result == expected[0]
-    assert rng == expected[1]
+    result, rng = expected(name)
+    found = traced(quietly(name), lambda subject: insitu.record(**VARIANTS[variant]))
+    assert troubles(found.trace) == []
+    assert found.outcome[0] == result
+    assert found.outcome[1] == rng
     if CASES[name].bare:
-        assert ops(trace) == (bare(name) if "aten" in variant else [])
+        assert ops(found.trace) == (bare_ops(name) if "aten" in variant else [])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_subject_is_a_step_and_changes_nothing(name: str) -> None:
-    expected = untraced(name)
-    trace = insitu.Trace()
-
-    @contextmanager
-    def recorded(subject: Any) -> Iterator[None]:
-        nonlocal trace
-        with insitu.record(subject, level="aten" if CASES[name].bare else "functions") as trace:
-            yield
-
-    with nothing_left():
-        assert outcome(CASES[name], recorded) == expected
-    assert troubles(trace) == []
-    own = [call for call in trace.calls if call.kind == "module" and call.path == "" and call.parent is None]
+    level = "aten" if CASES[name].bare else "functions"
+    found = traced(quietly(name), lambda subject: insitu.record(subject, level=level))
+    assert found.outcome == expected(name)
+    assert troubles(found.trace) == []
+    calls = found.trace.calls
+    own = [call for call in calls if call.kind == "module" and call.path == "" and call.parent is None]
     assert {call.step for call in own} == set(range(len(own)))
 
 
@@ -141,8 +124,8 @@ def test_zero_tensors_have_no_memory_to_look_at() -> None:
 
 @pytest.mark.parametrize("level", ["modules", "functions", "aten"])
 def test_fused_paths_stay_fused(level: str) -> None:
-    assert "aten._transformer_encoder_layer_fwd" in bare("encoder_fused")
-    assert "aten._native_multi_head_attention" in bare("attention_fused")
+    assert "aten._transformer_encoder_layer_fwd" in bare_ops("encoder_fused")
+    assert "aten._native_multi_head_attention" in bare_ops("attention_fused")
     for name, operator, calls in (
         ("encoder_fused", "aten._transformer_encoder_layer_fwd", 2),
         ("attention_fused", "aten._native_multi_head_attention", 2),
