@@ -1,4 +1,4 @@
-"""`python -m benchmarks [names…] [--quick] [--json FILE]`: measure, and print one table.
+"""`python -m benchmarks [names…] [--quick] [--json FILE] [--page FILE.md]`: measure, and print one table.
 
 The exit code says whether everything could be measured, not whether it was fast: that depends on the machine.
 """
@@ -21,7 +21,7 @@ from benchmarks.measure import Effort, Row
 TOPICS = {
     "overhead": "a session at each level, against the no-op floors and running alone",
     "deep": "the same, called from sixty frames further down",
-    "inactive": "insitu imported but not in use",
+    "inactive": "a program that has imported insitu and does not use it",
     "guarding": "a guard on a training step, against the same session without checks and detect_anomaly",
     "comparing": "two traces of 100,000 events compared",
     "errors": "what a session adds to an exception",
@@ -29,8 +29,8 @@ TOPICS = {
     "recording": "values of a training run, recorded at each step",
     "storage": "the journal and the file of a recorded run",
     "large": "Llama-70B on the meta device: time and memory",
-    "text": "100,000 events as text",
-    "command": "insitu show of a small file",
+    "text": "100,000 events as text, and as a page",
+    "command": "the time that `insitu show` of a small file takes",
     "peers": "DebugMode, torchlens, torch-code-tracing, torchview, torchinfo",
 }
 
@@ -38,23 +38,36 @@ TOPICS = {
 def main() -> int:
     """Measure the topics that were asked for."""
     options = parser().parse_args()
-    prepare()
-    rows: list[Row] = []
-    failed: list[str] = []
-    for topic in options.names or TOPICS:
-        try:
-            rows += measured(topic, Effort(options.quick))
-        except Exception:
-            failed.append(topic)
-            traceback.print_exc()
-    print(", ".join(f"{name} {version}" for name, version in report.environment().items()))
+    if options.page and not options.again:
+        import matplotlib  # noqa: F401  a page needs it: better to know now than when all is measured
+    found = report.load(options.again) if options.again else run(options)
+    print(", ".join(f"{name} {version}" for name, version in found.environment.items()))
     print(report.METHOD, "gc thresholds:", gc.get_threshold(), end="\n\n")
-    print(report.table(rows))
-    if options.json:
-        report.save(rows, options.json)
+    print(report.table(found.rows))
+    if options.page:
+        from benchmarks import page
+
+        page.write(found, TOPICS, options.page)
+    failed = [topic for topic, rows in found.topics.items() if not rows]
     for topic in failed:
         print(f"{topic} could not be measured: see above", file=sys.stderr)
     return 1 if failed else 0
+
+
+def run(options: argparse.Namespace) -> report.Report:
+    """Measure; a topic that fails has no rows. What was measured is saved topic by topic."""
+    prepare()
+    effort = Effort("once" if options.once else "quick" if options.quick else "full")
+    found = report.Report({**report.environment(), "effort": effort.name}, {})
+    for topic in options.names or TOPICS:
+        found.topics[topic] = []
+        try:
+            found.topics[topic] += measured(topic, effort)
+        except Exception:
+            traceback.print_exc()
+        if options.json:
+            report.save(found, options.json)
+    return found
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,7 +81,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("names", nargs="*", type=known_topic, help="what to measure (default: everything)")
     made.add_argument("--quick", action="store_true", help="fewer repeats: about a minute, and more noise")
+    made.add_argument("--once", action="store_true", help="measure everything once: does it run?")
     made.add_argument("--json", type=Path, metavar="FILE", help="also write all that was measured to a file")
+    made.add_argument(
+        "--page", type=Path, metavar="FILE.md", help="also write a page, and a plot to pictures/ beside it"
+    )
+    made.add_argument("--again", type=Path, metavar="FILE", help="measure nothing: report what --json has written")
     return made
 
 

@@ -27,7 +27,7 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 
 def _row(name: str, a: Trace, b: Trace, effort: Effort) -> Row:
-    seconds = [clocked(partial(compare_traces, a, b)) for _ in range(effort.repeats(5))]
+    seconds = [clocked(partial(compare_traces, a, b)) for _ in range(effort.repeats(3))]
     diff = compare_traces(a, b)
     note = f"{len(diff.causes)} causes, {len(diff.differences):,} rows"
     return Row(f"comparing 100,000 events, {name}", seconds, at_most(5), "s", note)

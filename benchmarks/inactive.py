@@ -16,7 +16,7 @@ from benchmarks.models import PASSES, mha
 
 def rows(effort: Effort) -> Iterator[Row]:
     """After the import against before it, each time in a new process; and a session that is switched off."""
-    processes = effort.repeats(9)
+    processes = effort.repeats(5)
     ratios = [child("insitu") for _ in range(processes)]
     control = [child("nothing") for _ in range(processes)]
     note = f"{statistics.median(control):.2f}x where nothing was imported"

@@ -15,13 +15,13 @@ Unit = Literal["x", "s", "B"]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How often to measure: a quick run is a fifth of a full one."""
+    """How often to measure: a quick run is a fifth of a full one, and once says that all can be measured, no more."""
 
-    quick: bool = False
+    name: Literal["full", "quick", "once"] = "full"
 
     def repeats(self, full: int) -> int:
         """How often to repeat what a full run repeats so many times."""
-        return max(2, full // 5) if self.quick else full
+        return {"full": full, "quick": max(2, full // 5), "once": 1}[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,23 @@ class Target:
         """Whether a number is good enough."""
         return value >= self.limit if self.least else value <= self.limit
 
+    def share(self, value: float) -> float:
+        """A number as a share of the limit: 1 is the limit itself, and more is not good enough."""
+        return self.limit / value if self.least else value / self.limit
+
     def __str__(self) -> str:
-        return f"{'≥' if self.least else '≤'} {self.limit:g}"
+        limit = f"{self.limit:g}" if self.limit < 1e5 else f"{self.limit:,.0f}"
+        return f"{'≥' if self.least else '≤'} {limit}"
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """The target that was written so.
+
+        >>> Target.parse("≥ 15")
+        Target(limit=15.0, least=True)
+        """
+        sign, limit = text.split()
+        return cls(float(limit.replace(",", "")), least=sign == "≥")
 
 
 def at_most(limit: float) -> Target:

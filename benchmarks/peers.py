@@ -73,7 +73,7 @@ PEERS: dict[str, tuple[str, Peer, Target | None]] = {
 
 def rows(effort: Effort) -> Iterator[Row]:
     """How many times as long each peer takes."""
-    for make in (gpt2,) if effort.quick else SMALL:
+    for make in SMALL if effort.name == "full" else (gpt2,):
         subject = make()
         times = in_turn(cases(subject), effort.repeats(9))
         for name, (title, _, target) in PEERS.items():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import torch
 from torch import nn
 
 import insitu
-from benchmarks.measure import Case, Effort, Row, at_most, in_turn
+from benchmarks.measure import Case, Effort, Row, at_least, at_most, in_turn
 
 STEPS = 20
 
@@ -50,8 +52,8 @@ def training(layers: int, width: int, batch: int) -> tuple[nn.Module, Any]:
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     data = torch.randn(batch, width)
 
-    def steps() -> None:
-        for _ in range(STEPS):
+    def steps(number: int = STEPS) -> None:
+        for _ in range(number):
             optimizer.zero_grad()
             model(data).square().mean().backward()
             optimizer.step()
@@ -67,7 +69,66 @@ def rows(effort: Effort) -> Iterator[Row]:
     yield from recorded(effort, "8 tensors of 0.8 MB in all", (8, 256, 100), ["layers.*"], 1.20)
     many = ["layers.*.forward.mean", "layers.*.scale", "layers.*.scale.grad", "layers.*.linear.bias"]
     yield from recorded(effort, "200 small tensors", (50, 64, 64), many, None)
+    yield original(effort, (50, 64, 64), many)
     yield from recorded(effort, "statistics of every module", (8, 256, 128), ["**"], 1.3, keep="stats")
+
+
+def original(effort: Effort, size: tuple[int, int, int], only: list[str]) -> Row:
+    """The way of TensorTracer for 200 small tensors, alone: each is appended to a dataset of HDF5."""
+    model, steps = training(*size)
+    layers = list(model.layers)  # type: ignore[arg-type]
+    files: list[Any] = []
+    with tempfile.TemporaryDirectory() as folder:
+
+        def open_file() -> None:
+            files.append(h5py.File(Path(folder) / f"{time.monotonic_ns()}.h5", "w"))
+
+        def appended() -> None:
+            for _ in range(STEPS):
+                steps(1)
+                for number, layer in enumerate(layers):
+                    taken = (layer.scale, layer.scale.grad, layer.linear.bias, layer.scale[0])
+                    for name, value in zip(("scale", "grad", "bias", "mean"), taken, strict=True):
+                        append(files[-1], f"{number}.{name}", value.detach().numpy())
+
+        session = Recorded(model, only, "values", Path(folder))
+        times = in_turn(
+            {
+                "alone": Case(steps),
+                "recorded": Case(steps, before=session.start, after=session.stop),
+                "original": Case(appended, before=open_file, after=lambda: files.pop().close()),
+            },
+            effort.repeats(10),
+        )
+    less = times.overhead("original", "recorded", "alone")
+    return Row("recording 200 small tensors, one by one with h5py / insitu, by overhead", less, at_least(5))
+
+
+def append(file: Any, name: str, value: Any) -> None:
+    """Add a value to the end of a dataset."""
+    if name not in file:
+        file.create_dataset(name, (0, *value.shape), value.dtype, maxshape=(None, *value.shape))
+    data = file[name]
+    data.resize(len(data) + 1, 0)
+    data[-1] = value
+
+
+class Recorded:
+    """Sessions that are started before a time is taken, and ended after."""
+
+    def __init__(self, model: nn.Module, only: list[str], keep: str, folder: Path) -> None:
+        self._options: Any = {"only": only, "keep": keep}
+        self._model, self._folder = model, folder
+        self._session: Any = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._session = insitu.record(self._model, to=self._folder / f"{time.monotonic_ns()}.h5", **self._options)
+        self._session.__enter__()
+
+    def stop(self) -> None:
+        """End."""
+        self._session.__exit__(None, None, None)
 
 
 def recorded(
@@ -75,19 +136,12 @@ def recorded(
 ) -> Iterator[Row]:
     """One way of recording."""
     model, steps = training(*size)
-    folder = tempfile.TemporaryDirectory()
-    sessions: list[Any] = []
-
-    def start() -> None:
-        path = Path(folder.name) / f"{len(list(Path(folder.name).iterdir()))}.h5"
-        sessions.append(insitu.record(model, only=only, keep=keep, to=path))
-        sessions[-1].__enter__()
-
-    case = Case(steps, before=start, after=lambda: sessions.pop().__exit__(None, None, None))
-    times = in_turn({"alone": Case(steps), "recorded": case}, effort.repeats(20))
+    with tempfile.TemporaryDirectory() as folder:
+        session = Recorded(model, only, keep, Path(folder))
+        case = Case(steps, before=session.start, after=session.stop)
+        times = in_turn({"alone": Case(steps), "recorded": case}, effort.repeats(20))
     step = sorted(times.seconds["alone"])[len(times.seconds["alone"]) // 2] / STEPS
     target = at_most(limit) if limit is not None else None
     yield Row(
         f"recording {name} / alone", times.ratio("recorded", "alone"), target, note=f"a step of {step * 1e3:.1f} ms"
     )
-    folder.cleanup()

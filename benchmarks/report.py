@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from benchmarks.measure import Row
+from benchmarks.measure import Row, Target
 
 PACKAGES = ("insitu", "torch", "transformers", "torchlens", "torch-code-tracing", "torchview", "torchinfo")
 HEAD = ("", "measured", "quartiles", "target", "verdict", "")
@@ -22,12 +24,13 @@ METHOD = (
 
 def table(rows: Iterable[Row]) -> str:
     """The rows as text, in columns."""
-    cells = [HEAD, *(_cells(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(_line(line, widths) for line in cells)
+    every = [HEAD, *(cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+    return "\n".join(_line(line, widths) for line in every)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as text, cell by cell."""
     spread = " … ".join(number(value, row.unit) for value in row.quartiles) if row.quartiles else ""
     return (row.name, number(row.median, row.unit), spread, str(row.target or ""), row.verdict, row.note)
 
@@ -44,7 +47,7 @@ def number(value: float, unit: str) -> str:
     ('1.23x', '43.2x', '0.123 s', '278 B')
     """
     if unit == "B":
-        return f"{value:.0f} B"
+        return f"{value:,.0f} B"
     if unit == "s":
         return f"{value:.3f} s"
     return f"{value:.2f}x" if value < 10 else f"{value:.1f}x"
@@ -52,10 +55,20 @@ def number(value: float, unit: str) -> str:
 
 def environment() -> dict[str, str]:
     """Where and when this was measured."""
-    found = {"date": time.strftime("%Y-%m-%d %H:%M"), "python": platform.python_version()}
+    found = {"date": time.strftime("%Y-%m-%d %H:%M"), "machine": machine(), "python": platform.python_version()}
     for package in PACKAGES:
         found[package] = version(package)
     return found
+
+
+def machine() -> str:
+    """The processor and how many cores there are of it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):  # not Linux
+        model = platform.processor() or platform.machine()
+    return f"{model}, {os.cpu_count()} cores, {platform.system()}"
 
 
 def version(package: str) -> str:
@@ -70,10 +83,35 @@ def version(package: str) -> str:
         return "missing"
 
 
-def save(rows: Iterable[Row], path: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was measured, topic by topic, and where."""
+
+    environment: dict[str, str]
+    topics: dict[str, list[Row]]
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows."""
+        return [row for rows in self.topics.values() for row in rows]
+
+
+def load(path: Path) -> Report:
+    """What was measured before, from the file that `save` wrote."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    topics: dict[str, list[Row]] = {}
+    for row in found["rows"]:
+        target = Target.parse(row["target"]) if row["target"] else None
+        made = Row(row["name"], row["samples"], target, row["unit"], row["note"])
+        topics.setdefault(row["topic"], []).append(made)
+    return Report(found["environment"], topics)
+
+
+def save(report: Report, path: Path) -> None:
     """Write the rows, with all that was measured, as JSON."""
     found = [
         {
+            "topic": topic,
             "name": row.name,
             "unit": row.unit,
             "median": row.median,
@@ -83,6 +121,8 @@ def save(rows: Iterable[Row], path: Path) -> None:
             "note": row.note,
             "samples": row.samples,
         }
+        for topic, rows in report.topics.items()
         for row in rows
     ]
-    path.write_text(json.dumps({"environment": environment(), "rows": found}, indent=1) + "\n")
+    text = json.dumps({"environment": report.environment, "rows": found}, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")

@@ -126,7 +126,7 @@ def compacted(folder: Path, name: str, arrays: list[Any], effort: Effort) -> Row
     """The time to make the file of a run of 200 MB."""
     size = sum(array.nbytes for array in arrays)
     steps, seconds = 200_000_000 // size, []
-    for _ in range(effort.repeats(5)):
+    for _ in range(effort.repeats(3)):
         with Journal(folder / "run.h5.parts") as journal:
             for step in range(steps):
                 for array in arrays:

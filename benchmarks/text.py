@@ -13,6 +13,7 @@ import insitu
 from benchmarks.measure import Effort, Row, at_most
 from benchmarks.models import Subject, gpt2
 from insitu.view import render
+from insitu.view.html import page
 
 EVENTS = 100_000
 VIEWS: dict[str, dict[str, Any]] = {
@@ -29,7 +30,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     subject = gpt2()
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     lines: dict[str, int] = {}
-    for _ in range(effort.repeats(5)):
+    for _ in range(effort.repeats(3)):
         trace = recorded(subject)
         decoding = clocked(partial(getattr, trace, "events"))
         share = EVENTS / len(trace)
@@ -42,6 +43,15 @@ def rows(effort: Effort) -> Iterator[Row]:
     yield Row("100,000 events decoded", seconds["decoding"], unit="s", note="once for each trace, when it is asked for")
     both = [a + b for a, b in zip(seconds["decoding"], seconds["tree"], strict=True)]
     yield Row("100,000 events decoded and as text, tree", both, at_most(1), "s")
+    yield from as_page(trace, effort.repeats(2))
+
+
+def as_page(trace: insitu.Trace, repeats: int) -> Iterator[Row]:
+    """How long it takes to make one HTML file of them, and how large that is."""
+    share = EVENTS / len(trace)
+    seconds = [share * clocked(partial(page, trace)) for _ in range(repeats)]
+    yield Row("100,000 events as a page", seconds, unit="s")
+    yield Row("100,000 events as a page, size", [share * len(page(trace).encode())], at_most(3e6), "B")
 
 
 def recorded(subject: Subject) -> insitu.Trace:

@@ -1,0 +1,69 @@
+"""What was measured, as a page of the documentation: tables, verdicts and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.measure import Row
+from benchmarks.plot import draw
+
+HEAD = "| | measured | middle half | target | verdict | |\n|---|---:|---|---|---|---|"
+REPEAT = """
+## How it is measured
+
+{method} A ratio is of two times of the same turn, so that a slow moment of the machine meets both. The number is the
+median; the middle half of the turns lies between the two numbers beside it. Memory and waiting times are told as they
+are. "over" says that the median does not meet the target, be it by a little or by much.
+
+Targets are for small models, where a tool costs most: an operator of a large model takes longer, and what insitu does
+for it does not.
+
+Repeat it with `make bench`, which makes an environment of its own and prints these tables, or write this page anew:
+
+    .venv-bench/bin/python -m benchmarks --json results.json --page docs/benchmarks.md
+
+`--quick` is a fifth of the effort, and a name of a topic measures that alone. What must not depend on a machine, calls
+and allocations for each event, is in `tests/budget.txt`, and a test holds it.
+"""
+
+
+def write(found: report.Report, topics: Mapping[str, str], path: Path) -> None:
+    """Write the page, and the plot into the folder for pictures beside it."""
+    picture = path.parent / "pictures" / f"{path.stem}.png"
+    picture.parent.mkdir(exist_ok=True)
+    draw(found, picture)
+    path.write_text("\n".join(lines(found, topics, f"pictures/{picture.name}")), encoding="utf-8")
+
+
+def lines(found: report.Report, topics: Mapping[str, str], picture: str) -> Iterator[str]:
+    """The lines of the page."""
+    yield "# What it costs\n"
+    yield summary(found.rows) + "\n"
+    if (effort := found.environment.get("effort", "full")) != "full":
+        yield f"This run was made with less effort than a full one ({effort}): its numbers are rough.\n"
+    yield f"![Each number against its target, and how much longer the others take]({picture})\n"
+    yield "Measured with " + ", ".join(f"{name} {value}" for name, value in found.environment.items()) + ".\n"
+    for topic, about in topics.items():
+        rows = found.topics.get(topic)
+        yield f"## {topic}\n\n{about[:1].upper()}{about[1:]}.\n"
+        yield "\n".join([HEAD, *map(line, rows)]) + "\n" if rows else "This was not measured.\n"
+    yield REPEAT.format(method=report.METHOD).strip() + "\n"
+
+
+def summary(rows: list[Row]) -> str:
+    """How many targets are met, and which are not."""
+    judged = [row for row in rows if row.target is not None]
+    over = [row for row in judged if row.verdict == "over"]
+    text = f"{len(judged) - len(over)} of {len(judged)} targets are met in this run."
+    if over:
+        found = [f"- {row.name}: {report.number(row.median, row.unit)} ({row.target})" for row in over]
+        text = "\n".join([f"{text} Over:\n", *found])
+    return text
+
+
+def line(row: Row) -> str:
+    """A row of a table."""
+    cells = report.cells(row)
+    return "| " + " | ".join(f"**{cell}**" if cell == "over" else cell for cell in cells) + " |"
