@@ -2,15 +2,17 @@
 #   make test        lint, types, tests          make demo    a small transformer in every view
 #   make bench       overhead against the peers  make format  put the code in form
 #   make faults      every fault test in full    make bugs    what it says of each faulty program of tests/bugs
+#   make zoo         trace hundreds of models    make soak    100,000 training steps (under an hour)
 #   make clean       start anew
 #   make PYTHON=python3.12 test                  another Python (after `make clean`)
 
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
+ZOO := .venv-zoo
 CODE := src tests dropins docs/make_pictures.py $(wildcard benchmarks)
 
-.PHONY: test demo bench browser bugs faults lint types unit format clean
+.PHONY: test demo bench browser bugs faults zoo soak lint types unit format clean
 .DELETE_ON_ERROR:
 
 # The browser is fetched while the environment is made.
@@ -49,17 +51,23 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks
 
 faults: $(VENV)/ready
-	INSITU_FAULTS=full $(VENV)/bin/python -m pytest -q tests/faults --timeout 900
+	INSITU_FAULTS=full $(VENV)/bin/python -m pytest -q tests/faults tests/hostile tests/test_interrupts.py --timeout 7200
 
 bugs: $(VENV)/ready
 	$(VENV)/bin/python -m tests.bugs
 
+zoo: $(ZOO)/ready
+	$(ZOO)/bin/python -m tests.zoo
+
+soak: $(VENV)/ready
+	$(VENV)/bin/python -m tests.soak
+
 clean:
-	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BENCH) $(ZOO) build dist .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch is installed before anything that depends on it, so that no resolver ever has a reason to choose another one.
-$(VENV)/torch $(BENCH)/torch: constraints.txt
+$(VENV)/torch $(BENCH)/torch $(ZOO)/torch: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "insitu needs Python 3.11 or later, and $(PYTHON) is older: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(@D)
 	$(call install,$(@D)) torch
@@ -70,9 +78,10 @@ $(VENV)/ready: $(VENV)/torch pyproject.toml dropins/pyproject.toml
 	$(call check_torch,$(@D))
 	touch $@
 
-$(BENCH)/ready: $(BENCH)/torch pyproject.toml $(wildcard benchmarks/requirements.txt)
-	$(call install,$(@D)) --editable .
-	$(call install,$(@D)) --requirement benchmarks/requirements.txt
+$(BENCH)/ready: benchmarks/requirements.txt
+$(ZOO)/ready: tests/zoo/requirements.txt
+$(BENCH)/ready $(ZOO)/ready: %/ready: %/torch pyproject.toml
+	$(call install,$(@D)) --editable . --requirement $(filter %requirements.txt,$^)
 	$(call check_torch,$(@D))
 	touch $@
 

@@ -17,6 +17,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def quick_collections() -> Iterator[None]:
+    """For tests that collect garbage often: what was there before is not looked through each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays_patched() -> Iterator[None]:
     """Trace functions, collector and torch are after the test what they were before it."""

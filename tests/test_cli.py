@@ -500,11 +500,20 @@ for index in range(150):
 
 
 @pytest.mark.parametrize("everything", [False, True])
-def test_of_a_long_trace_the_beginning_is_printed(everything: bool) -> None:
+def test_of_a_long_trace_the_beginning_and_the_end_are_printed(everything: bool) -> None:
     done = run(*(["--all"] if everything else []), "script.py", program=LONG)
     lines = done.stderr.splitlines()
     assert len(lines) == (300 if everything else 201)
-    assert everything or lines[-1] == "… 100 more lines: --all prints them, --to FILE.h5 keeps the trace"
+    assert everything or lines[160] == "… 100 more lines: --all prints them, --to FILE.h5 keeps the trace"
+    assert lines[-1].startswith("+ 149")
+
+
+def test_loops_can_be_unfolded() -> None:
+    program = "import torch\nfor _ in range(9):\n    torch.ones(2)\n    torch.ones(3)\n"
+    folded, unfolded = (run(*words, "script.py", program=program) for words in ([], ["--unfold"]))
+    assert folded.stderr.startswith("× 9 identical")
+    assert len(unfolded.stderr.splitlines()) == 18
+    assert "--unfold is for the view 'tree'" in run("--unfold", "--view", "code", "script.py", program=program).stderr
 
 
 def test_the_launcher_is_in_no_chain() -> None:

@@ -45,6 +45,7 @@ WITH_TORCH = (
     "dist.py",
     "session.py",
     "recording.py",
+    "about.py",  # of what is recorded
     "watching.py",
     "guarding.py",
     "decorate.py",

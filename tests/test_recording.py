@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 import insitu
+from insitu.recording import Running
 
 
 def scale(q: Tensor) -> Tensor:
@@ -304,6 +305,11 @@ def test_patterns_that_named_nothing_are_told(tmp_path: Path) -> None:
         net(torch.ones(3, 4))
     with pytest.warns(insitu.InsituWarning, match="was not called"), insitu.record(net, only="forward", keep="values"):
         pass
+    told = pytest.warns(
+        insitu.InsituWarning, match=r"keep has 'haed', where nothing was recorded \(did you mean 'head'"
+    )
+    with told, insitu.record(net, only=["forward", "head"], keep={"haed": "stats", "**": "values"}):
+        net(torch.ones(3, 4))
 
 
 def test_a_function_given_as_keep_or_to_that_raises_does_not_stop_the_run() -> None:
@@ -683,3 +689,82 @@ def launched(folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:
         command = [sys.executable, "-W", "ignore", str(folder / "program.py"), *arguments]
         children.append(subprocess.Popen(command, env={**os.environ, **ranks}, stderr=subprocess.PIPE, text=True))
     return children
+
+
+def test_a_model_whose_parameters_are_not_made_yet() -> None:
+    model = nn.Sequential(nn.LazyLinear(2))
+    with insitu.record(model, only=["0", "0.weight"], keep="values") as recorded:
+        model(torch.ones(3, 4))
+    assert recorded["0"].values.shape == (1, 3, 2) and recorded["0.weight"].values.shape == (1, 2, 4)
+
+
+def test_an_output_that_contains_itself() -> None:
+    class Knot(nn.Module):
+        def forward(self, x: Tensor) -> list[Any]:
+            found: list[Any] = [x]
+            found.extend([found] * 50)
+            return found
+
+    model = Knot()
+    with insitu.record(model, only=["forward"], keep="values") as recorded:
+        model(torch.ones(3))
+    assert recorded["forward.0"].values.shape == (1, 3)
+    assert 1 < len(recorded) <= 1000
+
+
+def test_what_holds_too_many_values_says_so_once() -> None:
+    class Many(nn.Module):
+        def forward(self, x: Tensor) -> list[dict[str, Tensor]]:
+            return [{f"t{j}": x + j for j in range(60)} for _ in range(20)]
+
+    model = Many()
+    told = pytest.warns(insitu.InsituWarning, match="taking all of forward .* more than 1,000 values")
+    with told as warned, insitu.record(model, only=["forward"], keep="values") as recorded:
+        model(torch.ones(1))
+        model(torch.ones(1))
+    assert (len(recorded), len(warned)) == (1000, 1)
+
+
+def test_what_is_switched_off_keeps_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSITU", "0")
+    model = Net()
+    alive = weakref.ref(model)
+    with insitu.record(model, keep="values") as recorded:
+        model(torch.ones(2, 4))
+    del model
+    gc.collect()
+    assert alive() is None and recorded is not None
+
+
+def test_an_interrupt_while_it_is_entered_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, run = Net(), tmp_path / "run.h5"
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(Running, "_listen", lambda self: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt), insitu.record(model, keep="values", to=run):
+            raise AssertionError("it was entered")
+    assert list(tmp_path.iterdir()) == []
+    with insitu.record(model, only=["forward"], keep="values", to=run):
+        model(torch.ones(2, 4))
+    assert [path.name for path in tmp_path.iterdir()] == ["run.h5"]
+
+
+def test_an_interrupt_while_it_is_left_tells_where_the_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, run = Net(), tmp_path / "run.h5"
+    alive, undo = weakref.ref(model), Running.undo
+
+    def interrupted(self: Running, error: BaseException | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+        undo(self, error)
+
+    monkeypatch.setattr(Running, "undo", interrupted)
+    told = pytest.warns(insitu.InsituWarning, match=r"run\.h5 was not made: .*\.parts, `insitu recover .*run\.h5`")
+    with (
+        told,
+        pytest.raises(KeyboardInterrupt),
+        insitu.record(model, keep="values", only="forward", to=run) as recorded,
+    ):
+        model(torch.ones(2, 4))
+    assert len(recorded["forward"].values) == 1
+    del model
+    gc.collect()
+    assert alive() is None

@@ -346,6 +346,12 @@ def test_only_names_the_nearest() -> None:
         insitu.record(Model(), only=["encoder", "haed"])
 
 
+@pytest.mark.parametrize("path", ["forward.x", "head.weight.grad", "encoder.*.weight"])
+def test_only_that_names_values_says_how_to_record_them(path: str) -> None:
+    with pytest.raises(insitu.PatternError, match=r"names values, not a module: keep='values'"):
+        insitu.record(Model(), only=path, keep=torch.Tensor.mean)
+
+
 @pytest.mark.parametrize("only", ["a..b", ".a", "a."])
 def test_only_that_is_no_pattern(only: str) -> None:
     with pytest.raises(insitu.PatternError, match="is no path pattern"):

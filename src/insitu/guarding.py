@@ -21,6 +21,7 @@ from insitu.capture.guard.scaling import scaling
 from insitu.capture.recorder import Recorder
 from insitu.dist import current_rank
 from insitu.errors import NonFiniteError, PatternError, SubjectError, choose, tell
+from insitu.interrupts import begun, ended
 from insitu.session import brief, checked_subject, explain, module_paths, take_last
 from insitu.trace.finding import Finding
 from insitu.trace.path import compiled, suggestion
@@ -74,18 +75,30 @@ class Guard:
         return self._enter(sys._getframe(1))
 
     def _enter(self, frame: FrameType | None) -> Guard:
-        running = Running(self._report)
-        self._running.append((get_ident(), running))
-        if os.environ.get("INSITU") != "0":
-            running.start(self._subject, self._allow, frame)
+        begun(lambda: self._entered(frame), self._abandon)
         return self
 
+    def _entered(self, frame: FrameType | None) -> Running:
+        running = Running(self._report)
+        if os.environ.get("INSITU") != "0":
+            running.start(self._subject, self._allow, frame)
+        self._running.append((get_ident(), running))
+        return running
+
+    def _abandon(self, running: Running) -> None:
+        """An interrupt came while it was entered: it never was."""
+        self._running = [entry for entry in self._running if entry[1] is not running]
+        running.undo.close()
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        running = take_last(self._running)
-        explain(error, running.recorder)
-        for finding in running.stop(sound=error is None or isinstance(error, KeyboardInterrupt)):
+        for finding in ended(lambda: self._left(error)):
             self._report(finding, may_raise=error is None)
         without_own_frames(tb)
+
+    def _left(self, error: BaseException | None) -> list[Finding]:
+        running = take_last(self._running)
+        explain(error, running.recorder)
+        return running.stop(sound=error is None or isinstance(error, KeyboardInterrupt))
 
     def __call__(self, function: Function) -> Function:
         """The function, guarded whenever it runs."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
@@ -22,12 +20,13 @@ import torch
 from torch import Tensor, nn
 
 from insitu import dist
+from insitu.about import about_run
 from insitu.capture.explain.notes import add_note
 from insitu.capture.keep import as_tensor, statistics
-from insitu.capture.names import unwrapped
 from insitu.capture.targets import targets
 from insitu.capture.values import Keep, Taken, Taking
 from insitu.errors import ChoiceError, PatternError, SubjectError, choose, tell
+from insitu.interrupts import begun, ended
 from insitu.store import RUN_SUFFIXES, check
 from insitu.store.building import check_compression
 from insitu.store.journal import Entry, Journal
@@ -80,15 +79,41 @@ class Recording:
         self._running: list[Running] = []
 
     def __enter__(self) -> Recorded:
+        return begun(self._entered, self._abandon).recorded
+
+    def _entered(self) -> Running:
         running = Running(self)
         self._running.append(running)
-        return running.recorded
+        return running
+
+    def _abandon(self, running: Running) -> None:
+        """An interrupt came while it was entered: it never was."""
+        self._running = [entry for entry in self._running if entry is not running]
+        try:
+            running.undo(None)
+        finally:
+            running.discard()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        running = self._running.pop()
+        running, was_on = self._running[-1], self._running[-1].is_on
+        try:
+            try:
+                running.hand_on_last()
+            finally:
+                ended(lambda: self._left(running, error))
+            if was_on:
+                running.finish()
+        except BaseException:
+            running.tell_parts()
+            raise
+        finally:
+            running.release()
+
+    def _left(self, running: Running, error: BaseException | None) -> None:
+        self._running.remove(running)
         if error is not None and running.is_on:
             add_note(error, None, None)
-        running.stop(error)
+        running.undo(error)
 
     def keep_of(self, path: str, whole: str) -> Keep | None:
         """What is made of a tensor at a path, which may be an item of a whole; None for its values."""
@@ -118,8 +143,7 @@ def stats(value: Any) -> dict[str, Any] | None:
     found = statistics(tensor, bins=False) if tensor is not None else None
     if found is None:
         return None
-    names = ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")
-    return {name: getattr(found, name) for name in names}
+    return {name: getattr(found, name) for name in ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")}
 
 
 class Running:
@@ -159,7 +183,10 @@ class Running:
             signal.signal(signal.SIGTERM, self._signal)
 
     def _terminate(self, number: int) -> None:
-        self.stop(None, patience=0.0)
+        if self.is_on:
+            self.undo(None)
+            self.finish(patience=0.0)
+            self.release()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
@@ -173,7 +200,9 @@ class Running:
             self.folder = parts_of(to)
             if self._recording._overwrite:
                 dist.clear(self.folder, self.rank)
-        self.journal = Journal(self.folder, self.rank, about(self._recording))
+        of = self._recording
+        said = about_run(of._model, patterns=of._only, every=of._every, when=of._when)
+        self.journal = Journal(self.folder, self.rank, said)
 
     def _hand_on(self, step: int, moment: float, taken: list[Taken]) -> None:
         if self._recording._sink is not None:
@@ -192,8 +221,13 @@ class Running:
             self.trouble(f"storing {path}", error)
             return None
 
-    def stop(self, error: BaseException | None, *, patience: float = PATIENCE) -> None:
-        """End the recording: hand on the last step, close the journal, make the file.
+    def hand_on_last(self) -> None:
+        """Hand the last step on to a function of the user, whom nothing may keep from interrupting that."""
+        if self._recording._sink is not None and self.is_on and os.getpid() == self._pid:
+            self.taking.end_step()
+
+    def undo(self, error: BaseException | None) -> None:
+        """End the recording: hand on the last step, close the journal.
 
         In the child of a fork there is nothing to end: the recording is the parent's.
         """
@@ -209,9 +243,29 @@ class Running:
                 if error is not None:
                     self.journal.event("raised", type(error).__name__, step=self.taking.step, time=time.time())
                 self.journal.close()
+
+    def finish(self, *, patience: float = PATIENCE) -> None:
+        """After the end: say what did not match, make the file."""
+        if os.getpid() != self._pid:
+            return
         self._complain()
         if self.to is not None and self.rank == 0 and self.folder is not None:
             self._merge(self.to, self.folder, patience)
+
+    def tell_parts(self) -> None:
+        """The file was not made: say where that is from which it can be."""
+        if self.to is not None and self.folder is not None and self.folder.is_dir() and os.getpid() == self._pid:
+            tell(f"{self.to} was not made: what was recorded is in {self.folder}, `insitu recover {self.to}` makes it")
+
+    def discard(self) -> None:
+        """Remove the journal, in which nothing is."""
+        if self.folder is not None and self.journal is not None:
+            dist.clear(self.folder, self.rank)
+            with suppress(OSError):  # other ranks have begun
+                self.folder.rmdir()
+
+    def release(self) -> None:
+        """Let the model go: what was recorded may be kept for longer."""
         self.taking.release()
         self._recording = None
 
@@ -242,6 +296,9 @@ class Running:
             plain = pattern.removesuffix(".forward") or pattern  # the output of a module has two names
             if not any(matches(f"{name}.**", path) for name in (pattern, plain) for path in self.taking.seen):
                 tell(f"nothing was recorded at {pattern!r}{nearest(pattern, self.taking.seen)}")
+        for pattern in self._recording._keeps:
+            if pattern != "**" and not any(matches(f"{pattern}.**", path) for path in self.taking.seen):
+                tell(f"keep has {pattern!r}, where nothing was recorded{nearest(pattern, self.taking.seen)}")
 
     def trouble(self, what: str, error: Exception) -> None:
         """Recording failed somewhere: say so once, and let the run go on."""
@@ -326,35 +383,6 @@ def dtype_name(dtype: Any) -> str:
     """The name of a dtype of NumPy as torch spells it, or as NumPy does where torch has none."""
     name = str(dtype)
     return name if hasattr(torch, name) or name == "bool" else f"numpy:{dtype.str}"
-
-
-def about(recording: Recording) -> dict[str, Any]:
-    """Where a run comes from."""
-    from insitu import __version__
-
-    model = unwrapped(recording._model)
-    return {
-        "insitu": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "command": " ".join(sys.argv)[:500],
-        "git": git_commit(),
-        "patterns": list(recording._only),
-        "settings": {"every": recording._every, "when": recording._when},
-        "model": type(model).__name__,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "world_size": dist.world_size(),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }
-
-
-def git_commit() -> str | None:
-    """The commit of the folder the program runs in, if it is one of git."""
-    try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=2, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
 
 
 def is_recording(*, keep: Any, every: int, when: str | None, to: Any) -> bool:

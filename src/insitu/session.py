@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
-import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from threading import get_ident
 from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
 
-import torch
 from torch import Tensor, nn
 
+from insitu.about import about_trace
 from insitu.capture.explain.notes import add_note
 from insitu.capture.following import in_block
 from insitu.capture.functions import hearing
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
-from insitu.capture.names import unwrapped
 from insitu.capture.recorder import LEVELS, Recorder
+from insitu.capture.targets import targets
 from insitu.dist import current_rank
 from insitu.errors import PatternError, SubjectError, choose, tell
+from insitu.interrupts import begun, ended
 from insitu.recording import Recording, is_recording, patterns
 from insitu.trace.event import Event
 from insitu.trace.path import compiled, require
@@ -133,10 +132,18 @@ class Session:
 
     def enter(self, frame: FrameType) -> Trace:
         """Begin a recording in a frame; `__exit__` ends it."""
+        return begun(lambda: self._entered(frame), self._abandon).trace
+
+    def _entered(self, frame: FrameType) -> Running:
         off = os.environ.get("INSITU") == "0"
         running = Running.off() if off else self.start(frame, self._variables)
         self._running.append((get_ident(), running))
-        return running.trace
+        return running
+
+    def _abandon(self, running: Running) -> None:
+        """An interrupt came while it was entered: it never was."""
+        self._running = [entry for entry in self._running if entry[1] is not running]
+        running.undo_all()
 
     def start(self, frame: FrameType, variables: tuple[str, ...] = ()) -> Running:
         """Begin a recording in a frame, of which these variables are followed."""
@@ -145,7 +152,7 @@ class Session:
         recorder = Recorder(
             self._subject, level=self._level, keep=self._keep, only=self._only, sinks=sinks, rank=current_rank()
         )
-        trace = Trace(about=about(self._subject, self._level))
+        trace = Trace(about=about_trace(self._subject, self._level))
         # What is watched is printed and not kept.
         trace._attach(recorder.events if printer is None else list, recorder.step)
         running = Running(recorder, trace, printer)
@@ -160,15 +167,19 @@ class Session:
         except Exception as error:
             recorder.trouble("following variables", error)
         except BaseException:
-            running.stop()
+            running.undo_all()
             raise
         return running
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        ended(lambda: self._left(error)).report()
+        without_own_frames(tb)
+
+    def _left(self, error: BaseException | None) -> Running:
         running = take_last(self._running)
         explain(error, running.recorder)
-        running.stop()
-        without_own_frames(tb)
+        running.undo_all()
+        return running
 
 
 class Running:
@@ -185,12 +196,17 @@ class Running:
         trace._attach(list, lambda: None)
         return cls(None, trace, None)
 
-    def stop(self) -> None:
-        """End the recording and say what did not match."""
-        self.undo.close()
-        if self.recorder is not None:
-            self.recorder.stop()
-        self.trace._detach()
+    def undo_all(self) -> None:
+        """End the recording."""
+        try:
+            self.undo.close()
+        finally:
+            if self.recorder is not None:
+                self.recorder.stop()
+            self.trace._detach()
+
+    def report(self) -> None:
+        """Print the foot and say what did not match."""
         if self.printer is not None:
             self.print(self.printer.finish)
         if self.recorder is not None:
@@ -249,8 +265,28 @@ def checked_patterns(only: str | Iterable[str] | None, subject: nn.Module | None
             raise PatternError(f"only={brief(pattern)} is no path pattern: write text such as 'encoder.*'")
         compiled(pattern)
         if subject is not None:
-            require(pattern, module_paths(subject), what="module")
+            require_module(pattern, subject)
     return patterns
+
+
+def require_module(pattern: str, subject: nn.Module) -> None:
+    """Refuse a pattern that names no module; if it names values, say how to record these."""
+    try:
+        return require(pattern, module_paths(subject), what="module")
+    except PatternError:
+        if not names_values(pattern, subject):
+            raise
+    raise PatternError(
+        f"{pattern!r} names values, not a module: keep='values' or to='run.h5' records them at each step"
+    )
+
+
+def names_values(pattern: str, subject: nn.Module) -> bool:
+    """Whether a pattern names outputs, variables, parameters or gradients."""
+    try:
+        return bool(targets(subject, (pattern,)))
+    except PatternError:
+        return False
 
 
 def module_paths(subject: nn.Module) -> list[str]:
@@ -258,22 +294,3 @@ def module_paths(subject: nn.Module) -> list[str]:
     from insitu.capture.names import Names
 
     return [note.path for note in Names(subject, lambda path: True).notes.values()]
-
-
-def name_of(subject: object) -> str | None:
-    """The class of the model inside all wrappers."""
-    return type(unwrapped(subject)).__name__ if isinstance(subject, nn.Module) else None
-
-
-def about(subject: nn.Module | None, level: str) -> dict[str, Any]:
-    """Where a trace comes from."""
-    from insitu import __version__
-
-    return {
-        "insitu": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "subject": name_of(subject),
-        "level": level,
-    }

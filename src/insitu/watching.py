@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from torch import nn
 
 from insitu import view as views
+from insitu.about import name_of
 from insitu.capture.functions import Alone, alone
 from insitu.capture.inside import checked
 from insitu.capture.keep import closely
@@ -21,7 +22,8 @@ from insitu.capture.recorder import Recorder
 from insitu.decorate import decorated
 from insitu.dist import current_rank
 from insitu.errors import SubjectError, choose
-from insitu.session import Keep, Session, brief, name_of
+from insitu.interrupts import begun, ended
+from insitu.session import Keep, Running, Session, brief
 from insitu.streams import place_of, stream
 from insitu.trace.event import Event
 from insitu.view.terminal import Terminal
@@ -151,11 +153,13 @@ class Watch(Session):
 
     @contextmanager
     def _full(self) -> Iterator[None]:
-        running = self.start(sys._getframe(1))
+        frame = sys._getframe(1)
+        running = begun(lambda: self.start(frame), Running.undo_all)
         try:
             yield
         finally:
-            running.stop()
+            ended(running.undo_all)
+            running.report()
 
     @contextmanager
     def _light(self) -> Iterator[None]:

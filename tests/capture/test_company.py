@@ -180,6 +180,26 @@ def test_a_sink_that_fails_gets_no_more() -> None:
     assert len(calls) == 1
 
 
+def test_a_sink_that_finds_the_stack_full_gets_the_rest() -> None:
+    events: list[Any] = []
+
+    def sink(event: Any) -> None:
+        if len(events) == 1:
+            events.append(None)
+            raise RecursionError("full")
+        events.append(event)
+
+    recorder = Recorder(None, level="functions", keep="meta", only=(), sinks=[sink])
+    recorder.start(sys._getframe())
+    try:
+        with pytest.warns(insitu.InsituWarning, match="full"):
+            for _ in range(5):
+                x.sin()
+    finally:
+        recorder.stop()
+    assert len(events) > 4
+
+
 class Timeout(Exception):
     pass
 

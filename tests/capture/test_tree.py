@@ -182,6 +182,12 @@ ARGUMENTS = {
     "strangers": ((Stranger(), int), (Opaque("Stranger"), "int")),
     "long": (([0.5] * 100,), ([*[0.5] * 64, "… 36 more"],)),
     "many tensors": (([X] * 100,), (["f32[2, 3]"] * 100,)),
+    "long dict": (
+        ({i: i for i in range(100)},),
+        ({**{str(i): i for i in range(64)}, "…": "… 36 more"},),
+    ),
+    "dict of lists of tensors": (({i: [X] for i in range(100)},), ({str(i): ["f32[2, 3]"] for i in range(100)},)),
+    "dict of tensors": ((dict.fromkeys(range(100), X),), ({str(i): "f32[2, 3]" for i in range(100)},)),
 }
 
 
@@ -201,6 +207,16 @@ def test_arguments(name: str) -> None:
     else:
         assert all(isinstance(item, Word) for item in by_place.args)
     assert troubles(trace) == []
+
+
+def test_what_contains_itself_many_times_has_an_end() -> None:
+    knot: list[Any] = [X]
+    knot.extend([knot] * 50)
+    model = Taking()
+    with insitu.record(model, level="modules") as trace:
+        model(knot)
+    (call,) = trace.calls
+    assert 0 < len(call.inputs) < 5000 and troubles(trace) == []
 
 
 def test_inputs_and_outputs_are_found_however_deep() -> None:

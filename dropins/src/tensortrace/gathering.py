@@ -82,7 +82,8 @@ class Sending:
             if not self._is_lost and not self._is_awaited():
                 back = [local for number, _, local in self._unread if local and self._mail.take(self._rank, number)]
                 self._kept = back + self._kept
-                self._tell("rank 0 does not trace, or has ended before")
+                if back:  # else it has ended just now, after it took all
+                    self._tell("rank 0 does not trace, or has ended before")
         except Exception as error:
             self._lose(error)
         yield from (merge({self._rank: local}) for local in self._kept if local)

@@ -69,19 +69,20 @@ def plain(value: Any) -> str:
     if isinstance(value, tuple) and len(value) <= MOST_ITEMS and all(isinstance(item, ATOMS) for item in value):
         return f"value: {value!r:.{MOST_TEXT}}"
     if isinstance(value, Fields):
-        return f"len(value): {length_of(list(value.items.values()))}"
+        return f"len(value): {length_of(value.items)}"
     if isinstance(value, (list, tuple, dict, set, frozenset)):
         return f"len(value): {length_of(value)}"
     return f"type(value): {value.type if isinstance(value, Opaque) else type(value).__name__}"
 
 
 def length_of(value: Any) -> int:
-    """How many items there are: of a long list insitu notes the first ones, and how many more there were.
+    """How many items there are: of a long container insitu notes the first ones, and how many more there were.
 
-    >>> length_of([0, 1, Word("… 98 more")])
-    100
+    >>> length_of([0, 1, Word("… 98 more")]), length_of({"a": 1, "…": Word("… 98 more")})
+    (100, 99)
     """
-    last = value[-1] if isinstance(value, (list, tuple)) and value else None
+    items = list(value.values() if isinstance(value, dict) else value)
+    last = items[-1] if items else None
     cut = CUT.fullmatch(last) if isinstance(last, Word) else None
     return len(value) if cut is None else len(value) - 1 + int(cut[1])
 

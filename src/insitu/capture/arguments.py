@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 
+from insitu.capture.tape import KWARGS
 from insitu.capture.tensors import GIVEN, Fresh, Table, Value, has_changed
 from insitu.errors import came_by_signal
 from insitu.trace.event import Fields, Opaque, Word
@@ -30,10 +31,12 @@ ATOM_IDS = frozenset(map(id, ATOMS))
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 MOST_ITEMS = 64
 MOST_DEPTH = 8
+MOST_CONTAINERS = 2_000  # in one argument: one that contains itself a few times has millions
 MOST_SHARED = 10_000
 MOST_TEXT = 200
 
 Leaf = Callable[[Any], Any]
+Noting = Callable[[list[Any], tuple[Any, ...], dict[str, Any] | None], None]
 
 
 def make_known(table: Table, fresh: Fresh, *, renewing: bool) -> Callable[[Any], Any]:
@@ -53,7 +56,7 @@ def make_known(table: Table, fresh: Fresh, *, renewing: bool) -> Callable[[Any],
             return fresh(item, GIVEN)
         if kind in ATOMS:
             return item
-        if kind is list and set(map(type, item)) == INTS:  # sizes, which so many operators are given
+        if kind is list and INTS.issuperset(map(type, item)):  # sizes, which so many operators are given
             return shared_ints(item)
         return contained(item, known_tensor)
 
@@ -74,16 +77,32 @@ def make_known(table: Table, fresh: Fresh, *, renewing: bool) -> Callable[[Any],
     return renewed if renewing else known
 
 
-def keywords(kwargs: dict[str, Any], note: Callable[[Any], Any]) -> list[Any]:
-    """Keyword arguments, noted: names and values in turn."""
-    flat: list[Any] = []
-    for name, item in kwargs.items():
-        flat += (name, note(item))
-    return flat
+def make_noting(table: Table, fresh: Fresh, *, renewing: bool) -> Noting:
+    """The function that adds the arguments of a call to its record: one call for all of them."""
+    get, known = table.get, make_known(table, fresh, renewing=renewing)
+
+    def noting(record: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
+        append = record.append
+        for item in args:
+            kind = type(item)
+            if kind is Tensor or kind is Parameter:
+                value = get(id(item))
+                append(value if value is not None and value() is item and not renewing else known(item))
+            else:
+                append(item if kind in ATOMS else known(item))
+        if kwargs:
+            record[KWARGS] = 2 * len(kwargs)  # names and values in turn
+            for name, item in kwargs.items():
+                record += (name, known(item))
+
+    return noting
 
 
-def contained(item: Any, leaf: Leaf, depth: int = 0) -> Any:
-    """Anything, noted: containers with their items, each tensor by `leaf`, and of strangers only the type."""
+def contained(item: Any, leaf: Leaf, depth: int = 0, met: list[int] | None = None) -> Any:
+    """Anything, noted: containers with their items, each tensor by `leaf`, and of strangers only the type.
+
+    `met` counts what was looked into so far.
+    """
     kind = type(item)
     if id(kind) in ATOM_IDS:
         return item
@@ -94,44 +113,48 @@ def contained(item: Any, leaf: Leaf, depth: int = 0) -> Any:
             return leaf(item)
         with DisableTorchFunction():  # the getters of a subclass are the user's code
             return leaf(item)
-    if depth == MOST_DEPTH:
+    met = met if met is not None else [0]
+    met[0] += 1
+    if depth == MOST_DEPTH or met[0] > MOST_CONTAINERS:
         return Opaque(kind.__name__)
     try:
-        return looked_into(item, kind, leaf, depth + 1)
+        return looked_into(item, kind, leaf, depth + 1, met)
     except Exception as error:  # an object of the user that does not let itself be looked at
         if came_by_signal(error):
             raise
         return Opaque(kind.__name__)
 
 
-def looked_into(item: Any, kind: type, leaf: Leaf, depth: int) -> Any:
+def looked_into(item: Any, kind: type, leaf: Leaf, depth: int, met: list[int]) -> Any:
     """A container with its items noted, or what can be said of a stranger."""
     if issubclass(kind, (list, tuple)):
-        return sequence(item, leaf, depth)
+        return sequence(item, leaf, depth, met)
     if issubclass(kind, numpy.ndarray):
         return leaf(item)
     if kind is set or kind is frozenset:
-        return Fields(kind.__name__, {str(index): part for index, part in enumerate(sequence(list(item), leaf, depth))})
+        parts = sequence(list(item), leaf, depth, met)
+        return Fields(kind.__name__, {str(index): part for index, part in enumerate(parts)})
     if issubclass(kind, dict):
-        return mapping(item, leaf, depth)
+        return mapping(item, leaf, depth, met)
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
-        return Fields(kind.__name__, {name: contained(getattr(item, name, None), leaf, depth) for name in names})
+        parts = {name: contained(getattr(item, name, None), leaf, depth, met) for name in names}
+        return Fields(kind.__name__, parts)
     return stranger(item)
 
 
-def sequence(item: list[Any] | tuple[Any, ...], leaf: Leaf, depth: int) -> Any:
+def sequence(item: list[Any] | tuple[Any, ...], leaf: Leaf, depth: int, met: list[int]) -> Any:
     """A list, tuple or named tuple; long ones are cut unless they hold tensors."""
     kind = type(item)
     names = getattr(kind, "_fields", None)
     item = as_builtin(item)
     if isinstance(names, tuple) and len(names) == len(item):
-        items = {str(name): contained(part, leaf, depth) for name, part in zip(names, item, strict=True)}
+        items = {str(name): contained(part, leaf, depth, met) for name, part in zip(names, item, strict=True)}
         return Fields(kind.__name__, items)
-    if type(item) is list and set(map(type, item)) == INTS:
+    if type(item) is list and INTS.issuperset(map(type, item)):
         return shared_ints(item)
     cut = len(item) > MOST_ITEMS and not isinstance(item[0], Tensor)
-    parts = [contained(part, leaf, depth) for part in (item[:MOST_ITEMS] if cut else item)]
+    parts = [contained(part, leaf, depth, met) for part in (item[:MOST_ITEMS] if cut else item)]
     if cut:
         parts.append(Word(f"… {len(item) - MOST_ITEMS} more"))
     return parts if isinstance(item, list) else tuple(parts)
@@ -144,7 +167,7 @@ def as_builtin(item: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]
     return list(list.__iter__(item)) if isinstance(item, list) else tuple(tuple.__iter__(item))
 
 
-INTS = {int}
+INTS = frozenset({int})
 _shared: dict[tuple[int, ...], list[int]] = {}
 
 
@@ -152,19 +175,34 @@ def shared_ints(item: list[int]) -> list[Any]:
     """A list of ints, such as the sizes that so many operators are given: one object for all equal ones."""
     if len(item) > MOST_ITEMS:
         return [*item[:MOST_ITEMS], Word(f"… {len(item) - MOST_ITEMS} more")]
-    if len(_shared) > MOST_SHARED:
-        _shared.clear()
-    return _shared.setdefault(tuple(item), list(item))
+    key = tuple(item)
+    found = _shared.get(key)
+    if found is None:
+        if len(_shared) > MOST_SHARED:
+            _shared.clear()
+        found = _shared[key] = list(key)
+    return found
 
 
-def mapping(item: dict[Any, Any], leaf: Leaf, depth: int) -> Any:
-    """A dict as a dict, a subclass of it (`ModelOutput`) as named fields."""
+def mapping(item: dict[Any, Any], leaf: Leaf, depth: int, met: list[int]) -> Any:
+    """A dict as a dict, a subclass of it (`ModelOutput`) as named fields; cut if it is long and holds no tensors."""
     noted: dict[str, Any] = {}
+    holds = False
+
+    def noticed(found: Any) -> Any:
+        nonlocal holds
+        holds = holds or issubclass(type(found), Tensor)
+        return leaf(found)
+
+    note = noticed if dict.__len__(item) > MOST_ITEMS else leaf
     for key, value in dict.items(item):
+        if len(noted) == MOST_ITEMS and not holds:
+            noted["…"] = Word(f"… {dict.__len__(item) - MOST_ITEMS} more")
+            break
         name = key_text(key)
         while name in noted:
             name += "'"
-        noted[name] = contained(value, leaf, depth)
+        noted[name] = contained(value, note, depth, met)
     return noted if type(item) is dict else Fields(type(item).__name__, noted)
 
 

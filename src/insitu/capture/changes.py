@@ -16,11 +16,10 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor, nn
-from torch._C import DisableTorchFunction, _DisableTorchDispatch
 from xxhash import xxh3_128_digest
 
 from insitu.capture.inside import attributes
-from insitu.capture.keep import has_values, local
+from insitu.capture.keep import has_values, local, unnoticed
 from insitu.capture.tensors import array_layout, layout_of, short_dtype
 from insitu.trace.event import Change
 
@@ -114,14 +113,17 @@ def _items(items: Iterable[Any], left: list[int], depth: int) -> tuple[Print, ..
 
 def tensor_print(tensor: Tensor) -> Print:
     """The print of a tensor; where there are no values to read, it is told apart by which object it is."""
-    with torch.no_grad(), DisableTorchFunction(), _DisableTorchDispatch():
-        layout = layout_of(tensor)
-        facts = (type(tensor), tuple(layout[0] or ()), short_dtype(layout[1]), str(layout[2]))
-        try:
-            tensor = local(tensor)
-            contents: Any = tuple(map(digest_of, parts_of(Tensor.detach(tensor)))) if has_values(tensor) else id(tensor)
-        except Exception:  # a type that cannot be read
-            contents = (id(tensor), 0 if tensor.is_inference() else tensor._version)
+    return unnoticed(lambda: _tensor_print(tensor))
+
+
+def _tensor_print(tensor: Tensor) -> Print:
+    layout = layout_of(tensor)
+    facts = (type(tensor), tuple(layout[0] or ()), short_dtype(layout[1]), str(layout[2]))
+    try:
+        tensor = local(tensor)
+        contents: Any = tuple(map(digest_of, parts_of(Tensor.detach(tensor)))) if has_values(tensor) else id(tensor)
+    except Exception:  # a type that cannot be read
+        contents = (id(tensor), 0 if tensor.is_inference() else tensor._version)
     return (TENSOR, facts, contents)
 
 

@@ -18,12 +18,12 @@ from typing import Any
 
 from torch import nn
 
-from insitu.capture.arguments import contained, keywords, make_known
+from insitu.capture.arguments import contained, make_noting
 from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.probe import Probe
-from insitu.capture.tape import END, RESULT, RUNNING, Raised
+from insitu.capture.tape import END, RESULT, RUNNING, START, Raised
 
 EVAL_FRAME = "torch._dynamo.eval_frame"
 
@@ -121,12 +121,12 @@ class Region:
         note = probe.note(called) if isinstance(called, nn.Module) else CompiledNote(called) if probe.taking else None
         if note is None:
             return
-        known, pairs = make_known(probe.table, probe.fresh, renewing=probe.keeps), probe.stack(frame)
-        noted, named = [known(item) for item in args], keywords(kwargs, known)
-        counts = (len(noted), len(named), len(pairs))
+        record = [note, RUNNING, probe.parent, 0.0, 0.0, False, 0, len(args), 0, 0]
+        make_noting(probe.table, probe.fresh, renewing=probe.keeps)(record, args, kwargs)
+        probe.stack(frame, record)
         self.at = len(probe.tape)
-        start = probe.clock()
-        probe.tape.extend((note, RUNNING, probe.parent, start, 0.0, False, 0, *counts, *noted, *named, *pairs))
+        record[START] = probe.clock()
+        probe.tape.extend(record)
 
     def close(self, result: Any, error: BaseException | None) -> None:
         """The region has ended."""

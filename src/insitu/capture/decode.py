@@ -79,7 +79,7 @@ def records(tape: Tape, end: int | None = None) -> Iterator[Record]:
                 del running[running.index(tape[at + 1]) :]
             at += SHORT
             continue
-        following = at + FIXED + tape[at + ARGS] + tape[at + KWARGS] + max(tape[at + FRAMES], 0)
+        following = end_of(tape, at)
         if following > end:  # another thread is writing it
             return
         time = tape[at + START]
@@ -92,6 +92,11 @@ def records(tape: Tape, end: int | None = None) -> Iterator[Record]:
                 running.pop()
             running.append(at)
         at = following
+
+
+def end_of(tape: Tape, at: int) -> int:
+    """Where the record of a call ends."""
+    return int(at + FIXED + tape[at + ARGS] + tape[at + KWARGS] + max(tape[at + FRAMES], 0))
 
 
 class Steps:
@@ -214,9 +219,9 @@ class TapeDecoder:
         # What each variable of each watched call was, as far as it is found out here: a number, or OTHER.
         self._last: dict[tuple[int, str, str], Any] = {}
 
-    def forget(self) -> None:
-        """The tape was cleared."""
-        self._places.clear()
+    def forget(self, begin: int) -> None:
+        """The tape was cleared from an offset on."""
+        self._places = {at: place for at, place in self._places.items() if at < begin}
         self._last.clear()
 
     def change(self, time: float, at: int, parent: int) -> Variable | None:
@@ -272,7 +277,7 @@ class TapeDecoder:
         args, kwargs = self._arguments(note, at)
         running = result is RUNNING
         origin = self.forwards.find(nodes) if backward and type(note) is OperatorNote else None
-        if nodes >= NODE_COUNT and type(note) is FunctionNote:
+        if nodes >= NODE_COUNT and type(note) is FunctionNote and self.probe.level == "aten":
             self.forwards.add(nodes, self.number(at), module)
         call = Call(
             self.number(at),

@@ -99,10 +99,9 @@ class Watched:
 
     def heard(self) -> tuple[Probe, ...] | None:
         """The probes that hear this thread already; None if one must begin to."""
-        ident = get_ident()
         if self.alone.always:
             return hearing() if self.alone.is_on() else None
-        return patch.probes.get(ident) if ident not in alone else hearing()
+        return hearing() or None
 
     @contextmanager
     def following(self, probes: tuple[Probe, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Run]:
@@ -144,9 +143,10 @@ os.register_at_fork(after_in_child=alone.clear)
 
 
 def hearing() -> tuple[Probe, ...]:
-    """All probes that hear this thread."""
+    """All probes that record or print what this thread does; a guard only looks at what torch makes."""
     ident = get_ident()
-    return (*patch.probes.get(ident, ()), *alone.get(ident, ()))
+    recording = [probe for probe in patch.probes.get(ident, ()) if probe.check is None]
+    return (*recording, *alone.get(ident, ()))
 
 
 def code_of(function: Any) -> CodeType | None:

@@ -11,17 +11,17 @@ from time import perf_counter
 from typing import Any
 from weakref import WeakSet
 
-from insitu.capture.decode import Decoder, TapeDecoder
+from insitu.capture.decode import Decoder, TapeDecoder, end_of, records
 from insitu.capture.explain.notes import settle
 from insitu.capture.probe import Probe, Trouble
-from insitu.capture.tape import OUTERMOST, VariableNote
+from insitu.capture.tape import OUTERMOST, RESULT, RUNNING, Tape, VariableNote
 from insitu.capture.tensors import GIVEN
 from insitu.trace.event import Event, Mark
 
 Sink = Callable[[Event], None]
 
-# How long a tape may grow before it is cleared, which can only be done between outermost calls.
-CLEAR_AT = 4096
+# How long a tape may grow before it is cleared between outermost calls, and inside of one: that may be a training.
+CLEAR_AT, CLEAR_INSIDE = 1 << 12, 1 << 16
 # Ids count on from thread to thread and from tape to tape.
 THREAD_STRIDE = 1 << 40
 # The ids of changes of variables, which take no room on the tape.
@@ -40,6 +40,37 @@ def renew_locks() -> None:
 os.register_at_fork(after_in_child=renew_locks)
 
 
+class Ids:
+    """The ids of the records on a tape, by their offsets: they count on when its end is cleared.
+
+    >>> ids = Ids(100)
+    >>> ids.clear(10, 50)
+    >>> ids(5), ids(10)
+    (105, 150)
+    """
+
+    def __init__(self, first: int) -> None:
+        self._parts = [(0, first)]  # from which offset on how much is added
+
+    def __call__(self, at: int) -> int:
+        return at + next(added for begin, added in reversed(self._parts) if at >= begin)
+
+    def clear(self, begin: int, end: int) -> None:
+        """What lay between two offsets is gone, and the second was the end."""
+        added = self.cleared + end - begin
+        self._parts = [*(part for part in self._parts if part[0] < begin), (begin, added)]
+
+    @property
+    def begin(self) -> int:
+        """From where on it was cleared last."""
+        return self._parts[-1][0]
+
+    @property
+    def cleared(self) -> int:
+        """What is added at the end of the tape."""
+        return self._parts[-1][1]
+
+
 class Live:
     """Hands on the events of one recording."""
 
@@ -47,20 +78,19 @@ class Live:
         running.add(self)
         decoder.is_live = True
         self.decoder, self.sinks, self.trouble = decoder, sinks, trouble
-        self._tapes: dict[int, tuple[TapeDecoder, list[int]]] = {}
+        self._tapes: dict[int, tuple[TapeDecoder, Ids]] = {}
         self._lock = threading.RLock()
         self._changes = count()
 
     def close(self, probe: Probe, at: int) -> None:
         """The record at an offset is complete: called by the probe."""
         with self._unheard(probe):
-            tape, cleared = self._tape(probe)
+            tape, ids = self._tape(probe)
             event = tape.event(at)
             self._hand_on(event)
-            # A mark may be made in the middle of a call, and a generator goes on later.
-            outermost = probe.parent == OUTERMOST and not probe.suspended
-            if outermost and len(probe.tape) > CLEAR_AT and not isinstance(event, Mark):
-                self._clear(probe, tape, cleared)
+            # A mark may be made in the middle of a call.
+            if len(probe.tape) > CLEAR_AT and is_long(probe, at, ids.begin) and not isinstance(event, Mark):
+                self._clear(probe, tape, ids)
 
     def open(self, probe: Probe, at: int) -> None:
         """The call of a watched function begins: for sinks that show it at once."""
@@ -97,31 +127,56 @@ class Live:
         for sink in self.sinks if sinks is None else sinks:
             try:
                 sink(event)
+            except RecursionError as error:  # the user's stack is full just now
+                self.trouble("handing on an event", error)
             except Exception as error:
                 self.sinks = tuple(other for other in self.sinks if other is not sink)
                 self.trouble("handing on an event", error)
 
-    def _tape(self, probe: Probe) -> tuple[TapeDecoder, list[int]]:
+    def _tape(self, probe: Probe) -> tuple[TapeDecoder, Ids]:
         if id(probe) not in self._tapes:
-            cleared = [probe.thread * THREAD_STRIDE]
-            self._tapes[id(probe)] = (self.decoder.tape(probe, lambda at: cleared[0] + at), cleared)
+            ids = Ids(probe.thread * THREAD_STRIDE)
+            self._tapes[id(probe)] = (self.decoder.tape(probe, ids), ids)
         return self._tapes[id(probe)]
 
-    def cleared(self, probe: Probe) -> int:
-        """How much of the tape was cleared so far: what ids count on from."""
-        return self._tape(probe)[1][0]
+    def cleared(self, probe: Probe) -> tuple[int, int]:
+        """From where on the tape was cleared last, and how much of it so far: what ids count on from."""
+        ids = self._tape(probe)[1]
+        return ids.begin, ids.cleared
 
-    def _clear(self, probe: Probe, tape: TapeDecoder, cleared: list[int]) -> None:
-        """Forget the tape; the tensors that are still there get their facts now, while offsets mean something."""
+    def _clear(self, probe: Probe, tape: TapeDecoder, ids: Ids) -> None:
+        """Forget what is on the tape after the last call that has not returned. The tensors that are still there get
+        their facts now, while offsets mean something."""
+        begin = end_of_running(probe.tape)
         settle(probe)
         alive = {key: value for key, value in probe.table.items() if value() is not None}
         for value in alive.values():
             tape.plain(value)
-            value.producer = GIVEN  # its facts know better; the offset means nothing any more
+            if value.producer >= begin:
+                value.producer = GIVEN  # its facts know better; the offset means nothing any more
         probe.table.clear()
         probe.table.update(alive)
-        cleared[0] += len(probe.tape)
-        probe.tape.clear()
+        ids.clear(begin, len(probe.tape))
+        del probe.tape[begin:]
         probe.codes.clear()
-        tape.forget()
+        tape.forget(begin)
         self.decoder.forget()
+
+
+def is_long(probe: Probe, at: int, begin: int) -> bool:
+    """Whether a tape is to be cleared, now that the call at an offset has ended; last time it was from `begin` on.
+
+    Between outermost calls all of it can go. Inside of one it is tried when much was added since, and when one of the
+    calls has ended that had to stay, if so much can go with it that it is worth to look through all of the tape.
+    """
+    if probe.parent == OUTERMOST and not probe.suspended:
+        return True
+    length = len(probe.tape)
+    is_worth = at < begin and probe.parent < begin // 2  # what runs ends there: a recursion halves its tape each time
+    return length > CLEAR_INSIDE and (is_worth or length > begin + CLEAR_INSIDE)
+
+
+def end_of_running(tape: Tape) -> int:
+    """Where the last call on a tape that has not returned, and may be left for a while, ends; 0 if all have."""
+    running = [at for _, at, parent in records(tape) if parent is None and tape[at + RESULT] is RUNNING]
+    return end_of(tape, running[-1]) if running else 0

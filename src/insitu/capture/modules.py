@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction, _current_graph_task_id, _get_tracing_state
 
-from insitu.capture.arguments import contained, keywords, make_known
+from insitu.capture.arguments import contained, make_noting
 from insitu.capture.modes import as_anchor, only_own_modes, skip_when_compiling
 from insitu.capture.names import ModuleNote
-from insitu.capture.tape import END, LEFT, RESULT, RUNNING
+from insitu.capture.tape import END, LEFT, RESULT, RUNNING, START
 from insitu.capture.tensors import Fresh, Value, guarded
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 def call_taken(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """What `nn.Module._call_impl` is while values are taken, too."""
-    run: Callable[..., Any] = call_impl
+    run: Callable[..., Any] = call_impl if patch.sessions else patch.original
     for taker in patch.takers:
         if id(self) in taker.modules:
             run = partial(taker.on_module, run)
@@ -203,20 +203,18 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
     """The handler of module calls. The function mode is on while it runs: facts are read with care."""
     tape, stack, close, clock = probe.tape, probe.stack, probe.close, probe.clock
     fresh = guarded(fresh)
-    extend, known = tape.extend, make_known(probe.table, fresh, renewing=probe.keeps)
+    extend, noting = tape.extend, make_noting(probe.table, fresh, renewing=probe.keeps)
+    made, made_inside = make_module_result(probe, fresh)
 
     def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module)
         try:
-            noted = [known(item) for item in args]
-            named = keywords(kwargs, known) if kwargs else ()
-            pairs = stack(_getframe(1))
-            in_engine = _current_graph_task_id() != -1
+            record = [note, RUNNING, outer[0], 0.0, 0.0, _current_graph_task_id() != -1, 0, len(args), 0, 0]
+            noting(record, args, kwargs)
+            stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
-            extend((note, RUNNING, outer[0], clock(), 0.0, in_engine, 0, len(noted), len(named), len(pairs)))
-            extend(noted)
-            extend(named)
-            extend(pairs)
+            record[START] = clock()
+            extend(record)
             probe.parent, probe.function, probe.taking, probe.module = at, False, True, note
         except BaseException as error:
             at = probe.give_up(at, error)
@@ -232,7 +230,8 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             probe.failed(at, error)
             raise
         else:
-            note_result(note, at, result)
+            is_one = type(result) is Tensor
+            tape[at + RESULT] = (made if is_one else made_inside)(result, at, note.in_place)
             return result
         finally:
             probe.parent, probe.function, probe.taking, probe.module = outer
@@ -241,7 +240,6 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             elif probe.follows:
                 extend((LEFT, at))
 
-    note_result = make_module_result(probe, fresh)
     return as_anchor(on_module)
 
 
@@ -280,31 +278,31 @@ def may_fuse(module: nn.Module) -> bool:
     return not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in module.parameters())
 
 
-def make_module_result(probe: Probe, fresh: Fresh) -> Callable[[ModuleNote, int, Any], None]:
-    """Notes what a module returned: mostly tensors that have a value already."""
-    tape, get, gradients = probe.tape, probe.table.get, probe.gradients
+def make_module_result(probe: Probe, fresh: Fresh) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What notes a tensor that a module returned, mostly one that has a value already; and anything else."""
+    get, gradients = probe.table.get, probe.gradients
 
-    def made(tensor: Tensor, at: int, in_place: bool) -> Value:
-        value = get(id(tensor))
-        if value is not None and value() is tensor and (value.producer >= at or not in_place):
-            return value
-        value = fresh(tensor, at)
-        if gradients is not None:
-            gradients.follow(value, tensor)
-        return value
-
-    def note_result(note: ModuleNote, at: int, result: Any) -> None:
-        in_place = note.in_place
+    def made(tensor: Tensor, at: int, in_place: bool) -> Value | None:
         try:
-            if type(result) is Tensor:
-                tape[at + RESULT] = made(result, at, in_place)
-            else:
-                tape[at + RESULT] = contained(result, lambda tensor: made(tensor, at, in_place))
+            value = get(id(tensor))
+            if value is not None and value() is tensor and (value.producer >= at or not in_place):
+                return value
+            value = fresh(tensor, at)
+            if gradients is not None:
+                gradients.follow(value, tensor)
+            return value
         except Exception as error:
-            tape[at + RESULT] = None
             probe.trouble("noting a result", error)
+            return None
 
-    return note_result
+    def made_inside(result: Any, at: int, in_place: bool) -> Any:
+        try:
+            return contained(result, partial(made, at=at, in_place=in_place))
+        except Exception as error:
+            probe.trouble("noting a result", error)
+            return None
+
+    return made, made_inside
 
 
 skip_when_compiling(call_impl, call_taken, call_unseen, call_in_new_thread, run_specially, run_fused)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction, _current_autograd_node, _current_graph_task_id
 from torch._C._autograd import _get_sequence_nr as sequence
 
-from insitu.capture.arguments import contained, keywords, make_known
+from insitu.capture.arguments import contained, make_noting
 from insitu.capture.calls import (
     FUNCTION_NOTES,
     OPERATOR_NOTES,
@@ -22,7 +22,7 @@ from insitu.capture.calls import (
     operator_note,
 )
 from insitu.capture.modes import Handler, as_anchor, skip_when_compiling
-from insitu.capture.tape import END, INHERITED, NODE_COUNT, NODES, RESULT, RUNNING
+from insitu.capture.tape import BACKWARD, END, INHERITED, NODE_COUNT, NODES, RESULT, RUNNING, START
 from insitu.capture.tensors import Fresh, Value, guarded
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _getframe = sys._getframe
 UNKNOWN = FunctionNote(torch.is_tensor)  # a silent one, for what cannot be named
-NO_PAIRS: list[Any] = []
 # The innermost Python frame while autograd's engine runs its own operators.
 ENGINE = torch.autograd.graph._engine_run_backward.__code__
 
@@ -38,8 +37,8 @@ ENGINE = torch.autograd.graph._engine_run_backward.__code__
 def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
     """The handler of torch functions. Their mode is off while it runs, so facts can be read freely."""
     tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_NOTES
-    known, learn = make_known(probe.table, fresh, renewing=probe.keeps), make_learn(probe)
-    extend = tape.extend
+    noting, learn = make_noting(probe.table, fresh, renewing=probe.keeps), make_learn(probe)
+    extend, made, made_inside = tape.extend, *make_function_result(probe, fresh)
     before, after = probe.check.pair if probe.check is not None else (None, None)
 
     def on_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -51,16 +50,14 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             return func(*args, **kwargs) if kwargs else func(*args)
         at, outer, function, taking, backward = -1, probe.parent, probe.function, probe.taking, probe.backward
         try:
-            noted = [known(item) for item in args]
-            named = keywords(kwargs, known) if kwargs else ()
-            pairs = stack(_getframe(1))
             in_engine = backward and _current_graph_task_id() != -1
+            record = [note, RUNNING, outer, 0.0, 0.0, in_engine, 0, len(args), 0, 0]
+            noting(record, args, kwargs)
+            stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
             first_node = sequence()
-            extend((note, RUNNING, outer, clock(), 0.0, in_engine, 0, len(noted), len(named), len(pairs)))
-            extend(noted)
-            extend(named)
-            extend(pairs)
+            record[START] = clock()
+            extend(record)
             probe.parent, probe.function, probe.taking = at, True, True
             if note.runs_backward:
                 probe.backward = True
@@ -78,19 +75,20 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             probe.failed(at, error)
             raise
         else:
-            made = sequence() - first_node
-            if made:
-                tape[at + NODES] = first_node + made * NODE_COUNT
-            note_result(note, at, args, kwargs, result)
+            nodes = sequence() - first_node
+            if nodes:
+                tape[at + NODES] = first_node + nodes * NODE_COUNT
+            in_place = note.in_place or (kwargs and ("out" in kwargs or kwargs.get("inplace") is True))
+            is_one = type(result) is Tensor
+            tape[at + RESULT] = made(result, at, in_place) if is_one else made_inside(result, at, in_place, note, args)
             if after is not None:  # it may raise: an error of the user's program
-                after(note, at, args, kwargs, result, first_node, made, was)
+                after(note, at, args, kwargs, result, first_node, nodes, was)
             return result
         finally:
             probe.parent, probe.function, probe.taking, probe.backward = outer, function, taking, backward
             if close is not None:
                 close(probe, at)
 
-    note_result = make_function_result(probe, fresh)
     return as_anchor(on_function)
 
 
@@ -107,42 +105,43 @@ def make_learn(probe: Probe) -> Callable[[Any], FunctionNote]:
     return learn
 
 
-def make_function_result(probe: Probe, fresh: Fresh) -> Any:
-    """Notes what a function returned.
+def make_function_result(probe: Probe, fresh: Fresh) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What notes a tensor that a function returned, and anything else that it returned.
 
     A tensor that an operator of this call has made keeps that value. Otherwise the function made it, unless the same
     tensor went in and the function is none that changes it.
     """
-    tape, get, careful, gradients = probe.tape, probe.table.get, probe.careful, probe.gradients
+    get, careful, gradients = probe.table.get, probe.careful, probe.gradients
 
-    def made(tensor: Tensor, at: int, in_place: bool) -> Value:
-        value = get(id(tensor))
-        if value is None or value() is not tensor or (in_place and value.producer < at):
-            value = fresh(tensor, at)
-        elif value.producer >= at:
-            settle(value, tensor, careful=careful)
-        else:
-            return value
-        if gradients is not None:
-            gradients.follow(value, tensor)
-        return value
-
-    def note_result(note: FunctionNote, at: int, args: Any, kwargs: Any, result: Any) -> None:
-        in_place = note.in_place or (kwargs and ("out" in kwargs or kwargs.get("inplace") is True))
+    def made(tensor: Tensor, at: int, in_place: bool) -> Value | None:
         try:
-            if type(result) is Tensor:
-                tape[at + RESULT] = made(result, at, in_place)
-                return
-            tape[at + RESULT] = contained(result, partial(made, at=at, in_place=in_place))
+            value = get(id(tensor))
+            if value is None or value() is not tensor or (in_place and value.producer < at):
+                value = fresh(tensor, at)
+            elif value.producer >= at:
+                settle(value, tensor, careful=careful)
+            else:
+                return value
+            if gradients is not None:
+                gradients.follow(value, tensor)
+            return value
+        except Exception as error:
+            probe.trouble("noting a result", error)
+            return None
+
+    def made_inside(result: Any, at: int, in_place: bool, note: FunctionNote, args: Any) -> Any:
+        try:
+            noted = contained(result, partial(made, at=at, in_place=in_place))
             if note.in_place and args and isinstance(args[0], Tensor):
                 contained(args[0], made_at(fresh, at))
             if note.runs_backward and gradients is not None:
                 gradients.of_parameters()
+            return noted
         except Exception as error:
-            tape[at + RESULT] = None
             probe.trouble("noting a result", error)
+            return None
 
-    return note_result
+    return made, made_inside
 
 
 def settle(value: Value, tensor: Tensor, *, careful: bool) -> None:
@@ -161,8 +160,8 @@ def settle(value: Value, tensor: Tensor, *, careful: bool) -> None:
 def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
     """The handler of ATen operators. Inside a function it can read facts freely and needs no stack of its own."""
     tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, OPERATOR_NOTES
-    extend, known, careful = tape.extend, make_known(probe.table, fresh, renewing=probe.keeps), guarded(fresh)
-    known_carefully = make_known(probe.table, careful, renewing=probe.keeps)
+    extend, noting, careful = tape.extend, make_noting(probe.table, fresh, renewing=probe.keeps), guarded(fresh)
+    noting_carefully = make_noting(probe.table, careful, renewing=probe.keeps)
 
     def on_aten(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         at = -1
@@ -170,24 +169,23 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
             inside = probe.function
             try:
                 note = notes.get(id(func)) or operator_note(func)
-                look = known if inside else known_carefully
-                noted = [look(item) for item in args]
-                named = keywords(kwargs, look) if kwargs else ()
-                pairs, frames, in_engine, node = NO_PAIRS, INHERITED, False, 0
+                record = [note, RUNNING, probe.parent, 0.0, 0.0, False, 0, len(args), 0, INHERITED]
+                if inside:
+                    noting(record, args, kwargs)
+                else:
+                    noting_carefully(record, args, kwargs)
                 if probe.backward or not inside:
-                    frame, in_engine = _getframe(1), probe.backward and _current_graph_task_id() != -1
-                    if in_engine:
+                    frame = _getframe(1)
+                    if probe.backward and _current_graph_task_id() != -1:
                         current = _current_autograd_node()
-                        node = current._sequence_nr() if current is not None else -1
+                        record[BACKWARD] = True
+                        record[NODES] = current._sequence_nr() if current is not None else -1
                     # Autograd may run Python code inside a function: hooks, the backward of the user's own functions.
                     if not inside or frame.f_code is not ENGINE:
-                        pairs = stack(frame)
-                        frames = len(pairs)
+                        stack(frame, record)
                 at = len(tape)
-                extend((note, RUNNING, probe.parent, clock(), 0.0, in_engine, node, len(noted), len(named), frames))
-                extend(noted)
-                extend(named)
-                extend(pairs)
+                record[START] = clock()
+                extend(record)
             except BaseException as error:
                 at = probe.give_up(at, error)
         if at < 0:
@@ -199,13 +197,19 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
             probe.failed(at, error)
             raise
         else:
-            note_result(note, at, args, kwargs, result, fresh if inside else careful)
+            try:
+                if type(result) is Tensor:
+                    tape[at + RESULT] = fresh(result, at) if inside else careful(result, at)
+                else:
+                    tape[at + RESULT] = made_inside(result, at, note, args, kwargs, fresh if inside else careful)
+            except Exception as error:
+                tape[at + RESULT] = None
+                probe.trouble("noting a result", error)
             return result
         finally:
             if close is not None:
                 close(probe, at)
 
-    note_result = make_aten_result(probe)
     skip_when_compiling(on_aten)
     return on_aten
 
@@ -215,20 +219,10 @@ def made_at(fresh: Fresh, at: int) -> Callable[[Tensor], Value]:
     return lambda tensor: fresh(tensor, at)
 
 
-def make_aten_result(probe: Probe) -> Any:
-    """Notes what an operator returned: every tensor of it is new, also one that was changed in place."""
-    tape = probe.tape
-
-    def note_result(note: OperatorNote, at: int, args: Any, kwargs: Any, result: Any, fresh: Fresh) -> None:
-        try:
-            if type(result) is Tensor:
-                tape[at + RESULT] = fresh(result, at)
-            else:
-                tape[at + RESULT] = contained(result, made_at(fresh, at))
-                for changed in note.written(args, kwargs):
-                    contained(changed, made_at(fresh, at))
-        except Exception as error:
-            tape[at + RESULT] = None
-            probe.trouble("noting a result", error)
-
-    return note_result
+def made_inside(result: Any, at: int, note: OperatorNote, args: Any, kwargs: Any, fresh: Fresh) -> Any:
+    """What an operator returned that is no plain tensor: all in it is new, also what was changed in place."""
+    new = made_at(fresh, at)
+    noted = contained(result, new)
+    for changed in note.written(args, kwargs):
+        contained(changed, new)
+    return noted

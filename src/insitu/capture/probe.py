@@ -23,7 +23,7 @@ from insitu.capture.names import ModuleNote, Names
 from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
-from insitu.capture.tape import END, OUTERMOST, RESULT, MarkNote, Raised, Tape, VariableNote
+from insitu.capture.tape import END, FRAMES, OUTERMOST, RESULT, MarkNote, Raised, Tape, VariableNote
 from insitu.capture.tensors import Keep, Table, guarded, make_fresh
 from insitu.capture.variables import Tracker
 from insitu.trace.event import MarkKind
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from insitu.capture.guard.check import Checks
 
 Trouble = Callable[[str, Exception], None]
+Stack = Callable[[FrameType | None, list[Any]], None]
 
 
 class Delivery(Protocol):
@@ -46,8 +47,8 @@ class Delivery(Protocol):
     def change(self, probe: Probe, note: VariableNote, value: Any) -> None:
         """A variable has changed."""
 
-    def cleared(self, probe: Probe) -> int:
-        """How much of the tape was cleared so far."""
+    def cleared(self, probe: Probe) -> tuple[int, int]:
+        """From where on the tape was cleared last, and how much of it so far."""
 
 
 class Probe:
@@ -230,17 +231,17 @@ class Probe:
             self.close(self, at)
 
 
-def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[Any]]:
+def make_stack(probe: Probe, base: Base) -> Stack:
     """The function that walks from a frame up to the call that this probe recorded last, or to the base.
 
-    It gives (code, instruction) pairs of the frames that are shown. Codes are looked up by id: hashing one compares
-    all of it. Instructions are shared ints: there are many, and each would be an object of its own.
+    It adds (code, instruction) pairs of the frames that are shown to a record. Codes are looked up by id: hashing one
+    compares all of it. Instructions are shared ints: there are many, and each would be an object of its own.
     """
     base_id, base_code = base.id, base.code
     shown, learn, ints, most = probe.codes.get, probe.codes.learn, INSTRUCTIONS, len(INSTRUCTIONS)
 
-    def stack(frame: FrameType | None) -> list[Any]:
-        pairs: list[Any] = []
+    def stack(frame: FrameType | None, record: list[Any]) -> None:
+        before = len(record)
         while frame is not None:
             code = frame.f_code
             show = shown(id(code))
@@ -248,13 +249,14 @@ def make_stack(probe: Probe, base: Base) -> Callable[[FrameType | None], list[An
                 show = learn(code)
             if show:
                 if show == STOP:
-                    return pairs
+                    break
                 lasti = frame.f_lasti
-                pairs += (code, ints[lasti] if lasti < most else lasti)
+                record += (code, ints[lasti] if lasti < most else lasti)
             if code is base_code and id(frame) == base_id and base.is_below(frame.f_back):
-                return pairs
+                break
             frame = frame.f_back
-        pairs += TOP
-        return pairs
+        else:
+            record += TOP
+        record[FRAMES] = len(record) - before
 
     return stack

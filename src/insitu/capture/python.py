@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch._C import _current_graph_task_id
 
-from insitu.capture.arguments import contained, keywords
+from insitu.capture.arguments import contained
 from insitu.capture.calls import PythonNote
 from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import as_anchor
-from insitu.capture.tape import END, ENTERED, LEFT, RESULT, RUNNING, Raised, VariableNote
+from insitu.capture.tape import END, ENTERED, LEFT, RESULT, RUNNING, START, Raised, VariableNote
 from insitu.capture.tensors import GIVEN, Fresh, Value, guarded
 from insitu.follow.rewrite import Point
 
@@ -39,13 +39,15 @@ class PythonCalls:
         probe, at = self._probe, -1
         tape = probe.tape
         try:
-            noted = [self.look(item) for item in args]
-            named = keywords(kwargs, self.look)
-            pairs = probe.stack(frame)
             backward = probe.backward and _current_graph_task_id() != -1
-            counts = (len(noted), len(named), len(pairs))
+            record = [note, RUNNING, probe.parent, 0.0, 0.0, backward, 0, len(args), 2 * len(kwargs), 0]
+            record += map(self.look, args)
+            for name, item in kwargs.items():
+                record += (name, self.look(item))
+            probe.stack(frame, record)
             at = len(tape)
-            tape += (note, RUNNING, probe.parent, probe.clock(), 0.0, backward, 0, *counts, *noted, *named, *pairs)
+            record[START] = probe.clock()
+            tape += record
             if probe.open is not None:
                 probe.open(probe, at)
         except BaseException as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable
+from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,7 @@ def guarded(fresh: Fresh) -> Fresh:
     return fresh_unseen
 
 
+@lru_cache(maxsize=256)
 def short_dtype(dtype: Any) -> str:
     """`f32`, `bf16`, `i64`, `b8`, `f8e4m3fn`: the common short form of any dtype, of torch or NumPy.
 

@@ -19,14 +19,13 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor, nn
-from torch._C import DisableTorchFunction, _DisableTorchDispatch
 
 from insitu.capture.changes import Print, print_of
 from insitu.capture.compiled import regions
 from insitu.capture.giving import Giver
 from insitu.capture.gradients import Gradients
 from insitu.capture.inside import children, descend
-from insitu.capture.keep import has_values, local
+from insitu.capture.keep import has_values, local, unnoticed
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import patch
 from insitu.capture.names import unwrapped, wrapping
@@ -43,6 +42,7 @@ Keep = Callable[[Any], Any]
 SMALL = (int, float, bool, str, type(None), complex)
 MOST_FRAMES = 1000
 MOST_LEAVES = 1000
+MOST_PARTS = 10_000  # that are looked at to find them
 MOST_BYTES = 2**32  # that a step may hold until it is written
 
 
@@ -118,10 +118,9 @@ class Taking:
         is_step = is_root and ident not in self._inside
         if is_step:
             with self._lock:
-                is_alone = not self._inside  # calls of several threads at a time are one step
-                self._inside.add(ident)
-                if is_alone and not self._said:
+                if not self._inside and not self._said:  # calls of several threads at a time are one step
                     self._begin(module)
+                self._inside.add(ident)
         try:
             result = run(module, *args, **kwargs)
         finally:
@@ -155,6 +154,8 @@ class Taking:
                 self._active = False
                 self._taken, self._bytes = [], 0
                 self._counts.clear()
+                if not self._inside:
+                    self.variables.forget()
 
     def release(self) -> None:
         """All is over: let go of the model."""
@@ -168,13 +169,31 @@ class Taking:
         if not self._active:
             return
         try:
-            with self._lock, torch.no_grad(), DisableTorchFunction(), _DisableTorchDispatch():
-                for leaf_path, leaf in leaves(path, value, 0):
-                    self._add(leaf_path, leaf, self._keep_of(leaf_path, path))
+            with self._lock:
+                unnoticed(lambda: self._add_all(path, value))
         except Exception as error:
             self.trouble(f"taking {path}", error)
 
+    def _add_all(self, path: str, value: Any) -> None:
+        for leaf_path, leaf in self._leaves(path, value):
+            self._add(leaf_path, leaf, self._keep_of(leaf_path, path))
+
+    def _leaves(self, path: str, value: Any) -> Iterator[tuple[str, Any]]:
+        """The values in a container; if they are too many, those that are left out are not passed over silently."""
+        met = [0]
+        for number, leaf in enumerate(leaves(path, value, met)):
+            if number == MOST_LEAVES:
+                met[0] = MOST_PARTS + 1
+                break
+            yield leaf
+        if met[0] > MOST_PARTS:
+            limit = f"it holds more than {MOST_LEAVES:,} values, or {MOST_PARTS:,} parts, and only the first are taken"
+            self.trouble(f"taking all of {path}", ValueError(limit))
+
     def _add(self, path: str, value: Any, keep: Keep | None) -> None:
+        if type(value) in SMALL:
+            self._put(path, value)
+            return
         if hasattr(value, "_local_tensor"):
             self.facts[path] = {"global_shape": list(value.shape), "placements": str(value.placements)}
         if keep is not None and isinstance(value, (Tensor, numpy.ndarray)):
@@ -182,16 +201,19 @@ class Taking:
             if isinstance(value, Tensor) and not has_values(value):
                 return
             kept = keep(value.detach() if isinstance(value, Tensor) else value)
-            for leaf_path, leaf in leaves(path, kept, 0):
+            for leaf_path, leaf in self._leaves(path, kept):
                 self._add(leaf_path, leaf, None)
             return
         if not self._has_room(path, value):
             return
         for part, copy in copies(path, value):
-            call = self._counts.get(part, 0)
-            self._counts[part] = call + 1
-            self.seen.add(part)
-            self._taken.append((part, call, copy))
+            self._put(part, copy)
+
+    def _put(self, path: str, value: Any) -> None:
+        call = self._counts.get(path, 0)
+        self._counts[path] = call + 1
+        self.seen.add(path)
+        self._taken.append((path, call, value))
 
     def _has_room(self, path: str, value: Any) -> bool:
         """Whether a value fits into what a step may hold; one that does not is named, and left out."""
@@ -211,15 +233,22 @@ class Taking:
         return self._active
 
 
-def leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """The tensors, arrays and small values in a container, each with its path; strangers are passed over."""
+def leaves(path: str, value: Any, met: list[int], depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The tensors, arrays and small values in a container, each with its path; strangers are passed over.
+
+    `met` counts what was looked at so far.
+    """
     if isinstance(value, (Tensor, numpy.ndarray, numpy.generic)) or type(value) in SMALL:
         yield path, value
     elif depth < 8 and not isinstance(value, (nn.Module, type)) and not callable(value):
-        for index, (name, item) in enumerate(children(value)):
-            if index == MOST_LEAVES:
+        for name, item in children(value):
+            met[0] += 1  # what contains itself has more parts than anybody can look at
+            if met[0] > MOST_PARTS:
                 return
-            yield from leaves(f"{path}.{name}", item, depth + 1)
+            if type(item) in SMALL:  # mostly: statistics are so many of them
+                yield f"{path}.{name}", item
+            else:
+                yield from leaves(f"{path}.{name}", item, met, depth + 1)
 
 
 def copies(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -276,6 +305,10 @@ class Variables:
         for owner, name in {(method.owner, name) for (_, name), method in self._methods.items() if method.result}:
             giver = Giver.of(owner, name)
             undo.callback(giver.forget, giver.listen(functools.partial(self._given, name)))
+
+    def forget(self) -> None:
+        """No call of the model runs: the frames that were seen have ended."""
+        self._frames.clear()
 
     def hear(self, point: Point, value: Any, frame: FrameType) -> None:
         """A variable was reported."""

@@ -46,14 +46,16 @@ class Tracker:
         self._frames: dict[int, dict[str, Known]] = {}
         # What was recorded last under each path, and of which object, in whatever frame: a change is told once.
         self._told: dict[str, tuple[int, Print]] = {}
-        # How much of the tape was searched for plain numbers, by name.
+        # How much of the tape was searched for plain numbers, by name, and where what is watched now began on it.
         self._searched: dict[str, int] = {}
+        self._begin = 0
 
     def forget(self) -> None:
         """Nothing that is watched runs any more."""
         self._frames.clear()
         self._told.clear()
         self._searched.clear()
+        self._begin = len(self._probe.tape)
 
     def report(self, point: Point, value: Any, frame: FrameType, patterns: Patterns, *, own: bool = False) -> None:
         """A variable was reported; `own` says that it is one of a watched function, whose arguments are told anyway."""
@@ -118,8 +120,10 @@ class Tracker:
 
     def _was_number(self, name: str) -> bool:
         """Whether the variable was a plain number in between, of which only the tape knows."""
+        if self._probe.live is not None:
+            return False
         tape = self._probe.tape
-        start, self._searched[name] = self._searched.get(name, 0), len(tape)
+        start, self._searched[name] = self._searched.get(name, self._begin), len(tape)
         return any(type(slot) is VariableNote and slot.changes is None and slot.name == name for slot in tape[start:])
 
     def _note(self, point: Point, path: str, changes: tuple[Change, ...]) -> None:

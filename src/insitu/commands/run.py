@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import deque
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from insitu.commands.options import VIEW_HELP, check_view
 from insitu.commands.progress import working
-from insitu.errors import InsituError, choose
+from insitu.errors import ChoiceError, InsituError, choose
 
 if TYPE_CHECKING:
     from insitu.program import Program
     from insitu.trace.trace import Trace
+    from insitu.view.line import Line
 
-MOST_LINES = 200
+MOST_LINES, LAST_LINES = 200, 40
 EXAMPLE = """\
 The options stand before the script; what follows it belongs to the script. Its own output stays as it is, its exit
 code too; the trace is printed to stderr when it ends, also when it fails.
@@ -58,6 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="FILE", help="also save the trace, as in run.h5")
     parser.add_argument("--overwrite", action="store_true", help="let --to and --html replace files that are there")
     parser.add_argument("--all", action="store_true", help=f"print all of a trace of more than {MOST_LINES} lines")
+    parser.add_argument("--unfold", action="store_true", help="in the tree: each call of loops and blocks")
     parser.add_argument("--quiet", action="store_true", help="print nothing, only save (with --to or --html)")
 
 
@@ -91,6 +94,8 @@ def _check(options: argparse.Namespace) -> None:
         if (path := getattr(options, name)) is not None:
             setattr(options, name, os.path.abspath(path))  # the program may change the directory
             store.check(path, overwrite=options.overwrite, suffixes=suffixes)
+    if options.unfold and options.view != "tree":
+        raise ChoiceError(f"--unfold is for the view 'tree', and not for {options.view!r}")
     if options.quiet and options.to is None and options.html is None:
         raise InsituError("--quiet without --to FILE would show nothing: give a file, or leave --quiet out")
 
@@ -114,17 +119,23 @@ def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:
     return trace, exit_code(failure)
 
 
-def _show_beginning(trace: Trace, options: argparse.Namespace) -> None:
-    """Print the trace of a program; of a long one the beginning, because nobody reads 80,000 lines."""
+def _show_most(trace: Trace, options: argparse.Namespace) -> None:
+    """Print the trace of a program; of a long one the beginning and the end, because nobody reads 80,000 lines."""
     from insitu import view
 
-    file = sys.stderr
-    extra: dict[str, Any] = {"live": False} if options.view == "tree" else {}
+    terminal = view.Terminal(sys.stderr)
+    extra: dict[str, Any] = {"live": False, "unfold": options.unfold} if options.view == "tree" else {}
     lines = view.replay(trace.events, view.make(options.view, **extra))
-    view.Terminal(file).write(islice(lines, None if options.all else MOST_LINES))
-    left = sum(1 for _ in lines)
-    if left:
-        print(f"… {left:,} more lines: --all prints them, --to FILE.h5 keeps the trace", file=file)
+    terminal.write(islice(lines, None if options.all else MOST_LINES - LAST_LINES))
+    last: deque[Line] = deque(maxlen=LAST_LINES)
+    left = -LAST_LINES
+    for line in lines:
+        last.append(line)
+        left += 1
+    if left > 0:
+        terminal.flush()
+        print(f"… {left:,} more lines: --all prints them, --to FILE.h5 keeps the trace", file=sys.stderr)
+    terminal.write(last)
 
 
 def _deliver(trace: Trace, options: argparse.Namespace) -> int:
@@ -141,7 +152,7 @@ def _deliver(trace: Trace, options: argparse.Namespace) -> int:
             nothing = "none of its modules matched --only" if options.only else "the program called nothing of torch"
             print(f"insitu: {nothing}", file=sys.stderr)
         elif not options.quiet:
-            _show_beginning(trace, options)
+            _show_most(trace, options)
     except InsituError as error:
         print(f"insitu: {error}", file=sys.stderr)
         return 2

@@ -40,7 +40,7 @@ class Moment:
         self.tape: Tape = probe.tape if probe is not None else []
         self.end = len(self.tape)
         self.thread = probe.thread if probe is not None else 0
-        self.cleared = probe.live.cleared(probe) if probe is not None and probe.live is not None else 0
+        self.cleared = probe.live.cleared(probe) if probe is not None and probe.live is not None else (0, 0)
         self.at, self.scene = at, scene
         self.error = type(error).__name__
         args = arguments_of(error)

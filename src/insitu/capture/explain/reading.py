@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 class Reading:
     """A tape as it is read to explain an error; offsets stand for calls.
 
-    `cleared` is how much of the tape of a live session was cleared before what is on it now. Facts of values are made
-    as they are needed, and forgotten when the reading is over: a later decoding numbers differently.
+    `cleared` is from where on the tape of a live session was cleared last, and how much of it so far: what lies before
+    that are calls that run. Facts of values are made as they are needed, and forgotten when the reading is over: a
+    later decoding numbers differently.
     """
 
-    def __init__(self, tape: Tape, *, thread: int = 0, cleared: int = 0) -> None:
-        self.tape, self.thread, self.cleared = tape, thread, cleared
+    level = "functions"  # no operator is looked up by the call that it comes from
+
+    def __init__(self, tape: Tape, *, thread: int = 0, cleared: tuple[int, int] = (0, 0)) -> None:
+        self.tape, self.thread = tape, thread
+        self._begin, self._cleared = cleared
         self._decoder = Decoder(Base(None), origin=0.0, rank=0)
-        self._tape = TapeDecoder(self._decoder, cast("Probe", self), lambda at: cleared + at)
+        self._tape = TapeDecoder(self._decoder, cast("Probe", self), lambda at: self._cleared + at)
 
     def close(self) -> None:
         """Forget the facts that were made."""
@@ -83,7 +87,8 @@ class Reading:
         """The call that made a value; None if it was there before, or is forgotten."""
         at = value.producer
         if at < 0 and value.facts is not None and value.facts.producer is not None:
-            at = value.facts.producer - self.cleared  # the tape was cleared since
+            at = value.facts.producer - self._cleared  # the tape was cleared since
+            return at if self._begin <= at < len(self.tape) else None
         return at if 0 <= at < len(self.tape) else None
 
     def frame(self, at: int) -> tuple[CodeType, int] | None:

@@ -96,9 +96,9 @@ class Checks:
             if probe.parent == OUTERMOST and not probe.suspended and (backward or len(probe.tape) > LATE):
                 check.clear()
 
-    def cleared(self, probe: Probe) -> int:
-        """How much of the tape was cleared so far."""
-        return probe.check.gone if probe.check is not None else 0
+    def cleared(self, probe: Probe) -> tuple[int, int]:
+        """From where on the tape was cleared last, which is its beginning, and how much of it so far."""
+        return 0, probe.check.gone if probe.check is not None else 0
 
     def stop(self) -> None:
         """Let go of everything: hooks may stay on the nodes of a graph that the user keeps."""
@@ -288,7 +288,7 @@ def make_before(check: Check) -> Before:
 
 def make_after(check: Check) -> After:
     """What is done with the result of a function."""
-    probe, tape, everywhere, nodes, ways = check.probe, check.probe.tape, check.checks.everywhere, check.nodes, WAYS
+    probe, everywhere, nodes, ways = check.probe, check.checks.everywhere, check.nodes, WAYS
     pending, bad = check.pending, check.bad
     look = careful_total if probe.careful else total
 
@@ -312,13 +312,7 @@ def make_after(check: Check) -> After:
             check.tell(made_before, check, spoiled)
         try:
             if not way & OUTPUTS:
-                given = tape[at + FIXED] if tape[at + ARGS] else None
-                if type(given) is Value:  # mostly there is but one tensor
-                    maker = given.producer
-                    if maker == GIVEN or maker in pending or maker in bad:
-                        pending.add(at)
-                elif check.has_pending(at):
-                    pending.add(at)
+                pass_on(at)
                 if not way & UNLIKELY:
                     return
             if type(result) is Tensor:
@@ -358,5 +352,23 @@ def make_after(check: Check) -> After:
             return all(isfinite(look(tensor)) for tensor in tensors)
         return True
 
+    pass_on = make_pass_on(check)
     skip_when_compiling(after, is_fine)
     return after
+
+
+def make_pass_on(check: Check) -> Callable[[int], None]:
+    """Notes that what a call passes on was not checked, where what it was given was not."""
+    tape, pending, bad = check.probe.tape, check.pending, check.bad
+
+    def pass_on(at: int) -> None:
+        given = tape[at + FIXED] if tape[at + ARGS] else None
+        if type(given) is Value:  # mostly there is but one tensor
+            maker = given.producer
+            if maker == GIVEN or maker in pending or maker in bad:
+                pending.add(at)
+        elif check.has_pending(at):
+            pending.add(at)
+
+    skip_when_compiling(pass_on)
+    return pass_on

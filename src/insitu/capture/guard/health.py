@@ -21,7 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from insitu.capture.explain.reading import Reading
 from insitu.capture.guard.facts import facts_of, own_tensors
 from insitu.capture.guard.values import first_bad, state_of, total
-from insitu.capture.guard.weights import Sample, Weight
+from insitu.capture.guard.weights import Sample, Totals, Weight
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import unwrapped
 from insitu.capture.sites import Sites, is_hidden
@@ -93,7 +93,7 @@ class Health:
         self._missing: list[Weight] = []
         self._optimizers: dict[int, Stepping] = {}
         self._backwards = 0
-        self._totals: list[float] = []
+        self._totals = Totals()
 
     def start(self, undo: ExitStack) -> None:
         """Listen to the backward passes and to the optimizers."""
@@ -131,7 +131,7 @@ class Health:
             self._look_for_new()
         self._look_for_missing()
         if due and not self._optimizers:
-            self._totals.append(Sample(self._weights.values()).total)
+            self._totals.add(Sample(self._weights.values()).total)
 
     def _look_for_missing(self) -> None:
         for weight in self._missing:
@@ -153,7 +153,7 @@ class Health:
         stepping = self._optimizers.get(id(optimizer))
         if stepping is None or stepping.ref() is not optimizer:
             if not self._optimizers:
-                self._totals.clear()
+                self._totals = Totals()
             stepping = self._optimizers[id(optimizer)] = Stepping(optimizer)
             stepping.bad = {id(parameter) for parameter in owned(optimizer) if state_of(parameter)}
         weights = [self._see(parameter) for parameter in owned(optimizer)]
@@ -163,7 +163,7 @@ class Health:
         stepping.meet()
         stepping.rate = max(stepping.rate, *(float(group.get("lr", 1.0)) for group in optimizer.param_groups))
         if is_due(stepping.steps):
-            self._totals.append(Sample(weights).total)
+            self._totals.add(Sample(weights).total)
 
     def _of_this_thread(self) -> list[Check]:
         checks = (probe.check for probe in patch.probes.get(get_ident(), ()))
@@ -242,12 +242,12 @@ class Health:
         if none and len(none) < len(weights):
             yield Finding("none", path=none[0], details={"paths": none, "passes": self._backwards})
         exploded = [path for path, weight, _ in weights if weight.peak > EXPLODED * max(1.0, weight.size)]
-        first, last = (median(self._totals[:3]), max(self._totals)) if self._totals else (0.0, 0.0)
+        first, last = median(self._totals.first or [0.0]), self._totals.largest
         if not exploded and last > GROWN * first and last > SMALL_ENOUGH:
             peak = max(weight.peak for _, weight, _ in weights)
             exploded = [path for path, weight, _ in weights if weight.peak >= 0.1 * peak]
         if exploded:
-            details = {"paths": exploded, "first": self._totals[0], "largest": last}
+            details = {"paths": exploded, "first": self._totals.first[0], "largest": last}
             yield Finding("exploding", path=exploded[0], details=details)
             return
         vanished = [

@@ -65,6 +65,20 @@ class Sample:
                     weight.peak, weight.size = norm, size_of(weight.ref()) if norm > 1 else 0.0
 
 
+class Totals:
+    """The norms of all gradients together: the first three that were seen, and the largest."""
+
+    def __init__(self) -> None:
+        self.first: list[float] = []
+        self.largest = 0.0
+
+    def add(self, total: float) -> None:
+        """One more was seen."""
+        if len(self.first) < 3:
+            self.first.append(total)
+        self.largest = max(self.largest, total)
+
+
 def dense_grad(parameter: Tensor | None) -> Tensor | None:
     """The gradient of a parameter, if it can be read."""
     grad = parameter.grad if parameter is not None and parameter.is_leaf else None
