@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from torch import nn
@@ -88,7 +88,7 @@ class Names:
         return path if count == 1 else f"{path}#{count}"
 
     def _add_tree(self, root: nn.Module, path: str, *, subject: bool) -> None:
-        todo = [(root, path, subject)]
+        todo, added = [(root, path, subject)], []
         while todo:
             module, path, subject = todo.pop()
             note = self.notes.get(id(module))
@@ -96,7 +96,11 @@ class Names:
                 continue
             note = ModuleNote(module, path, wanted=self._wanted(path), subject=subject)
             self.notes[id(module)] = note
-            todo += reversed(list(named_children(module, path, subject)))
+            inner = list(named_children(module, path, subject))
+            todo += reversed(inner)
+            added.append((module, note.facts, [child for child, _, _ in inner]))
+        with DisableTorchFunction():  # modes of others are not to see this
+            count_parameters(added)
 
 
 def named_children(module: nn.Module, path: str, subject: bool) -> Iterator[tuple[nn.Module, str, bool]]:
@@ -146,12 +150,26 @@ def describe(module: nn.Module, facts: ModuleFacts, shared: dict[Any, Any]) -> N
     if kind not in shared:
         shared[kind] = tuple(base.__name__ for base in kind.__mro__[:-1])
     facts.bases = shared[kind]
-    facts.leaf = not children(module)
     facts.settings = settings(module)
     facts.settings = shared.setdefault((kind, *facts.settings.items()), facts.settings)
-    facts.own_parameters = sum(map(count, module.parameters(recurse=False)))
-    facts.parameters = sum(map(count, module.parameters()))
-    facts.trainable = sum(count(parameter) for parameter in module.parameters() if parameter.requires_grad)
+
+
+def count_parameters(modules: Sequence[tuple[nn.Module, ModuleFacts, list[nn.Module]]]) -> None:
+    """Fill in how many parameters modules have, given with their children, parents first; one that several have in
+    them is counted once."""
+    known: dict[int, dict[int, int]] = {}  # the sizes of the parameters in a module, below zero if they do not train
+    for module, facts, inner in reversed(modules):
+        found = own = sizes(module.parameters(recurse=False))
+        if inner:
+            found = dict(own)
+            for child in inner:
+                within = known.get(id(child))
+                found |= within if within is not None else sizes(child.parameters())
+        known[id(module)] = found
+        facts.leaf = not inner
+        facts.own_parameters = sum(map(abs, own.values()))
+        facts.parameters = sum(map(abs, found.values()))
+        facts.trainable = sum(size for size in found.values() if size > 0)
 
 
 def settings(module: nn.Module) -> dict[str, Any]:
@@ -175,3 +193,8 @@ def count(parameter: nn.Parameter) -> int:
         return int(parameter.numel())
     except Exception:
         return 0
+
+
+def sizes(parameters: Iterable[nn.Parameter]) -> dict[int, int]:
+    """How many numbers each parameter holds, by its id; below zero if it does not train."""
+    return {id(each): count(each) if each.requires_grad else -count(each) for each in parameters}

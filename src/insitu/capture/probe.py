@@ -238,20 +238,22 @@ def make_stack(probe: Probe, base: Base) -> Stack:
     compares all of it. Instructions are shared ints: there are many, and each would be an object of its own.
     """
     base_id, base_code = base.id, base.code
-    shown, learn, ints, most = probe.codes.get, probe.codes.learn, INSTRUCTIONS, len(INSTRUCTIONS)
+    shown, learn, ints, most = probe.codes.shown, probe.codes.learn, INSTRUCTIONS, len(INSTRUCTIONS)
 
     def stack(frame: FrameType | None, record: list[Any]) -> None:
         before = len(record)
         while frame is not None:
             code = frame.f_code
-            show = shown(id(code))
-            if show is None:
+            try:
+                show = shown[id(code)]
+            except KeyError:
                 show = learn(code)
             if show:
                 if show == STOP:
                     break
                 lasti = frame.f_lasti
-                record += (code, ints[lasti] if lasti < most else lasti)
+                record.append(code)
+                record.append(ints[lasti] if lasti < most else lasti)
             if code is base_code and id(frame) == base_id and base.is_below(frame.f_back):
                 break
             frame = frame.f_back

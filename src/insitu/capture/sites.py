@@ -81,30 +81,31 @@ TOP = (None, 0)
 HIDE, SHOW, STOP = 0, 1, 2
 
 
-class Codes(dict[int, int]):
+class Codes:
     """What to do at the frames of a code object, by its id: hide or show them, or stop at them, for these are the
     handlers that have recorded what lies above. The objects are held, so that the ids stay theirs."""
 
     def __init__(self) -> None:
+        self.shown: dict[int, int] = {}
         self._met: list[CodeType] = []
         self._handlers: tuple[CodeType, ...] = ()
 
     def stop_at(self, *handlers: CodeType) -> None:
         """Stop at the frames of these, too."""
         self._handlers = (*self._handlers, *handlers)
-        self.update((id(code), STOP) for code in handlers)
+        self.shown.update((id(code), STOP) for code in handlers)
 
     def learn(self, code: CodeType) -> int:
         """The answer for a code object that was not met before."""
         self._met.append(code)
-        show = self[id(code)] = HIDE if is_hidden(code.co_filename) else SHOW
+        show = self.shown[id(code)] = HIDE if is_hidden(code.co_filename) else SHOW
         return show
 
     def clear(self) -> None:
         """Let go of all but the handlers."""
-        super().clear()
+        self.shown.clear()
         self._met.clear()
-        self.update((id(code), STOP) for code in self._handlers)
+        self.shown.update((id(code), STOP) for code in self._handlers)
 
 
 class Sites:
