@@ -15,10 +15,7 @@ from insitu.errors import (
     StoreError,
     SubjectError,
 )
-from insitu.trace.diff import Cause, Diff, Difference
 from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, Site, Stats, TensorFacts, Variable, Word
-from insitu.trace.explanation import Explanation
-from insitu.trace.finding import Finding
 from insitu.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -30,6 +27,9 @@ if TYPE_CHECKING:
     from insitu.store import load
     from insitu.store.run import Run
     from insitu.store.series import Series
+    from insitu.trace.diff import Cause, Diff, Difference
+    from insitu.trace.explanation import Explanation
+    from insitu.trace.finding import Finding
     from insitu.view import show
     from insitu.watching import watch
 
@@ -75,7 +75,7 @@ __all__ = [
     "watch",
 ]
 
-# Loaded on first use: the first three import torch, which takes seconds; the others h5py and the views.
+# Loaded on first use: the first three import torch, which takes seconds; the others take a part of a blink each.
 _LATER = {
     "guard": "insitu.guarding",
     "record": "insitu.session",
@@ -87,6 +87,11 @@ _LATER = {
     "show": "insitu.view",
     "Run": "insitu.store.run",
     "Series": "insitu.store.series",
+    "Cause": "insitu.trace.diff",
+    "Diff": "insitu.trace.diff",
+    "Difference": "insitu.trace.diff",
+    "Explanation": "insitu.trace.explanation",
+    "Finding": "insitu.trace.finding",
 }
 
 

@@ -272,33 +272,34 @@ class TapeDecoder:
         site, module, step = self.place(at)
         parent_id = None if parent == OUTERMOST else self.number(parent)
         began = round((start - decoder.origin) * 1e9)
-        if isinstance(note, MarkNote):
-            return Mark(self.number(at), parent_id, note.mark, note.text, began, self.probe.thread, step, decoder.rank)
+        kind, number = type(note), self.number(at)
+        if kind is MarkNote:
+            return Mark(number, parent_id, note.mark, note.text, began, self.probe.thread, step, decoder.rank)
         args, kwargs = self._arguments(note, at)
-        running = result is RUNNING
-        origin = self.forwards.find(nodes) if backward and type(note) is OperatorNote else None
-        if nodes >= NODE_COUNT and type(note) is FunctionNote and self.probe.level == "aten":
-            self.forwards.add(nodes, self.number(at), module)
+        failed, running = result if type(result) is Raised else None, result is RUNNING
+        origin = self.forwards.find(nodes) if backward and kind is OperatorNote else None
+        if nodes >= NODE_COUNT and kind is FunctionNote and self.probe.level == "aten":
+            self.forwards.add(nodes, number, module)
         call = Call(
-            self.number(at),
+            number,
             parent_id,
             note.kind,
-            note.facts.type if isinstance(note, ModuleNote) else note.name,
+            note.facts.type if kind is ModuleNote else note.name,
             origin.module if origin is not None else module,
             args,
             kwargs,
-            None if running or isinstance(result, Raised) else self.plain(result),
-            self.decoder.sites.operator(self._pairs(at)) if isinstance(note, FunctionNote) else None,
+            None if running or failed else self.plain(result),
+            decoder.sites.operator(self._pairs(at)) if kind is FunctionNote else None,
             site,
             began,
             None if running else round((end - start) * 1e9),
-            result.type if isinstance(result, Raised) else None,
+            failed.type if failed else None,
             "backward" if backward else "forward",
             self.probe.thread,
             step,
             decoder.rank,
-            decoder.sites.definition(note.code) if isinstance(note, PythonNote) and note.code is not None else None,
-            result.message if isinstance(result, Raised) else None,
+            decoder.sites.definition(note.code) if kind is PythonNote and note.code is not None else None,
+            failed.message if failed else None,
             origin.id if origin is not None else None,
         )
         call.flops = flops(call)

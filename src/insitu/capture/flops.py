@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -26,9 +26,14 @@ def flops(call: Call) -> int | None:
         return None
     named = sorted((name for name in _ORDER if name in call.kwargs), key=_ORDER.index)
     args = (*call.args, *(call.kwargs[name] for name in named))
-    rest = {name: item for name, item in call.kwargs.items() if name not in named}
+    rest = tuple([(name, shapes(item)) for name, item in call.kwargs.items() if name not in named])
+    return _counted(formula, shapes(args), shapes(call.result), rest)
+
+
+@lru_cache(maxsize=4096)  # a formula of torch takes longer than all the rest of an event
+def _counted(formula: Callable[..., int], args: tuple[Any, ...], result: Any, named: tuple[Any, ...]) -> int | None:
     try:
-        return int(formula(*shapes(args), out_val=shapes(call.result), **shapes(rest)))
+        return int(formula(*args, out_val=result, **dict(named)))
     except Exception:  # symbolic sizes, or arguments that the formula does not know
         return None
 
@@ -38,12 +43,12 @@ _ORDER = ("input", "self", "query", "mat1", "batch1", "key", "weight", "other", 
 
 
 def shapes(item: Any) -> Any:
-    """The same with each tensor as its shape, which is all that a formula looks at."""
+    """The same with each tensor as its shape; what a formula does not look at is None."""
     if type(item) is TensorFacts:
         return item.shape
     if isinstance(item, (tuple, list)):
-        return type(item)([shapes(part) for part in item])
-    return {name: shapes(part) for name, part in item.items()} if type(item) is dict else item
+        return tuple([shapes(part) for part in item])
+    return item if isinstance(item, (int, float, str)) else None
 
 
 @cache
