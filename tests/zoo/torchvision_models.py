@@ -43,8 +43,8 @@ TORCHVISION: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     ("fcn_resnet50", (1, 3, 32, 32), {"weights_backbone": None}),
     ("lraspp_mobilenet_v3_large", (1, 3, 32, 32), {"weights_backbone": None}),
     ("mc3_18", (1, 3, 4, 32, 32), {}),
-    ("mvit_v1_b", (1, 3, 4, 32, 32), {"spatial_size": (32, 32), "temporal_size": 4}),
-    ("mvit_v2_s", (1, 3, 4, 32, 32), {"spatial_size": (32, 32), "temporal_size": 4}),
+    ("mvit_v1_b", (1, 3, 16, 224, 224), {}),
+    ("mvit_v2_s", (1, 3, 16, 224, 224), {}),
     ("r2plus1d_18", (1, 3, 4, 32, 32), {}),
     ("r3d_18", (1, 3, 4, 32, 32), {}),
     ("s3d", (1, 3, 16, 224, 224), {}),
@@ -52,14 +52,19 @@ TORCHVISION: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
 ]
 # These also train: random depths, dropout, running statistics, two outputs.
 TRAINED = ("efficientnet_b0", "googlenet", "mobilenet_v3_small", "resnet18", "swin_t", "lraspp_mobilenet_v3_large")
-# Detectors scale their images themselves.
+# Detectors scale their images themselves; those that look at proposals a second time look at few.
+SMALL: dict[str, Any] = {"min_size": 64, "max_size": 64}
+FEW: dict[str, Any] = {
+    **SMALL,
+    **{f"rpn_{when}_nms_top_n_{phase}": 20 for when in ("pre", "post") for phase in ("train", "test")},
+}
 DETECTORS: dict[str, dict[str, Any]] = {
-    "fasterrcnn_mobilenet_v3_large_320_fpn": {"min_size": 64, "max_size": 64},
-    "fasterrcnn_resnet50_fpn_v2": {"min_size": 64, "max_size": 64},
-    "fcos_resnet50_fpn": {"min_size": 64, "max_size": 64},
-    "keypointrcnn_resnet50_fpn": {"min_size": 64, "max_size": 64},
-    "maskrcnn_resnet50_fpn": {"min_size": 64, "max_size": 64},
-    "retinanet_resnet50_fpn": {"min_size": 64, "max_size": 64},
+    "fasterrcnn_mobilenet_v3_large_320_fpn": FEW,
+    "fasterrcnn_resnet50_fpn_v2": FEW,
+    "fcos_resnet50_fpn": SMALL,
+    "keypointrcnn_resnet50_fpn": FEW,
+    "maskrcnn_resnet50_fpn": FEW,
+    "retinanet_resnet50_fpn": SMALL,
     "ssd300_vgg16": {},
     "ssdlite320_mobilenet_v3_large": {},
 }
