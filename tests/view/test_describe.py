@@ -31,6 +31,8 @@ HELD: list[tuple[Any, str]] = [
     ),
     *(
         (10**5000, "<int of 16610 bits>"),
+        ([10**5000], "[<int of 16610 bits>]"),
+        ({10**5000: 1}, "{<int of 16610 bits>: 1}"),
         (Word("torch.f16"), "torch.f16"),
         (Opaque("a\x1b"), r"<a\x1b>"),
         (1j, "1j"),

@@ -250,3 +250,14 @@ def test_a_backward_row_names_the_module_it_belongs_to() -> None:
     fc = run.module("fc", "Linear", x)
     run.call("aten", "aten.mm", x, phase="backward", forward=0, module=fc.module)
     assert render(run.trace).splitlines()[1].split("  ") == ["aten.mm", "backward of fc"]
+
+
+def test_numbers_that_no_float_holds_are_shown_also_where_several_are_one_row() -> None:
+    run = Run()
+    for number, result in enumerate((1, 10**400, 10**5000)):
+        run.module(f"h.{number}", "Power", out=result)
+    assert render(run.trace) == "h.0 … h.2  × 3 identical  Power  1 … <int of 16610 b…"
+    run = Run()
+    run.call("function", "torch.f", {10**5000: tensor(2)}, out={10**5000: tensor(2)})
+    for view in ("tree", "classic", "code"):
+        assert "<int of 16610 bits>" in render(run.trace, view)

@@ -172,5 +172,5 @@ def _named(items: dict[str, Any], depth: int) -> Iterator[Span]:
     for index, (name, item) in enumerate(items.items()):
         if index:
             yield COMMA
-        yield (f"{safe(str(name))}: ", "")
+        yield (f"{value(name)}: ", "")
         yield from _spans(item, depth + 1)

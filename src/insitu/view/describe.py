@@ -57,7 +57,7 @@ def is_short(items: Collection[Any]) -> bool:
     """Whether a container is so small that it is shown whole."""
     if not 0 < len(items) <= FEW or not all(type(item) in PLAIN for item in items):
         return False
-    return sum(len(str(item)) + 2 for item in items) <= MOST_SHORT
+    return sum(len(value(item)) + 2 for item in items) <= MOST_SHORT
 
 
 def _item(item: Any, words: Words) -> str:

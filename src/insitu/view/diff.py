@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import Any
 
 from insitu.trace.diff import Cause, Compared, Diff, Difference
-from insitu.trace.event import Call, tensors
+from insitu.trace.event import Call
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, module_type, spot
 from insitu.view.terminal import Terminal
 from insitu.view.tree import union_of
-from insitu.view.value import result, safe, short, spread, value
+from insitu.view.value import held, result, safe, short, spread
 
 COLUMNS = (Column("output"), Column("difference", drop=3), Column("why", drop=2), Column("source", drop=1))
 MOST_CAUSES = 5
@@ -295,7 +295,7 @@ def _called(event: Compared | None) -> str:
 def _output(event: Compared) -> str:
     if isinstance(event, Call):
         return f"raised {safe(event.raised)}" if event.raised is not None else result(event.result)
-    return result(event.value) if any(True for _ in tensors(event.value)) else short(value(event.value), 60)
+    return held(event.value)
 
 
 def _values(event: Compared) -> str:

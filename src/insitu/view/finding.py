@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
-from insitu.trace.event import Call, Site, Stats, TensorFacts
+from insitu.trace.event import Call, Site, Stats
 from insitu.trace.finding import Finding, Operand
 from insitu.view.hint import hint
 from insitu.view.name import compact, function_name, spot
@@ -81,7 +81,7 @@ def _body(finding: Finding) -> Iterator[str]:
     if finding.details.get("modules"):
         yield f"  in   {' ▸ '.join(map(safe, finding.details['modules']))}"
     if finding.output is not None and finding.kind != "given":
-        yield f"  out  {described(finding.output)}{_bad(finding.output.stats, finding.index)}"
+        yield f"  out  {tensor(finding.output)}{_bad(finding.output.stats, finding.index)}"
     for index, operand in enumerate(finding.operands):
         yield f"  {'of ' if index == 0 else '   '}  {_operand(operand)}"
     if reason := hint(finding):
@@ -103,12 +103,7 @@ def _operand(operand: Operand) -> str:
     if operand.made is not None:
         maker = called(operand.made)
         origin = f"   made{'' if maker == operand.name else f' by {maker}'}{_at(operand.made.site)}"
-    return f"{name}{described(operand.facts)}{_range(operand.facts.stats)}{origin}"
-
-
-def described(facts: TensorFacts) -> str:
-    """A tensor as everywhere: dtype and shape."""
-    return tensor(facts)
+    return f"{name}{tensor(operand.facts)}{_range(operand.facts.stats)}{origin}"
 
 
 def _range(stats: Stats | None) -> str:

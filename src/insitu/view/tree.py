@@ -8,17 +8,18 @@ from itertools import compress
 from typing import Any
 
 from insitu.trace.analysis import relative
-from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable, Word, tensors
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable, tensors
 from insitu.trace.folding import Columns, Fold, Steps, fold, steps
 from insitu.trace.grouping import grouped
 from insitu.trace.nesting import Forest, Group, Node
 from insitu.view.beside import Beside
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, expression, is_inner, module_type, spot
-from insitu.view.value import duration, holds_tensor, kept, result, safe, short, spread, tensor, union, value
+from insitu.view.value import duration, held, holds_tensor, kept, result, safe, short, spread, tensor, union, value
 
 COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
 NOTHING: Span = ("", "")
+MOST_FLOAT = 1e300
 # Attributes that are only looked at, many times in each step of an optimizer.
 UNSEEN = frozenset({"torch.Tensor.grad", "torch.Tensor.grad=", "torch.Tensor.data"})
 GUIDE = ("│  ", "   ")
@@ -240,19 +241,12 @@ def _variable(item: Fold, guide: str) -> Line:
         spans.append((f"  × {item.count}", "yellow"))
     if word:
         spans.append((f"  {word}", ink))
-    texts = ["" if variable.changes == ("deleted",) else _held(variable.value) for variable in (first, last)]
+    texts = ["" if variable.changes == ("deleted",) else held(variable.value) for variable in (first, last)]
     output = short(texts[0] if texts[0] == texts[1] else " … ".join(texts), 60)
     stats = union([facts.stats for variable in every for facts in tensors(variable.value) if facts.stats is not None])
     values = _kept(last.value) if stats is None else (spread(stats), "red" if stats.nan else "")
     source = NOTHING if first.site is None else _source(first.site)
     return Line(tuple(spans), ((output, "blue"), values, NOTHING, source), COLUMNS)
-
-
-def _held(item: Any) -> str:
-    """What a variable holds, in the manner of a result; a text is quoted and None is None."""
-    if isinstance(item, str) and not isinstance(item, Word):
-        return repr(short(item, 60))
-    return result(item) if holds_tensor(item) else short(value(item), 60)
 
 
 def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
@@ -284,9 +278,14 @@ def _results(out: Any, item: Fold) -> str:
     if len(item.nodes) > 1 and isinstance(out, (int, float)) and not isinstance(out, bool):
         found = [node.event.result for node in item.nodes if isinstance(node.event, Call)]
         low, high = min(found), max(found)
-        return f"{low:.5g} … {high:.5g}" if low != high else result(out)
+        return f"{_few(low)} … {_few(high)}" if low != high else result(out)
     texts = {result(node.event.result): None for node in item.nodes if isinstance(node.event, Call)}
     return result(out) if len(texts) == 1 or holds_tensor(out) else f"{result(out)} and others"
+
+
+def _few(number: float) -> str:
+    """A number in few digits, also one that is too large for a float."""
+    return f"{number:.5g}" if abs(number) < MOST_FLOAT else short(value(number), 16)
 
 
 def _kept(item: Any) -> Span:

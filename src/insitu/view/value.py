@@ -95,8 +95,8 @@ def _items(items: Iterable[Any], quote: str, depth: int) -> str:
     return capped([_inner(item, quote, depth + 1) for item in items])
 
 
-def _named(items: dict[str, Any], sign: str, quote: str, depth: int) -> str:
-    return capped([f"{safe(str(name))}{sign}{_inner(item, quote, depth + 1)}" for name, item in items.items()])
+def _named(items: dict[Any, Any], sign: str, quote: str, depth: int) -> str:
+    return capped([f"{value(name)}{sign}{_inner(item, quote, depth + 1)}" for name, item in items.items()])
 
 
 def capped(texts: list[str], most: int = MOST_ITEMS) -> str:
@@ -125,13 +125,20 @@ def holds_tensor(item: Any) -> bool:
     return next(tensors(item), None) is not None
 
 
+def held(item: Any) -> str:
+    """What a variable holds, in the manner of a result; a text is quoted and None is None."""
+    if isinstance(item, str) and not isinstance(item, Word):
+        return repr(short(item, 60))
+    return result(item) if holds_tensor(item) else short(value(item), 60)
+
+
 def result(item: Any, limit: int = 60) -> str:
     """The tensors of a result: `f32[2, 3]`, `3 × f32[2, 3]`, `f32[2], i64[2]`, `logits: f32[2], loss: f32[]`."""
     if type(item) is TensorFacts:
         return tensor(item)
     if isinstance(item, (dict, Fields)):
         items = item.items if isinstance(item, Fields) else item
-        parts = [f"{safe(str(name))}: {result(part)}" for name, part in items.items() if part is not None]
+        parts = [f"{value(name)}: {result(part)}" for name, part in items.items() if part is not None]
         return short(capped(parts), limit)
     if item is None:
         return ""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from insitu.trace.analysis import completed
 from insitu.trace.costs import Costs, Ledger
-from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, Word, tensors
+from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, tensors
 from insitu.trace.folding import fold, steps
 from insitu.trace.grouping import grouped
 from insitu.trace.nesting import Forest, Group, Node
@@ -17,7 +16,7 @@ from insitu.view.page.nonfinite import Nonfinite
 from insitu.view.page.packing import Columns
 from insitu.view.page.tables import Tables
 from insitu.view.tree import UNSEEN
-from insitu.view.value import holds_tensor, result, safe, short, tensor, value
+from insitu.view.value import held, result, safe, short, tensor, value
 
 # The number of a kind is its place; `model.js` has the same list.
 KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
@@ -254,15 +253,8 @@ def label(call: Call) -> str:
     return safe(call.name) if call.kind == "aten" else compact(call)
 
 
-def held(item: Any) -> str:
-    """What a variable holds, in the manner of a result; a text is quoted and None is None."""
-    if isinstance(item, str) and not isinstance(item, Word):
-        return repr(short(item, 60))
-    return result(item) if holds_tensor(item) else short(value(item), 60)
-
-
 def _arguments(call: Call) -> str:
     """The arguments, a line for each: its name or place, a tab, what it is."""
     lines = [f"{place}\t{short(value(item), 400)}" for place, item in enumerate(call.args)]
-    lines += [f"{safe(str(name))}\t{short(value(item), 400)}" for name, item in call.kwargs.items()]
+    lines += [f"{value(name)}\t{short(value(item), 400)}" for name, item in call.kwargs.items()]
     return "\n".join(lines)

@@ -69,7 +69,7 @@ class Tables:
         number = self._modules.get(module)
         if number is None:
             number = self._modules[module] = len(self._module_rows)
-            settings = [f"{safe(str(name))}={value(item)}" for name, item in module.settings.items()]
+            settings = [f"{value(name)}={value(item)}" for name, item in module.settings.items()]
             counts = [min(count, 2**53) for count in (module.parameters, module.own_parameters, module.trainable)]
             row = [safe(module.path), module_type(module), ", ".join(settings), *counts, int(module.leaf)]
             self._module_rows.append(row)
