@@ -16,7 +16,7 @@ from tests.view.build import Run, linear, stats, tensor
 from tests.view.hostile import STRINGS, hostile_trace
 
 from insitu.trace.compare.traces import compare_traces
-from insitu.trace.event import Call, Event, ModuleFacts
+from insitu.trace.event import Call, Event, Mark, ModuleFacts
 from insitu.trace.trace import Trace
 from insitu.view import notebook
 from insitu.view.notebook import diff_bundle, trace_bundle
@@ -70,6 +70,22 @@ def net() -> Run:
 def test_the_text_is_the_tree() -> None:
     trace = net().trace
     assert trace_bundle(trace)["text/plain"] == str(trace)
+
+
+@pytest.mark.parametrize("events", [[], [Mark(0, None, "step", "")]])
+def test_a_trace_without_calls_says_so_and_has_no_page(events: list[Event]) -> None:
+    assert trace_bundle(Trace(events)) == {"text/plain": "(no calls)"}
+    assert str(Trace(events)) == "(no calls)"
+
+
+def test_a_front_end_is_given_what_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for subject in (net().trace, compare_traces(net().trace, net().trace)):
+        assert list(subject._repr_mimebundle_()) == ["text/plain", "text/html"]
+        assert list(subject._repr_mimebundle_(include={"text/html"})) == ["text/html"]
+        monkeypatch.setattr(notebook, "_page", None)  # what nobody wants is not made
+        assert list(subject._repr_mimebundle_(include=["text/plain", "image/png"])) == ["text/plain"]
+        assert list(subject._repr_mimebundle_(exclude={"text/html"})) == ["text/plain"]
+        monkeypatch.undo()
 
 
 def test_the_list_folds_and_has_the_rows_of_the_tree() -> None:

@@ -67,6 +67,8 @@ def _show_trace(trace: Trace, options: argparse.Namespace) -> None:
 
     name = options.view or "tree"
     _refuse(options, ("plot",), "is for recorded runs", "a trace")
+    if not trace.events:
+        print(f"insitu: {options.file!r} holds no calls", file=sys.stderr)
     if options.json:
         _print_calls(trace, options.only)
         return
@@ -85,12 +87,16 @@ def _print_calls(trace: Trace, only: Sequence[str] | None) -> None:
     from insitu.trace.trace import COLUMNS, row
 
     calls = [event for event in select(trace.events, only) if isinstance(event, Call)]
-    rows = [{name: _plain(item) for name, item in zip(COLUMNS, row(call), strict=True)} for call in calls]
-    print(json.dumps({"about": trace.about, "calls": rows}, allow_nan=False, default=str))
+    rows = [dict(zip(COLUMNS, row(call), strict=True)) for call in calls]
+    print(json.dumps(_plain({"about": trace.about, "calls": rows}), allow_nan=False, default=str))
 
 
 def _plain(item: Any) -> Any:
-    """JSON has neither NaN nor infinities: they are texts."""
+    """JSON has neither NaN nor infinities, nor keys that are no texts: they are texts."""
+    if isinstance(item, dict):
+        return {str(name): _plain(part) for name, part in item.items()}
+    if isinstance(item, (list, tuple)):
+        return [_plain(part) for part in item]
     return str(item) if isinstance(item, float) and not isfinite(item) else item
 
 

@@ -134,7 +134,7 @@ class Diff:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from insitu.view.notebook import diff_bundle  # as with print(trace)
 
-        return diff_bundle(self)
+        return diff_bundle(self, include, exclude)
 
     def __repr__(self) -> str:
         found = ", ".join(f"{count:,} {status}" for status, count in self.counts.items()) or "nothing to compare"

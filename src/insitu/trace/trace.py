@@ -194,12 +194,12 @@ class Trace:
     def __str__(self) -> str:
         from insitu.view import render  # a trace knows no view, except for print(trace)
 
-        return render(self) if self.events else "(no calls)"
+        return render(self) or "(no calls)"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from insitu.view.notebook import trace_bundle  # as with print(trace)
 
-        return trace_bundle(self)
+        return trace_bundle(self, include, exclude)
 
     def __repr__(self) -> str:
         events = self.events

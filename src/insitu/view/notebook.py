@@ -6,8 +6,9 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 
 from insitu.trace.collector import collector_paused
@@ -19,6 +20,7 @@ from insitu.view.terminal import Terminal
 from insitu.view.tree import BRANCH, GUIDE, Tree
 from insitu.view.value import kept, short
 
+TEXT, HTML = "text/plain", "text/html"
 MOST_ROWS = 200
 MOST_LINES = 1000
 MOST_PAGE = 1_000_000  # bytes: a larger page would make the notebook itself slow to open and to save
@@ -28,19 +30,20 @@ LIST = '<div style="font-family:monospace;white-space:pre-wrap;line-height:1.5">
 FRAME = '<iframe sandbox="allow-scripts" srcdoc="{}" style="width:100%;height:520px;border:1px solid #8888"></iframe>'
 
 Node = tuple[int, Line]
+Kinds = Collection[str] | None
 
 
-def trace_bundle(trace: Trace) -> dict[str, str]:
-    """A trace for `_repr_mimebundle_`: the tree as text, and as HTML where it can be shown.
+def trace_bundle(trace: Trace, include: Kinds = None, exclude: Kinds = None) -> dict[str, str]:
+    """A trace for `_repr_mimebundle_`: the tree as text, and as HTML where it can be shown and is asked for.
 
     >>> from insitu.trace.event import Call
     >>> trace_bundle(Trace([Call(0, None, "function", "torch.ones", args=(3,))]))["text/plain"]
     'torch.ones(3)'
     """
-    return _bundle(trace, lambda: replay(trace.events, Tree(live=False)), folded)
+    return _bundle(trace, lambda: replay(trace.events, Tree(live=False)), folded, _asked(include, exclude))
 
 
-def diff_bundle(diff: Diff) -> dict[str, str]:
+def diff_bundle(diff: Diff, include: Kinds = None, exclude: Kinds = None) -> dict[str, str]:
     """A diff for `_repr_mimebundle_`: the first cause on top, and the calls side by side in a list that folds.
 
     >>> diff_bundle(Diff())["text/plain"]
@@ -48,25 +51,30 @@ def diff_bundle(diff: Diff) -> dict[str, str]:
     """
     from insitu.view.diff import diff_lines
 
-    return _bundle(diff, lambda: diff_lines(diff), _causes)
+    return _bundle(diff, lambda: diff_lines(diff), _causes, _asked(include, exclude))
+
+
+def _asked(include: Kinds, exclude: Kinds) -> set[str]:
+    """The forms that a front end wants."""
+    return {kind for kind in (TEXT, HTML) if (not include or kind in include) and kind not in (exclude or ())}
 
 
 @collector_paused()
 def _bundle(
-    subject: Trace | Diff, make: Callable[[], Iterable[Line]], listed: Callable[[list[Line]], str]
+    subject: Trace | Diff, make: Callable[[], Iterable[Line]], listed: Callable[[list[Line]], str], asked: set[str]
 ) -> dict[str, str]:
     """What can be made of it: what fails is only told, for no view is worth an error in the user's cell."""
     try:
         lines = list(make())
-        found = {"text/plain": _text(lines) or str(subject)}
+        found = {TEXT: _text(lines) or str(subject)}
     except Exception as error:
-        return {"text/plain": f"{object.__repr__(subject)} ({_failed(error)})"}
-    if _shows_html():
+        return {TEXT: f"{object.__repr__(subject)} ({_failed(error)})"}
+    if lines and HTML in asked and _shows_html():
         try:
-            found["text/html"] = listed(lines) + _page(subject)
+            found[HTML] = listed(lines) + _page(subject)
         except Exception as error:
-            found["text/plain"] += f"\n({_failed(error)})"
-    return found
+            found[TEXT] += f"\n({_failed(error)})"
+    return {kind: text for kind, text in found.items() if kind in asked}
 
 
 def _failed(error: Exception) -> str:
@@ -86,7 +94,7 @@ def _shows_html() -> bool:
     """Whether the shell shows more than text: IPython in a terminal asks too, and needs no page."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     formatter = getattr(shell, "display_formatter", None)
-    return formatter is None or "text/html" in formatter.active_types
+    return formatter is None or HTML in formatter.active_types
 
 
 def _page(subject: Trace | Diff) -> str:
@@ -125,7 +133,7 @@ def folded(lines: list[Line]) -> str:
     kept = [index for index in range(len(nodes)) if index in shown]
     parts: list[str] = []
     open_: list[int] = []
-    for index, following in zip(kept, [*kept[1:], None], strict=True):
+    for index, following in zip_longest(kept, kept[1:]):
         depth, line = nodes[index]
         while open_ and open_[-1] >= depth:
             open_.pop()
