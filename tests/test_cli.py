@@ -165,7 +165,24 @@ def test_a_reader_that_goes_away_is_no_error(saved: Path) -> None:
             timeout=60,
             check=False,
         )
-    assert done.stderr == b"" and done.returncode in (0, 141)
+    assert done.stderr == b"" and done.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_an_error(saved: Path) -> None:
+    for words in (["show", "run.h5"], ["show", "run.h5", "--json"], ["diff", "run.h5", "run.h5"]):
+        with open("/dev/full", "wb") as full:
+            command = [sys.executable, "-m", "insitu", *words]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (2, "insitu: [Errno 28] No space left on device\n")
+
+
+def test_an_interrupt_is_no_traceback(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("insitu.store.load", interrupted)
+    assert cli.main(["show", "run.h5"]) == 130
 
 
 # show and recover: recorded runs

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import insitu
 from insitu.commands import completion, diff, export, recover, run, show
@@ -51,11 +52,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None and not sys.stdout.closed:  # a program may have closed it
             sys.stdout.flush()
     except InsituError as error:
-        print(f"insitu: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        return _broken_pipe()
+        return _failed(error)
+    except BrokenPipeError:  # the reader has gone (`insitu show … | head`): as silent as `cat`, with its exit code
+        _leave_stdout()
+        return 141
+    except OSError as error:
+        _leave_stdout()
+        return _failed(error)
+    except KeyboardInterrupt:
+        return 130
     return code
+
+
+def _failed(error: Exception) -> int:
+    print(f"insitu: {error}", file=sys.stderr)
+    return 2
 
 
 def _dispatch(options: argparse.Namespace, command: list[str], parser: argparse.ArgumentParser) -> int:
@@ -72,11 +83,10 @@ def _dispatch(options: argparse.Namespace, command: list[str], parser: argparse.
     return 2
 
 
-def _broken_pipe() -> int:
-    """The reader has gone (`insitu show … | head`): as silent as `cat`, with the exit code a shell gives it."""
-    # Python flushes stdout once more at exit and would complain then.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141
+def _leave_stdout() -> None:
+    """Let nothing more be written: Python flushes stdout once more at exit and would complain then."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import pty
+import struct
 import sys
+import termios
 from typing import Any
 
 import pytest
@@ -12,6 +17,7 @@ from tests.view.build import Run, linear, tensor
 from insitu.errors import ChoiceError, PatternError
 from insitu.view import Line, Terminal, make, render, show
 from insitu.view.line import Column
+from insitu.view.terminal import terminal_width
 
 LINE = Line((("● ", "purple"), ("fc", "")))
 
@@ -58,10 +64,18 @@ def test_width_is_that_of_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> No
     assert file.getvalue() == f"{'a' * 100}  Linear(2 → 2)  f32[2]\n"
 
 
-def bytes_in(encoding: str, lines: list[Line]) -> str:
+def test_a_terminal_is_asked_for_its_own_width() -> None:
+    main, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 123, 0, 0))
+    with open(other, "w") as file:
+        assert terminal_width(file) == 123
+    os.close(main)
+
+
+def bytes_in(encoding: str, lines: list[Line], width: int | None = None) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="\n")
-    Terminal(file).write(lines)
+    Terminal(file, width=width).write(lines)
     file.flush()
     return raw.getvalue().decode(encoding)
 
@@ -76,6 +90,19 @@ def test_columns_line_up_in_ascii_too() -> None:
     columns = (Column("output"),)
     rows = [Line(((text, ""),), (("f32[2]", ""),), columns) for text in ("a → b", "abcdef")]
     assert bytes_in("ascii", rows) == "a -> b  f32[2]\nabcdef  f32[2]\n"
+
+
+def test_signs_of_every_view_stand_in_ascii() -> None:
+    assert bytes_in("ascii", [Line((("≈ 0–7 ▁▄█·", ""),))]) == "~ 0-7 _:#.\n"
+
+
+@pytest.mark.parametrize("width", [1, 2, 20])
+def test_what_is_cut_fits_in_ascii_too(width: int) -> None:
+    columns = (Column("output"),)
+    (cut,) = bytes_in("ascii", [Line((("→" * 40, ""),), (), ())], width).splitlines()
+    assert len(cut) == max(3, width) and cut.endswith("...")
+    (row,) = bytes_in("ascii", [Line((("a" * 40, ""),), (("f32[2]", ""),), columns)], 20).splitlines()
+    assert row == "aaaaaaaaa...  f32[2]"
 
 
 def test_what_cannot_be_encoded_does_not_raise() -> None:
@@ -102,6 +129,13 @@ def test_broken_and_closed_streams_are_left_alone() -> None:
     Terminal(closed).write([LINE])
 
 
+def test_who_shows_a_trace_is_told_that_the_stream_is_broken() -> None:
+    run = Run()
+    linear(run, "fc", 2, 2, tensor(2))
+    with pytest.raises(BrokenPipeError):
+        show(run.trace, file=Broken())
+
+
 def test_stdout_is_looked_up_when_writing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, file = Terminal(), io.StringIO()
     monkeypatch.setattr(sys, "stdout", file)
@@ -118,6 +152,13 @@ def test_an_error_of_the_lines_is_not_swallowed() -> None:
 
     with pytest.raises(ValueError, match="mine"):
         Terminal(io.StringIO()).write(lines())
+
+
+def test_an_option_that_a_view_does_not_have_is_named_with_those_it_has() -> None:
+    with pytest.raises(ChoiceError, match=r"the view 'code' has no option 'unfold': it has succinct, native"):
+        make("code", unfold=True)
+    with pytest.raises(ChoiceError, match=r"the view 'table' has no option 'unfold': it has none"):
+        make("table", unfold=True)
 
 
 def test_unknown_view_and_pattern_name_the_nearest() -> None:

@@ -102,7 +102,7 @@ def _plain(item: Any) -> Any:
 
 def _show_run(run: Run, options: argparse.Namespace) -> None:
     from insitu.view.run import run_lines
-    from insitu.view.terminal import Terminal, terminal_width
+    from insitu.view.terminal import terminal_width, write_all
 
     only = options.only or ()
     _refuse(options, ("view", *TREE_OPTIONS), "is for traces", "a recorded run")
@@ -110,7 +110,7 @@ def _show_run(run: Run, options: argparse.Namespace) -> None:
         _print_json(run, only)
     elif options.plot is None:
         width = options.width or terminal_width(sys.stdout) or 100
-        Terminal(color=options.color, width=options.width).write(run_lines(run, width, only))
+        write_all(run_lines(run, width, only), None, options.color, options.width)
     if options.plot is not None:
         _plot(run, only, options.plot)
 

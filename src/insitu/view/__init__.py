@@ -16,7 +16,7 @@ from insitu.view.classic import Classic
 from insitu.view.code import Code
 from insitu.view.line import Line, OpeningView, View
 from insitu.view.table import Table
-from insitu.view.terminal import Terminal
+from insitu.view.terminal import Terminal, write_all
 from insitu.view.tree import Tree
 from insitu.view.variables import Variables
 
@@ -42,7 +42,9 @@ def make(name: str, /, **options: Any) -> View:
     factory = VIEWS[choose("view", name, VIEWS)]
     known = inspect.signature(factory).parameters
     for option in options:
-        choose(f"an option of the view {name!r}", option, known)
+        if option not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise ChoiceError(f"the view {name!r} has no option {option!r}: {has}")
     return factory(**options)
 
 
@@ -112,4 +114,4 @@ def show(
         options.setdefault("live", False)
     lines = replay(trace.events, make(view, **options), only)
     with collector_paused():
-        Terminal(file, color, width).write(lines)
+        write_all(lines, file, color, width)

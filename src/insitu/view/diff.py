@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -11,7 +11,7 @@ from insitu.trace.diff import Cause, Compared, Diff, Difference
 from insitu.trace.event import Call
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, module_type, spot
-from insitu.view.terminal import Terminal
+from insitu.view.terminal import Terminal, write_all
 from insitu.view.tree import union_of
 from insitu.view.value import held, result, safe, short, spread
 
@@ -311,5 +311,4 @@ def _delta(item: Cause | Difference) -> str:
 
 def show_diff(diff: Diff, *, color: bool | None = None, width: int | None = None) -> None:
     """Print a diff to the terminal."""
-    lines: Iterable[Line] = diff_lines(diff)
-    Terminal(color=color, width=width).write(lines)
+    write_all(diff_lines(diff), None, color, width)

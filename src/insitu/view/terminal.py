@@ -28,7 +28,8 @@ MOST_OUTPUT = 24  # characters of the first column where the terminal is narrow
 CHUNK = 4096  # lines that are laid out and written at a time
 SIGNS = {
     **{"●": "*", "┌": ".", "├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "→": "->", "…": "...", "✗": "!", "µ": "u"},
-    **{"⬇": "v", "\ufe0f": "", "┬": "+", "╰": "`", "▸": ">", "Δ": "d"},
+    **{"⬇": "v", "\ufe0f": "", "┬": "+", "╰": "`", "▸": ">", "Δ": "d", "–": "-", "≈": "~", "·": "."},
+    **dict(zip("▁▂▃▄▅▆▇█", "_,-:=+*#", strict=True)),
 }
 ASCII = str.maketrans(SIGNS)
 
@@ -52,6 +53,7 @@ class Terminal:
         self._color = color
         self._width = width
         self._broken: IO[str] | None = None
+        self._error: Exception | None = None
         self._widths: dict[tuple[Column, ...], list[int]] = {}
 
     def write(self, lines: Iterable[Line]) -> None:
@@ -71,28 +73,25 @@ class Terminal:
     def _texts(self, lines: Iterable[Line], file: IO[str]) -> Iterator[str]:
         color = wants_color(file) if self._color is None else self._color
         plain = needs_ascii(getattr(file, "encoding", None))
-        for columns, block in groupby(lines, key=attrgetter("columns")):
-            for spans in self._rows(columns, block, file, plain):
-                text = _painted(spans) if color else "".join([text for text, _ in spans])
-                yield text.translate(ASCII) if plain else text
+        for columns, block in groupby(map(_in_ascii, lines) if plain else lines, key=attrgetter("columns")):
+            for spans in self._rows(columns, block, file, "..." if plain else "…"):
+                yield _painted(spans) if color else "".join([text for text, _ in spans])
 
     def _rows(
-        self, columns: tuple[Column, ...] | None, lines: Iterator[Line], file: IO[str], plain: bool
+        self, columns: tuple[Column, ...] | None, lines: Iterator[Line], file: IO[str], more: str
     ) -> Iterator[Sequence[Span]]:
         """The rows of a table, laid out; widths only grow, so that what is written later still lines up."""
         if not columns:
             room = None if columns is None else self._room(file)
-            yield from (line.spans if room is None else _within(line.spans, room) for line in lines)
+            yield from (line.spans if room is None else _within(line.spans, room, more) for line in lines)
             return
         widths = self._widths.setdefault(columns, [0] * (1 + len(columns)))
         while rows := list(islice(lines, CHUNK)):
-            if plain:
-                rows = list(map(_in_ascii, rows))
             places = places_of if _has_wide(rows) else len
             _measure(rows, widths, places)
             first, kept = fitted(columns, widths, self._room(file))
             for row in rows:
-                yield _laid_out(row, first, kept, places)
+                yield _laid_out(row, first, kept, places, more)
 
     def _room(self, file: IO[str]) -> int | None:
         return self._width if self._width is not None else terminal_width(file)
@@ -112,8 +111,18 @@ class Terminal:
             except UnicodeEncodeError:
                 encoding = getattr(file, "encoding", None) or "ascii"
                 file.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        except (OSError, ValueError):  # a closed pipe, a closed file
-            self._broken = file
+        except (OSError, ValueError) as error:  # a closed pipe, a full disk, a closed file
+            self._broken, self._error = file, error
+
+
+def write_all(
+    lines: Iterable[Line], file: IO[str] | None = None, color: bool | None = None, width: int | None = None
+) -> None:
+    """Write lines that no program waits for, so that a stream which does not take them all is an error."""
+    terminal = Terminal(file, color, width)
+    terminal.write(lines)
+    if terminal._error is not None:
+        raise terminal._error
 
 
 def wants_color(file: IO[str]) -> bool:
@@ -135,8 +144,14 @@ def is_terminal(file: IO[str]) -> bool:
 
 
 def terminal_width(file: IO[str]) -> int | None:
-    """The width of the terminal, None for a stream that is none and so has no end."""
-    return shutil.get_terminal_size().columns if is_terminal(file) else None
+    """The width of the terminal, as COLUMNS or it says itself; None for a stream that is none and so has no end."""
+    if not is_terminal(file):
+        return None
+    if not os.environ.get("COLUMNS"):  # else shutil knows; alone it would ask the terminal of stdout only
+        with suppress(OSError, ValueError, AttributeError):
+            if columns := os.get_terminal_size(file.fileno()).columns:
+                return columns
+    return shutil.get_terminal_size().columns
 
 
 @lru_cache(maxsize=16)
@@ -177,19 +192,19 @@ def _measure(rows: list[Line], widths: list[int], places: Places) -> None:
                     widths[index] = places(text)
 
 
-def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]], places: Places) -> Sequence[Span]:
+def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]], places: Places, more: str) -> Sequence[Span]:
     """The row with blanks between its cells and none at its end."""
     if not row.cells:
         return row.spans
     length = 0
     for text, _ in row.spans:
         length += places(text)
-    spans = list(row.spans) if length <= first else _cut(row.spans, first, places)
+    spans = list(row.spans) if length <= first else _cut(row.spans, first, places, more)
     blank = first - min(length, first)
     for index, width, right in kept:
         text, ink = row.cells[index]
         if places(text) > width:
-            ((text, _),) = _cut(((text, ink),), width, places)
+            ((text, _),) = _cut(((text, ink),), width, places, more)
         rest = width - places(text)
         if not text:
             blank += GAP + width
@@ -199,21 +214,21 @@ def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]], places: 
     return spans
 
 
-def _within(spans: tuple[Span, ...], room: int) -> Sequence[Span]:
+def _within(spans: tuple[Span, ...], room: int, more: str) -> Sequence[Span]:
     """The spans, cut if they are longer than the terminal is wide."""
-    return spans if sum([places_of(text) for text, _ in spans]) <= room else _cut(spans, room, places_of)
+    return spans if sum([places_of(text) for text, _ in spans]) <= room else _cut(spans, room, places_of, more)
 
 
-def _cut(spans: tuple[Span, ...], length: int, places: Places) -> list[Span]:
-    """The spans cut to a length, with … at the end."""
+def _cut(spans: tuple[Span, ...], length: int, places: Places, more: str) -> list[Span]:
+    """The spans cut to a length, with a sign at the end that there is more."""
     kept: list[Span] = []
-    room = length - 1
+    room = max(0, length - len(more))
     for text, ink in spans:
         if places(text) > room:
             text = text[:room]
             while places(text) > room:
                 text = text[:-1]
-            return [*kept, (text + "…", ink)]
+            return [*kept, (text + more, ink)]
         kept.append((text, ink))
         room -= places(text)
     return kept
