@@ -10,8 +10,10 @@ import pytest
 import torch
 
 import insitu
+from insitu.capture.recorder import LEVELS
 from insitu.cli import main
 from insitu.commands import completion, progress
+from insitu.view import VIEWS
 
 SHELLS = ["bash", "zsh", "fish"]
 
@@ -89,7 +91,7 @@ def test_a_part_of_a_trace(saved: Path, tmp_path: Path) -> None:
     assert len(part.read_text()) < len(whole.read_text())
 
 
-def test_a_recorded_run_becomes_a_page(tmp_path: Path) -> None:
+def test_a_recorded_run_becomes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = torch.nn.Linear(3, 2)
     with insitu.record(model, only=["weight"], keep="values", to=tmp_path / "run.h5"):
         model(torch.ones(1, 3))
@@ -97,12 +99,15 @@ def test_a_recorded_run_becomes_a_page(tmp_path: Path) -> None:
     assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")
     for words in (["run.csv"], ["x.html", "--steps", "0"], ["x.html", "--depth", "2"], ["x.html", "--only", "zzz"]):
         assert main(["export", str(tmp_path / "run.h5"), str(tmp_path / words[0]), *words[1:]]) == 2
+    assert "'zzz' was not recorded; there is 'weight'" in capsys.readouterr().err
 
 
 def test_a_comparison_becomes_a_page(saved: Path, tmp_path: Path) -> None:
     assert main(["diff", str(saved), str(saved), "--html", str(tmp_path / "diff.html")]) == 0
     assert "<!doctype html>" in (tmp_path / "diff.html").read_text()
     assert main(["diff", str(saved), str(saved), "--html", str(tmp_path / "diff.html")]) == 2
+    with pytest.raises(insitu.ChoiceError, match="only is for pages of traces and runs"):
+        insitu.save(insitu.compare(saved, saved), tmp_path / "part.html", only="0")
     with pytest.raises(insitu.SubjectError, match="holds a Trace, not a Diff"):
         insitu.save(insitu.compare(saved, saved), tmp_path / "diff.h5")
 
@@ -127,6 +132,17 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert answer("ex", 1) == "export"
     assert answer("diff --re", 2) == "--rename"
     assert answer("show scr", 2) == "script"
+    assert answer("show --view c", 3) == "classic code"
+    assert answer("run --keep ''", 3) == "meta stats"
+    assert answer("completion f", 2) == "fish"
+    (tmp_path / "a run.h5").touch()
+    ask = ask.replace("echo", "printf '<%s>'")
+    assert answer("show a", 2) == "<a run.h5>"
+
+
+def test_the_values_that_are_completed_are_those_there_are() -> None:
+    assert completion.VALUES["--view"] == tuple(VIEWS)
+    assert set(completion.VALUES["--level"]) < set(LEVELS)
 
 
 def test_an_unknown_shell_is_named(capsys: pytest.CaptureFixture[str]) -> None:
