@@ -111,6 +111,7 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
         (["run", "nowhere.py"], "insitu: there is no script 'nowhere.py'"),
         (["run", "."], "insitu: the folder '.' has no __main__.py to run"),
         (["run", "--quiet", "script.py"], "insitu: --quiet without --to FILE would show nothing"),
+        (["run", "--to", "x.html", "--html", "./x.html", "script.py"], "insitu: --to and --html are both './x.html'"),
         (["run", "--to", "run.txt", "script.py"], "'.h5', '.hdf5'"),
         (["run", "--to", "run.h5", "script.py"], "run.h5' is there already"),
         (["run", "--view", "nice", "script.py"], "view='nice' is not one of"),
@@ -146,12 +147,12 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"insitu {insitu.__version__}\n"
 
 
-@pytest.mark.parametrize("width", ["0", "-3", "x"])
+@pytest.mark.parametrize("width", ["0", "-3", "x", "²"])
 def test_a_width_is_a_number_from_1(saved: Path, capsys: pytest.CaptureFixture[str], width: str) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main(["show", "run.h5", "--width", width])
     assert stop.value.code == 2
-    assert "--width" in capsys.readouterr().err
+    assert f"argument --width: {width!r} is no number of columns" in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_away_is_no_error(saved: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from insitu import store
 from insitu.errors import ChoiceError, SubjectError
 from insitu.trace.diff import Diff
-from insitu.trace.path import require
 from insitu.trace.trace import Trace
 
 PAGE = ".html"
@@ -73,21 +72,21 @@ def _page(subject: Any, **options: Any) -> str:
     if options["steps"] is not None or options["depth"] is not None:
         raise ChoiceError("steps and depth are for pages of traces")
     if isinstance(subject, Diff):
-        return page(subject, **options)
+        if options["only"] is not None:
+            raise ChoiceError("only is for pages of traces and runs: compare the part, then save the comparison")
+        return page(subject, source=options["source"])
     # h5py takes a tenth of a second to import, and who has a run has it already.
     from insitu.store.run import Run
     from insitu.view.plot import curves
+    from insitu.view.run import chosen
 
     if not isinstance(subject, Run):
         raise SubjectError(
             f"save() writes a Trace, a Diff or a Run, not a {type(subject).__name__}: save(trace, 'run.h5')"
         )
-    only = options["only"]
-    patterns = [only] if isinstance(only, str) else only or ["**"]
-    for pattern in patterns if only else ():
-        require(pattern, subject.paths)
-    chosen = dict.fromkeys(series.name for pattern in patterns for series in subject.find(pattern))
-    drawn = [(name, curves(subject[name])) for name in chosen]
+    only = options["only"] or ()
+    names = chosen(subject.paths, [only] if isinstance(only, str) else only)
+    drawn = [(name, curves(subject[name])) for name in names]
     return page(None, curves=drawn, title=os.path.basename(subject.path))
 
 

@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Hashable
 from pathlib import Path
+from string import Formatter
 from typing import Any, Protocol
 
 from insitu.errors import ChoiceError, SubjectError, choose
@@ -64,10 +65,12 @@ class LogFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._made: set[Path] = set()
-        for place in re.findall(r"\{(.*?)\}", path):
+        try:
+            places = [place for _, place, *_ in Formatter().parse(path) if place is not None]
+        except ValueError as error:
+            raise ChoiceError(f"file={path!r} has a brace that is not closed, or not opened: {error}") from None
+        for place in places:
             choose(f"a placeholder in file={path!r}", place, PLACES)
-        if path.count("{") != path.count("}"):
-            raise ChoiceError(f"file={path!r} has a brace that is not closed")
 
     def __repr__(self) -> str:
         return f"LogFile({self.path!r})"

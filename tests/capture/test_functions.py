@@ -386,6 +386,9 @@ def test_a_file_for_each_process_and_thread(tmp_path: Path) -> None:
     assert all(text.count("┌──") == 1 and text.count("x @") == 1 for text in files.values())
     with pytest.raises(insitu.ChoiceError, match="'thred'"):
         insitu.watch(file="{thred}.log")
+    for path in ("{pid.log", "pid}.log", "}{pid}{"):
+        with pytest.raises(insitu.ChoiceError, match="has a brace that is not closed, or not opened"):
+            insitu.watch(file=path)
     with pytest.raises(insitu.SubjectError, match="anything with write"):
         insitu.watch(file=3)
 

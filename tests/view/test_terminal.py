@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.view.build import Run, linear, tensor
 
-from insitu.errors import ChoiceError, PatternError
+from insitu.errors import ChoiceError, PatternError, SubjectError
 from insitu.view import Line, Terminal, make, render, show
 from insitu.view.line import Column
 from insitu.view.terminal import terminal_width
@@ -134,6 +134,8 @@ def test_who_shows_a_trace_is_told_that_the_stream_is_broken() -> None:
     linear(run, "fc", 2, 2, tensor(2))
     with pytest.raises(BrokenPipeError):
         show(run.trace, file=Broken())
+    with pytest.raises(SubjectError, match=r"file='out\.txt' can take no lines: give an open file"):
+        show(run.trace, file="out.txt")  # type: ignore[arg-type]
 
 
 def test_stdout_is_looked_up_when_writing(monkeypatch: pytest.MonkeyPatch) -> None:

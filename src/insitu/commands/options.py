@@ -23,7 +23,7 @@ def add_appearance(parser: argparse.ArgumentParser) -> None:
 
 
 def _columns(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of columns")
     return int(text)
 

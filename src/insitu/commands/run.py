@@ -69,7 +69,7 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
     from insitu.program import Program
 
     if not command:
-        raise InsituError("run needs a script: insitu run script.py, or insitu run -m module")
+        raise ChoiceError("run needs a script: insitu run script.py, or insitu run -m module")
     # Whatever can be wrong with the options is found now, and not after hours of running.
     _check(options)
     process = os.getpid()
@@ -94,10 +94,12 @@ def _check(options: argparse.Namespace) -> None:
         if (path := getattr(options, name)) is not None:
             setattr(options, name, os.path.abspath(path))  # the program may change the directory
             store.check(path, overwrite=options.overwrite, suffixes=suffixes)
+    if options.to is not None and options.to == options.html:
+        raise ChoiceError(f"--to and --html are both {path!r}: give two names, or leave one out")
     if options.unfold and options.view != "tree":
         raise ChoiceError(f"--unfold is for the view 'tree', and not for {options.view!r}")
     if options.quiet and options.to is None and options.html is None:
-        raise InsituError("--quiet without --to FILE would show nothing: give a file, or leave --quiet out")
+        raise ChoiceError("--quiet without --to FILE would show nothing: give a file, or leave --quiet out")
 
 
 def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:
@@ -133,8 +135,8 @@ def _show_most(trace: Trace, options: argparse.Namespace) -> None:
         last.append(line)
         left += 1
     if left > 0:
-        terminal.flush()
-        print(f"… {left:,} more lines: --all prints them, --to FILE.h5 keeps the trace", file=sys.stderr)
+        more = f"… {left:,} more lines: --all prints them, --to FILE.h5 keeps the trace"
+        terminal.write([view.Line(((more, ""),))])
     terminal.write(last)
 
 

@@ -139,12 +139,9 @@ def _print_json(run: Run, only: Sequence[str]) -> None:
 
 def _plot(run: Run, only: Sequence[str], path: str) -> None:
     from insitu.view import plot
-    from insitu.view.run import require, troubles
+    from insitu.view.run import chosen, troubles
 
     plot.check(path)
-    for pattern in only:
-        require(pattern, run.paths)
-    found = dict.fromkeys(series.name for pattern in only or ("**",) for series in run.find(pattern))
-    plot.draw([run[name] for name in found], path)
+    plot.draw([run[name] for name in chosen(run.paths, only)], path)
     for text in troubles(run):
         print(f"insitu: {text}", file=sys.stderr)

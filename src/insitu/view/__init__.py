@@ -108,6 +108,8 @@ def show(
         raise SubjectError(
             f"insitu.show takes a trace, not a {type(trace).__name__}: `with insitu.record(...) as trace`"
         )
+    if file is not None and not callable(getattr(file, "write", None)):
+        raise SubjectError(f"file={file!r:.80} can take no lines: give an open file, or anything with write()")
     if width is not None and width < 1:
         raise ChoiceError(f"width={width!r} is no number of columns")
     if view == "tree":

@@ -75,7 +75,7 @@ class Recorded(Protocol):
 
 def run_lines(run: Recorded, width: int = 100, only: Sequence[str] = ()) -> Iterator[Line]:
     """What is missing in a run and went wrong in it, then its variables, or those that the patterns name."""
-    summaries = chosen(run, only, max(8, min(32, width // 5)))
+    summaries = _summaries(run, only, max(8, min(32, width // 5)))
     for text in troubles(run):
         yield Line(((f"! {safe(text)}", "red"),))
     if not summaries:
@@ -99,27 +99,26 @@ def run_facts(run: Recorded, only: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "missing": list(run.missing),
         "troubles": [str(event) for event in run.events if event.kind in TROUBLES],
-        "variables": [{name: getattr(summary, name) for name in names} for summary in chosen(run, only, 32)],
+        "variables": [{name: getattr(summary, name) for name in names} for summary in _summaries(run, only, 32)],
     }
 
 
-def chosen(run: Recorded, only: Sequence[str], points: int) -> list[Summary]:
-    """The variables that the patterns name; an error with the nearest names for a pattern that names none."""
-    summaries = list(run.summaries(points))
-    paths = [summary.path for summary in summaries]
-    for pattern in only:
-        require(pattern, paths)
-    return [one for one in summaries if not only or any(matches(pattern, one.path) for pattern in only)]
+def _summaries(run: Recorded, only: Sequence[str], points: int) -> list[Summary]:
+    found = {summary.path: summary for summary in run.summaries(points)}
+    return [found[path] for path in chosen(list(found), only)]
 
 
-def require(pattern: str, paths: Sequence[str]) -> None:
-    """Raise, naming the nearest ones, when the pattern names none of the paths that were recorded.
+def chosen(paths: Sequence[str], only: Sequence[str]) -> list[str]:
+    """The recorded paths that the patterns name, in their order; one that names none is an error with the nearest.
 
-    >>> require("forward.*", ["forward.x"])
+    >>> chosen(["forward.x", "loss"], ["forward.*"]), chosen(["loss"], [])
+    (['forward.x'], ['loss'])
     """
-    if not any(matches(pattern, path) for path in paths):
-        few = ", ".join(map(repr, paths[:5])) if paths else "nothing"
-        raise PatternError(f"{pattern!r} was not recorded{nearest(pattern, paths) or f'; there is {few}'}")
+    for pattern in only:
+        if not any(matches(pattern, path) for path in paths):
+            few = ", ".join(map(repr, paths[:5])) if paths else "nothing"
+            raise PatternError(f"{pattern!r} was not recorded{nearest(pattern, paths) or f'; there is {few}'}")
+    return list(dict.fromkeys(path for pattern in only for path in paths if matches(pattern, path)) if only else paths)
 
 
 def troubles(run: Recorded) -> Iterator[str]:
