@@ -8,7 +8,7 @@ import pytest
 from tests.browser.conftest import Opened
 from tests.browser.runs import HOSTILE, hostile, training
 
-from insitu.trace.event import Call, TensorFacts
+from insitu.trace.event import Call, Event, ModuleFacts, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.view.html import page
 
@@ -57,6 +57,7 @@ QUERIES = {
     "softmax": "–/16",  # 12 forward, 4 backward
     "softmax mod:h.1.attn": "–/4",
     "mod:h.*.attn kind:module": "–/12",
+    "mod:?.?.attn kind:module": "–/12",
     "mod:**.attn kind:mod step:0-1": "–/6",
     "nan: kind:function": "–/6",
     "inf:": "–/12",
@@ -78,6 +79,11 @@ QUERIES = {
 
 def test_search(opened: Opened) -> None:
     assert {query: opened.search(query) for query in QUERIES} == QUERIES
+
+
+def test_the_backward_pass_is_found_by_its_name(open_page: Open) -> None:
+    calls: list[Event] = [Call(0, None, "aten", "aten.mul"), Call(1, None, "aten", "aten.mul", phase="backward")]
+    assert open_page(page(Trace(calls))).search("mul backward") == "–/1"
 
 
 def test_search_by_time(opened: Opened, trace: Trace) -> None:
@@ -298,3 +304,37 @@ def test_it_works_in_the_frame_of_a_notebook(open_page: Open, trace: Trace) -> N
         opened.page.wait_for_timeout(10)
     inner.click("#first")
     assert "NaN begins here" in inner.evaluate("document.getElementById('details').innerText")
+
+
+def test_an_address_that_is_not_there_is_told(open_page: Open, trace: Trace) -> None:
+    told = "document.getElementById('trouble').innerText"
+    opened = open_page(page(trace), address="#e=999999")
+    assert opened(told) == "nothing in this page has the address #e=999999"
+    opened.press("j")
+    assert opened("document.getElementById('trouble').hidden")
+    opened("void (location.hash = '#e=888888')")
+    opened.until(told)
+    opened("void (location.hash = '#e=0')")
+    opened.until("document.getElementById('trouble').hidden")
+    assert open_page(page(Trace()))("document.getElementById('trouble').hidden")
+
+
+def test_the_button_says_what_it_does(opened: Opened) -> None:
+    said = "document.getElementById('fold').innerText"
+    opened.page.click("#fold")
+    assert opened(said) == "unfold"
+    opened.press("Home", "l")
+    assert opened(said) == "fold"
+
+
+def test_many_calls_beside_each_other_open_at_once(open_page: Open) -> None:
+    events: list[Event] = []
+    for number in range(40_000):
+        module = ModuleFacts(f"m{number}", f"Type{number}", leaf=False)
+        events += [
+            Call(2 * number, None, "module", module.type, module, duration=100 + number * 7919 % 40_000),
+            Call(2 * number + 1, 2 * number, "function", f"torch.f{number}", duration=50),
+        ]
+    opened = open_page(page(Trace(events)))
+    assert opened.rows[0] == "▸ m0 Type0"
+    assert opened("performance.getEntriesByName('ready')[0].startTime") < 15_000

@@ -71,8 +71,25 @@ def test_a_diff_opens_what_is_folded(open_page: Open) -> None:
 def test_runs_without_a_difference_say_so(open_page: Open) -> None:
     same = training(1, 2, bad_from=None)
     opened = open_page(page(compare_traces(same, same)))
-    assert "no difference with an effect between a and b" in opened("document.getElementById('verdict').innerText")
+    verdict = "document.getElementById('verdict').innerText"
+    assert opened(verdict) == str(compare_traces(same, same)) != ""
     assert opened("document.getElementById('first').hidden")
+    opened = open_page(page(Diff()))
+    opened.press(*"jklheunNfpcvgG", "Enter")  # there is no row to go to
+    assert opened(verdict) == "nothing to compare: neither run has a call" and opened.details == ""
+
+
+def test_a_call_of_the_second_run_alone_has_an_address_of_its_own(open_page: Open) -> None:
+    diff = compare_traces(training(1, 2, bad_from=None), training(1, 3, bad_from=None))
+    alone = [row.b.id for row in diff.differences if row.a is None and row.b is not None]
+    opened = open_page(page(diff), address=f"#b={alone[-1]}")
+    row = opened("document.querySelector('#rows [aria-selected=true]').innerText.trim()")
+    assert row.startswith("+") and "(not there)" in row and "Δ" not in row
+    opened.press("Home", "f")
+    assert opened("location.hash") == f"#b={alone[0]}"
+    opened.press("Home", "N")
+    opened.page.go_back()
+    assert opened.selected.startswith("+")
 
 
 def test_variables_are_drawn_over_steps_and_lead_to_their_changes(open_page: Open) -> None:
@@ -94,6 +111,9 @@ def test_variables_are_drawn_over_steps_and_lead_to_their_changes(open_page: Ope
     opened.press("v")
     opened.page.click(".card .red a")
     assert "step 3" in opened.details and "NaN" in opened.details
+    opened.search("softmax")
+    opened.press("Escape", "v", "n")
+    assert "softmax" in opened.selected and opened("document.getElementById('grid').checkVisibility()")
 
 
 def test_a_recorded_run_is_drawn_without_a_trace(open_page: Open) -> None:

@@ -107,7 +107,7 @@ def _verdict(diff: Diff) -> Iterator[Line]:
     """What a person wants to know first."""
     first = diff.first
     if first is None:
-        yield Line(((_agreement(diff), "green" if diff.same else "yellow"),))
+        yield Line(((agreement(diff), "green" if diff.same else "yellow"),))
         yield from _notes(diff)
         return
     yield Line((("✗ ", "red"), (f"{_parting(diff, first)}: {safe(first.why)}", "bold")))
@@ -128,7 +128,12 @@ def _notes(diff: Diff) -> Iterator[Line]:
         yield Line((("  ! ", "yellow"), (safe(note), "")))
 
 
-def _agreement(diff: Diff) -> str:
+def agreement(diff: Diff) -> str:
+    """How far two runs agree that part nowhere.
+
+    >>> agreement(Diff())
+    'nothing to compare: neither run has a call'
+    """
     count = sum(diff.counts.values())
     if not count and not diff.notes:
         return "nothing to compare: neither run has a call"

@@ -8,9 +8,22 @@ class Calls {
     this.size = data.row.id.length;
     this.givenAt = offsets(data.row.taken);
     this.madeAt = offsets(data.row.returned);
-    /** @type {Map<number, number>} */
-    this.byId = new Map();
-    for (let i = this.size - 1; i >= 0; i--) if (this.row.id[i] >= 0) this.byId.set(this.row.id[i], i);
+    this.second = data.diff?.second ?? this.size; // the first row of the other run
+    /** @type {Map<number, number>[]} the rows of each run by the ids of their events */
+    this.byId = [new Map(), new Map()];
+    for (let i = this.size - 1; i >= 0; i--)
+      if (this.row.id[i] >= 0) this.byId[Number(i >= this.second)].set(this.row.id[i], i);
+  }
+
+  /** Where a row is found again: #e=7, or #b=7 for an event of the second run. @param {number} i */
+  address(i) {
+    return `#${i < this.second ? "e" : "b"}=${this.row.id[i]}`;
+  }
+
+  /** The row of an address. @param {string} address @returns {number|undefined} */
+  found(address) {
+    const [, run, id] = /^#([eb])=(\d+)$/.exec(address) ?? [];
+    return id === undefined ? undefined : this.byId[Number(run === "b")].get(Number(id));
   }
 
   /** @param {number} i @returns {number[]} numbers of tensors */
@@ -79,8 +92,9 @@ class Calls {
       this._behind = new Map();
       for (let i = 0; i < this.size; i++)
         if (this.row.forward[i]) {
-          const forward = this.row.forward[i] - 1;
-          this._behind.set(forward, [...(this._behind.get(forward) ?? []), i]);
+          const forward = this.row.forward[i] - 1, rows = this._behind.get(forward);
+          if (rows) rows.push(i);
+          else this._behind.set(forward, [i]);
         }
     }
     return this._behind;

@@ -213,7 +213,8 @@ class Flame {
       const boxes = this.boxes[level], before = boxes[boxes.length - 1];
       if (x > width || x + wide < 0 || (wide < 0.7 && before && x - before[0] < 0.7 && i !== grid.selected)) continue;
       boxes.push([x, x + Math.max(wide, 1), i]);
-      this.box(pen, i, Math.max(x, 0), level * 16, Math.min(Math.max(wide, 0.8), width), grid.selected === i);
+      const left = Math.max(x, 0), right = Math.min(x + wide, width);
+      this.box(pen, i, left, level * 16, Math.max(right - left, 0.8), grid.selected === i);
     }
   }
 

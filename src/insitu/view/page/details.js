@@ -46,7 +46,7 @@ function section(name, ...children) {
 function link(app, i, text) {
   const kind = KINDS[app.calls.row.kind[i]];
   const element = /** @type {HTMLAnchorElement} */ (make("a", `k-${kind}`, text ?? app.calls.named(i)));
-  element.href = `#e=${app.calls.row.id[i]}`;
+  element.href = app.calls.address(i);
   element.dataset.row = String(i);
   return element;
 }

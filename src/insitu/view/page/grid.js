@@ -107,7 +107,7 @@ class Grid {
   /** Show each of the identical siblings, or one for all again. @param {number} row */
   unfold(row) {
     const head = this.tree.head[row];
-    if (this.tree.run[head] < 2) return;
+    if (!(this.tree.run[head] > 1)) return;
     this.tree.isUnfolded[head] = this.tree.isUnfolded[head] ? 0 : 1;
     this.refresh();
     if (this.tree.position(this.selected) < 0) this.select(head, "moved");
@@ -115,7 +115,7 @@ class Grid {
 
   /** Select a row, opening what it lies in. @param {number} row @param {string} how "moved" or "jumped" */
   select(row, how) {
-    if (row < 0 || row >= this.tree.size) return;
+    if (!(row >= 0 && row < this.tree.size)) return; // nor is there a row in an empty table
     this.selected = row;
     if (this.tree.position(row) < 0) {
       this.tree.reveal(row);

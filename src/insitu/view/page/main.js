@@ -45,14 +45,17 @@ class App {
     this.isStepped = data.row.step.length > 0 && data.row.step[0] !== data.row.step[data.row.step.length - 1];
     this.news = this.pairs ? this.pairs.causeItems.filter((item) => item >= 0) : this.begins();
     this.itemOf = (row) => (this.pairs ? this.pairs.itemOfRow[row] : row);
-    this.rowOf = (item) => (this.pairs ? this.pairs.rows(item)[0] ?? -1 : item);
+    this.rowOf = (item) => (this.pairs && item >= 0 ? this.pairs.rows(item)[0] ?? -1 : item);
     const columns = this.pairs ? pairColumns(data.diff.labels) : CALL_COLUMNS;
     const paint = this.pairs ? paintPair : paintCall;
     const fill = (cells, item, element) => paint(this, cells, item, element);
     this.grid = new Grid(this.tree, columns, fill, (item, how) => this.chosen(item, how));
     this.minimap = new Minimap(this);
     this.flame = new Flame(this);
-    this.grid.painted = () => this.minimap.paint();
+    this.grid.painted = () => {
+      this.minimap.paint();
+      at("fold").textContent = this.isFolded ? "unfold" : "fold";
+    };
   }
 
   /** What begins in a range of rows: NaN, Inf, both. @param {number} start @param {number} end */
@@ -75,8 +78,14 @@ class App {
 
   /** Go to a row. @param {number} row @param {string} how */
   go(row, how) {
-    const item = this.itemOf(row);
-    if (item >= 0) this.grid.select(item, how);
+    this.show(this.itemOf(row), how);
+  }
+
+  /** Show an item among the calls, wherever one is. @param {number} item @param {string} how */
+  show(item, how) {
+    if (item < 0) return;
+    this.showTab("calls");
+    this.grid.select(item, how);
   }
 
   /** A row was selected. @param {number} item @param {string} how */
@@ -90,10 +99,11 @@ class App {
       this.flame.show(row);
     }
     this.counted();
-    const id = row >= 0 ? this.data.row.id[row] : -1;
-    if (id >= 0 && location.hash !== `#e=${id}`)
+    at("trouble").hidden = true;
+    const address = row >= 0 && this.data.row.id[row] >= 0 ? this.calls.address(row) : location.hash;
+    if (location.hash !== address)
       try {
-        history[how === "jumped" ? "pushState" : "replaceState"](null, "", `#e=${id}`);
+        history[how === "jumped" ? "pushState" : "replaceState"](null, "", address);
       } catch {
         // a frame without an address of its own
       }
@@ -101,9 +111,9 @@ class App {
 
   /** Go where the address says. @returns {boolean} */
   followAddress() {
-    const id = /^#e=(\d+)$/.exec(location.hash)?.[1];
-    const row = id === undefined ? undefined : this.calls.byId.get(Number(id));
+    const row = this.calls.found(location.hash);
     if (row === undefined) return false;
+    at("trouble").hidden = true;
     this.showTab("calls");
     if (this.grid.selected !== this.itemOf(row)) this.go(row, "jumped");
     return true;
@@ -139,15 +149,14 @@ class App {
     const { pairs } = this;
     const isAsked = this.hits.query !== "" || !pairs;
     const hits = isAsked ? this.hits : Hits.of(this.tree.size, (item) => pairs.isDifference(item));
-    this.grid.select(hits.next(this.grid.selected, by), "jumped");
+    this.show(hits.next(this.grid.selected, by), "jumped");
   }
 
   /** The first place where something begins to be wrong, or the one after this. */
   first() {
     if (!this.news.length) return;
     const place = this.news.indexOf(this.grid.selected);
-    this.showTab("calls");
-    this.grid.select(this.news[(place + 1) % this.news.length], "jumped");
+    this.show(this.news[(place + 1) % this.news.length], "jumped");
   }
 
   /** @param {"makers"|"takers"} which */
@@ -167,14 +176,16 @@ class App {
     at("show-series").setAttribute("aria-pressed", String(isSeries));
   }
 
+  get isFolded() {
+    return !this.tree.visible.some((row) => this.tree.isOpen[row] && this.tree.hasChildren(row));
+  }
+
   /** Fold everything, or open one level more where everything is folded. */
   fold() {
-    const isFolded = !this.tree.visible.some((row) => this.tree.isOpen[row] && this.tree.hasChildren(row));
-    if (isFolded) this.tree.openLevel();
+    if (this.isFolded) this.tree.openLevel();
     else this.tree.foldAll();
     const selected = this.grid.selected;
     if (selected >= 0) this.grid.selected = this.tree.standIn(selected);
-    at("fold").textContent = isFolded ? "fold" : "unfold";
     this.grid.refresh();
   }
 

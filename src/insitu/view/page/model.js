@@ -135,7 +135,7 @@ class Tree {
     this.refresh();
     const waiting = this.visible.filter((row) => weight(row) > 0);
     let count = this.visible.length;
-    while (waiting.length) {
+    while (waiting.length && count < most) {
       waiting.sort((a, b) => weight(a) - weight(b));
       const row = /** @type {number} */ (waiting.pop());
       const more = this.added(row);

@@ -66,11 +66,13 @@ class Pairs {
     return count ? [] : [this.pair.a[pair] - 1, this.pair.b[pair] - 1].filter((row) => row >= 0);
   }
 
-  /** How large a difference is. @param {number} pair */
-  delta(pair) {
-    const size = this.pair.delta[pair];
-    if (Number.isNaN(size) || this.status(pair) === "same") return "";
-    return `${this.data.texts[this.pair.measure[pair]] || "Δ"} ${digits(size)}`;
+  /** How large a difference is, of a pair or of a cause. @param {number} item */
+  delta(item) {
+    const { pair } = this.items[item];
+    const size = this.pair.delta[pair], measure = this.data.texts[this.pair.measure[pair]];
+    const isTwo = this.pair.a[pair] > 0 && this.pair.b[pair] > 0;
+    if (!measure || size === 0 || this.status(pair) === "same" || !(isTwo || this.causeItems.includes(item))) return "";
+    return Number.isNaN(size) ? measure : `${measure} ${digits(size)}`;
   }
 }
 
@@ -98,7 +100,7 @@ function paintPair(app, cells, item, element) {
   side(calls, a, cells[1]);
   side(calls, b, cells[2]);
   const mark = isCause ? [make("span", "tag red", item === pairs.firstCause ? "first cause" : "cause")] : [];
-  const what = [calls.data.texts[pairs.pair.what[pair]], pairs.delta(pair)].filter(Boolean).join("  ");
+  const what = [calls.data.texts[pairs.pair.what[pair]], pairs.delta(item)].filter(Boolean).join("  ");
   cells[3].replaceChildren(...spaced([...mark, make("span", "", what || (status === "same" ? "" : status))]));
 }
 
@@ -122,9 +124,8 @@ function side(calls, row, cell) {
 /** What comparing found, above the table. @param {App} app */
 function verdict(app) {
   const { diff } = app.calls.data, { pairs } = app;
-  const [a, b] = diff.labels;
   const parts = [];
-  if (!diff.causes.length) parts.push(make("p", "calm", `= no difference with an effect between ${a} and ${b}`));
+  if (!diff.causes.length) parts.push(make("p", "calm", diff.agreement));
   diff.causes.slice(0, 5).forEach((cause, k) => {
     const [kind, why, followers, certainty] = cause, item = pairs.causeItems[k];
     const row = (cause[4] || cause[5]) - 1;
@@ -150,7 +151,7 @@ function pairDetails(app, item) {
   const status = pairs.status(pair), cause = pairs.pair.cause[pair];
   const parts = [make("h2", "", `${SIGNS[status] ?? ""} ${status}`)];
   const { texts } = app.calls.data;
-  const what = [texts[pairs.pair.what[pair]], pairs.delta(pair), `compared by ${texts[pairs.pair.certainty[pair]]}`];
+  const what = [texts[pairs.pair.what[pair]], pairs.delta(item), `compared by ${texts[pairs.pair.certainty[pair]]}`];
   parts.push(make("p", "facts", what.filter(Boolean).join(" · ")));
   if (cause) parts.push(make("p", pairs.causeItems[cause - 1] === item ? "alarm" : "facts", diff.causes[cause - 1][1]));
   [pairs.pair.a, pairs.pair.b].forEach((side, k) => {

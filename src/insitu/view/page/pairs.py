@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from insitu.trace.diff import Cause, Compared, Diff, Status
+from insitu.view.diff import agreement
 from insitu.view.page.packing import Columns
 from insitu.view.page.rows import Row, RowColumns, judged, places
 from insitu.view.page.tables import Tables
@@ -19,9 +20,10 @@ _Numbers = dict[int, int]
 def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: Columns) -> dict[str, Any]:
     """Add the calls of both sides as rows, and the pairs of them; returned is what is said of the whole."""
     numbers: _Numbers = {}
-    for events in ([row.a for row in diff.differences], [row.b for row in diff.differences]):
-        _side([event for event in events if event is not None], tables, rows, numbers)
     every = diff.differences
+    _side([row.a for row in every if row.a is not None], tables, rows, numbers)
+    second = len(rows)
+    _side([row.b for row in every if row.b is not None], tables, rows, numbers)
     columns.integers("pair.status", [STATUSES.index(row.status) for row in every])
     columns.integers("pair.a", [_number(row.a, numbers) for row in every], delta=True)
     columns.integers("pair.b", [_number(row.b, numbers) for row in every], delta=True)
@@ -31,6 +33,8 @@ def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: Columns) -> dict
     columns.integers("pair.cause", [row.cause + 1 if row.cause is not None else 0 for row in every])
     columns.floats("pair.delta", [row.delta for row in every])
     return {
+        "second": second,
+        "agreement": agreement(diff),
         "labels": [short(safe(label), 60) for label in diff.labels],
         "notes": [safe(note) for note in diff.notes],
         "statuses": STATUSES,

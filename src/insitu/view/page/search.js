@@ -42,9 +42,10 @@ function spoken(data, word) {
   const texts = Uint8Array.from(data.texts, (text) => Number(holds(text)));
   const modules = Uint8Array.from(data.modules, (module) => Number(!!module && (holds(module[0]) || holds(module[1]))));
   const columns = [row.label, row.name, row.output, row.args, row.raised, row.message];
+  const isOfBackward = holds("backward");
   return (i) => {
     for (const column of columns) if (texts[column[i]]) return true;
-    return row.kind[i] === 0 && modules[row.module[i]] > 0;
+    return (row.kind[i] === 0 && modules[row.module[i]] > 0) || (isOfBackward && row.is_backward[i] > 0);
   };
 }
 
@@ -65,11 +66,11 @@ function byOutput(data, holds) {
   };
 }
 
-/** A path holds the text; with a star it matches as a whole: `*` is one part, `**` any number. */
+/** A path holds the text; with `*` or `?` it matches as a whole, as patterns do: `*` is one part, `**` any number. */
 function fitsPath(/** @type {string} */ wanted, /** @type {string} */ path) {
-  if (!wanted.includes("*")) return path.includes(wanted);
-  const parts = wanted.split(".").map((part) =>
-    part === "**" ? "(?:\\.[^.]+)*" : `\\.${part.split("*").map(escaped).join("[^.]*")}`);
+  if (!/[*?]/.test(wanted)) return path.includes(wanted);
+  const parts = wanted.split(".").map((part) => part === "**" ? "(?:\\.[^.]+)*"
+    : `\\.${escaped(part).replaceAll("\\*", part === "*" ? "[^.]+" : "[^.]*").replaceAll("\\?", "[^.]")}`);
   return new RegExp(`^${parts.join("")}$`).test(`.${path}`);
 }
 

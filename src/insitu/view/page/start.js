@@ -7,12 +7,11 @@ function listen(app) {
     const element = /** @type {HTMLElement|null} */ (/** @type {HTMLElement} */ (event.target).closest("a[data-row]"));
     if (!element) return;
     event.preventDefault();
-    app.showTab("calls");
     app.go(Number(element.dataset.row), "jumped");
     at("grid").focus();
   });
-  addEventListener("hashchange", () => app.followAddress());
-  addEventListener("popstate", () => app.followAddress());
+  for (const what of ["hashchange", "popstate"])
+    addEventListener(what, () => app.followAddress() || lost(location.hash));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.repaint());
   at("query").addEventListener("input", () => app.search(at("query").value));
   at("before").onclick = () => app.next(-1);
@@ -23,6 +22,12 @@ function listen(app) {
   at("ask").onclick = () => at("help").showModal();
   at("show-calls").onclick = () => app.showTab("calls");
   at("show-series").onclick = () => app.showTab("series");
+}
+
+/** Say that nothing has the address that was asked for. @param {string} address */
+function lost(address) {
+  at("trouble").hidden = !address;
+  at("trouble").textContent = `nothing in this page has the address ${address}`;
 }
 
 /** What stands in the bar: how many events, where from, which buttons make sense. @param {App} app */
@@ -40,7 +45,6 @@ function introduce(app) {
   at("first").hidden = !app.news.length;
   const bad = !diff && row.odd[app.news[0]] & HAS_NAN ? "first NaN" : "first Inf";
   at("first").textContent = diff ? "first cause" : bad;
-  at("fold").textContent = app.tree.visible.some((one) => app.tree.isOpen[one]) ? "fold" : "unfold";
   if (diff) document.body.classList.add("diff");
   if (!app.tree.size) document.body.classList.add("only-series");
 }
@@ -105,8 +109,11 @@ async function start() {
   showSeries(app, drawnSeries(data));
   app.grid.refresh();
   if (!app.tree.size) app.showTab("series");
-  const first = Math.max(0, app.pairs?.firstCause ?? 0);
-  if (!app.followAddress() && app.tree.size) app.grid.select(first, "moved");
+  const asked = location.hash;
+  if (!app.followAddress()) {
+    app.grid.select(Math.max(0, app.pairs?.firstCause ?? 0), "moved");
+    lost(asked);
+  }
   at("grid").focus({ preventScroll: true });
   summary(app);
   document.body.dataset.ready = "yes";

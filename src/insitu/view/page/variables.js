@@ -101,9 +101,7 @@ function nearest(one, picture, event) {
 /** @param {App} app @param {Drawn} one @param {MouseEvent} event */
 function point(app, one, event) {
   const row = one.rows[nearest(one, /** @type {Element} */ (event.currentTarget), event)] - 1;
-  if (row < 0) return;
-  app.showTab("calls");
-  app.go(row, "jumped");
+  if (row >= 0) app.go(row, "jumped");
 }
 
 /** @param {Drawn} one @param {Element} picture @param {MouseEvent} event */
