@@ -72,6 +72,8 @@ QUERIES = {
     "rank:1": "no hits",
     "raised:": "no hits",
     "dur>1h": "dur>1h is no time: write dur>1ms",
+    "dur>1.2.3": "dur>1.2.3 is no time: write dur>1ms",
+    "rank:": "nothing is no number: write rank:6 or rank:3-5",
     "step:x": "x is no number: write step:6 or step:3-5",
     "": "",
 }

@@ -118,3 +118,10 @@ def test_hostile_names_stay_on_one_line() -> None:
     lines = render(run.trace, "classic").split("\n")
     assert len(lines) == 6
     assert "\x1b" not in "".join(lines) and "\r" not in "".join(lines)
+
+
+def test_of_many_items_the_first_are_shown() -> None:
+    run = Run()
+    run.call("function", "torch.f", out={f"k{n}": tensor(2) for n in range(5000)})
+    (output,) = (line for line in render(run.trace, "classic").splitlines() if "Output" in line)
+    assert output.count("Tensor [2]") == 32 and output.endswith(", …}")

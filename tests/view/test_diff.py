@@ -87,6 +87,13 @@ def test_hostile_names_stay_on_their_line() -> None:
     assert "\x1b" not in text and "a\\nb" in text
 
 
+def test_labels_line_up_as_they_are_written() -> None:
+    diff = faulty()
+    diff.labels = ("a\n", "b")
+    one, two = (line for line in str(diff).splitlines() if line.startswith(("  a\\n", "  b")))
+    assert one.index("model.py") == two.index("model.py")
+
+
 @pytest.mark.parametrize("width", [20, 80])
 def test_narrow_terminals(width: int) -> None:
     rows = render_diff(faulty(), width=width).split("\n\n")[1].splitlines()

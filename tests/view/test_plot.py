@@ -47,6 +47,12 @@ def test_a_point_has_the_mean_and_the_range_of_the_finite_values() -> None:
     assert curve.odd == [3, 4] and not curve.is_flat
 
 
+def test_the_mean_of_the_largest_numbers_is_a_number() -> None:
+    most = np.finfo(np.float64).max
+    (curve,) = curves(Made([(0, 0, np.array([most, most])), (0, 0, np.array([most, 0.0])), (1, 0, most), (1, 0, most)]))
+    assert curve.mean == [0.75 * most, most]
+
+
 def test_ranks_are_curves_and_calls_of_a_step_one_point() -> None:
     one, two = curves(Made([(0, 1, 4), (0, 0, 1), (0, 0, 3.0), (1, 0, True)], dtype="json"))
     assert (one.rank, one.steps, one.mean, one.high) == (0, [0, 1], [2.0, 1.0], [3.0, 1.0])

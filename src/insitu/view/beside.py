@@ -62,7 +62,7 @@ class Beside:
         together = Costs()
         for call in calls:
             together.add(self._found[call.id])
-        behind = (_gradient(calls), _time(together.backward)) if self._backward else ()
+        behind = (_gradient(calls), time_cell(together.backward)) if self._backward else ()
         return (*behind, *self._cost_cells(calls, together)) if self._costs else behind
 
     @staticmethod
@@ -70,7 +70,7 @@ class Beside:
         modules = {call.module.path: call.module for call in calls if call.kind == "module" and call.module is not None}
         parameters = sum(module.parameters for module in modules.values())
         return (
-            _time(costs.own),
+            time_cell(costs.own),
             (amount(costs.memory) if costs.memory else "", ""),
             (f"{parameters:,}" if parameters else "", ""),
             (operations(costs.flops) if costs.flops else "", ""),
@@ -84,5 +84,6 @@ def _gradient(calls: list[Call]) -> Span:
     return ("", "") if stats is None else (spread(stats), "red" if stats.nan else "")
 
 
-def _time(nanoseconds: int) -> Span:
+def time_cell(nanoseconds: int) -> Span:
+    """A time that was spent; nothing where there was none."""
     return (duration(nanoseconds) if nanoseconds else "", "green")

@@ -172,5 +172,8 @@ def _named(items: dict[str, Any], depth: int) -> Iterator[Span]:
     for index, (name, item) in enumerate(items.items()):
         if index:
             yield COMMA
+        if index == MOST_ITEMS:
+            yield ("…", "grey")
+            return
         yield (f"{value(name)}: ", "")
         yield from _spans(item, depth + 1)

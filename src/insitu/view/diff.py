@@ -182,14 +182,15 @@ def _instead(events: tuple[Compared, ...]) -> list[Span]:
 def _sides(diff: Diff, cause: Cause) -> Iterator[Line]:
     """The cause on either side: place, call, output, values."""
     shown = ((cause.a, cause.calls_a), (cause.b, cause.calls_b))
-    width = max(map(len, diff.labels))
-    for (event, calls), label in zip(shown, diff.labels, strict=True):
+    labels = list(map(safe, diff.labels))
+    width = max(map(len, labels))
+    for (event, calls), label in zip(shown, labels, strict=True):
         if event is None:
-            yield Line(((f"  {safe(label):{width}}  ", "grey"), *_instead(cause.instead)), (), ())
+            yield Line(((f"  {label:{width}}  ", "grey"), *_instead(cause.instead)), (), ())
             continue
         more = f"  and {len(calls) - 1} more" if len(calls) > 1 else ""
         site = spot(event.site) if event.site is not None else ""
-        spans: list[Span] = [(f"  {safe(label):{width}}  ", "grey"), (f"{site}  " if site else "", "grey")]
+        spans: list[Span] = [(f"  {label:{width}}  ", "grey"), (f"{site}  " if site else "", "grey")]
         text = f"  {safe(event.site.text.strip())}" if event.site is not None and event.site.text else ""
         spans += [(_called(event), "cyan"), (more, "grey"), (f"  {_output(event)}", "blue")]
         yield Line((*spans, (f"  {_values(event)}", ""), (short(text, 60), "grey")), (), ())

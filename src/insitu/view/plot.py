@@ -89,13 +89,15 @@ class _Point:
     time: float
     low: float = inf
     high: float = -inf
-    total: float = 0.0
+    mean: float = 0.0
     count: int = 0
     is_odd: bool = False
 
-    def add(self, low: float, high: float, total: float, count: int, is_odd: bool) -> None:
+    def add(self, low: float, high: float, mean: float, count: int, is_odd: bool) -> None:
         self.low, self.high = min(self.low, low), max(self.high, high)
-        self.total, self.count = self.total + total, self.count + count
+        self.count += count
+        if count:  # shares, for the sum may be too large for a float
+            self.mean = self.mean * (1 - count / self.count) + mean * (count / self.count)
         self.is_odd |= is_odd
 
 
@@ -106,7 +108,7 @@ def _joined(points: dict[tuple[int, int], _Point]) -> list[Curve]:
         curve.steps.append(step)
         curve.times.append(point.time)
         curve.low.append(point.low if point.count else None)
-        curve.mean.append(point.total / point.count if point.count else None)
+        curve.mean.append(point.mean if point.count else None)
         curve.high.append(point.high if point.count else None)
         if point.is_odd:
             curve.odd.append(step)
@@ -114,7 +116,7 @@ def _joined(points: dict[tuple[int, int], _Point]) -> list[Curve]:
 
 
 def _numbers(value: Any) -> tuple[float, float, float, int, bool] | None:
-    """Least, largest, sum and count of the finite numbers, and whether there are others; None for what is no number."""
+    """Least, largest, mean and count of the finite numbers, and whether there are others; None for no number."""
     if isinstance(value, (bool, int, float, complex)):
         return _number(value)
     if not hasattr(value, "dtype"):
@@ -126,7 +128,8 @@ def _numbers(value: Any) -> tuple[float, float, float, int, bool] | None:
     finite = flat[abs(flat) < inf]
     if not finite.size:
         return inf, -inf, 0.0, 0, bool(flat.size)
-    return float(finite.min()), float(finite.max()), float(finite.sum()), int(finite.size), finite.size < flat.size
+    mean = float((finite / finite.size).sum())
+    return float(finite.min()), float(finite.max()), mean, int(finite.size), finite.size < flat.size
 
 
 def _number(value: complex) -> tuple[float, float, float, int, bool] | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from insitu.trace.analysis import relative
 from insitu.trace.costs import Costs, Ledger, size
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Variable
+from insitu.view.beside import time_cell
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import module_type
-from insitu.view.value import amount, duration, operations, result, safe
+from insitu.view.value import amount, operations, result, safe
 
 COLUMNS = (
     Column("type", drop=7),
@@ -149,9 +150,9 @@ class Table:
             (module_type(row.module), "purple"),
             (f"{row.module.parameters:,}" if row.module.parameters else "", ""),
             (row.output, "red" if row.output.startswith("✗") else "blue"),
-            _time(costs.time),
-            _time(costs.own),
-            _time(costs.backward),
+            time_cell(costs.time),
+            time_cell(costs.own),
+            time_cell(costs.backward),
             (f"{100 * costs.time / all_time:.1f}%" if all_time and costs.time else "", ""),
             (f"{row.calls:,}", ""),
             (amount(costs.memory), ""),
@@ -165,15 +166,11 @@ class Table:
             (f"{len(rows):,} module{'s' if len(rows) != 1 else ''}", ""),
             (f"{sum(row.module.parameters for row in outermost):,}", ""),
             ("", ""),
-            _time(self._all.time),
+            time_cell(self._all.time),
             ("", ""),
-            _time(sum(self._behind.values())),
+            time_cell(sum(self._behind.values())),
             ("", ""),
             (f"{sum(row.calls for row in rows):,}", ""),
             (amount(sum(self._tensors.values())), ""),
             (operations(self._all.flops) if self._all.flops else "", ""),
         )
-
-
-def _time(nanoseconds: int) -> Span:
-    return (duration(nanoseconds) if nanoseconds else "", "green")

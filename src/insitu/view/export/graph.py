@@ -163,6 +163,11 @@ def call_name(call: Call) -> str:
     return safe(call.name) if call.kind == "aten" else function_name(call.name)
 
 
+def code_at(site: Site | None) -> dict[str, str]:
+    """Where something was called, and the code that stands there."""
+    return {"source": place(site), "code": safe(site.text)} if site is not None else {}
+
+
 @lru_cache(maxsize=4096)
 def place(site: Site) -> str:
     """File and line, in full."""

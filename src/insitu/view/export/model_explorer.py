@@ -8,7 +8,7 @@ from typing import Any
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.trace import Trace
-from insitu.view.export.graph import Edge, Graph, Layers, call_name, graphs, place
+from insitu.view.export.graph import Edge, Graph, Layers, call_name, code_at, graphs
 from insitu.view.name import compact
 from insitu.view.value import arguments, duration, safe, short, spread, tensor
 
@@ -82,13 +82,11 @@ def _node(call: Call, layers: _Namespaces, coming: list[Item]) -> Item:
 
 
 def _attributes(call: Call) -> dict[str, str]:
-    site = call.site
     return {
         "call": str(call.id),
         "name": safe(call.name),
         "arguments": short(", ".join(arguments(call.args, call.kwargs)), MOST_TEXT),
-        "source": place(site) if site is not None else "",
-        "code": safe(site.text) if site is not None else "",
+        **code_at(call.site),
         "time": duration(call.duration) if call.duration is not None else "",
         "gradient of": str(call.forward) if call.forward is not None else "",
         "raised": safe(call.raised or ""),

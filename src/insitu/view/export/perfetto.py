@@ -12,7 +12,7 @@ from insitu.trace.collector import collector_paused
 from insitu.trace.costs import memory
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.trace import Trace
-from insitu.view.export.graph import call_name, operations, place
+from insitu.view.export.graph import call_name, code_at, operations, place
 from insitu.view.value import result, safe, short, value
 
 Row = dict[str, Any]
@@ -155,13 +155,11 @@ def _name(call: Call) -> str:
 
 def _facts(call: Call) -> Row:
     """What a reader shows of the bar that is selected."""
-    site = call.site
     facts = {
         "path": safe(call.path),
         "inputs": result(call.inputs or None, MOST_TEXT),
         "output": result(call.result, MOST_TEXT),
-        "source": place(site) if site is not None else "",
-        "code": safe(site.text) if site is not None else "",
+        **code_at(call.site),
         "raised": safe(call.raised or ""),
         "flops": call.flops or 0,
     }

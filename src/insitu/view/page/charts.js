@@ -23,8 +23,8 @@ function histogram(data, number) {
   const shapes = bars(data, number).flatMap((height, k) =>
     height ? [draw("rect", { x: k * 20 + 1, y: 60 - height * 4, width: 18, height: height * 4 })] : []);
   if (min[number] < 0 && max[number] > 0) {
-    const zero = (-min[number] / (max[number] - min[number])) * 320;
-    if (Number.isFinite(zero)) shapes.push(draw("line", { x1: zero, x2: zero, y1: 0, y2: 60, class: "zero" }));
+    const low = min[number] / 2, zero = (-low / (max[number] / 2 - low)) * 320; // halves: the whole may be too large
+    shapes.push(draw("line", { x1: zero, x2: zero, y1: 0, y2: 60, class: "zero" }));
   }
   const look = { viewBox: "0 0 320 61", preserveAspectRatio: "none", class: "histogram", role: "img" };
   const picture = draw("svg", look, ...shapes);

@@ -27,8 +27,8 @@ function test(data, word) {
     case "raised": return (i) => row.raised[i] > 0 && data.texts[row.raised[i]].toLowerCase().includes(wanted);
     case "kind": return (i) => KINDS[row.kind[i]].startsWith(wanted);
     case "phase": return (i) => row.kind[i] < 4 && (row.is_backward[i] ? "backward" : "forward").startsWith(wanted);
-    case "step": return inRange(row.step, wanted);
-    case "rank": return inRange(row.rank, wanted);
+    case "step": return inRange(row.step, "step", wanted);
+    case "rank": return inRange(row.rank, "rank", wanted);
     case "shape": return byOutput(data, shaped(wanted));
     case "dtype": return byOutput(data, (type) => type[0].toLowerCase().startsWith(`${wanted}[`));
     default: return spoken(data, word.toLowerCase());
@@ -83,17 +83,17 @@ function shaped(wanted) {
 
 /** @param {Table} row @param {string} sign @param {string} text */
 function longer(row, sign, text) {
-  const [, amount, unit] = /^([\d.]+)(ns|us|µs|ms|s)?$/.exec(text) ?? [];
+  const [, amount, unit] = /^(\d*\.?\d+)(ns|us|µs|ms|s)?$/.exec(text) ?? [];
   if (!amount) throw new Error(`dur${sign}${text} is no time: write dur${sign}1ms`);
   const units = Number(amount) * { ns: 0.01, us: 10, "µs": 10, ms: 1e4, s: 1e7 }[unit ?? "ms"];
   const { duration } = row;
   return (i) => duration[i] > 0 && (sign === ">" ? duration[i] - 1 > units : duration[i] - 1 < units);
 }
 
-/** @param {Numbers} column @param {string} text one number, or two with a dash between */
-function inRange(column, text) {
+/** @param {Numbers} column @param {string} name @param {string} text one number, or two with a dash between */
+function inRange(column, name, text) {
   const [, low, high] = /^(\d+)(?:[-–](\d+))?$/.exec(text) ?? [];
-  if (low === undefined) throw new Error(`${text || "nothing"} is no number: write step:6 or step:3-5`);
+  if (low === undefined) throw new Error(`${text || "nothing"} is no number: write ${name}:6 or ${name}:3-5`);
   return (i) => column[i] >= Number(low) && column[i] <= Number(high ?? low);
 }
 

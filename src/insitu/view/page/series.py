@@ -96,7 +96,7 @@ def _of_stats(every: list[Stats]) -> tuple[float, float, float, bool]:
     low = min((stats.min for stats in every if stats.min is not None), default=inf)
     high = max((stats.max for stats in every if stats.max is not None), default=-inf)
     means = [stats.mean for stats in every if stats.mean is not None and isfinite(stats.mean)]
-    mean = sum(means) / len(means) if means else (low + high) / 2 if low <= high else 0.0
+    mean = sum(mean / len(means) for mean in means) if means else low / 2 + high / 2 if low <= high else 0.0
     return low, mean, high, any(stats.nan or stats.inf for stats in every)
 
 
