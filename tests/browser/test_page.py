@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from tests.browser.conftest import Opened
 from tests.browser.runs import HOSTILE, hostile, training
 
-from insitu.trace.event import Call, Event, ModuleFacts, TensorFacts
+from insitu.trace.event import Call, Event, ModuleFacts, Stats, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.view.html import page
+from insitu.view.value import spread
 
 pytestmark = pytest.mark.browser
 
@@ -340,3 +342,14 @@ def test_many_calls_beside_each_other_open_at_once(open_page: Open) -> None:
     opened = open_page(page(Trace(events)))
     assert opened.rows[0] == "▸ m0 Type0"
     assert opened("performance.getEntriesByName('ready')[0].startTime") < 15_000
+
+
+def test_numbers_are_rounded_as_in_the_terminal(open_page: Open) -> None:
+    numbers = [-2.125, 0.0010005, 0.125, 1.125, 1.375, 2.5, 9.9921875, 10.25, 12.3456, 33.0, 98.7654, 101.5, 102.5]
+    calls: list[Call] = []
+    for low, high in pairwise(numbers):
+        out = TensorFacts(len(calls), (2,), "f64", "cpu", stats=Stats(2, low, high, 0.0, 1.0, 0, 0, 0))
+        calls.append(Call(len(calls), None, "function", f"torch.f{len(calls)}", result=out))
+    opened = open_page(page(Trace(calls)))
+    cells = "[...document.querySelectorAll('#rows .row:not([hidden])')].map((row) => row.children[3].innerText)"
+    assert opened(cells) == [spread(stats) for call in calls if (stats := call.outputs[0].stats)]

@@ -101,9 +101,15 @@ const at = (id) => document.getElementById(id);
 /** A number in about three digits. @param {number} value */
 function digits(value, most = 3) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
-  const size = Math.abs(value);
-  if (size && (size >= 1e5 || size < 1e-4)) return value.toExponential(most - 1).replace(/\.?0+e/, "e");
-  return String(Number(value.toPrecision(most)));
+  const size = Math.abs(value), text = rounded(value, most);
+  return size && (size >= 1e5 || size < 1e-4) ? text.replace(/\.?0+e/, "e") : String(Number(text));
+}
+
+/** A number with so many digits; what lies in the middle goes to the even one, as in Python. @param {number} value */
+function rounded(value, most) {
+  const [whole, power] = value.toExponential(60).split("e"), end = most + 1 + Number(value < 0);
+  const isEven = /[02468]$/.test(whole.slice(0, end)) && /^50*$/.test(whole.slice(end));
+  return isEven ? `${whole.slice(0, end)}e${power}` : value.toExponential(most - 1);
 }
 
 /** @param {number} units of 100 ns */

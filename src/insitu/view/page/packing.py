@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 _LARGEST = 2**53  # of the integers that a browser counts exactly
-_MASKS = {"f": ("I", 0xFFFF_FC00, 0x200), "d": ("Q", 0xFFFF_FFFF_0000_0000, 0x8000_0000)}
+_MASKS = {"f": ("I", 0xFFFF_FFE0, 0x10), "d": ("Q", 0xFFFF_FFFF_0000_0000, 0x8000_0000)}
 _SINGLE = (1e-37, 3.4e38)  # what fits into four bytes without loss of digits
 
 
@@ -38,7 +38,7 @@ class Columns:
         self._add(name, _fitting(stored, low, high), int(delta))
 
     def floats(self, name: str, values: Sequence[float | None]) -> None:
-        """A column of numbers, of which about four digits are kept; None becomes NaN."""
+        """A column of numbers, of which more than five digits are kept; None becomes NaN."""
         known = [abs(value) for value in values if value and abs(value) < float("inf")]
         is_single = all(_SINGLE[0] < value < _SINGLE[1] for value in (min(known, default=1), max(known, default=1)))
         kind = "f" if is_single else "d"
