@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from tests.view.build import Run, linear, site, stats, tensor
@@ -205,22 +204,6 @@ def test_two_thousand_nested_calls() -> None:
     assert len(rows(run)) == 2000
     for view in ("classic", "code", "table"):
         render(run.trace, view)
-
-
-def test_speed_of_a_hundred_thousand_events(capsys: Any) -> None:
-    run = Run()
-    while len(run.events) < 100_000:
-        run.step += 1
-        with run.inside(run.module("", "GPT", tensor(2, 24), leaf=False, out=tensor(2, 24, 256))):
-            for index in range(12):
-                block(run, index)
-    trace, report = run.trace, []
-    for view, options in (("tree", {}), ("tree", {"unfold": True}), ("classic", {}), ("code", {}), ("table", {})):
-        start = time.perf_counter()
-        assert render(trace, view, **options)
-        report.append(f"{view}{' unfolded' if options else ''} {time.perf_counter() - start:.2f} s")
-    with capsys.disabled():
-        print(f"\n{len(run.events):,} events to text: {', '.join(report)}")
 
 
 def test_costs_and_the_backward_pass_stand_beside_the_calls_on_request() -> None:

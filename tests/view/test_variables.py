@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -338,19 +337,6 @@ def test_changes_on_one_line_of_a_loop_are_one_row_of_the_tree() -> None:
         "├─ s = new 'text' data.py:9",
         "└─ s = type changed None data.py:10",
     ]
-
-
-def test_speed_of_a_hundred_thousand_variables(capsys: Any) -> None:
-    run = Run()
-    for _ in range(100):
-        with run.inside(run.python("f", given={"x": VIDEO})):
-            for n in range(1000):
-                value = tensor(n, 3, stats=stats(-0.5 * n, n / 7)) if n % 2 else n
-                run.variable("video", value, "shape", "values", line=n)
-    start = time.perf_counter()
-    assert len(lines(run)) == 100_300
-    with capsys.disabled():
-        print(f"\n100,000 variables to text: {time.perf_counter() - start:.2f} s")
 
 
 def test_marks_that_lie_in_no_call() -> None:
