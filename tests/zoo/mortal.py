@@ -20,9 +20,26 @@ class Deadly(nn.Module):
         return x + 1
 
 
+eaten: list[str] = []
+
+
+def greedy() -> Program:
+    """A model that runs, and leaves no memory to the others of its process."""
+    eaten.append("all")
+    return inferring(nn.Linear(2, 2), torch.ones(2))
+
+
+def starving() -> Program:
+    """A model that runs where there is memory."""
+    if eaten:
+        raise MemoryError
+    return inferring(nn.Linear(2, 2), torch.ones(2))
+
+
 def models() -> Iterator[Model]:
-    """One that runs, one that ends the process when it is traced, one that cannot be built, one that ends it always."""
-    yield Model("here/runs", lambda: inferring(nn.Linear(2, 2), torch.ones(2)))
+    """Two that run, one that ends the process when it is traced, one that cannot be built, one that ends it always."""
+    yield Model("here/runs", greedy)
+    yield Model("here/starves", starving)
     yield Model("here/dies traced", lambda: inferring(Deadly(), torch.ones(2)))
     yield Model("here/fails", failing)
     yield Model("here/dies", lambda: os._exit(4))

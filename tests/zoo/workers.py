@@ -25,9 +25,16 @@ def check_all(names: Sequence[str], source: Source = models) -> Iterator[Result]
     """Check models by name, one after the other."""
     left = list(names)
     while left:
-        for result in checked_in_process(left[:BATCH], source):
+        for number, result in enumerate(checked_in_process(left[:BATCH], source)):
+            if number and is_starved(result):  # those before it may have taken the memory: again, in a new process
+                break
             left.remove(result.name)
             yield result
+
+
+def is_starved(result: Result) -> bool:
+    """Whether a model had too little memory."""
+    return any("MemoryError" in reason or "allocate memory" in reason for reason in result.reasons)
 
 
 def checked_in_process(names: Sequence[str], source: Source) -> Iterator[Result]:
@@ -79,6 +86,7 @@ def work(names: list[str], source: Source, connection: Connection) -> None:
     gc.freeze()  # the libraries are large, and would be walked again and again
     for name in names:
         connection.send(check(found[name], begun=lambda: connection.send(TRACED)))
+        gc.collect()  # errors hold their frames, and those a model
 
 
 def limited() -> None:
