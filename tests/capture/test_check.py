@@ -102,6 +102,13 @@ def test_the_call_that_made_it_is_found(name: str) -> None:
     assert found(run) == [expected]
 
 
+def clipped() -> None:
+    layer = nn.Linear(2, 2)
+    for parameter in layer.parameters():
+        parameter.grad = torch.full_like(parameter, INF)
+    nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+
+
 NO_NEWS: dict[str, Callable[[], object]] = {
     "masked_fill": lambda: torch.zeros(3).masked_fill(torch.tensor([True, False, False]), -INF),
     "where": lambda: torch.where(torch.tensor([True, False, False]), torch.zeros(3), -INF),
@@ -109,6 +116,8 @@ NO_NEWS: dict[str, Callable[[], object]] = {
     "tensor": lambda: torch.tensor([NAN]) + 1,
     "added mask": lambda: (torch.zeros(3, requires_grad=True) + torch.tensor([0.0, -INF, 0.0])).softmax(-1).sum(),
     "least and least": lambda: torch.zeros(3) + torch.tensor([LEAST, 0, 0]) + torch.tensor([LEAST, 0, 0]),
+    "returned as it was": lambda: torch.tensor([INF]).to("cpu").float(),
+    "clipped": clipped,
     "least in bf16": lambda: torch.tensor([LEAST, 0]).bfloat16(),
     "written": lambda: torch.ones(3).__setitem__(0, NAN),
     "uninitialised": lambda: torch.empty(10_000).resize_(20_000).new_empty(5),

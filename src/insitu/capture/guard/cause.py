@@ -27,6 +27,7 @@ from insitu.capture.guard.facts import (
     saved_tensors,
 )
 from insitu.capture.guard.values import State, first_bad, floats, state_of, tensors_in
+from insitu.capture.guard.ways import changes
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
 from insitu.capture.tensors import GIVEN, ParameterValue, Value
@@ -50,7 +51,7 @@ def cause(
     if check.checks.allowed(note.name, path):
         return None
     results = tensors_in(result)
-    changed = args[0] if note.in_place or (args and any(one is args[0] for one in results)) else None
+    changed = args[0] if changes(note, args, kwargs) else None
     if note.in_place:
         results += [tensor for tensor in tensors_in(changed) if not any(one is tensor for one in results)]
     inputs = [one for one in tensors_in((args, without_out(kwargs))) if one is not changed]

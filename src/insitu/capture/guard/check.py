@@ -22,7 +22,7 @@ from insitu.capture.guard.backward import Nodes
 from insitu.capture.guard.cause import came_in, cause, made_before, made_unseen
 from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
-from insitu.capture.guard.ways import DIVIDES, HIDES, NODES, OUTPUTS, UNLIKELY, WAYS, way_of
+from insitu.capture.guard.ways import DIVIDES, HIDES, NODES, OUTPUTS, UNLIKELY, WAYS, changes, way_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
@@ -261,8 +261,7 @@ def make_before(check: Check) -> Before:
         try:
             with DisableTorchFunction():
                 if not note.runs_backward:
-                    changes = args and (note.in_place or kwargs.get("inplace") is True)
-                    target = args[0] if changes and isinstance(args[0], Tensor) else None
+                    target = args[0] if changes(note, args, kwargs) and isinstance(args[0], Tensor) else None
                     if target is None or isfinite(look(target)):
                         return FINITE
                     state = state_of(target)

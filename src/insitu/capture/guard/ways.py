@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from insitu.capture.calls import FunctionNote
+from insitu.capture.modes import skip_when_compiling
 from insitu.trace.compare.operation import UNINITIALISED
 
 # What is done at a function: its outputs are checked, and the autograd nodes that it makes. UNLIKELY ones only make it
@@ -57,3 +60,11 @@ def way_of(note: FunctionNote) -> int:
         way = DIVIDES
     WAYS[note.name] = way
     return way
+
+
+def changes(note: FunctionNote, args: Any, kwargs: Any) -> bool:
+    """Whether a function changes its first argument; what returns that, as `x.to(device)` often does, need not."""
+    return bool(args) and (note.in_place or (kwargs or {}).get("inplace") is True)
+
+
+skip_when_compiling(changes)
