@@ -187,3 +187,43 @@ def test_strings_have_their_quotes(unrecorded: Note) -> None:
         empty["zz"]
     except KeyError as error:
         assert str(insitu.explain(error)).startswith("KeyError: 'zz'")
+
+
+def test_an_index_outside_of_a_table_is_told_without_a_session(unrecorded: Note) -> None:
+    text = unrecorded("""
+        import torch
+        def run():
+            table, ids = torch.nn.Embedding(10, 4), torch.tensor([3, 10])
+            return table(ids)
+    """)
+    assert "ids holds 3 … 10; weight has 10 rows (0 … 9)" in text
+
+
+def test_none_that_is_given_to_a_layer_is_named_with_its_maker(recorded: Note) -> None:
+    text = recorded("""
+        import torch
+        class Forgets(torch.nn.Module):
+            def forward(self, x):
+                x = x + 1
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body, self.head = Forgets(), torch.nn.Linear(3, 3)
+            def forward(self, x):
+                hidden = self.body(x)
+                return self.head(hidden)
+        def run():
+            return Net()(torch.ones(2, 3))
+    """)
+    assert "hidden is None: Forgets.forward returned nothing" in text
+
+
+@pytest.mark.parametrize("how", ["recorded", "unrecorded"])
+def test_what_is_stored_in_a_part_of_a_tensor_is_marked(how: str, request: pytest.FixtureRequest) -> None:
+    text = request.getfixturevalue(how)("""
+        import torch
+        def run():
+            out, row = torch.zeros(3, 4), torch.ones(5)
+            out[0] = row
+    """)
+    assert "value  5    row" in text and "the place has 4, the value 5" in text and "╰ f32[5]" in text

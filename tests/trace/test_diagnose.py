@@ -28,6 +28,11 @@ def only(found: tuple[Misfit, ...]) -> Misfit:
     return found[0]
 
 
+LONG_TARGET = "expected target dtype to be Long or Byte, but got Double"
+LONG_INDICES = (
+    "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
+    "but got torch.FloatTensor instead (while checking arguments for embedding)"
+)
 FEW = "Expected more than 1 value per channel when training, got input size torch.Size([1, 3])"
 FOUND = [
     (case("torch.Tensor.add", t(2, 3), t(4, 3)), "dimension -2: 2 and 4 differ and neither is 1"),
@@ -215,6 +220,47 @@ def test_the_ranges_of_indices_are_told() -> None:
     assert only(diagnose(failed)).text == "a holds -1 … 12; b has 10 rows (0 … 9)"
 
 
+def test_a_function_that_takes_the_table_first_is_told_the_same() -> None:
+    table, given = t(10, 4), t(3, dtype="i64")
+    failed = case("torch.embedding", table, given, message="index out of range in self", limits=lambda facts: (0, 12))
+    assert only(diagnose(failed)).text == "b holds 0 … 12; a has 10 rows (0 … 9)"
+
+
+@pytest.mark.parametrize(
+    ("failed", "name"),
+    [
+        (case("torch.nn.functional.cross_entropy", t(4, 3), t(4, dtype="f64"), message=LONG_TARGET), "b"),
+        (case("torch.nn.functional.embedding", t(4), t(9, 3, dtype="f16"), message=LONG_INDICES), "a"),
+        (case("torch.embedding", t(9, 3, dtype="f16"), t(4), message=LONG_INDICES), "b"),
+        (case("torch.Tensor.__getitem__", t(4), t(2), message="tensors used as indices must be long, int, byte"), "b"),
+        (case("torch.nn.functional.one_hot", t(4), message="only applicable to index tensor of type LongTensor"), "a"),
+    ],
+)
+def test_what_must_be_whole_numbers_is_not_made_a_float_of_another_kind(failed: Case, name: str) -> None:
+    found = only(diagnose(failed))
+    assert found.text == f"{name} is {found.text.split()[2]} and must hold whole numbers"
+    assert found.advice == f"{name}.long()"
+
+
+def test_from_where_on_indices_count_is_not_told_of_a_call_that_is_not_known() -> None:
+    failed = Case("RuntimeError", "index 5 is out of bounds for dimension 1 with size 4")
+    assert only(diagnose(failed)).text == "index 5 in dimension 1, whose size is 4"
+
+
+def test_what_does_not_go_where_it_is_stored_is_told() -> None:
+    expanded = (
+        "must match the existing size (3) at non-singleton dimension 0.  Target sizes: [2, 4].  Tensor sizes: [3, 4]"
+    )
+    masked = "value tensor of shape [3, 4] cannot be broadcast to indexing result of shape [2, 4]"
+    for message in (expanded, masked):
+        found = only(diagnose(case("torch.Tensor.__setitem__", t(3, 4), 0, t(3, 4), message=message)))
+        assert found.text == "dimension -2: the place has 2, the value 3"
+        assert [(row.role, row.shape, row.name) for row in found.rows] == [
+            ("place", (2, 4), ""),
+            ("value", (3, 4), "b"),
+        ]
+
+
 def test_targets_beyond_the_classes_are_told() -> None:
     message = "Target 5 is out of bounds."
     scores, target = t(8, 5), t(8, dtype="i64")
@@ -307,3 +353,16 @@ def test_the_way_out_for_arrays_is_that_of_numpy() -> None:
 def test_channels_do_not_come_last_where_a_side_has_their_number_by_chance() -> None:
     found = only(diagnose(case("torch.conv2d", t(2, 6, 4, 4), t(8, 2, 3, 3), groups=2)))
     assert (found.text, found.advice) == ("the input has 6 channels, the layer takes 4", "")
+
+
+def test_classes_are_said_to_come_last_only_if_they_do() -> None:
+    wrong, last = t(2, 8, dtype="i64"), t(2, 5, dtype="i64")
+    assert only(diagnose(case("torch.nn.functional.nll_loss", t(2, 5, 7), wrong))).advice == ""
+    assert "transpose them" in only(diagnose(case("torch.nn.functional.nll_loss", t(2, 5, 7), last))).advice
+
+
+def test_an_expression_gets_brackets_before_a_dot() -> None:
+    message = "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+    failed = case("torch.Tensor.numpy", t(3), message=message)
+    failed.operands = (Operand("w * 2", failed.operands[0].facts),)
+    assert only(diagnose(failed)).advice == "(w * 2).detach().numpy()"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,6 +67,20 @@ class Operand:
 
     name: str
     facts: TensorFacts
+
+
+def before_dot(name: str) -> str:
+    """An expression as it is written before a dot: in brackets where it needs them.
+
+    >>> before_dot("w * 2"), before_dot("x[0].t()"), before_dot("encoder.0.weight")
+    ('(w * 2)', 'x[0].t()', 'encoder.0.weight')
+    """
+    try:
+        node = ast.parse(f"({name})", mode="eval").body
+    except SyntaxError:  # the path of a parameter
+        return name
+    whole = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return name if whole or not name else f"({name})"
 
 
 @dataclass(slots=True)

@@ -84,7 +84,14 @@ def _best(tree: ast.AST, position: Position) -> tuple[ast.AST, ast.AST] | None:
             exact = (node, statement)
         elif ending is None and isinstance(node, ast.Call) and (place[1], place[3]) == (position[1], position[3]):
             ending = (node, statement)
-    return exact or ending
+    best = exact or ending
+    return _whole(*best) if best is not None else None
+
+
+def _whole(node: ast.AST, statement: ast.AST) -> tuple[ast.AST, ast.AST]:
+    """Of `x[0] = y` all of it: what is stored is an argument, too."""
+    stores = isinstance(statement, ast.Assign) and len(statement.targets) == 1 and statement.targets[0] is node
+    return (statement if stores and isinstance(node, ast.Subscript) else node), statement
 
 
 def _around(tree: ast.AST, position: Position) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -148,6 +155,8 @@ def pairs(node: ast.AST, name: str, args: Sequence[Any], kwargs: dict[str, Any])
         nodes = [node.operand]
     elif isinstance(node, ast.Subscript):
         nodes = [node.value, node.slice]
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        nodes = [node.targets[0].value, node.targets[0].slice, node.value]
     elif isinstance(node, ast.Attribute):
         nodes = [node.value]
     elif isinstance(node, ast.Call):

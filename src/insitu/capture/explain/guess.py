@@ -57,6 +57,9 @@ class Guess:
             return f"torch.Tensor.{OPERATORS[type(node.op)]}", [node.left, node.right], {}
         if isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:
             return f"torch.Tensor.{OPERATORS[type(node.op)]}_", [node.target, node.value], {}
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            place = node.targets[0]
+            return "torch.Tensor.__setitem__", [place.value, place.slice, node.value], {}
         if isinstance(node, ast.Subscript):
             return "torch.Tensor.__getitem__", [node.value, node.slice], {}
         if not isinstance(node, ast.Call) or any(isinstance(part, ast.Starred) for part in node.args):

@@ -54,18 +54,23 @@ class Statement:
                 found[here.position] = (at, here.node)
         return found
 
-    def _named(self) -> Iterator[Named]:
-        reading = self.reading
+    def _arguments(self) -> Iterator[tuple[int, Any, ast.expr]]:
+        """The arguments of the calls on the line, each with the place of its call and the expression it came from."""
         for at, node in [*self._calls.values(), *([self._asked] if self._asked is not None else [])]:
-            note = reading.note(at)
+            note = self.reading.note(at)
             name = "" if isinstance(note, ModuleNote) else note.name
-            for item, part in pairs(node, name, reading.args(at), reading.kwargs(at)):
-                text, inside = segment(self.expression.file, part), list(values(item))
-                # torch.autograd.grad(u, x) is seen with tuples of one
-                alone = isinstance(item, Value) or (getattr(note, "runs_backward", False) and len(inside) == 1)
-                for index, value in enumerate(inside):
-                    made_here = position_of(part) in self._calls
-                    yield Named(value, item, part, text if alone else f"{text}[{index}]", made_here)
+            for item, part in pairs(node, name, self.reading.args(at), self.reading.kwargs(at)):
+                yield at, item, part
+
+    def _named(self) -> Iterator[Named]:
+        for at, item, part in self._arguments():
+            text, inside = segment(self.expression.file, part), list(values(item))
+            # torch.autograd.grad(u, x) is seen with tuples of one
+            runs_backward = getattr(self.reading.note(at), "runs_backward", False)
+            alone = isinstance(item, Value) or (runs_backward and len(inside) == 1)
+            for index, value in enumerate(inside):
+                made_here = position_of(part) in self._calls
+                yield Named(value, item, part, text if alone else f"{text}[{index}]", made_here)
 
     def named_as(self, value: Value) -> Named | None:
         """The expression on the line that a value came from."""
@@ -82,6 +87,9 @@ class Statement:
         for named in self.named:
             if not named.made_here and isinstance(named.node, (ast.Name, ast.Attribute, ast.Subscript)):
                 yield mark(self.expression.file, named.node, self.reading.plain(named.item))
+        for _, item, part in self._arguments():
+            if item is None and not isinstance(part, ast.Constant):
+                yield mark(self.expression.file, part, None)
         yield from self._unpacked()
 
     def operands(self, given: list[Value]) -> list[Mark]:

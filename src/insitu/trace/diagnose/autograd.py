@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit
+from insitu.trace.explanation import Case, Misfit, before_dot
 
 BACKWARD = ("backward", "grad")
 
@@ -62,10 +62,8 @@ def numpy_of_gradient(case: Case) -> Misfit | None:
     if "Can't call numpy() on Tensor that requires grad" not in case.message:
         return None
     facts = _first(case)
-    name = (case.named(facts) if facts is not None else "") or "it"
-    return Misfit(
-        f"{name} requires a gradient", advice=f"{name}.detach().numpy()" if name != "it" else ".detach().numpy()"
-    )
+    name = case.named(facts) if facts is not None else ""
+    return Misfit(f"{name or 'it'} requires a gradient", advice=f"{before_dot(name)}.detach().numpy()")
 
 
 def gradient_shape(case: Case) -> Misfit | None:

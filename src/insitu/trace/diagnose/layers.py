@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit
+from insitu.trace.explanation import Case, Misfit, before_dot
 
 CONVOLUTIONS = {f"conv{n}d": n for n in (1, 2, 3)} | {f"Conv{n}d": n for n in (1, 2, 3)}
 
@@ -166,7 +166,8 @@ def _mask(case: Case, query: TensorFacts, key: TensorFacts) -> Misfit | None:
     rows = (case.row("query", query), case.row("key", key), case.row("attn_mask", mask))
     if "attn_mask dtype" in case.message:
         text = f"attn_mask is {mask.dtype}: it must be b8, or a float as query is"
-        return Misfit(text, rows, advice=f"{case.named(mask) or 'attn_mask'}.bool()" if mask.dtype[0] in "iu" else "")
+        name = before_dot(case.named(mask) or "attn_mask")
+        return Misfit(text, rows, advice=f"{name}.bool()" if mask.dtype[0] in "iu" else "")
     wanted = (*query.shape[:-1], key.shape[-2])
     fits = all(size in (1, room) for size, room in zip(reversed(mask.shape), reversed(wanted), strict=False))
     if fits and len(mask.shape) <= len(wanted):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit, Row
+from insitu.trace.explanation import Case, Misfit, Row, before_dot
 
 _BROADCASTING = """
     add sub mul div true_divide floor_divide remainder fmod pow maximum minimum where masked_fill eq ne lt le gt ge
@@ -84,7 +84,8 @@ def batch_sizes(case: Case) -> Misfit | None:
         return Misfit(f"{scores.shape[0]} samples in the scores, {target.shape[0]} in the targets", rows)
     wanted = (scores.shape[0], *scores.shape[2:])
     if target.dtype[0] != "f" and target.shape != wanted:
-        advice = "the classes are dimension 1 of the scores: transpose them there" if len(scores.shape) > 2 else ""
+        classes_last = len(scores.shape) > 2 and target.shape == scores.shape[:-1]
+        advice = "the classes are dimension 1 of the scores: transpose them there" if classes_last else ""
         return Misfit(f"the targets must be {', '.join(map(str, wanted))}", rows, advice=advice)
     return None
 
@@ -217,9 +218,27 @@ def indexed_by_mask(case: Case) -> Misfit | None:
         other.shape
     ):
         rows = (case.row("input", given), case.row("index", other))
-        advice = f"{case.named(other) or 'index'}.unsqueeze(-1)" if len(other.shape) == len(given.shape) - 1 else ""
+        name = before_dot(case.named(other) or "index")
+        advice = f"{name}.unsqueeze(-1)" if len(other.shape) == len(given.shape) - 1 else ""
         return Misfit(f"the input has {len(given.shape)} dimensions, the index {len(other.shape)}", rows, advice=advice)
     return None
+
+
+def stored(case: Case) -> Misfit | None:
+    """A value that does not go where it is to be stored."""
+    sliced = r"Target sizes: \[(?P<place>.*?)\]\. +Tensor sizes: \[(?P<value>.*?)\]"
+    masked = r"value tensor of shape \[(?P<value>.*?)\] cannot be broadcast to .* shape \[(?P<place>.*?)\]"
+    found = re.search(sliced, case.message) or re.search(masked, case.message)
+    if found is None or case.name != "__setitem__":
+        return None
+    place, value = (tuple(int(size) for size in found[part].split(",") if size.strip()) for part in ("place", "value"))
+    facts = case.argument(2, "value")
+    row = Row("value", value, case.named(facts) if isinstance(facts, TensorFacts) else "")
+    rows = (Row("place", place), row)
+    for index in range(1, min(len(place), len(value)) + 1):
+        if value[-index] not in (1, place[-index]):
+            return Misfit(f"dimension {-index}: the place has {place[-index]}, the value {value[-index]}", rows, -index)
+    return Misfit(f"the place has {len(place)} dimensions, the value {len(value)}", rows)
 
 
 def split_sizes(case: Case) -> Misfit | None:
@@ -242,5 +261,6 @@ CHECKS = (
     dimension_number,
     indexed_by_mask,
     split_sizes,
+    stored,
     broadcast,
 )

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit, Operand
+from insitu.trace.explanation import Case, Misfit, Operand, before_dot
 
 # Functions that take tensors of one dtype only.
 SAME_DTYPE = frozenset(
@@ -25,7 +25,7 @@ def dtypes(case: Case) -> Misfit | None:
     complains = re.search(r"same dtype|scalar type|[Ee]xpected .*dtype", case.message) is not None
     if len({operand.facts.dtype for operand in given}) < 2 or not (complains or case.name in SAME_DTYPE):
         return None
-    if "size" in case.message or "shape" in case.message or "attn_mask" in case.message:
+    if "size" in case.message or "shape" in case.message or "attn_mask" in case.message or _needs_whole(case):
         return None
     told = ", ".join(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in given[:WIDE])
     return Misfit(f"the dtypes differ: {told}", advice=_converted(given))
@@ -36,7 +36,8 @@ def _converted(given: list[Operand]) -> str:
     order = sorted(given, key=lambda operand: (operand.facts.dtype[0] not in "iu", operand.facts.type == "Parameter"))
     first = order[0]
     other = next(operand.facts.dtype for operand in reversed(order) if operand.facts.dtype != first.facts.dtype)
-    return f"{first.name or 'one'}.to(torch.{LONG.get(other, other)})"
+    to = f".to(torch.{LONG.get(other, other)})"
+    return f"{before_dot(first.name)}{to}" if first.name else f"{to} for the one that is {first.facts.dtype}"
 
 
 LONG = {
@@ -66,6 +67,32 @@ def not_floating(case: Case) -> Misfit | None:
     return Misfit(f"{operand.name or 'it'} holds {operand.facts.dtype}, whole numbers", advice=".float() first")
 
 
+def not_whole(case: Case) -> Misfit | None:
+    """Indices, or targets, that are no whole numbers."""
+    if not _needs_whole(case):
+        return None
+    indices, _ = _looked_up(case)
+    rest = case.operands[1:] or case.operands
+    given = [each for each in case.operands if each.facts is indices] if indices is not None else rest
+    wrong = next((each for each in given if each.facts.dtype.startswith(("f", "bf", "c"))), None)
+    if wrong is None:
+        return None
+    advice = f"{before_dot(wrong.name)}.long()"
+    return Misfit(f"{wrong.name or 'it'} is {wrong.facts.dtype} and must hold whole numbers", advice=advice)
+
+
+# What torch says where it needs whole numbers: as indices, as targets.
+WHOLE = re.compile(
+    r"'indices' to have one of the following scalar types|expected target dtype to be Long|tensors used as indices must"
+    r"|Expected dtype int\d+ .*for index|index tensor of type LongTensor"
+)
+
+
+def _needs_whole(case: Case) -> bool:
+    is_loss = case.name in ("cross_entropy", "nll_loss")
+    return bool(WHOLE.search(case.message)) or (is_loss and "expected scalar type Long" in case.message)
+
+
 def cast_back(case: Case) -> Misfit | None:
     """A result that cannot be written into a tensor of its dtype."""
     found = re.search(r"result type (\w+) can't be cast to the desired output type (\w+)", case.message)
@@ -79,15 +106,17 @@ def cast_back(case: Case) -> Misfit | None:
 def index_out_of_range(case: Case) -> Misfit | None:
     """An index beyond the end of a dimension."""
     found = re.search(r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", case.message)
-    if found is None:
-        found_axis = re.search(r"index (-?\d+) is out of bounds for axis (\d+) with size (\d+)", case.message)
-        found = found_axis
-    if found is None:
+    array = re.search(r"index (-?\d+) is out of bounds for axis (\d+) with size (\d+)", case.message)
+    told = found or array
+    if told is None:
         return None
-    index, size = int(found[1]), int(found[3])
-    where = _dimension(case, index, size, int(found[2]))
+    index, size = int(told[1]), int(told[3])
+    where = _dimension(case, index, size, int(told[2]))
+    text = f"index {index} in dimension {where}, whose size is {size}"
+    if not case.name and array is None:
+        return Misfit(text)  # who knows from where on it counts
     least = 0 if case.name.strip("_") in FROM_ZERO else -size
-    return Misfit(f"index {index} in dimension {where}, whose size is {size}: it has {least} … {size - 1}")
+    return Misfit(f"{text}: it has {least} … {size - 1}")
 
 
 # Functions whose indices do not count from the end.
@@ -113,10 +142,8 @@ def _is_index(part: Any) -> bool:
 
 def outside_table(case: Case) -> Misfit | None:
     """Indices that the table of an embedding does not have."""
-    if "embedding" not in case.name.lower() or "index out of range" not in case.message:
-        return None
-    indices, table = case.argument(0, "input"), case.argument(1, "weight")
-    if not isinstance(indices, TensorFacts):
+    indices, table = _looked_up(case)
+    if not isinstance(indices, TensorFacts) or "index out of range" not in case.message:
         return None
     rows = (
         f" {table.shape[0]} rows (0 … {int(table.shape[0]) - 1})" if isinstance(table, TensorFacts) else " fewer rows"
@@ -124,6 +151,15 @@ def outside_table(case: Case) -> Misfit | None:
     owner = (case.named(table) if isinstance(table, TensorFacts) else "") or "the table"
     told = _holds(case, indices)
     return Misfit(f"{told}; {owner} has{rows}" if told else f"{owner} has{rows}")
+
+
+def _looked_up(case: Case) -> tuple[Any, Any]:
+    """The indices and the table of an embedding; `torch.embedding`, which the others call, takes the table first."""
+    if case.call is None or "embedding" not in case.name.lower():
+        return None, None
+    if case.call.name.startswith("torch.embedding"):
+        return case.argument(1, "indices"), case.argument(0, "weight")
+    return case.argument(0, "input"), case.argument(1, "weight")
 
 
 def target_outside(case: Case) -> Misfit | None:
@@ -143,9 +179,8 @@ def target_outside(case: Case) -> Misfit | None:
 
 
 def _holds(case: Case, facts: TensorFacts) -> str:
-    name = case.named(facts) or "the indices"
     limits = case.limits(facts)
-    return f"{name} holds {limits[0]:g} … {limits[1]:g}" if limits is not None else ""
+    return f"{case.named(facts) or 'it'} holds {limits[0]:g} … {limits[1]:g}" if limits is not None else ""
 
 
 def outside_unit(case: Case) -> Misfit | None:
@@ -179,6 +214,7 @@ CHECKS = (
     devices,
     dtypes,
     not_floating,
+    not_whole,
     cast_back,
     index_out_of_range,
     outside_table,
