@@ -188,12 +188,14 @@ class Call:
     @property
     def inputs(self) -> tuple[TensorFacts, ...]:
         """Every tensor among the arguments, in order, however deep."""
+        if not self.kwargs and _FLAT.issuperset(map(type, self.args)):  # as most often
+            return tuple([item for item in self.args if type(item) is TensorFacts])
         return (*tensors(self.args), *tensors(self.kwargs))
 
     @property
     def outputs(self) -> tuple[TensorFacts, ...]:
         """Every tensor in the result, in order, however deep."""
-        return tuple(tensors(self.result))
+        return (self.result,) if type(self.result) is TensorFacts else tuple(tensors(self.result))
 
 
 @dataclass(slots=True, eq=False)
@@ -250,12 +252,19 @@ def tensors(value: Any) -> Iterator[TensorFacts]:
     """Every tensor in nested containers, in order."""
     if isinstance(value, TensorFacts):
         yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors(item)
+        return
+    if isinstance(value, dict):
+        value = value.values()
     elif isinstance(value, Fields):
-        for item in value.items.values():
+        value = value.items.values()
+    elif not isinstance(value, (tuple, list)):
+        return
+    for item in value:
+        if type(item) is TensorFacts:
+            yield item
+        elif type(item) not in _ATOMS:
             yield from tensors(item)
+
+
+_ATOMS = frozenset({int, float, bool, str, type(None)})
+_FLAT = _ATOMS | {TensorFacts}

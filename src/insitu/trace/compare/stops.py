@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from insitu.trace.compare.operation import BESIDE, OVERWRITING, operation
-from insitu.trace.event import Call, Event, Fields, Mark, TensorFacts, Variable
+from insitu.trace.event import Call, Event, Kind, Mark, Phase, TensorFacts, Variable
 
 Role = Literal["call", "begin", "end", "variable"]
 Group = tuple[int, int, int]
@@ -136,15 +136,9 @@ def _tells_nothing(name: str) -> bool:
 
 
 def inputs(call: Call) -> tuple[TensorFacts, ...]:
-    """The tensors whose values go into a call; quicker than `call.inputs` where none lies in a container."""
-    if call.kwargs or not _CONTAINERS.isdisjoint(map(type, call.args)):
-        found = call.inputs
-    else:
-        found = tuple([item for item in call.args if type(item) is TensorFacts])
+    """The tensors whose values go into a call: not the one that it only writes to."""
+    found = call.inputs
     return found[1:] if call.name.endswith("_") and operation(call.kind, call.name) in OVERWRITING else found
-
-
-_CONTAINERS = frozenset({tuple, list, dict, Fields})
 
 
 def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:
@@ -152,9 +146,15 @@ def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:
         own = ("variable", event.name if path is None else path)
         return Stop(event, role, event.name, own, own)
     assert type(event) is Call
-    name = operation(event.kind, event.name)
-    if event.kind == "module":  # known by its path: it may be of another class in the other run
-        return Stop(event, role, name, (role, "module", name if path is None else path), (role, "module", name))
-    if role != "call" or event.kind == "python":
-        return Stop(event, role, name, (role, event.kind, name, path), (role, event.kind, name))
-    return Stop(event, role, name, (name, path, event.phase), (name.rstrip("_") or name, event.phase))
+    return Stop(event, role, *_keys(event.kind, event.name, event.phase, role, path))
+
+
+@lru_cache(maxsize=4096)
+def _keys(kind: Kind, name: str, phase: Phase, role: Role, path: str | None) -> tuple[str, Any, Any]:
+    """The operation, and what a call is known by: the same objects for all that are alike."""
+    own = operation(kind, name)
+    if kind == "module":  # known by its path: it may be of another class in the other run
+        return own, (role, "module", own if path is None else path), (role, "module", own)
+    if role != "call" or kind == "python":
+        return own, (role, kind, own, path), (role, kind, own)
+    return own, (own, path, phase), (own.rstrip("_") or own, phase)

@@ -36,12 +36,15 @@ def compare_traces(
     >>> diff.first.kind, diff.first.delta, diff.first.followers
     ('random', 0.5, 0)
     """
-    with collector_paused():
-        sides = _sides(a.events, b.events, rename)
-        every, notes = units(*sides)
-        judge = Judge(*sides, tolerance)
-        judge(every)
-        return Verdict(every, judge, sides).diff(notes, labels)
+    with collector_paused():  # what was needed on the way is gone when it goes on: only the diff is left to look at
+        return _compared(_sides(a.events, b.events, rename), tolerance, labels)
+
+
+def _compared(sides: tuple[Side, Side], tolerance: Tolerance, labels: tuple[str, str]) -> Diff:
+    every, notes = units(*sides)
+    judge = Judge(*sides, tolerance)
+    judge(every)
+    return Verdict(every, judge, sides).diff(notes, labels)
 
 
 def _sides(a: list[Event], b: list[Event], rename: Mapping[str, str] | None) -> tuple[Side, Side]:
