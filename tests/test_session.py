@@ -528,6 +528,24 @@ def test_a_subject_that_is_not_called_is_told() -> None:
         x.sin()
 
 
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize("only", [None, "inner"])
+def test_a_block_that_raises_is_not_told_that_its_subject_was_not_called(
+    only: str | None, recwarn: pytest.WarningsRecorder
+) -> None:
+    model = nn.Sequential()
+    model.inner = nn.Linear(3, 3)
+    with contextlib.suppress(LookupError), insitu.record(model, only=only):
+        raise LookupError
+    assert recwarn.list == []
+
+
+@pytest.mark.parametrize("session", [insitu.record(), insitu.guard(), insitu.watch()], ids=["record", "guard", "watch"])
+def test_a_session_that_ends_before_it_begins_says_so(session: Any) -> None:
+    with pytest.raises(insitu.InsituError, match="has not begun, or has ended already"):
+        session.__exit__(None, None, None)
+
+
 def test_a_container_that_is_never_called_is_told_with_what_is_in_it() -> None:
     model = nn.Sequential()
     model.inner = nn.ModuleList([nn.Linear(3, 3)])

@@ -21,7 +21,7 @@ from insitu.capture.live import Sink
 from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.targets import targets
 from insitu.dist import current_rank
-from insitu.errors import PatternError, SubjectError, choose, tell
+from insitu.errors import InsituError, PatternError, SubjectError, choose, tell
 from insitu.interrupts import begun, ended
 from insitu.recording import Recording, is_recording, patterns
 from insitu.trace.event import Event
@@ -172,7 +172,7 @@ class Session:
         return running
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        ended(lambda: self._left(error)).report()
+        ended(lambda: self._left(error)).report(sound=error is None)
         without_own_frames(tb)
 
     def _left(self, error: BaseException | None) -> Running:
@@ -205,11 +205,11 @@ class Running:
                 self.recorder.stop()
             self.trace._detach()
 
-    def report(self) -> None:
-        """Print the foot and say what did not match."""
+    def report(self, *, sound: bool) -> None:
+        """Print the foot and say what did not match, if the block came to its end: else who knows what would have."""
         if self.printer is not None:
             self.print(self.printer.finish)
-        if self.recorder is not None:
+        if self.recorder is not None and sound:
             for text in self.recorder.complaints():
                 tell(text)
 
@@ -224,6 +224,8 @@ class Running:
 
 def take_last(running: list[tuple[int, Entry]]) -> Entry:
     """Take out what this thread has entered last, or any has: a block may be left in another thread."""
+    if not running:
+        raise InsituError("this session has not begun, or has ended already: `with session:` begins and ends it")
     mine = [index for index, (ident, _) in enumerate(running) if ident == get_ident()]
     return running.pop(mine[-1] if mine else -1)[1]
 

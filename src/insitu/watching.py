@@ -155,11 +155,13 @@ class Watch(Session):
     def _full(self) -> Iterator[None]:
         frame = sys._getframe(1)
         running = begun(lambda: self.start(frame), Running.undo_all)
+        sound = False
         try:
             yield
+            sound = True
         finally:
             ended(running.undo_all)
-            running.report()
+            running.report(sound=sound)
 
     @contextmanager
     def _light(self) -> Iterator[None]:

@@ -7,8 +7,6 @@ import re
 from insitu.trace.event import TensorFacts
 from insitu.trace.explanation import Case, Misfit, before_dot
 
-BACKWARD = ("backward", "grad")
-
 
 def not_a_scalar(case: Case) -> Misfit | None:
     """The backward pass of something that is no single number."""
