@@ -93,6 +93,8 @@ def test_a_gradient_names_its_node() -> None:
         (finding("sqrt", tensor(zeros=1), node="SqrtBackward0"), "the gradient of a root at 0 is infinite"),
         (finding("acos", tensor(), node="AcosBackward0"), "the gradient of acos"),
         (finding("sin", tensor(), kind="nan"), ""),
+        (finding("erfinv", tensor(max=1.0)), ""),
+        (finding("Tensor.__mul__", tensor(max=1.0), 1e39), "overflow: f32 ends"),
         (Finding("nan"), ""),
     ],
 )

@@ -28,6 +28,8 @@ REVERSED = ("__rtruediv__", "__rdiv__", "__rpow__")  # the first argument stands
 ROOTS = {"sqrt": "root", "rsqrt": "reciprocal root", "norm": "norm", "std": "deviation", "pow": "fractional power"}
 ZERO_BY_INFINITY = "0 * inf is NaN: put the infinity where a mask is with masked_fill or torch.where"
 LOG_OF_ZERO = "is -inf; clamp it first, or use log_softmax where it is a probability"
+# What makes large numbers of small ones, or of a number that is no tensor.
+GROWING = frozenset({"exp", "exp2", "sinh", "cosh", "pow", "prod", "cumprod", "div", "reciprocal", "mul", "add"})
 # What is said where the numbers that went in are not known, by the kind of what came out.
 UNKNOWN = {
     "log": {"inf": f"the logarithm of 0 {LOG_OF_ZERO}", "nan": "a number below 0 has no logarithm"},
@@ -157,9 +159,13 @@ def _overflow(finding: Finding, known: list[Stats]) -> str:
     if finding.kind != "inf" or infinite or output is None or output.dtype not in LARGEST:
         return ""
     name = finding.call.name.rpartition(".")[2] if finding.call is not None else ""
+    name = SAME.get(name, name)
     largest = max((max(abs(stats.min or 0), abs(stats.max or 0)) for stats in known), default=0.0)
+    terms = max((stats.count for stats in known), default=0)
+    if finding.node is None and name not in GROWING and terms * largest * largest < LARGEST[output.dtype]:
+        return ""  # not even the sum of all products is that large: the function has a pole there
     limit = f"{output.dtype} ends at {LARGEST[output.dtype]:.5g}"
-    if SAME.get(name, name) == "exp" and finding.node is None:
+    if name == "exp" and finding.node is None:
         limit += f", which is exp({log(LARGEST[output.dtype]):.1f})"
     return f"overflow: {limit}, and the largest number that went in is {_number(largest)}" if largest else ""
 
