@@ -227,3 +227,19 @@ def test_what_is_stored_in_a_part_of_a_tensor_is_marked(how: str, request: pytes
             out[0] = row
     """)
     assert "value  5    row" in text and "the place has 4, the value 5" in text and "╰ f32[5]" in text
+
+
+@pytest.mark.parametrize("how", ["recorded", "unrecorded"])
+def test_arguments_that_a_layer_does_not_take_are_not_looked_at(how: str, request: pytest.FixtureRequest) -> None:
+    text = request.getfixturevalue(how)("""
+        import torch
+        def run():
+            return torch.nn.Linear(3, 3)(torch.ones(2, 3), torch.ones(2))
+    """)
+    assert "model.py:4 in run" in text and "✗" not in text
+
+
+@pytest.mark.parametrize("error", [SyntaxError("bad", ("x.py", 1, 2, "a b")), ExceptionGroup("bad", [ValueError()])])
+def test_the_message_is_the_text_without_what_comes_along(error: Exception) -> None:
+    assert insitu.explain(error).message == "bad"
+    assert insitu.explain(OSError(2, "no such file")).message == "2, 'no such file'"

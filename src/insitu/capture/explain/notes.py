@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # What programs use to get from one place to another, and what explains itself.
 PASSING = (StopIteration, StopAsyncIteration, InsituError)
+PLAIN = (str, int, float, bool, type(None))
 UNREAD = "(insitu explains this exception when the note is printed)"
 
 waiting: weakref.WeakValueDictionary[int, Moment] = weakref.WeakValueDictionary()
@@ -44,9 +45,8 @@ class Moment:
         self.at, self.scene = at, scene
         self.error = type(error).__name__
         args = arguments_of(error)
-        is_text = (
-            len(args) == 1 and type(args[0]) is str and not isinstance(error, KeyError)
-        )  # whose argument is the key
+        is_text = bool(args) and type(args[0]) is str and not any(type(item) in PLAIN for item in args[1:])
+        is_text = is_text and not isinstance(error, KeyError)  # whose argument is the key
         self.message = args[0] if is_text else ", ".join(map(_told, args))
         self.versions = {**(scene.versions if scene is not None else {}), **self._given()}
         if probe is not None and probe.live is not None:
@@ -71,7 +71,7 @@ class Moment:
 
 
 def _told(argument: Any) -> str:
-    return repr(argument) if type(argument) in (str, int, float, bool, type(None)) else f"<{type(argument).__name__}>"
+    return repr(argument) if type(argument) in PLAIN else f"<{type(argument).__name__}>"
 
 
 class Note(str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from insitu.trace.diagnose import autograd, joins, layers, python, shapes, values
@@ -9,6 +10,10 @@ from insitu.trace.explanation import Case, Misfit
 
 MOST = 2
 THEMES = (python, autograd, values, layers, joins, shapes)
+# What Python says of arguments that a function does not take: nothing was computed, and no shape is at fault.
+NOT_TAKEN = re.compile(
+    r"positional arguments? but|missing \d+ required|unexpected keyword argument|multiple values for"
+)
 
 
 def diagnose(case: Case) -> tuple[Misfit, ...]:
@@ -22,6 +27,8 @@ def diagnose(case: Case) -> tuple[Misfit, ...]:
     ['dimension -2: 2 and 4 differ and neither is 1']
     """
     found: list[Misfit] = []
+    if case.error == "TypeError" and NOT_TAKEN.search(case.message):
+        return ()
     for theme in THEMES:
         for check in theme.CHECKS:
             misfit = _found(check, case)
