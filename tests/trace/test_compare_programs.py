@@ -338,3 +338,21 @@ def test_a_difference_in_backward_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert diff.first is not None and isinstance(diff.first.a, Call)
     assert (diff.first.a.phase, diff.first.kind, len(diff.causes)) == ("backward", "argument", 1)
     assert diff.first.followers == diff.counts["follows"] > 0
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_gradients_that_only_one_run_clips_are_not_taken_for_other_ones(optimizer: Any) -> None:
+    def train(*, clip: bool) -> insitu.Trace:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+        steps, x = optimizer(model.parameters(), 0.1), torch.randn(16, 4)
+        with insitu.record(keep="stats") as trace:
+            model(x).square().mean().backward()
+            if clip:
+                nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            steps.step()
+        return trace
+
+    first = compare(train(clip=False), train(clip=True)).first
+    assert first is not None and first.kind == "calls" and not first.calls_a
+    assert first.sites[1] is not None and "clip_grad_norm_" in first.sites[1].text

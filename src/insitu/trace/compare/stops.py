@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from insitu.trace.compare.operation import BESIDE, OVERWRITING, operation
+from insitu.trace.compare.operation import BESIDE, OVERWRITING, READING, operation
 from insitu.trace.event import Call, Event, Kind, Mark, Phase, TensorFacts, Variable
 
 Role = Literal["call", "begin", "end", "variable"]
@@ -146,7 +146,10 @@ def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:
         own = ("variable", event.name if path is None else path)
         return Stop(event, role, event.name, own, own)
     assert type(event) is Call
-    return Stop(event, role, *_keys(event.kind, event.name, event.phase, role, path))
+    name, exact, loose = _keys(event.kind, event.name, event.phase, role, path)
+    if event.name in READING:  # who reads all gradients, as an optimizer does, reads one after the other
+        exact = (*exact, *(facts.shape for facts in event.inputs))
+    return Stop(event, role, name, exact, loose)
 
 
 @lru_cache(maxsize=4096)
