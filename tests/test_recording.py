@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -268,6 +269,108 @@ def test_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_was_not_recorded_because_it_was_switched_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSITU", "0")
+    with insitu.record(nn.Linear(1, 1), only="weight", keep="values") as recorded:
+        assert recorded.paths == [] and str(recorded) == "<Recorded: 0 paths, 0 steps>"
+    with pytest.raises(insitu.SubjectError, match="INSITU=0"):
+        recorded["weight"]
+
+
+def test_values_that_a_function_was_given_are_not_kept() -> None:
+    net = nn.Linear(1, 1)
+    with insitu.record(net, only="weight", to=lambda path, value, step, rank: None) as recorded:
+        net(torch.ones(1, 1))
+    assert str(recorded) == "<Recorded: 1 paths, 1 steps>"
+    with pytest.raises(insitu.SubjectError, match="given as `to` has the values"):
+        recorded["weight"]
+
+
+@dataclass
+class Output:
+    logits: Tensor
+    aux: list[Tensor]
+
+
+class Inner(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Output:
+        return Output(logits=self.lin(x), aux=[x.sum(), x.mean()])
+
+
+class Outer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.norm, self.lstm = Inner(), nn.BatchNorm1d(4), nn.LSTM(4, 4)
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def split(self, x: Tensor) -> dict[str, Tensor]:
+        return {"low": x - 1, "high": x + 1}
+
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        found = self.inner(self.norm(x))
+        both = self.split(found.logits * self.scale)
+        return {"loss": self.lstm(both["low"])[0].sum(), "nest": {"q": both["high"]}}
+
+
+GRADIENTS = {f"inner.lin.{name}.grad" for name in ("weight", "bias")} | {"norm.weight.grad", "norm.bias.grad"}
+GRADIENTS |= {f"lstm.{kind}_{of}_l0.grad" for kind in ("weight", "bias") for of in ("ih", "hh")} | {"scale.grad"}
+
+
+@pytest.mark.parametrize(
+    ("only", "paths"),
+    [
+        ("forward.loss", {"forward.loss"}),
+        ("forward.nest", {"forward.nest.q"}),
+        ("forward.nest.q", {"forward.nest.q"}),
+        ("inner.logits", {"inner.logits"}),
+        ("inner.forward.logits", {"inner.forward.logits"}),
+        ("inner.aux.*", {"inner.aux.0", "inner.aux.1"}),
+        ("**.logits", {"inner.logits"}),
+        ("**.loss", {"forward.loss"}),
+        ("lstm.0", {"lstm.0"}),
+        ("lstm.forward.1.0", {"lstm.forward.1.0"}),
+        ("split.high", {"split.high"}),
+        (("inner", "inner.logits"), {"inner.logits", "inner.aux.0", "inner.aux.1"}),
+        ("**.grad", GRADIENTS),
+        ("*.grad", {"scale.grad"}),
+        ("norm.*.grad", {"norm.weight.grad", "norm.bias.grad"}),
+    ],
+)
+def test_items_of_outputs_and_gradients_have_paths(only: str | tuple[str, ...], paths: set[str]) -> None:
+    net = Outer()
+    with insitu.record(net, only=only, keep="values") as recorded:
+        for _ in range(2):
+            net(torch.randn(3, 4))["loss"].backward()
+    assert set(recorded.paths) == paths
+    assert all(recorded[path].steps.tolist() == [0, 1] for path in recorded.paths)
+
+
+@pytest.mark.parametrize("only", ["forward.**", ("forward.found", "forward.found.logits", "forward.found.aux.*")])
+def test_what_several_patterns_name_is_taken_once(only: Any) -> None:
+    net = Outer()
+    with insitu.record(net, only=only, keep="values") as recorded:
+        net(torch.randn(3, 4))
+    assert recorded["forward.found.aux.0"].calls.tolist() == [0] == recorded["forward.found.logits"].calls.tolist()
+
+
+@pytest.mark.parametrize(
+    ("only", "nearest"),
+    [
+        ("forward.los", "forward.loss"),
+        ("inner.forward.logit", "inner.forward.logits"),
+        ("norm.running_mean.grad", "norm.running_mean"),
+        ("inner.3", "inner"),  # it has submodules: the number is meant as one of them
+    ],
+)
+def test_an_item_that_nothing_has_is_refused(only: str, nearest: str) -> None:
+    with pytest.raises(insitu.PatternError, match=f"did you mean '{nearest}'"):
+        insitu.record(Outer(), only=only, keep="values")
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
@@ -276,6 +379,8 @@ def test_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ({"every": 0}, insitu.ChoiceError, "every=0"),
         ({"when": "trian"}, insitu.ChoiceError, "did you mean 'train'"),
         ({"keep": {"**": "valeus"}}, insitu.ChoiceError, "did you mean 'values'"),
+        ({"keep": "value"}, insitu.ChoiceError, "did you mean 'values'"),
+        ({"keep": {"**": "stats", "head": "values"}}, insitu.ChoiceError, "put it last"),
         ({"to": "run.txt"}, insitu.ChoiceError, "does not end in"),
         ({"to": "run.h5", "compression": "zip"}, insitu.ChoiceError, "zip"),
     ],

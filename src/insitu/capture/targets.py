@@ -2,8 +2,9 @@
 
 A path is `<module path>.<method>.<variable>.<item>`: `encoder.1` is the output of a module, `forward` that of the
 model, `encoder.1.forward.h` a variable, `encoder.1.weight.grad` a gradient, `scale.x` a variable of a function that the
-model calls. `*` stands for one segment and `**` for any number; where they stand last for a name that is not written
-out, they mean submodules, or the parameters and buffers of a module that has none.
+model calls. Where there is no such variable, `forward.logits` is an item of the output. `*` stands for one segment and
+`**` for any number; where they stand last for a name that is not written out, they mean submodules, or the parameters
+and buffers of a module that has none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from types import FunctionType
+from functools import cached_property, lru_cache
+from types import CodeType, FunctionType
 from typing import Any
 
 from torch import nn
@@ -20,14 +22,16 @@ from insitu.capture.following import original_of
 from insitu.capture.names import ModuleNote, Names, unwrapped
 from insitu.errors import PatternError
 from insitu.follow.callees import callees
+from insitu.follow.definitions import nested_codes
 from insitu.follow.rewrite import bound_names, known_names
 from insitu.trace.path import compiled, suggestion
 
 Rest = tuple[str, ...]
 WILD = frozenset("*?")
+GRADIENT = ("grad",)
 
 
-@dataclass(slots=True)
+@dataclass
 class Method:
     """A function whose variables or result are recorded, for one module, or for none in particular."""
 
@@ -36,9 +40,9 @@ class Method:
     name: str = ""
     owner: Any = None  # the class that defines it; None for a function that is no method
     variables: dict[str, set[Rest]] = field(default_factory=dict)
-    result: bool = False
+    result: set[Rest] = field(default_factory=set)  # what is wanted of what it returns
 
-    @property
+    @cached_property
     def is_free(self) -> bool:
         """Whether it is called without the module that it runs for."""
         return self.owner is None or isinstance(vars(self.owner)[self.name], staticmethod)
@@ -48,7 +52,8 @@ class Method:
 class Targets:
     """All that patterns name in a model. Modules and methods are found by the id of the module."""
 
-    outputs: dict[int, str] = field(default_factory=dict)
+    # By path, for the output of a module has two, what is wanted of it; the rest `()` is all.
+    outputs: dict[int, dict[str, set[Rest]]] = field(default_factory=dict)
     methods: dict[tuple[int, str], Method] = field(default_factory=dict)
     functions: dict[str, Method] = field(default_factory=dict)
     # The module, the name in it, and the path.
@@ -95,48 +100,71 @@ class Search:
         if not rest or set(rest) == {"**"}:
             if not note.path and rest:
                 return False  # the output of the model has a name of its own
-            self.found.outputs.setdefault(id(module), note.path or "forward")
-            return True
+            return self._in_output(module, note.path or "forward", ())
         first, deeper = rest[0], rest[1:]
         if first == "**" and WILD.isdisjoint(deeper[0]):
-            return self._in_methods(note, module, deeper)
+            is_gradient = deeper == GRADIENT and self._in_parameters(note, module, "*", deeper)
+            return self._in_methods(note, module, deeper) or is_gradient
         if self._in_parameters(note, module, first, deeper):
             return True
-        function = self.members(type(module)).get(first)
-        return function is not None and self._in_method(note, module, first, function, deeper)
+        members = self.members(type(module))
+        if first in members:
+            return self._in_method(note, module, first, members[first], deeper)
+        is_item = "forward" in members and self._may_hold(first) and not (first.isdigit() and module._modules)
+        return bool(note.path) and is_item and self._in_output(module, note.path, rest)
 
     def _in_parameters(self, note: ModuleNote, module: nn.Module, name: str, deeper: Rest) -> bool:
-        wild = not WILD.isdisjoint(name)
-        if wild and module._modules:
+        if deeper not in ((), GRADIENT) or (not deeper and module._modules and not WILD.isdisjoint(name)):
             return False
-        own = {**module._parameters, **module._buffers}
+        found = self.found.gradients if deeper else self.found.parameters
+        own = module._parameters if deeper else {**module._parameters, **module._buffers}
         names = [each for each in own if own[each] is not None and fnmatchcase(each, name)]
         for each in names:
             item = (module, each, join(note.path, each, *deeper))
-            if deeper == ("grad",) and each in module._parameters:
-                self.found.gradients += [item] if item not in self.found.gradients else []
-            elif not deeper:
-                self.found.parameters += [item] if item not in self.found.parameters else []
-            else:
-                return False
+            if item not in found:
+                found.append(item)
         return bool(names)
 
     def _in_method(self, note: ModuleNote, module: nn.Module, name: str, function: FunctionType, deeper: Rest) -> bool:
-        if not deeper and name == "forward":
-            self.found.outputs.setdefault(id(module), join(note.path, "forward"))
-            return True
-        if deeper and not self._variables(function, deeper[0]):
+        """What a method returns, an item of that, or a variable of it."""
+        path = join(note.path, name)
+        is_variable = bool(deeper and self._variables(function, deeper[0]))
+        if deeper and not is_variable and not self._may_hold(deeper[0]):
             return False
-        key, path = (id(module), name), join(note.path, name)
+        if name == "forward" and not is_variable:
+            return self._in_output(module, path, deeper)
         owner = next(base for base in type(module).__mro__ if name in vars(base))
-        method = self.found.methods.setdefault(key, Method(function, path, name, owner))
-        self._add_variables(method, deeper)
+        method = self.found.methods.setdefault((id(module), name), Method(function, path, name, owner))
+        if is_variable:
+            self._add_variables(method, deeper)
+        else:
+            method.result.add(shortest(deeper))
         return True
 
+    def _in_output(self, module: nn.Module, path: str, rest: Rest) -> bool:
+        wanted = self.found.outputs.setdefault(id(module), {})
+        if rest or not any(() in rests for rests in wanted.values()):  # all of it under one name is enough
+            wanted.setdefault(path, set()).add(shortest(rest))
+        return True
+
+    def _may_hold(self, item: str) -> bool:
+        """Whether what a method returns may have such an item: a number, or what the code of the model spells out."""
+        return item.isdigit() or item in self._words
+
+    @cached_property
+    def _words(self) -> set[str]:
+        """What may be keys of dicts and fields of dataclasses: constants and keywords in the methods of all modules."""
+        kinds = {type(module) for note in self.notes if (module := note.ref()) is not None}
+        functions = (function for kind in kinds for function in self.members(kind).values())
+        return {word for function in functions for word in words(function.__code__)}
+
     def _in_methods(self, note: ModuleNote, module: nn.Module, deeper: Rest) -> bool:
-        """A variable of any method."""
-        methods = self.members(type(module)).items()
-        found = [self._in_method(note, module, name, function, deeper) for name, function in methods]
+        """A variable of any method, or an item of the output of the model; those of modules have a shorter path."""
+        found = [
+            self._in_method(note, module, name, function, deeper)
+            for name, function in self.members(type(module)).items()
+            if self._variables(function, deeper[0]) or (name == "forward" and not note.path)
+        ]
         return any(found)
 
     def _in_functions(self, segments: Rest) -> bool:
@@ -164,11 +192,9 @@ class Search:
         return sorted(name for name in names if fnmatchcase(name, pattern) or pattern == "**")
 
     def _add_variables(self, method: Method, deeper: Rest) -> None:
-        if not deeper:
-            method.result = True
-            return
+        rest = shortest(deeper[1:] if deeper[0] != "**" else deeper)
         for name in self._variables(method.function, deeper[0]):
-            method.variables.setdefault(name, set()).add(deeper[1:] if deeper[0] != "**" else deeper)
+            method.variables.setdefault(name, set()).add(rest)
 
     def members(self, kind: type) -> dict[str, FunctionType]:
         """The functions that a class and its bases define, those of `nn.Module` left out."""
@@ -191,12 +217,35 @@ class Search:
                 continue
             if note.path:
                 yield note.path
-            for name in (*module._parameters, *module._buffers):
-                yield join(note.path, name)
-                yield join(note.path, name, "grad")
+            yield from (join(note.path, name) for name in (*module._parameters, *module._buffers))
+            yield from (join(note.path, name, *GRADIENT) for name in module._parameters)
             for name, function in self.members(type(module)).items():
                 yield join(note.path, name)
-                yield from (join(note.path, name, variable) for variable in known_names(function.__code__))
+                inside = known_names(function.__code__) | words(function.__code__)
+                yield from (join(note.path, name, each) for each in inside)
+
+
+def shortest(rest: Rest) -> Rest:
+    """The rest without `**` at its end: all that is in a value is taken with it."""
+    while rest[-1:] == ("**",):
+        rest = rest[:-1]
+    return rest
+
+
+@lru_cache(maxsize=4096)
+def words(code: CodeType) -> frozenset[str]:
+    """The names that code spells out: as keys, `{"logits": x}`, and keywords, `Output(logits=x)`.
+
+    >>> sorted(words((lambda x: ({"logits": x, "loss": 0}, dict(mask=x))).__code__))
+    ['logits', 'loss', 'mask']
+    """
+    found: set[str] = set()
+    for each in (code, *nested_codes(code)):
+        constants = [
+            part for constant in each.co_consts for part in (constant if type(constant) is tuple else [constant])
+        ]
+        found.update(part for part in constants if type(part) is str and part.isidentifier())
+    return frozenset(found)
 
 
 def join(*parts: str) -> str:

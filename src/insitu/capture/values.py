@@ -8,7 +8,7 @@ use them. Nothing here waits for another process.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from threading import RLock, get_ident
@@ -31,7 +31,7 @@ from insitu.capture.modules import patch
 from insitu.capture.names import unwrapped, wrapping
 from insitu.capture.reporters import hearers
 from insitu.capture.swaps import swaps
-from insitu.capture.targets import Method, Targets
+from insitu.capture.targets import Method, Rest, Targets
 from insitu.follow.rewrite import Point
 
 # The path, which value of it this is in the step, and the value: a tensor or array of its own, or a small Python value.
@@ -40,10 +40,16 @@ Sink = Callable[[int, float, list[Taken]], None]
 Keep = Callable[[Any], Any]
 
 SMALL = (int, float, bool, str, type(None), complex)
+PLAIN = (Tensor, nn.Parameter)
+WHOLE = frozenset[Rest]([()])
 MOST_FRAMES = 1000
 MOST_LEAVES = 1000
 MOST_PARTS = 10_000  # that are looked at to find them
 MOST_BYTES = 2**32  # that a step may hold until it is written
+
+
+class Small(dict[str, Any]):
+    """What a function has made of a tensor, if it is nothing but small values by name: it is taken without a look."""
 
 
 class Taking:
@@ -66,13 +72,13 @@ class Taking:
         self.root, self.targets = unwrapped(model), targets
         # The model, and what is wrapped around it: the outermost one that is called makes the step.
         self._roots = {id(module) for module in wrapping(model)}
-        self.modules: dict[int, str | None] = {**targets.outputs}
+        self.modules: dict[int, dict[str, set[Rest]] | None] = {**targets.outputs}
         self.modules.update(dict.fromkeys(self._roots, targets.outputs.get(id(self.root))))
         self.step, self.seen = -1, set[str]()
         # What is to be known of a path besides its values: of a shard, what it is a part of.
         self.facts: dict[str, dict[str, Any]] = {}
         self._keep_of, self._every, self._when, self._sink, self.trouble = keep_of, every, when, sink, trouble
-        self._active = self._said = False
+        self.is_active = self._said = False  # whether this step is one that is recorded
         self._fitting = 0
         self._taken: list[Taken] = []
         self._counts: dict[str, int] = {}
@@ -126,21 +132,22 @@ class Taking:
         finally:
             if is_step:
                 self._inside.discard(ident)
-        path = self.modules.get(id(module))
-        if path is not None and self._active and is_step == is_root:
-            self.take(path, result)
+        wanted = self.modules.get(id(module))
+        if wanted is not None and self.is_active and is_step == is_root:
+            for path, rests in wanted.items():
+                self.take(path, result, rests)
         return result
 
     def _begin(self, module: nn.Module, number: int | None = None) -> None:
         self._finish_step()
         self.step = self.step + 1 if number is None else number
         fits = self._when is None or module.training == (self._when == "train")
-        self._active = fits and self._fitting % self._every == 0
+        self.is_active = fits and self._fitting % self._every == 0
         self._fitting += fits
 
     def _finish_step(self) -> None:
         with self._lock:
-            if not self._active:
+            if not self.is_active:
                 return
             try:
                 for module, name, path in self.targets.parameters:
@@ -151,7 +158,7 @@ class Taking:
             except Exception as error:
                 self.trouble("recording a step", error)
             finally:
-                self._active = False
+                self.is_active = False
                 self._taken, self._bytes = [], 0
                 self._counts.clear()
                 if not self._inside:
@@ -164,19 +171,23 @@ class Taking:
         self._keep_of, self._sink = lambda path, whole: None, lambda step, moment, taken: None
         self.gradients, self.variables = Gradients(self), Variables(self)
 
-    def take(self, path: str, value: Any) -> None:
-        """Take a value, or each of those in a container."""
-        if not self._active:
+    def take(self, path: str, value: Any, rests: Collection[Rest] = WHOLE) -> None:
+        """Take a value, or what the rests name in it; of a container each of the values in it."""
+        if not self.is_active:
             return
         try:
             with self._lock:
-                unnoticed(lambda: self._add_all(path, value))
+                unnoticed(lambda: self._add_all(path, value, rests))
         except Exception as error:
             self.trouble(f"taking {path}", error)
 
-    def _add_all(self, path: str, value: Any) -> None:
-        for leaf_path, leaf in self._leaves(path, value):
-            self._add(leaf_path, leaf, self._keep_of(leaf_path, path))
+    def _add_all(self, path: str, value: Any, rests: Collection[Rest]) -> None:
+        for whole, item in parts(path, value, rests).items():
+            if type(item) in PLAIN:  # mostly
+                self._add(whole, item, self._keep_of(whole, whole))
+                continue
+            for leaf_path, leaf in self._leaves(whole, item):
+                self._add(leaf_path, leaf, self._keep_of(leaf_path, whole))
 
     def _leaves(self, path: str, value: Any) -> Iterator[tuple[str, Any]]:
         """The values in a container; if they are too many, those that are left out are not passed over silently."""
@@ -194,20 +205,27 @@ class Taking:
         if type(value) in SMALL:
             self._put(path, value)
             return
-        if hasattr(value, "_local_tensor"):
+        if type(value) not in PLAIN and hasattr(value, "_local_tensor"):
             self.facts[path] = {"global_shape": list(value.shape), "placements": str(value.placements)}
         if keep is not None and isinstance(value, (Tensor, numpy.ndarray)):
-            value = local(value)
-            if isinstance(value, Tensor) and not has_values(value):
+            self._add_kept(path, local(value), keep)
+        elif self._has_room(path, value):
+            for part, copy in copies(path, value):
+                self._put(part, copy)
+
+    def _add_kept(self, path: str, value: Any, keep: Keep) -> None:
+        """Take what a function makes of a tensor or array."""
+        if isinstance(value, Tensor):
+            if not has_values(value):
                 return
-            kept = keep(value.detach() if isinstance(value, Tensor) else value)
-            for leaf_path, leaf in self._leaves(path, kept):
-                self._add(leaf_path, leaf, None)
+            value = value.detach()
+        kept = keep(value)
+        if type(kept) is Small:
+            for name, number in kept.items():
+                self._put(f"{path}.{name}", number)
             return
-        if not self._has_room(path, value):
-            return
-        for part, copy in copies(path, value):
-            self._put(part, copy)
+        for leaf_path, leaf in self._leaves(path, kept):
+            self._add(leaf_path, leaf, None)
 
     def _put(self, path: str, value: Any) -> None:
         call = self._counts.get(path, 0)
@@ -227,10 +245,25 @@ class Taking:
         self._bytes += size
         return True
 
-    @property
-    def is_active(self) -> bool:
-        """Whether this step is one that is recorded."""
-        return self._active
+
+def parts(path: str, value: Any, rests: Collection[Rest]) -> dict[str, Any]:
+    """What the rests of patterns name in a value, by path; what is in another one of these comes with that one.
+
+    >>> parts("d", {"a": {"b": 1}, "c": 2}, {("a",), ("a", "b"), ("c",)}) == {"d.a": {"b": 1}, "d.c": 2}
+    True
+    """
+    if () in rests:
+        return {path: value}
+    found: dict[str, Any] = {}
+    for rest in rests:
+        found.update(islice(descend(path, value, rest, 0), MOST_LEAVES))
+    return {each: item for each, item in found.items() if found.keys().isdisjoint(above(each))}
+
+
+def above(path: str) -> Iterator[str]:
+    """The paths of what holds the value at a path."""
+    while path := path.rpartition(".")[0]:
+        yield path
 
 
 def leaves(path: str, value: Any, met: list[int], depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -245,10 +278,7 @@ def leaves(path: str, value: Any, met: list[int], depth: int = 0) -> Iterator[tu
             met[0] += 1  # what contains itself has more parts than anybody can look at
             if met[0] > MOST_PARTS:
                 return
-            if type(item) in SMALL:  # mostly: statistics are so many of them
-                yield f"{path}.{name}", item
-            else:
-                yield from leaves(f"{path}.{name}", item, met, depth + 1)
+            yield from leaves(f"{path}.{name}", item, met, depth + 1)
 
 
 def copies(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -264,6 +294,8 @@ def copies(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, tensor.int_repr()
         yield f"{path}.scale", tensor.q_scale()
         yield f"{path}.zero_point", tensor.q_zero_point()
+    elif tensor.layout is torch.strided and not tensor.is_nested:
+        yield path, tensor.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
     elif tensor.layout is torch.sparse_coo:
         yield f"{path}.indices", tensor._indices().clone()
         yield f"{path}.values", tensor._values().clone()
@@ -283,7 +315,7 @@ class Variables:
         every = [*taking.targets.methods.values(), *taking.targets.functions.values()]
         self._places = {self._place(method): method for method in every if method.variables}
         # What is wanted of each running frame, and what its variables were.
-        self._frames: dict[int, tuple[Method | None, dict[str, Print]]] = {}
+        self._frames: dict[int, tuple[Method, dict[str, Print]]] = {}
 
     @staticmethod
     def _place(method: Method) -> tuple[str, str]:
@@ -312,25 +344,26 @@ class Variables:
 
     def hear(self, point: Point, value: Any, frame: FrameType) -> None:
         """A variable was reported."""
-        if self._taking.is_active:
-            try:
-                self._hear(point, value, frame)
-            except Exception as error:
-                self._taking.trouble("following a variable", error)
+        if not self._taking.is_active:
+            return
+        try:
+            if point.moment == "entered":
+                self._enter(point, frame)
+            elif id(frame) in self._frames and (point.file, point.function) in self._places:
+                self._take(*self._frames[id(frame)], point, value)
+        except Exception as error:
+            self._taking.trouble("following a variable", error)
 
-    def _hear(self, point: Point, value: Any, frame: FrameType) -> None:
-        place = (point.file, point.function)
-        known = self._places.get(place)
-        if known is None:
+    def _enter(self, point: Point, frame: FrameType) -> None:
+        """A call begins, in a frame that may have the id of one that has ended."""
+        known = self._places.get((point.file, point.function))
+        method = self._method(frame, known) if known is not None else None
+        if method is None:
+            self._frames.pop(id(frame), None)
             return
-        if point.moment == "entered":
-            if len(self._frames) >= MOST_FRAMES:
-                self._frames.clear()
-            self._frames[id(frame)] = (self._method(frame, known), {})
-            return
-        method, prints = self._frames.get(id(frame), (None, {}))
-        if point.moment != "deleted" and method is not None:
-            self._take(method, point, value, prints)
+        if len(self._frames) >= MOST_FRAMES:
+            self._frames.clear()
+        self._frames[id(frame)] = (method, {})
 
     def _method(self, frame: FrameType, known: Method) -> Method | None:
         """What is wanted of this function for the module that it runs for; one that has none runs for all."""
@@ -340,19 +373,20 @@ class Variables:
         method = self._methods.get((owner, known.name))
         return method if method is not None and method.function is known.function else None
 
-    def _take(self, method: Method, point: Point, value: Any, prints: dict[str, Print]) -> None:
-        for rest in method.variables.get(point.name, ()):
-            for path, item in islice(descend(f"{method.path}.{point.name}", value, rest, 0), MOST_LEAVES):
-                now = print_of(item)
-                if point.moment != "maybe" or prints.get(path, now) != now:
-                    self._taking.take(path, item)
-                prints[path] = now
+    def _take(self, method: Method, prints: dict[str, Print], point: Point, value: Any) -> None:
+        if point.moment == "deleted":
+            return
+        for path, item in parts(f"{method.path}.{point.name}", value, method.variables.get(point.name, ())).items():
+            now = print_of(item)
+            if point.moment != "maybe" or prints.get(path, now) != now:
+                self._taking.take(path, item)
+            prints[path] = now
 
     def _given(self, name: str, owner: Any, result: Any) -> None:
         """A method has returned; of a static one, it is not known for which module."""
         method = self._methods.get((id(owner), name)) if owner is not None else self._any_method(name)
         if method is not None and method.result:
-            self._taking.take(method.path, result)
+            self._taking.take(method.path, result, method.result)
 
     def _any_method(self, name: str) -> Method | None:
         return next((method for (_, other), method in self._methods.items() if other == name and method.result), None)
