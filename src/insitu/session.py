@@ -75,6 +75,8 @@ def record(
     >>> recorded["forward.input"].values.shape, recorded["weight"].steps.tolist()
     ((3, 4, 3), [0, 1, 2])
     """
+    if isinstance(keep, str):
+        choose("keep", keep, ("meta", "stats", "values"))
     if is_recording(keep=keep, every=every, when=when, to=to):
         chosen = "values" if keep == "meta" else keep
         return Recording(

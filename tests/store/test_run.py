@@ -59,6 +59,8 @@ def test_a_path_that_was_not_recorded_names_the_nearest(run: Any) -> None:
         run["forward.y"]
     with pytest.raises(KeyError, match=r"there is 'forward.x', 'weight'"):
         run["zzz"]
+    with pytest.raises(NotRecordedError, match=r"'forward' was not recorded in 'run.*\(forward\.\* is what is in it\)"):
+        run["forward"]
 
 
 def test_find_takes_patterns(run: Any) -> None:
@@ -80,6 +82,9 @@ def test_slices_are_of_steps_and_ranks(run: Any) -> None:
         series.at(9, rank=1)
     with pytest.raises(ChoiceError, match="goes forward"):
         series[::-1]
+    for wrong in ("a", None, 1.5, slice("a", None), slice(0.5, 2)):
+        with pytest.raises(ChoiceError, match=r"is no step: series\[10\]"):
+            series[wrong]
 
 
 def test_dense_values_are_one_array_and_ragged_ones_are_padded_on_request_only(run: Any) -> None:

@@ -18,7 +18,7 @@ from insitu.store.series import Recorded, Series
 from insitu.store.shard import RunEvent
 from insitu.store.summary import Summary, summary_of
 from insitu.store.value import Array
-from insitu.trace.path import matches, suggestion
+from insitu.trace.path import matches, nearest
 
 
 class _Source(Protocol):
@@ -159,7 +159,7 @@ class Run:
         return Series.whole(self._series[path])
 
     def _near(self, path: object) -> str:
-        near = suggestion(str(path), self._series)
+        near = nearest(str(path), self._series)
         return near or (f"; there is {', '.join(map(repr, self.paths[:5]))}" if self._series else "; it is empty")
 
     def __contains__(self, path: object) -> bool:

@@ -178,6 +178,11 @@ class Series:
         return Series([(recorded, rows[here]) for (recorded, rows), here in chosen])
 
     def __getitem__(self, steps: slice | int) -> Any:
+        bounds = (steps.start, steps.stop, steps.step) if isinstance(steps, slice) else (steps,)
+        if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds) or steps is None:
+            raise ChoiceError(
+                f"{steps!r:.80} is no step: series[10] is the value of step 10, series[10:20] of ten steps"
+            )
         if not isinstance(steps, slice):
             return self.at(steps)
         if steps.step is not None and steps.step < 1:
