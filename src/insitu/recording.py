@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
@@ -24,7 +25,7 @@ from insitu.about import about_run
 from insitu.capture.explain.notes import add_note
 from insitu.capture.keep import as_tensor, statistics
 from insitu.capture.targets import targets
-from insitu.capture.values import Keep, Taken, Taking
+from insitu.capture.values import SMALL, Keep, Small, Taken, Taking
 from insitu.errors import ChoiceError, PatternError, SubjectError, choose, tell
 from insitu.interrupts import begun, ended
 from insitu.store import RUN_SUFFIXES, check
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from insitu.store.series import Series
 
 KEEPS = ("values", "stats")
+STATISTICS = ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")
 WHENS = ("train", "eval")
 PATIENCE = 60.0  # seconds that rank 0 waits for the others to end
 
@@ -76,6 +78,7 @@ class Recording:
         self._overwrite, self._compression = overwrite, compression
         if self._to is not None and dist.current_rank() == 0:
             check(self._to, overwrite=overwrite, suffixes=RUN_SUFFIXES)
+        self._keep_at: dict[tuple[str, str], Keep | None] = {}
         self._running: list[Running] = []
 
     def __enter__(self) -> Recorded:
@@ -117,10 +120,13 @@ class Recording:
 
     def keep_of(self, path: str, whole: str) -> Keep | None:
         """What is made of a tensor at a path, which may be an item of a whole; None for its values."""
-        for pattern, keep in self._keeps.items():
-            if matches(pattern, path) or matches(pattern, whole):
-                return keep
-        return None
+        at = (path, whole)
+        if at not in self._keep_at:
+            fitting = (
+                keep for pattern, keep in self._keeps.items() if matches(pattern, path) or matches(pattern, whole)
+            )
+            self._keep_at[at] = next(fitting, None)
+        return self._keep_at[at]
 
 
 def keeps_of(keep: KeepOption | dict[str, KeepOption]) -> dict[str, Keep | None]:
@@ -128,6 +134,8 @@ def keeps_of(keep: KeepOption | dict[str, KeepOption]) -> dict[str, Keep | None]
     options = keep if isinstance(keep, dict) else {"**": keep}
     for pattern in options:
         compiled(pattern)
+    if "**" in list(options)[:-1]:
+        raise ChoiceError("keep has '**' before other patterns, and the first that matches counts: put it last")
     return {pattern: _keep(option) for pattern, option in options.items()}
 
 
@@ -137,13 +145,13 @@ def _keep(option: KeepOption) -> Keep | None:
     return stats if choose("keep", option, KEEPS) == "stats" else None
 
 
-def stats(value: Any) -> dict[str, Any] | None:
+def stats(value: Any) -> Small | None:
     """The statistics of a tensor as plain numbers."""
     tensor = value if isinstance(value, Tensor) else as_tensor(value)
     found = statistics(tensor, bins=False) if tensor is not None else None
     if found is None:
         return None
-    return {name: getattr(found, name) for name in ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")}
+    return Small({name: getattr(found, name) for name in STATISTICS})
 
 
 class Running:
@@ -151,7 +159,8 @@ class Running:
 
     def __init__(self, recording: Recording) -> None:
         self._recording: Any = recording  # let go in the end, with the model
-        self.is_on = os.environ.get("INSITU") != "0"
+        self.is_off = os.environ.get("INSITU") == "0"
+        self.is_on = not self.is_off  # until it is left
         self._troubles: set[str] = set()
         self._pid = os.getpid()
         self.to = recording._to
@@ -212,14 +221,16 @@ class Running:
             for path, facts in self.taking.facts.items():
                 self.journal.describe(path, **facts)
             self.taking.facts = {}
-            self.journal.step(step, moment, [made for item in taken if (made := self._entry(*item)) is not None])
+            self.journal.step(step, moment, self._entries(taken))
 
-    def _entry(self, path: str, call: int, value: Any) -> Entry | None:
-        try:
-            return entry(path, call, value)
-        except Exception as error:
-            self.trouble(f"storing {path}", error)
-            return None
+    def _entries(self, taken: list[Taken]) -> list[Entry]:
+        made = []
+        for path, call, value in taken:
+            try:
+                made.append(entry(path, call, value))
+            except Exception as error:
+                self.trouble(f"storing {path}", error)
+        return made
 
     def hand_on_last(self) -> None:
         """Hand the last step on to a function of the user, whom nothing may keep from interrupting that."""
@@ -332,7 +343,8 @@ class Recorded:
 
         running = self._running
         if running.folder is None:
-            raise SubjectError("what was given as `to` has the values: nothing is kept here")
+            why = "INSITU=0 turned the recording off" if running.is_off else "what was given as `to` has the values"
+            raise SubjectError(f"{why}: nothing is kept here")
         to = running.to
         return Run.open(to if to is not None and to.is_file() and not running.folder.is_dir() else running.folder)
 
@@ -362,7 +374,7 @@ class Recorded:
             self._running.taking.end_step()
 
     def __str__(self) -> str:
-        return str(self.run)
+        return str(self.run) if self._running.folder is not None else repr(self)
 
     def __repr__(self) -> str:
         return f"<Recorded: {len(self._running.taking.seen)} paths, {self._running.taking.step + 1} steps>"
@@ -370,18 +382,20 @@ class Recorded:
 
 def entry(path: str, call: int, value: Any) -> Entry:
     """A value as the journal takes it."""
+    if type(value) in SMALL:  # mostly: statistics are so many of them
+        return path, call, None, (), value
     if isinstance(value, Tensor):
         dense = value.cpu().contiguous()
-        dtype = str(dense.dtype).removeprefix("torch.")
-        return path, call, dtype, tuple(dense.shape), dense.reshape(-1).view(torch.uint8).numpy()
+        return path, call, dtype_name(dense.dtype), tuple(dense.shape), dense.reshape(-1).view(torch.uint8).numpy()
     if isinstance(value, numpy.ndarray):
         return path, call, dtype_name(value.dtype), value.shape, numpy.ascontiguousarray(value).reshape(-1).view("u1")
     return path, call, None, (), value.item() if isinstance(value, numpy.generic) else value
 
 
+@lru_cache(maxsize=256)
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype of NumPy as torch spells it, or as NumPy does where torch has none."""
-    name = str(dtype)
+    """The name of a dtype of torch or NumPy as torch spells it, or as NumPy does where torch has none."""
+    name = str(dtype).removeprefix("torch.")
     return name if hasattr(torch, name) or name == "bool" else f"numpy:{dtype.str}"
 
 

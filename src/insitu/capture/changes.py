@@ -144,9 +144,10 @@ def parts_of(tensor: Tensor) -> list[Tensor]:
 
 def digest_of(tensor: Tensor) -> bytes:
     """A digest of the bytes of a dense tensor, in the order of its elements."""
-    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
-        if stride == 0 and size > 1:  # expanded: the same element again and again
-            tensor = tensor.narrow(dim, 0, 1)
+    if not tensor.is_contiguous():
+        for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+            if stride == 0 and size > 1:  # expanded: the same element again and again
+                tensor = tensor.narrow(dim, 0, 1)
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     return digest(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

@@ -20,6 +20,7 @@ T = TypeVar("T")
 KEEPS = ("meta", "stats")
 BINS = 16
 SMALL = 16  # elements of a tensor whose values are shown themselves
+MANY = 4096  # elements from which on another way of counting is worth it
 
 
 def make_keep(keep: str | Callable[[Tensor], Any], trouble: Callable[[str, Exception], None]) -> Keep | None:
@@ -166,12 +167,19 @@ def statistics(tensor: Tensor, *, bins: bool = True) -> Stats | None:
     if not math.isfinite(total):
         nan, inf = int(values.isnan().sum()), int(values.isinf().sum())
         values = values[values.isfinite()] if nan or inf else values
-    zeros = values.numel() - int(values.count_nonzero())
+    zeros = count_zeros(values)
     if values.numel() == 0:
         return Stats(count, None, None, None, None, nan, inf, zeros)
     low, high = (bound.item() for bound in values.aminmax())
     mean, std = moments(values, total if math.isfinite(total) else None, max(abs(low), abs(high)))
     return Stats(count, low, high, mean, std, nan, inf, zeros, histogram(values, low, high) if bins else ())
+
+
+def count_zeros(values: Tensor) -> int:
+    """How many of the values are 0. On a CPU NumPy counts many faster: torch has a branch for each of them."""
+    if values.is_cpu and values.numel() > MANY:
+        return int(numpy.count_nonzero(values.detach().resolve_neg().numpy() == 0))
+    return values.numel() - int(values.count_nonzero())
 
 
 def flat_floats(tensor: Tensor) -> Tensor:

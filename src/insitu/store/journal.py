@@ -26,7 +26,7 @@ from insitu.errors import StoreError
 from insitu.store import frames
 from insitu.store.declared import Declared, dumps
 from insitu.store.files import sync_directory
-from insitu.store.value import Repr, Writer
+from insitu.store.value import SCALARS, Repr, Writer
 from insitu.store.writing import Beat, write_all
 
 # A value of a step: its path, which value of that path it is in this step, its dtype as torch spells it without
@@ -317,6 +317,9 @@ def value_json(value: Any) -> str:
     >>> value_json({"lr": 0.1}), value_json(None)
     ('{"dict":[["lr",0.1]]}', 'null')
     """
+    scalar = SCALARS.get(type(value))
+    if scalar is not None:  # mostly
+        return scalar(value)
     arrays: list[Any] = []
     if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         value = value.item()

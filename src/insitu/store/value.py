@@ -92,6 +92,9 @@ class Writer:
             if self._limit == DEEPEST:
                 raise _TooDeep
             return _described(value)
+        scalar = SCALARS.get(type(value))
+        if scalar is not None:
+            return scalar(value)
         write = _WRITERS.get(type(value))
         return write(self, value) if write is not None else self._other(value)
 
@@ -139,22 +142,25 @@ def _float(value: float) -> str:
     return f'{{"float":"{value!r}"}}' if value.is_integer() or value - value != 0 else repr(value)
 
 
+# How what holds nothing else is written.
+SCALARS: dict[type, Callable[[Any], str]] = {
+    type(None): lambda value: "null",
+    bool: lambda value: "true" if value else "false",
+    int: _integer,
+    float: _float,
+    str: _quoted,
+    complex: lambda value: f'{{"complex":[{_float(value.real)},{_float(value.imag)}]}}',
+    bytes: lambda value: f'{{"bytes":"{b64encode(value).decode("ascii")}"}}',
+    Word: lambda value: f'{{"word":{_quoted(value)}}}',
+    Opaque: lambda value: f'{{"opaque":{_quoted(value.type)}}}',
+    Repr: lambda value: f'{{"repr":[{_quoted(value.type)},{_quoted(value.text)}]}}',
+}
 _WRITERS: dict[type, Callable[[Writer, Any], str]] = {
     TensorFacts: Writer._tensor,
-    type(None): lambda _, value: "null",
-    bool: lambda _, value: "true" if value else "false",
-    int: lambda _, value: _integer(value),
-    float: lambda _, value: _float(value),
-    str: lambda _, value: _quoted(value),
     list: Writer._items,
     tuple: Writer._tuple,
     dict: Writer._dict,
     Fields: Writer._fields,
-    Word: lambda _, value: f'{{"word":{_quoted(value)}}}',
-    Opaque: lambda _, value: f'{{"opaque":{_quoted(value.type)}}}',
-    Repr: lambda _, value: f'{{"repr":[{_quoted(value.type)},{_quoted(value.text)}]}}',
-    complex: lambda _, value: f'{{"complex":[{_float(value.real)},{_float(value.imag)}]}}',
-    bytes: lambda _, value: f'{{"bytes":"{b64encode(value).decode("ascii")}"}}',
 }
 
 
