@@ -873,3 +873,37 @@ def test_an_interrupt_while_it_is_left_tells_where_the_run_is(tmp_path: Path, mo
     del model
     gc.collect()
     assert alive() is None
+
+
+def test_gradients_that_no_optimizer_has_read_are_not_lost() -> None:
+    """Those of a closure, and of an update that was left out because they are not finite."""
+    net, x = nn.Linear(2, 1), torch.randn(4, 2)
+    lbfgs, sgd = torch.optim.LBFGS(net.parameters(), max_iter=3), torch.optim.SGD(net.parameters(), 0.1)
+
+    def closure() -> Tensor:
+        lbfgs.zero_grad()
+        loss = net(x).square().sum()
+        loss.backward()
+        return loss
+
+    with insitu.record(net, only=["weight", "weight.grad"], keep="values") as recorded:
+        for _ in range(2):
+            lbfgs.step(closure)  # type: ignore[no-untyped-call]
+        for is_left_out in (False, True, False):
+            sgd.zero_grad()
+            (net(x).sum() * (float("inf") if is_left_out else 1.0)).backward()
+            if not is_left_out:
+                sgd.step()
+    gradients = recorded["weight.grad"]
+    assert gradients.steps.tolist() == recorded["weight"].steps.tolist()
+    assert np.isfinite(gradients.values).all(axis=(1, 2)).tolist() == [True] * (len(gradients) - 2) + [False, True]
+
+
+def test_a_recording_that_is_entered_again_refuses_the_file_at_once(tmp_path: Path) -> None:
+    net = nn.Linear(1, 1)
+    recording = insitu.record(net, only="weight", to=tmp_path / "run.h5")
+    with recording:
+        net(torch.ones(1, 1))
+    with pytest.raises(insitu.StoreError, match="there already"):
+        recording.__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == ["run.h5"]

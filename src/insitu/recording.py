@@ -76,8 +76,7 @@ class Recording:
         self._to = None if to is None or callable(to) else Path(to)
         check_compression(compression)
         self._overwrite, self._compression = overwrite, compression
-        if self._to is not None and dist.current_rank() == 0:
-            check(self._to, overwrite=overwrite, suffixes=RUN_SUFFIXES)
+        self.check_free()
         self._keep_at: dict[tuple[str, str], Keep | None] = {}
         self._running: list[Running] = []
 
@@ -117,6 +116,11 @@ class Recording:
         if error is not None and running.is_on:
             add_note(error, None, None)
         running.undo(error)
+
+    def check_free(self) -> None:
+        """Raise if the file cannot be made: better before a long run than after it."""
+        if self._to is not None and dist.current_rank() == 0:
+            check(self._to, overwrite=self._overwrite, suffixes=RUN_SUFFIXES)
 
     def keep_of(self, path: str, whole: str) -> Keep | None:
         """What is made of a tensor at a path, which may be an item of a whole; None for its values."""
@@ -206,6 +210,7 @@ class Running:
             weakref.finalize(self.recorded, rmtree, folder, ignore_errors=True)
             self.folder = parts_of(Path(folder) / "run.h5")
         else:
+            self._recording.check_free()
             self.folder = parts_of(to)
             if self._recording._overwrite:
                 dist.clear(self.folder, self.rank)

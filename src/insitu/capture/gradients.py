@@ -41,8 +41,9 @@ class Gradients:
             return
         try:
             self._pending[path] = parameter
-            if not self._has_optimizer and parameter.grad is not None:
-                self._stash[path] = local(parameter.grad).detach().clone()  # it may be gone before the step ends
+            if parameter.grad is not None:  # it may be gone before the step ends, and no optimizer has used it
+                grad = local(parameter.grad).detach()
+                self._stash[path] = grad if self._has_optimizer else grad.clone()
         except Exception as error:
             self._taking.trouble("noting a gradient", error)
 

@@ -23,7 +23,7 @@ import numpy as np
 from xxhash import xxh3_128_digest
 
 from insitu.errors import StoreError
-from insitu.store import frames
+from insitu.store import PARTS, frames
 from insitu.store.declared import Declared, dumps
 from insitu.store.files import sync_directory
 from insitu.store.value import SCALARS, Repr, Writer
@@ -239,9 +239,10 @@ class Journal:
             os.makedirs(self.folder.parent, mode=0o700, exist_ok=True)
             os.mkdir(self.folder, mode=0o700)
         except FileExistsError:
+            of = str(self.folder.parent).removesuffix(PARTS)
             raise StoreError(
-                f"{str(self.folder)!r} is there already, from a run that was killed or still goes on: recover it,"
-                " or give another name"
+                f"{str(self.folder)!r} is there already, from a run that was killed or still goes on:"
+                f" `insitu recover {of}` makes its file; or give another name, or overwrite=True"
             ) from None
         except OSError as error:
             raise StoreError(f"{str(self.folder)!r} cannot be made: {error.strerror}") from error

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from insitu.errors import StoreError
+from insitu.store import PARTS
 
-SUFFIX = ".parts"
 _RANK = re.compile(r"rank(\d{5,9})")
 _JOURNAL = re.compile(r"(\d{5,9})-([0-9a-f]{16})\.journal")
 _PASSING = re.compile(r"compact-[0-9]+-[0-9a-f]+\.part")
@@ -25,7 +25,7 @@ def parts_of(path: str | os.PathLike[str]) -> Path:
     'run.h5.parts'
     """
     found = Path(path)
-    return found.with_name(found.name + SUFFIX)
+    return found.with_name(found.name + PARTS)
 
 
 def rank_folders(parts: Path) -> dict[int, Path]:
