@@ -44,6 +44,7 @@ WITH_TORCH = (
     "capture",
     "dist.py",
     "session.py",
+    "entries.py",
     "recording.py",
     "about.py",  # of what is recorded
     "watching.py",

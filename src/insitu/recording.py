@@ -10,22 +10,20 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy
-import torch
 from torch import Tensor, nn
 
 from insitu import dist
 from insitu.about import about_run
 from insitu.capture.explain.notes import add_note
-from insitu.capture.keep import as_tensor, statistics
+from insitu.capture.keep import stats
 from insitu.capture.targets import targets
-from insitu.capture.values import SMALL, Keep, Small, Taken, Taking
+from insitu.capture.values import Keep, Taken, Taking
+from insitu.entries import entry
 from insitu.errors import ChoiceError, PatternError, SubjectError, choose, tell
 from insitu.interrupts import begun, ended
 from insitu.store import RUN_SUFFIXES, check
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from insitu.store.series import Series
 
 KEEPS = ("values", "stats")
-STATISTICS = ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")
 WHENS = ("train", "eval")
 PATIENCE = 60.0  # seconds that rank 0 waits for the others to end
 
@@ -147,15 +144,6 @@ def _keep(option: KeepOption) -> Keep | None:
     if callable(option):
         return option
     return stats if choose("keep", option, KEEPS) == "stats" else None
-
-
-def stats(value: Any) -> Small | None:
-    """The statistics of a tensor as plain numbers."""
-    tensor = value if isinstance(value, Tensor) else as_tensor(value)
-    found = statistics(tensor, bins=False) if tensor is not None else None
-    if found is None:
-        return None
-    return Small({name: getattr(found, name) for name in STATISTICS})
 
 
 class Running:
@@ -383,25 +371,6 @@ class Recorded:
 
     def __repr__(self) -> str:
         return f"<Recorded: {len(self._running.taking.seen)} paths, {self._running.taking.step + 1} steps>"
-
-
-def entry(path: str, call: int, value: Any) -> Entry:
-    """A value as the journal takes it."""
-    if type(value) in SMALL:  # mostly: statistics are so many of them
-        return path, call, None, (), value
-    if isinstance(value, Tensor):
-        dense = value.cpu().contiguous()
-        return path, call, dtype_name(dense.dtype), tuple(dense.shape), dense.reshape(-1).view(torch.uint8).numpy()
-    if isinstance(value, numpy.ndarray):
-        return path, call, dtype_name(value.dtype), value.shape, numpy.ascontiguousarray(value).reshape(-1).view("u1")
-    return path, call, None, (), value.item() if isinstance(value, numpy.generic) else value
-
-
-@lru_cache(maxsize=256)
-def dtype_name(dtype: Any) -> str:
-    """The name of a dtype of torch or NumPy as torch spells it, or as NumPy does where torch has none."""
-    name = str(dtype).removeprefix("torch.")
-    return name if hasattr(torch, name) or name == "bool" else f"numpy:{dtype.str}"
 
 
 def is_recording(*, keep: Any, every: int, when: str | None, to: Any) -> bool:

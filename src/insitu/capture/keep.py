@@ -20,6 +20,7 @@ T = TypeVar("T")
 KEEPS = ("meta", "stats")
 BINS = 16
 SMALL = 16  # elements of a tensor whose values are shown themselves
+STATISTICS = ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")
 MANY = 4096  # elements from which on another way of counting is worth it
 
 
@@ -173,6 +174,17 @@ def statistics(tensor: Tensor, *, bins: bool = True) -> Stats | None:
     low, high = (bound.item() for bound in values.aminmax())
     mean, std = moments(values, total if math.isfinite(total) else None, max(abs(low), abs(high)))
     return Stats(count, low, high, mean, std, nan, inf, zeros, histogram(values, low, high) if bins else ())
+
+
+class Small(dict[str, Any]):
+    """What is kept of a tensor, if it is nothing but small values by name: nobody has to look inside."""
+
+
+def stats(value: Any) -> Small | None:
+    """The statistics of a tensor or array as plain numbers, by name."""
+    tensor = value if isinstance(value, Tensor) else as_tensor(value)
+    found = statistics(tensor, bins=False) if tensor is not None else None
+    return Small({name: getattr(found, name) for name in STATISTICS}) if found is not None else None
 
 
 def count_zeros(values: Tensor) -> int:

@@ -25,7 +25,7 @@ from insitu.capture.compiled import regions
 from insitu.capture.giving import Giver
 from insitu.capture.gradients import Gradients
 from insitu.capture.inside import children, descend
-from insitu.capture.keep import has_values, local, unnoticed
+from insitu.capture.keep import Small, has_values, local, unnoticed
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import patch
 from insitu.capture.names import unwrapped, wrapping
@@ -46,10 +46,6 @@ MOST_FRAMES = 1000
 MOST_LEAVES = 1000
 MOST_PARTS = 10_000  # that are looked at to find them
 MOST_BYTES = 2**32  # that a step may hold until it is written
-
-
-class Small(dict[str, Any]):
-    """What a function has made of a tensor, if it is nothing but small values by name: it is taken without a look."""
 
 
 class Taking:
