@@ -53,12 +53,7 @@ def _all_ended(parts: Path, ranks: int) -> bool:
 
 
 def _any_live(parts: Path) -> bool:
-    return any(map(is_going_on, rank_folders(parts).values()))
-
-
-def is_going_on(folder: Path) -> bool:
-    """Whether a process writes to the journal of a rank."""
-    return any(is_live(path) for path, _ in journal_files(folder)[-1:])
+    return any(map(is_live, rank_folders(parts).values()))
 
 
 def clear(parts: Path, rank: int) -> None:
@@ -66,7 +61,7 @@ def clear(parts: Path, rank: int) -> None:
     folder = rank_folders(parts).get(rank) if parts.is_dir() else None
     if folder is None:
         return
-    if is_going_on(folder):
+    if is_live(folder):
         raise StoreError(f"another run is writing to {str(parts)!r}: give this one a file of its own")
     for path, _ in journal_files(folder):
         path.unlink()

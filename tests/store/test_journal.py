@@ -13,7 +13,7 @@ from tests.store.recorded import check, record, tensor
 
 import insitu
 from insitu.errors import StoreError
-from insitu.store import frames, writing
+from insitu.store import frames, shard, writing
 from insitu.store.journal import Journal, value_json
 
 
@@ -37,6 +37,24 @@ def test_it_rolls_and_every_file_can_be_read_without_those_before(tmp_path: Path
         kept = run["forward.x"].rank(0)
         assert 0 < len(kept) < 6 and kept.values[:, 0, 0].tolist() == kept.steps.tolist()
         assert any("frames are missing" in text for text in run.missing)
+
+
+def test_a_run_that_ends_while_it_is_read_was_not_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "run.h5.parts")
+    journal.step(0, 0.0, numbers(0))
+    read = shard._read_file
+
+    def read_then_end(*arguments: Any) -> int:
+        sequence = read(*arguments)
+        journal.close()
+        return sequence
+
+    monkeypatch.setattr(shard, "_read_file", read_then_end)
+    with insitu.load(tmp_path / "run.h5") as run:
+        assert run.running and run.missing == ["rank 0 still runs; step 0 is the last one written"]
+    monkeypatch.undo()
+    with insitu.load(tmp_path / "run.h5") as run:
+        assert not run.running and run.missing == []
 
 
 def test_files_belong_to_their_owner(tmp_path: Path) -> None:

@@ -53,8 +53,14 @@ def journal_files(folder: Path) -> list[tuple[Path, bytes]]:
     return [(path, bytes.fromhex(tag)) for _, tag, path in sorted(found)]
 
 
-def is_live(path: Path) -> bool:
-    """Whether a process holds the lock of this journal: its run still goes on."""
+def is_live(folder: Path) -> bool:
+    """Whether the run of a rank still goes on: a process holds the lock of one of its files."""
+    with suppress(OSError):
+        return any(_is_locked(path) for path, _ in reversed(journal_files(folder)))
+    return False
+
+
+def _is_locked(path: Path) -> bool:
     with suppress(OSError):
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -73,6 +73,7 @@ class Shard:
 def read_shard(folder: Path, rank: int) -> Shard:
     """All that can be read of a journal; what cannot is told in `troubles`."""
     shard, sequence = Shard(rank), -1
+    live = is_live(folder)  # now: what ends while it is read was not killed
     try:
         found = journal_files(folder)
     except OSError as error:
@@ -91,7 +92,7 @@ def read_shard(folder: Path, rank: int) -> Shard:
     if shard.torn and shard.ended is not None:
         shard.troubles.append(f"rank {rank}: the last {shard.torn} bytes of {shard.files[-1].name} are damaged")
     if shard.files:
-        shard.live = shard.ended is None and is_live(shard.files[-1])
+        shard.live = shard.ended is None and live
     else:
         shard.troubles.append(f"rank {rank}: there is no journal in {folder.name}")
     return shard
