@@ -134,7 +134,9 @@ def tensor_bits(tensor: Tensor) -> Any:
     if tensor.layout is torch.sparse_csr:
         parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
         return *facts, tuple(tensor.shape), [tensor_bits(part) for part in parts]
-    facts = (*facts, tuple(tensor.shape), tensor.stride())
+    # Where there is one element, its stride leads nowhere: under any dispatch mode torch may give a gradient another.
+    strides = [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1]
+    facts = (*facts, tuple(tensor.shape), strides)
     if tensor.device.type == "meta" or isinstance(tensor, FakeTensor):
         return facts
     flat = tensor.resolve_conj().resolve_neg().as_subclass(Tensor).contiguous().reshape(-1)
