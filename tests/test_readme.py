@@ -64,17 +64,9 @@ def test_every_shown_output_is_tested() -> None:
     assert len(SHOWN.findall(README.read_text(encoding="utf-8"))) == len(blocks("")) == 4
 
 
-def train(model: torch.nn.Module) -> None:
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for _ in range(4):
-        optimizer.zero_grad()
-        model(torch.randint(256, (2, 24))).square().mean().backward()
-        optimizer.step()
-
-
 def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"tokens": torch.randint(256, (2, 24)), "train": train}
+    names: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         for example in blocks("python"):
             exec(example, names)
