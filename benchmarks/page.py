@@ -10,6 +10,18 @@ from benchmarks.measure import Row
 from benchmarks.plot import draw
 
 HEAD = "| | measured | middle half | target | verdict | |\n|---|---:|---|---|---|---|"
+# What most people want to know first: a row, and what it says.
+IN_SHORT = {
+    "functions + modules + stacks / untraced, GPT2": "a tiny GPT2 under `insitu.record()`, times alone",
+    "modules only / untraced, GPT2": 'the same with `level="modules"`',
+    "everything on, a session for each pass / untraced, GPT2": 'the same with `level="aten"`, a session each',
+    "recording two small variables / alone": "two variables recorded to a file at each step of a training, times alone",
+    "guard / record: GPT2, forward and backward": "`insitu.guard`, times the same session without checks",
+    "torch DebugMode, everything on / insitu, GPT2": "torch's DebugMode, times insitu",
+    "torchlens.trace / insitu, GPT2": "torchlens, times insitu",
+    "torch-code-tracing, quiet / insitu, GPT2": "torch-code-tracing, times insitu",
+    "100,000 events as text, tree": "100,000 events as a tree in the terminal",
+}
 REPEAT = """
 ## How it is measured
 
@@ -40,16 +52,23 @@ def write(found: report.Report, topics: Mapping[str, str], path: Path) -> None:
 def lines(found: report.Report, topics: Mapping[str, str], picture: str) -> Iterator[str]:
     """The lines of the page."""
     yield "# What it costs\n"
-    yield summary(found.rows) + "\n"
+    yield from in_short(found.rows)
     if (effort := found.environment.get("effort", "full")) != "full":
         yield f"This run was made with less effort than a full one ({effort}): its numbers are rough.\n"
     yield f"![Each number against its target, and how much longer the others take]({picture})\n"
+    yield summary(found.rows) + "\n"
     yield "Measured with " + ", ".join(f"{name} {value}" for name, value in found.environment.items()) + ".\n"
     for topic, about in topics.items():
         rows = found.topics.get(topic)
         yield f"## {topic}\n\n{about[:1].upper()}{about[1:]}.\n"
         yield "\n".join([HEAD, *map(line, rows)]) + "\n" if rows else "This was not measured.\n"
     yield REPEAT.format(method=report.METHOD).strip() + "\n"
+
+
+def in_short(rows: list[Row]) -> Iterator[str]:
+    """The numbers that most people want to know."""
+    numbers = {row.name: report.number(row.median, row.unit) for row in rows}
+    yield "\n".join(f"- {text}: **{numbers[name]}**" for name, text in IN_SHORT.items() if name in numbers) + "\n"
 
 
 def summary(rows: list[Row]) -> str:

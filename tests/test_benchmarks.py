@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benchmarks.__main__ import TOPICS
 from benchmarks.measure import Row, at_least, at_most
-from benchmarks.page import lines
+from benchmarks.page import IN_SHORT, lines
 from benchmarks.plot import draw
 from benchmarks.report import Report, load, save
 
@@ -63,6 +63,11 @@ def test_the_page_is_that_of_the_benchmarks_there_are() -> None:
     for topic, about in TOPICS.items():
         assert f"{about[:1].upper()}{about[1:]}." in found[topic], topic
         assert table(found[topic]), f"{topic} was not measured: python -m benchmarks --page docs/benchmarks.md"
+
+
+def test_what_is_told_first_was_measured() -> None:
+    measured = {name for topic in TOPICS for name in table(sections()[topic])}
+    assert set(IN_SHORT) <= measured
 
 
 @pytest.mark.parametrize(("topic", "name", "target"), TARGETS, ids=[name for _, name, _ in TARGETS])
