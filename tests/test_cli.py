@@ -209,7 +209,7 @@ def test_show_lists_a_run(run_file: Path, capsys: pytest.CaptureFixture[str]) ->
     head, x, loss, note = (line.split("  ") for line in out.splitlines())
     assert head[0] == "path" and x[0] == "forward.x" and note[0] == "note" and err == ""
     assert {"20 × f32[2]", "0–9", "0, 1", "2 NaN"} <= {cell.strip() for cell in x}
-    assert {"20 × Python value", "0.1 … 1"} <= {cell.strip() for cell in loss}
+    assert {"20 × float", "0.1 … 1"} <= {cell.strip() for cell in loss}
     assert loss[-1].startswith("█▄") and loss[-1].endswith("▁")
 
 

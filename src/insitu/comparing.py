@@ -99,7 +99,8 @@ def run_trace(run: Run) -> Trace:
 def _values(run: Run, path: str, order: int) -> Iterator[tuple[tuple[int, ...], Variable]]:
     """The values of a path with the place of each in the run; paths are listed in the order they were seen."""
     (series,) = (found for found in run.find(path) if found.name == path)
-    columns = zip(series.steps.tolist(), series.ranks.tolist(), series.calls.tolist(), series.values, strict=True)
+    values = series if series.dtype == "json" else series.values
+    columns = zip(series.steps.tolist(), series.ranks.tolist(), series.calls.tolist(), values, strict=True)
     site = _site(series)
     for step, rank, call, value in columns:
         held = value if series.dtype == "json" else _facts(series, value)

@@ -142,6 +142,47 @@ def test_pandas_and_torch(run: Any) -> None:
         run["note"].to_torch()
 
 
+def series_of(folder: Path, values: list[Any]) -> Series:
+    with Journal(folder / "run.h5.parts") as journal:
+        for step, value in enumerate(values):
+            journal.step(step, 0.0, [("x", 0, None, (), value)])
+    compact(folder / "run.h5.parts", folder / "run.h5")
+    return Run.open(folder / "run.h5")["x"]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "name"),
+    [
+        ([0.5, -0.0, float("inf"), float("nan")], "float64", "float"),
+        ([1, -(2**63), 2**63 - 1], "int64", "int"),
+        ([True, False], "bool", "bool"),
+        ([None, 0.5, 2.0], "float64", "float"),
+    ],
+)
+def test_python_numbers_are_an_array(tmp_path: Path, values: list[Any], dtype: str, name: str) -> None:
+    series = series_of(tmp_path, values)
+    expected = np.array(values, dtype)  # NaN for None
+    assert series.values.dtype == dtype and series.values.tobytes() == expected.tobytes()
+    assert (
+        series.to_torch().numpy().tobytes() == expected.tobytes() and str(series.to_torch().dtype) == f"torch.{dtype}"
+    )
+    assert series.padded()[0].tobytes() == expected.tobytes() and series.to_pandas()["value"].dtype == dtype
+    assert list(map(repr, series)) == list(map(repr, values)) and repr(series[1]) == repr(values[1])
+    (summary,) = Run.open(tmp_path / "run.h5").summaries()
+    assert summary.dtype == name and summary.low is not None
+
+
+@pytest.mark.parametrize(
+    "values", [[2**63, 1], [1, 2.0], [True, 1], [None, 0.5, float("nan")], [None, 1], [None], ["1"]]
+)
+def test_python_values_that_an_array_would_change_are_a_list(tmp_path: Path, values: list[Any]) -> None:
+    series = series_of(tmp_path, values)
+    assert isinstance(series.values, list) and list(map(repr, series.values)) == list(map(repr, values))
+    assert series.dtype == "json" and Run.open(tmp_path / "run.h5").summaries()[0].dtype == "json"
+    with pytest.raises(ChoiceError, match="holds Python values"):
+        series.to_torch()
+
+
 def test_an_unchanged_value_is_stored_once(tmp_path: Path) -> None:
     value = np.random.default_rng(0).random(100_000)
     with Journal(tmp_path / "run.h5.parts") as journal:

@@ -12,6 +12,7 @@ import numpy as np
 from insitu.errors import ChoiceError, NotRecordedError
 from insitu.store import convert
 from insitu.store.dtypes import JSON, Kind
+from insitu.store.numbers import packed
 from insitu.store.template import plain_value
 from insitu.store.value import Array
 
@@ -122,16 +123,21 @@ class Series:
 
     @cached_property
     def values(self) -> Any:
-        """An array (N, *shape) if all values have one shape, else a list of N arrays; a list of Python values."""
+        """An array (N, *shape) if all values have one shape, else a list of N arrays.
+
+        Python numbers of one type are an array (N,), in which None is NaN; other Python values are a list.
+        """
         if self.dtype == JSON:
-            return [plain_value(bytes(piece)) for piece in self._pieces()]
+            return packed(list(self))
         raw = self.raw
         return [self._kind.decode(value) for value in raw] if isinstance(raw, list) else self._kind.decode(raw)
 
     @property
     def raw(self) -> Any:
         """The same as `values`, in the bits that are stored: of types that NumPy lacks, unsigned integers."""
-        self._need_tensors("raw")
+        self._need_arrays("raw")
+        if self.dtype == JSON:
+            return self.values
         if self.shape is not None:
             return self._array(bytearray().join(self._pieces()), (len(self), *self.shape))
         found = zip(self._pieces(), self.shapes, strict=True)
@@ -142,13 +148,13 @@ class Series:
 
         A mean over the padding is wrong: use the lengths.
         """
-        self._need_tensors("padded()")
+        self._need_arrays("padded()")
         values, shapes = list(self.values), self.shapes
         if len({len(shape) for shape in shapes}) > 1:
             raise ChoiceError(f"{self.name!r} has values of several dimensions, which no padding makes one array")
         lengths = np.array(shapes, np.int64).reshape(len(values), len(shapes[0]) if shapes else 0)
         size = (len(values), *lengths.max(axis=0).tolist()) if values else (0,)
-        padded = np.full(size, _filling(fill, values[0].dtype, self.dtype) if values else fill)
+        padded = np.full(size, _filling(fill, values[0].dtype, self._array_dtype) if values else fill)
         for number, value in enumerate(values):
             place: Any = (number, *map(slice, value.shape))
             padded[place] = value
@@ -161,7 +167,7 @@ class Series:
             wanted &= True if value is None else column == value
         rows = np.flatnonzero(wanted)
         if len(rows) == 1:
-            return self.where(wanted).values[0]
+            return next(iter(self.where(wanted)))
         asked = f"step {step}" + "".join(f", {n} {v}" for n, v in (("rank", rank), ("call", call)) if v is not None)
         if not len(rows):
             raise NotRecordedError(f"{self.name!r} has no value at {asked}{self._near(step)}")
@@ -208,14 +214,17 @@ class Series:
 
     def to_torch(self) -> Any:
         """The values as a tensor, or a list of tensors where the shapes differ; needs torch."""
-        self._need_tensors("to_torch()")
-        return convert.to_torch(self.raw, self.dtype)
+        self._need_arrays("to_torch()")
+        return convert.to_torch(self.raw, self._array_dtype)
 
     def __len__(self) -> int:
         return sum(len(rows) for _, rows in self._parts)
 
     def __iter__(self) -> Iterator[Any]:
-        """The values, one at a time: a run may be larger than the memory."""
+        """The values, one at a time, for a run may be larger than the memory; Python values as they were."""
+        if self.dtype == JSON:
+            yield from (plain_value(bytes(piece)) for piece in self._pieces())
+            return
         for recorded, rows in self._parts:
             for number in range(len(rows)):
                 yield Series([(recorded, rows[number : number + 1])]).values[0]
@@ -231,9 +240,13 @@ class Series:
     def _kind(self) -> Kind:
         return self._parts[0][0].kind
 
-    def _need_tensors(self, verb: str) -> None:
-        if self.dtype == JSON:
-            raise ChoiceError(f"{self.name!r} holds Python values, and {verb} is for tensors: take .values")
+    @property
+    def _array_dtype(self) -> str:
+        return str(self.values.dtype) if self.dtype == JSON else self.dtype
+
+    def _need_arrays(self, verb: str) -> None:
+        if self.dtype == JSON and not isinstance(self.values, np.ndarray):
+            raise ChoiceError(f"{self.name!r} holds Python values, and {verb} is for tensors and numbers: take .values")
 
     def _column(self, name: str) -> Array:
         return np.concatenate([getattr(recorded.columns(), name)[rows] for recorded, rows in self._parts])

@@ -20,6 +20,7 @@ _MOST_BYTES = 2**26  # read for the summary of a whole run
 class Summary:
     """Plain numbers about a variable; `shapes` are the least and the largest, `means` the mean of each group of steps.
 
+    `dtype` is "float", "int" or "bool" of Python numbers, and "json" of other Python values, which have no shapes.
     `sampled` says that range, counts and means are those of a sample.
     """
 
@@ -47,7 +48,7 @@ def summary_of(series: Series, points: int, shared_by: int) -> Summary:
     finite = every[np.isfinite(every)]
     return Summary(
         path=series.name,
-        dtype=series.dtype,
+        dtype=_dtype(chosen),
         shapes=(shapes[0], shapes[-1]) if series.dtype != JSON else (),
         rows=len(series),
         steps=(int(series.steps.min()), int(series.steps.max())),
@@ -60,6 +61,11 @@ def summary_of(series: Series, points: int, shared_by: int) -> Summary:
         sampled=len(chosen) < len(series),
         source=series.source,
     )
+
+
+def _dtype(series: Series) -> str:
+    is_number = series.dtype == JSON and isinstance(series.values, np.ndarray)
+    return series.values.dtype.name.removesuffix("64") if is_number else series.dtype
 
 
 def _sample(series: Series, shapes: list[tuple[int, ...]], points: int, budget: int) -> Series:

@@ -60,7 +60,7 @@ def curves(series: Values) -> list[Curve]:
     """The points of a variable, rank by rank; what it was several times in a step is one point. A text has none.
 
     >>> class Loss:
-    ...     name, dtype, shape = "loss", "json", None
+    ...     name, dtype, shape = "loss", "float64", ()
     ...     values = [3.0, float("nan"), 1.0]
     >>> import array
     >>> Loss.steps, Loss.ranks, Loss.times = (array.array("d", row) for row in ([0, 1, 2], [0, 0, 0], [5, 6, 7]))
@@ -78,9 +78,8 @@ def curves(series: Values) -> list[Curve]:
 
 
 def _each(series: Values) -> Iterable[Any]:
-    """The values: small ones at once, tensors one at a time, for all of them may be larger than the memory."""
-    is_small = series.dtype == "json" or series.shape == ()
-    values: Iterable[Any] = series.values if is_small else series
+    """The values: numbers at once, tensors one at a time, for all of them may be larger than the memory."""
+    values: Iterable[Any] = series.values if series.shape == () else series
     return values
 
 

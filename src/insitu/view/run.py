@@ -141,7 +141,7 @@ def _cells(summary: Summary) -> tuple[Span, ...]:
 
 def _typed(summary: Summary) -> str:
     if not summary.shapes:
-        return "Python value"
+        return "Python value" if summary.dtype == "json" else summary.dtype
     least, largest = summary.shapes
     text = short_dtype(summary.dtype)
     if len(least) != len(largest):
