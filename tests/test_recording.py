@@ -261,6 +261,45 @@ def test_compiled_models_stay_compiled() -> None:
     assert recorded["0.weight"].values.shape == (3, 2, 2)
 
 
+class Labelled(nn.Module):
+    """As models of transformers do: the loss is None until there is one."""
+
+    def forward(self, x: Tensor, labels: Tensor | None = None) -> dict[str, Tensor | None]:
+        loss = None
+        if labels is not None:
+            loss = (x - labels).square().mean()
+        return {"loss": loss, "logits": x}
+
+
+@pytest.mark.parametrize("keep", ["values", "stats"])
+def test_a_name_that_is_none_until_it_is_bound_is_one_variable(keep: str, tmp_path: Path) -> None:
+    net = Labelled()
+    with insitu.record(net, only="forward.*", keep=keep, to=tmp_path / "run.h5"):
+        for labels in (None, torch.zeros(3), torch.zeros(3)):
+            net(torch.ones(3), labels)
+    with insitu.load(tmp_path / "run.h5") as run:
+        loss = "forward.loss" if keep == "values" else "forward.loss.mean"
+        assert run[loss].values.tolist() == [1, 1] and run[loss].steps.tolist() == [1, 2]
+        assert not any(value is None for path in run for value in run[path]) and "forward.loss@json" not in run
+        assert {path.split(".")[1] for path in run} == {"x", "labels", "loss"}
+
+
+def test_what_is_none_or_a_number_beside_tensors_is_kept() -> None:
+    net = Labelled()
+    with insitu.record(net, only="forward.labels", keep="values") as recorded:
+        for labels in (None, 0.5, torch.zeros(3)):
+            net(torch.ones(3), labels)
+    assert list(recorded.run) == ["forward.labels@json", "forward.labels"]
+    assert list(recorded["forward.labels@json"]) == [None, 0.5]
+
+
+def test_what_only_ever_was_none_is_kept() -> None:
+    net = Labelled()
+    with insitu.record(net, only="forward.loss", keep="values") as recorded:
+        net(torch.ones(3))
+    assert set(recorded["forward.loss"].values) == {None}
+
+
 def test_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("INSITU", "0")
     net = nn.Linear(1, 1)

@@ -198,6 +198,9 @@ class Taking:
             self.trouble(f"taking all of {path}", ValueError(limit))
 
     def _add(self, path: str, value: Any, keep: Keep | None) -> None:
+        if value is None and keep is not None:  # nothing can be made of it; the name is yet to be bound
+            self.seen.add(path)
+            return
         if type(value) in SMALL:
             self._put(path, value)
             return

@@ -23,6 +23,7 @@ from insitu.store.shard import RunEvent, read_shard
 from insitu.store.value import Array
 
 _BLOCK = 2**24
+_NONE = np.void(xxh3_128_digest(b"null"))  # None, as the journal has it
 
 Cut = tuple[int, int]
 
@@ -248,8 +249,16 @@ class Catalog:
         rows = rows[np.argsort(self.variable[rows], kind="stable")]
         numbers, begins = np.unique(self.variable[rows], return_index=True)
         groups = dict(zip(numbers.tolist(), np.split(rows, begins[1:]), strict=True)) if len(rows) else {}
+        for number in self._unbound(groups):
+            del groups[number]
         names = unique_names([self.keys[number] for number in groups])
         return [self._found(name, number, groups[number]) for name, number in zip(names, groups, strict=True)]
+
+    def _unbound(self, groups: dict[int, Array]) -> list[int]:
+        """The variables that never are anything but None, of paths with tensors: a name that waits to be bound."""
+        bound = {path for path, dtype in (self.keys[number] for number in groups) if dtype != JSON}
+        waiting = [number for number in groups if self.keys[number][1] == JSON and self.keys[number][0] in bound]
+        return [number for number in waiting if (self.digest[groups[number]] == _NONE).all()]
 
     def _found(self, name: str, number: int, rows: Array) -> Found:
         path, dtype = self.keys[number]
