@@ -308,6 +308,16 @@ def test_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_in_the_way_is_no_trouble_when_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("INSITU", "0")
+    (tmp_path / "run.h5").write_bytes(b"mine")
+    net = nn.Linear(1, 1)
+    for to in (tmp_path / "run.h5", tmp_path / "nowhere" / "run.h5"):
+        with insitu.record(net, only="weight", keep="values", to=to):
+            net(torch.ones(1, 1))
+    assert (tmp_path / "run.h5").read_bytes() == b"mine"
+
+
 def test_what_was_not_recorded_because_it_was_switched_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSITU", "0")
     with insitu.record(nn.Linear(1, 1), only="weight", keep="values") as recorded:

@@ -116,7 +116,7 @@ class Recording:
 
     def check_free(self) -> None:
         """Raise if the file cannot be made: better before a long run than after it."""
-        if self._to is not None and dist.current_rank() == 0:
+        if self._to is not None and not is_off() and dist.current_rank() == 0:
             check(self._to, overwrite=self._overwrite, suffixes=RUN_SUFFIXES)
 
     def keep_of(self, path: str, whole: str) -> Keep | None:
@@ -151,7 +151,7 @@ class Running:
 
     def __init__(self, recording: Recording) -> None:
         self._recording: Any = recording  # let go in the end, with the model
-        self.is_off = os.environ.get("INSITU") == "0"
+        self.is_off = is_off()
         self.is_on = not self.is_off  # until it is left
         self._troubles: set[str] = set()
         self._pid = os.getpid()
@@ -371,6 +371,11 @@ class Recorded:
 
     def __repr__(self) -> str:
         return f"<Recorded: {len(self._running.taking.seen)} paths, {self._running.taking.step + 1} steps>"
+
+
+def is_off() -> bool:
+    """Whether the environment turns everything off."""
+    return os.environ.get("INSITU") == "0"
 
 
 def is_recording(*, keep: Any, every: int, when: str | None, to: Any) -> bool:
