@@ -279,7 +279,7 @@ KILLED = """
 
 def test_a_killed_run_is_shown_and_recovered(capsys: pytest.CaptureFixture[str]) -> None:
     assert python("script.py", program=KILLED).returncode == -signal.SIGKILL
-    missing = "! rank 0 was killed: it did not close its journal; step 4 is the last one written"
+    missing = "! rank 0 did not end properly (killed?): the last step written is 4"
     for name in ("killed.h5", "killed.h5.parts", "killed.h5.parts/"):
         assert cli.main(["show", name]) == 0
         lines = capsys.readouterr().out.splitlines()
@@ -297,7 +297,7 @@ def test_a_run_that_still_goes_on_is_shown_and_not_recovered(capsys: pytest.Capt
         journal.step(0, 0.0, [("loss", 0, None, (), 1.5)])
         assert cli.main(["show", "run.h5"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert lines[0] == "! rank 0 still runs; step 0 is the last one written" and "1.5" in lines[2]
+        assert lines[0] == "! rank 0 still runs: the last step written is 0" and "1.5" in lines[2]
         assert cli.main(["recover", "run.h5"]) == 2
         assert "'run.h5' still runs: nothing to recover; `insitu show run.h5`" in capsys.readouterr().err
         assert not Path("run.h5").exists()

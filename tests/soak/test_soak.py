@@ -43,7 +43,7 @@ def test_a_training_that_was_killed_is_recovered(tmp_path: Path) -> None:
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     least = committed(tmp_path / "committed")
     recovered = python("insitu", "recover", str(tmp_path / "run.h5"))
-    assert "rank 0 was killed" in recovered.stdout, recovered.stderr
+    assert "rank 0 did not end properly" in recovered.stdout, recovered.stderr
     with insitu.load(tmp_path / "run.h5") as run:
         assert least <= len(run.steps) <= 150
         assert wrong(run, 0, len(run.steps)) == []

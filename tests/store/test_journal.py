@@ -51,7 +51,7 @@ def test_a_run_that_ends_while_it_is_read_was_not_killed(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(shard, "_read_file", read_then_end)
     with insitu.load(tmp_path / "run.h5") as run:
-        assert run.running and run.missing == ["rank 0 still runs; step 0 is the last one written"]
+        assert run.running and run.missing == ["rank 0 still runs: the last step written is 0"]
     monkeypatch.undo()
     with insitu.load(tmp_path / "run.h5") as run:
         assert not run.running and run.missing == []

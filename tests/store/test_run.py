@@ -229,14 +229,14 @@ def test_plain_h5py_reads_it(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run.h5.parts")
+    with insitu.load(tmp_path / "run.h5") as run:
+        assert run.missing == ["rank 0 still runs: no step was written yet"]
     journal.step(0, 0.0, [tensor("x", 0, np.arange(3))])
     with insitu.load(tmp_path / "run.h5") as run:
         assert run.running and not run.complete and run["x"].values.tolist() == [[0, 1, 2]]
-        assert run.missing == ["rank 0 still runs; step 0 is the last one written"] and "running" in repr(run)
+        assert run.missing == ["rank 0 still runs: the last step written is 0"] and "running" in repr(run)
     journal.step(1, 0.0, [tensor("x", 0, np.arange(3))])
-    assert compact(tmp_path / "run.h5.parts", tmp_path / "copy.h5") == [
-        "rank 0 still runs; step 1 is the last one written"
-    ]
+    assert compact(tmp_path / "run.h5.parts", tmp_path / "copy.h5") == ["rank 0 still runs: the last step written is 1"]
     assert (tmp_path / "run.h5.parts").is_dir()  # somebody writes there
     journal.close()
     assert insitu.load(tmp_path / "run.h5.parts").complete

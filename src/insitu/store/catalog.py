@@ -117,9 +117,10 @@ class Catalog:
         found = [f"rank {rank} left no journal" for rank in self.missing_ranks]
         for shard in self.shards:
             if shard.ended is None:
-                why = "still runs" if shard.live else "was killed: it did not close its journal"
-                last = "no step" if shard.last_committed is None else f"step {shard.last_committed}"
-                found.append(f"rank {shard.rank} {why}; {last} is the last one written")
+                state = "still runs" if shard.live else "did not end properly (killed?)"
+                none = "no step was written" + " yet" * shard.live
+                last = none if shard.last_committed is None else f"the last step written is {shard.last_committed}"
+                found.append(f"rank {shard.rank} {state}: {last}")
             if shard.dropped:
                 found.append(f"rank {shard.rank}: {shard.dropped} step{'s' * (shard.dropped > 1)} could not be written")
         return found + self.troubles
