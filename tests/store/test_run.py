@@ -63,6 +63,16 @@ def test_a_path_that_was_not_recorded_names_the_nearest(run: Any) -> None:
         run["forward"]
 
 
+def test_a_pattern_in_brackets_names_find(run: Any) -> None:
+    with pytest.raises(NotRecordedError, match=r": it is a pattern, and run\.find\('\*\*\.x'\) has the 1 that"):
+        run["**.x"]
+
+
+def test_a_run_is_a_mapping_of_its_paths(run: Any) -> None:
+    assert list(run.keys()) == list(run) and "late" in run.keys()  # noqa: SIM118
+    assert {path: series.name for path, series in dict(run).items()} == {path: path for path in run}
+
+
 def test_find_takes_patterns(run: Any) -> None:
     assert [series.name for series in run.find("forward.*")] == ["forward.x", "forward.x@uint16"]
     assert [series.name for series in run.find("**.late")] == ["late"]
@@ -73,7 +83,11 @@ def test_slices_are_of_steps_and_ranks(run: Any) -> None:
     assert series[2:4].steps.tolist() == [2, 2, 3, 3] and series[4:].ranks.tolist() == [0, 1, 0, 1]
     assert series[::2].rank(1).steps.tolist() == [0, 2, 4] and series[1::3].rank(0).steps.tolist() == [1, 4]
     assert series.rank(1)[3:4].values.tolist() == [[[13.0] * 3] * 2]
-    assert series.rank(7).values.shape == (0, 2, 3) and len(series[90:]) == 0
+    assert series[90:].rank(1).values.shape == (0, 2, 3) and len(series[90:]) == 0
+    with pytest.raises(NotRecordedError, match=r"'forward.x' has no value of rank 7; there are ranks 0, 1"):
+        series.rank(7)
+    with pytest.raises(NotRecordedError, match=r"'late' has no value of rank 0; there is rank 1"):
+        run["late"].rank(0)
     assert series.at(3, rank=1).tolist() == [[13.0] * 3] * 2
     assert run["weight"].rank(0)[5].tolist() == [1.0] * 4
     with pytest.raises(ChoiceError, match=r"'forward.x' has 2 values at step 3: say rank=… or call=…"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -137,6 +137,10 @@ class Run:
         """Marks, errors, trouble with the disk, ends of ranks."""
         return self._source.events
 
+    def keys(self) -> KeysView[str]:
+        """The paths, so that `dict(run)` has the series of each."""
+        return self._series.keys()
+
     def find(self, pattern: str) -> list[Series]:
         """The variables whose path the pattern matches."""
         return [self[path] for path in self._series if matches(pattern, path)]
@@ -159,6 +163,8 @@ class Run:
         return Series.whole(self._series[path])
 
     def _near(self, path: object) -> str:
+        if found := [each for each in self._series if matches(str(path), each)]:
+            return f": it is a pattern, and run.find({path!r}) has the {len(found)} that it matches"
         near = nearest(str(path), self._series)
         return near or (f"; there is {', '.join(map(repr, self.paths[:5]))}" if self._series else "; it is empty")
 

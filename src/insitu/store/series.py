@@ -175,6 +175,10 @@ class Series:
 
     def rank(self, rank: int) -> Series:
         """The values of one rank."""
+        known = np.unique(np.concatenate([recorded.columns().ranks for recorded, _ in self._parts])).tolist()
+        if rank not in known:
+            there = "there is rank" if len(known) == 1 else "there are ranks"
+            raise NotRecordedError(f"{self.name!r} has no value of rank {rank}; {there} {', '.join(map(str, known))}")
         return self.where(self.ranks == rank)
 
     def where(self, wanted: Array) -> Series:
