@@ -51,7 +51,7 @@ def test_an_event_with_a_number_of_many_digits_is_printed() -> None:
 
 
 def test_python_values_have_no_bits(run: Path) -> None:
-    with insitu.load(run) as found, pytest.raises(ChoiceError, match=r"raw is for tensors: take \.values"):
+    with insitu.load(run) as found, pytest.raises(ChoiceError, match=r"raw is for tensors and numbers: take \.values"):
         _ = found["note"].raw
 
 

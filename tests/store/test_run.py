@@ -13,6 +13,7 @@ import pytest
 from tests.store.recorded import STEPS, check, record, tensor
 
 import insitu
+from insitu.comparing import run_trace
 from insitu.errors import ChoiceError, MissingError, StoreError
 from insitu.store import building
 from insitu.store.compact import compact
@@ -184,6 +185,12 @@ def test_python_numbers_are_an_array(tmp_path: Path, values: list[Any], dtype: s
     assert list(map(repr, series)) == list(map(repr, values)) and repr(series[1]) == repr(values[1])
     (summary,) = Run.open(tmp_path / "run.h5").summaries()
     assert summary.dtype == name and summary.low is not None
+
+
+def test_python_numbers_are_compared_as_what_they_were(tmp_path: Path) -> None:
+    series_of(tmp_path, [None, 0.5])
+    with Run.open(tmp_path / "run.h5") as run:
+        assert [event.value for event in run_trace(run).events if isinstance(event, insitu.Variable)] == [None, 0.5]
 
 
 @pytest.mark.parametrize(
