@@ -351,3 +351,17 @@ def test_whatever_is_damaged_it_is_a_store_error() -> None:
 
 def test_a_mark_alone() -> None:
     assert [mark.text for mark in from_text(to_text(Trace([Mark(3, None, "note", "it's")]))).marks] == ["it's"]
+
+
+def test_a_tensor_whose_variable_has_no_name_can_be_met_again() -> None:
+    x = TensorFacts(0, (2,), "f32", "cpu")
+    trace = Trace([Variable(0, None, "x.", x, ("new",)), Variable(1, None, "y", x, ("new",))])
+    assert to_text(from_text(to_text(trace))) == to_text(trace)
+
+
+def test_what_a_call_around_has_returned_before_does_not_stand_for_a_forward_call() -> None:
+    x = TensorFacts(0, (2,), "f32", "cpu", producer=1)
+    block = Call(0, None, "module", "Block", ModuleFacts("", "Block"), result=x)
+    inner, later = Call(1, 99, "function", "torch.relu", result=x), Call(2, None, "aten", "aten.mm", forward=1)
+    text = to_text(Trace([block, inner, later]))
+    assert " of %" not in text and to_text(from_text(text)) == text

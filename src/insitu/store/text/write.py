@@ -164,6 +164,7 @@ class _Writer:
         self._open: list[tuple[Call, int]] = []
         self._position = 0
         self._argument: str | None = None
+        self._made: set[int] = set()  # the tensors that were written as what their producer returned
         self._values = ValueWriter(self._tensor)
 
     def lines(self) -> list[str]:
@@ -218,6 +219,8 @@ class _Writer:
             return f"%{name}"
         event, _, ends = self._moments[self._position]
         given = ["given"] if ends and facts.producer != event.id else []
+        if ends and not given:
+            self._made.add(id(facts))
         name = ""  # one that is given, and never met again, needs none
         if ends or self._uses.count[id(facts)] > 1:
             name = self._names.add(facts, self._label(facts, event, ends), self._scope(event), self._position)
@@ -248,7 +251,7 @@ class _Writer:
                     f"in {name_text(module.path)} {name_text(module.type)}" if module is not None else "outside"
                 )
             made = self._uses.forward(event)
-            flags += [f"of %{name}"] if made is not None and (name := self._names.get(made)) is not None else []
+            flags += [f"of %{self._names.get(made)}"] if made is not None and id(made) in self._made else []
         return f" [{', '.join(flags)}]" if flags else ""
 
 
@@ -267,4 +270,4 @@ def _label(path: str, name: str) -> str:
     last = parts[-2] if len(parts) == 3 and parts[0] == "aten" else parts[-1]
     if last.startswith("__") and last.endswith("__"):
         last = last.strip("_") or last
-    return re.sub(r"[^\w.]", "_", f"{path}.{last}" if path and last else path or last)
+    return re.sub(r"[^\w.]", "_", f"{path}.{last}" if path and last else path or last) or "_"
