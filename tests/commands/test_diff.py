@@ -38,7 +38,7 @@ def test_the_exit_code_tells(files: tuple[str, str], capsys: pytest.CaptureFixtu
 
 def test_tolerances(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", *files, "--rtol", "1", "--atol", "1"]) == 1
-    assert capsys.readouterr().out.startswith("no difference with an effect")
+    assert capsys.readouterr().out.startswith("not the same, but no difference has an effect")
     assert cli.main(["diff", *files, "--rtol", "1"]) == 2
     assert "give both" in capsys.readouterr().err
 

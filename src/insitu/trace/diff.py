@@ -86,7 +86,8 @@ class Diff:
     that one side lacks. `evidence` counts the outputs that were compared by values, by statistics, by structure only.
 
     `same` is True if nothing at all is different but names of modules, spellings of functions and source lines;
-    `first` is None if nothing has an effect: other calls with the same results are differences without a cause.
+    `first` is None if nothing has an effect: other calls with the same results are differences without a cause, as is
+    a layer that only one run has and that changes nothing.
     """
 
     differences: list[Difference] = field(default_factory=list)

@@ -147,7 +147,7 @@ def agreement(diff: Diff) -> str:
     }[diff.certainty]
     if diff.same:
         return f"the same: {calls}, compared {known}"
-    return f"no difference with an effect: {calls}, compared {known}"
+    return f"not the same, but no difference has an effect: {calls}, compared {known}"
 
 
 def _parting(diff: Diff, cause: Cause, *, short: bool = False) -> str:
