@@ -37,7 +37,7 @@ def run(*, scale: float = 1.0) -> Trace:
     """Steps of a model with layers that do the same operations, all with statistics and lineage."""
     events: list[Event] = []
     made = _tensor(0, None, 1.0)
-    modules = [ModuleFacts(f"h.{layer}", "Block", leaf=False) for layer in range(LAYERS)]
+    modules = [ModuleFacts(f"h.{layer}", "Block", settings={"layer": layer}, leaf=False) for layer in range(LAYERS)]
     site = Site("model.py", 12, "Block.forward", "return x + self.mlp(x)")
     step = 0
     while len(events) < EVENTS:
@@ -70,6 +70,16 @@ def without_one(events: list[Event]) -> list[Event]:
 def without_a_layer(events: list[Event]) -> list[Event]:
     """One layer of each step is missing."""
     return [event for event in events if not isinstance(event, Call) or event.path != "h.17"]
+
+
+def without_a_number(events: list[Event]) -> list[Event]:
+    """One layer of each step is missing, and all after it have another number."""
+    modules = {
+        f"h.{layer}": ModuleFacts(f"h.{layer - 1}", "Block", settings={"layer": layer}, leaf=False)
+        for layer in range(18, LAYERS)
+    }
+    left = without_a_layer(events)
+    return [replace(event, module=modules.get(event.path, event.module)) for event in left if isinstance(event, Call)]
 
 
 def half_the_steps() -> tuple[Trace, Trace]:
@@ -123,6 +133,7 @@ CHANGES: dict[str, Callable[[list[Event]], list[Event]]] = {
     "equal": list,
     "an operation missing near the start": without_one,
     "a layer missing": without_a_layer,
+    "a layer missing, and those after it with other numbers": without_a_number,
     "all modules renamed": renamed,
     "every call different": otherwise,
     "operations in another order": reversed_names,

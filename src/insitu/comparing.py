@@ -32,8 +32,9 @@ def compare(
 ) -> Diff:
     """Where two runs part: the first call whose inputs agree and whose output does not, and what follows from it.
 
-    Takes traces, recorded runs, or files of them. Calls are aligned by what they do and in which module; `rename` maps
-    paths of a to those of b: `{"encoder.layer.*": "encoder.layers.*"}`. Values are compared as `torch.testing` does,
+    Takes traces, recorded runs, or files of them. Calls are aligned by what they do and in which module, where
+    layers that were put in or taken out do not count; `rename` maps paths of a to those of b:
+    `{"encoder.layer.*": "encoder.layers.*"}`. Values are compared as `torch.testing` does,
     with its tolerances for each dtype or with `rtol` and `atol`: the values themselves where both runs have kept them
     (`keep=torch.clone`), else their statistics (`keep="stats"`), else only shapes, dtypes and arguments.
 

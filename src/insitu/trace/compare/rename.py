@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from insitu.errors import ChoiceError, PatternError, SubjectError
 from insitu.trace.path import compiled, suggestion
 
+Rule = tuple[str, re.Pattern[str], str]
 
-def renamer(rename: Mapping[str, str] | None, paths: Collection[str]) -> Callable[[str], str]:
-    """The function that gives paths their new names; what lies below a renamed path goes with it.
+
+@dataclass(frozen=True, slots=True)
+class Renamer:
+    """Gives paths their new names."""
+
+    rules: list[Rule]
+
+    def __call__(self, path: str) -> str:
+        """The new name of a path."""
+        for _, expression, new in self.rules:
+            found = expression.match("." + path)
+            if found is not None:
+                return (_filled(new, found) + path[found.end() - 1 :]).lstrip(".")
+        return path
+
+    def names(self, path: str, length: int) -> bool:
+        """Whether a rule says what the first so many characters of a path become."""
+        matches = (expression.match("." + path) for _, expression, _ in self.rules)
+        return any(found is not None and found.end() > length for found in matches)
+
+
+def renamer(rename: Mapping[str, str] | None, paths: Collection[str]) -> Renamer:
+    """What gives paths their new names; what lies below a renamed path goes with it.
 
     A pattern that fits none of the paths raises `PatternError`.
 
@@ -22,15 +45,7 @@ def renamer(rename: Mapping[str, str] | None, paths: Collection[str]) -> Callabl
     for old, expression, _ in rules:
         if not any(expression.match("." + path) for path in paths):
             raise PatternError(f"rename: no path of a matches {old!r}{suggestion(old, paths)}")
-
-    def renamed(path: str) -> str:
-        for _, expression, new in rules:
-            found = expression.match("." + path)
-            if found is not None:
-                return (_filled(new, found) + path[found.end() - 1 :]).lstrip(".")
-        return path
-
-    return renamed
+    return Renamer(rules)
 
 
 def _checked(rename: object) -> Mapping[str, str]:
@@ -49,7 +64,7 @@ def _wildcards(pattern: str) -> list[str]:
     return re.findall(r"\*+", pattern)
 
 
-def _rule(old: str, new: str) -> tuple[str, re.Pattern[str], str]:
+def _rule(old: str, new: str) -> Rule:
     """A pattern that matches a path or the beginning of one, with a group for each wildcard."""
     expression = ""
     for segment in old.split(".") if old else ():

@@ -44,12 +44,6 @@ def kinds(events: Iterable[Event]) -> set[str]:
     return found - {""}
 
 
-def paths(events: Iterable[Event]) -> set[str]:
-    """The paths of all modules that were running, and of variables."""
-    modules = {id(event.module): event.module for event in events if type(event) is Call and event.module is not None}
-    return {module.path for module in modules.values()} | {event.name for event in events if type(event) is Variable}
-
-
 def side(events: list[Event], chosen: Container[str], renamed: Callable[[str], str], shared: Container[str]) -> Side:
     """The stops of a run. `chosen` are the kinds to look at, `shared` the paths, once renamed, that both runs have."""
     found = Side()

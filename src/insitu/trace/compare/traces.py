@@ -8,8 +8,9 @@ from insitu.errors import ChoiceError
 from insitu.trace.collector import collector_paused
 from insitu.trace.compare.closeness import Tolerance
 from insitu.trace.compare.judge import Judge
+from insitu.trace.compare.numbers import Numbered, Renumbering
 from insitu.trace.compare.rename import renamer
-from insitu.trace.compare.stops import Side, kinds, paths, side
+from insitu.trace.compare.stops import Side, kinds, side
 from insitu.trace.compare.units import units
 from insitu.trace.compare.verdict import Verdict
 from insitu.trace.diff import Diff
@@ -37,18 +38,18 @@ def compare_traces(
     ('random', 0.5, 0)
     """
     with collector_paused():  # what was needed on the way is gone when it goes on: only the diff is left to look at
-        return _compared(_sides(a.events, b.events, rename), tolerance, labels)
+        return _compared(*_sides(a.events, b.events, rename), tolerance, labels)
 
 
-def _compared(sides: tuple[Side, Side], tolerance: Tolerance, labels: tuple[str, str]) -> Diff:
+def _compared(sides: tuple[Side, Side], layers: list[str], tolerance: Tolerance, labels: tuple[str, str]) -> Diff:
     every, notes = units(*sides)
     judge = Judge(*sides, tolerance)
     judge(every)
-    return Verdict(every, judge, sides).diff(notes, labels)
+    return Verdict(every, judge, sides).diff(notes + layers, labels)
 
 
-def _sides(a: list[Event], b: list[Event], rename: Mapping[str, str] | None) -> tuple[Side, Side]:
-    """The stops of both runs, at the finest level that both have."""
+def _sides(a: list[Event], b: list[Event], rename: Mapping[str, str] | None) -> tuple[tuple[Side, Side], list[str]]:
+    """The stops of both runs, at the finest level that both have, and what is said of layers that only one has."""
     kinds_a, kinds_b = kinds(a), kinds(b)
     chosen = kinds_a & kinds_b if kinds_a and kinds_b else kinds_a | kinds_b
     if not chosen and (kinds_a or kinds_b):
@@ -56,7 +57,7 @@ def _sides(a: list[Event], b: list[Event], rename: Mapping[str, str] | None) -> 
             f"nothing to compare: a has only {', '.join(sorted(kinds_a))}, b only {', '.join(sorted(kinds_b))} events;"
             " record both at the same level"
         )
-    paths_a, paths_b = paths(a), paths(b)
-    renamed = renamer(rename, paths_a)
-    shared = {renamed(path) for path in paths_a} & paths_b
-    return side(a, chosen, renamed, shared), side(b, chosen, str, shared)
+    numbered_a, numbered_b = Numbered(a), Numbered(b)
+    renamed = Renumbering(numbered_a, numbered_b, renamer(rename, numbered_a.paths))
+    shared = {renamed(path) for path in numbered_a.paths} & numbered_b.paths
+    return (side(a, chosen, renamed, shared), side(b, chosen, str, shared)), renamed.notes
