@@ -204,6 +204,37 @@ def test_the_first_call_that_is_not_deterministic() -> None:
     assert [row.status for row in diff.differences if row.status != "same"] == ["differs", "follows", "follows"]
 
 
+@pytest.mark.parametrize("given", [{"dropout_p": 0.5}, (None, 0.5)])
+@pytest.mark.parametrize("level", ["functions", "aten"])
+def test_dropout_within_attention_draws_random_numbers(given: Any, level: Any) -> None:
+    def run(given: Any, scale: float = 1.0) -> insitu.Trace:
+        args, kwargs = ((), given) if isinstance(given, dict) else (given, {})
+        with insitu.record(keep="stats", level=level) as trace:
+            F.scaled_dot_product_attention(x, x, x, *args, scale=scale, **kwargs)
+        return trace
+
+    x = torch.linspace(-1, 1, 64).reshape(1, 2, 4, 8)
+    first = compare(run(given), run(given)).first
+    assert first is not None and first.kind == "random" and "draws random numbers" in first.why
+    first = compare(run({}), run({}, scale=2.0)).first
+    assert first is not None and first.kind == "argument"
+
+
+def test_dropout_within_an_attention_module() -> None:
+    torch.manual_seed(0)
+    attention, x = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True), torch.randn(2, 4, 8)
+
+    def run() -> insitu.Trace:
+        with insitu.record(attention, keep="stats", level="functions") as trace:
+            attention(x, x, x, need_weights=False)
+        return trace
+
+    first = compare(run(), run()).first
+    assert first is not None and first.kind == "random"
+    attention.eval()
+    assert compare(run(), run()).same
+
+
 def test_a_weight_that_differs() -> None:
     other = model()
     with torch.no_grad():

@@ -14,8 +14,8 @@ from typing import Any
 from insitu.trace.compare.arguments import Argument, differing_arguments, differing_settings
 from insitu.trace.compare.blame import Blame, Facts, Lineage, described, joined, promoted
 from insitu.trace.compare.closeness import Closeness, Tolerance, close_plain, weakest
-from insitu.trace.compare.manner import casts, exception, places, texts
-from insitu.trace.compare.operation import COMMUTING, MOVING, RANDOM, READING, UNCHANGING, UNINITIALISED
+from insitu.trace.compare.manner import casts, draws, exception, places, texts
+from insitu.trace.compare.operation import COMMUTING, MOVING, READING, UNCHANGING, UNINITIALISED
 from insitu.trace.compare.stops import Side, inputs
 from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
@@ -189,7 +189,7 @@ class Judge:
         else:
             unit.roots = frozenset((unit.number,))
             given = blame.outside and name in MOVING and len(into) == 1
-            unit.kind = "input" if given or call.name in READING else "random" if name in RANDOM else "output"
+            unit.kind = "input" if given or call.name in READING else "random" if draws(unit.a[0]) else "output"
         if call.result is not None and type(call.result) is not TensorFacts and not call.outputs:
             other = unit.b[0].event
             self._scalars[(_key(call.result), _key(other.result if type(other) is Call else None))] = unit.roots

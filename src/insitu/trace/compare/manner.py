@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from insitu.trace.compare.arguments import Argument
+from insitu.trace.compare.operation import DROPPING, RANDOM
 from insitu.trace.compare.stops import Stop
 from insitu.trace.event import Call, TensorFacts
 
@@ -44,6 +45,15 @@ def texts(arguments: list[Argument]) -> tuple[str, ...]:
 def _text(item: Any) -> str:
     text = repr(item)
     return text if len(text) <= 40 else text[:39] + "…"
+
+
+def draws(stop: Stop) -> bool:
+    """Whether a call draws random numbers."""
+    call = stop.event
+    if type(call) is not Call or stop.name not in DROPPING:
+        return type(call) is Call and stop.name in RANDOM
+    by_place = next((item for item in call.args if type(item) is float), 0.0)
+    return bool(call.kwargs.get("dropout_p", by_place)) and call.kwargs.get("training") is not False
 
 
 def casts(stop: Stop) -> bool:

@@ -37,6 +37,8 @@ RANDOM = frozenset(
         *("dropout3d", "alpha_dropout", "feature_alpha_dropout", "trunc_normal_", "kaiming_uniform_"),
     }
 )
+# Calls that draw random numbers if they are given a probability to drop with.
+DROPPING = frozenset({"scaled_dot_product_attention", "multi_head_attention_forward"})
 # Calls that put new values where others, or none, were: what was there before does not go into them.
 OVERWRITING = frozenset(
     {

@@ -7,7 +7,8 @@ from functools import cached_property
 from insitu.trace.compare.closeness import CERTAINTIES
 from insitu.trace.compare.gradients import parting_gradient
 from insitu.trace.compare.judge import Judge
-from insitu.trace.compare.operation import RANDOM, UNCHANGING
+from insitu.trace.compare.manner import draws
+from insitu.trace.compare.operation import UNCHANGING
 from insitu.trace.compare.stops import Side, Stop
 from insitu.trace.compare.units import NONE, Unit
 from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
@@ -204,7 +205,7 @@ def _reason(unit: Unit) -> str:
     if unit.seen is not None and unit.notes:
         return f"{', '.join(unit.notes)}: close, but what follows from it differs"
     event = unit.a[0].event
-    if unit.kind == "random" or (unit.a[0].name in RANDOM and type(event) is Call):
+    if unit.kind == "random" or draws(unit.a[0]):
         return f"{_equal_inputs(unit)}, output differs: it draws random numbers, with no seed or another one"
     if type(event) is Call and not event.inputs:
         return "no tensor goes in, and the output differs"
