@@ -666,3 +666,14 @@ def test_a_function_that_cannot_be_hashed() -> None:
         torch.overrides.handle_torch_function(Callable(), (X,), X)
     assert troubles(trace) == []
     assert len(trace.calls) == 1
+
+
+@pytest.mark.parametrize("level", ["modules", "functions", "aten"])
+def test_a_recomputation_that_torch_stops_is_no_failure(level: str) -> None:
+    layer = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    with insitu.record(level=level) as trace:
+        checkpoint(layer, torch.ones(2, 3, requires_grad=True), use_reentrant=False).sum().backward()
+    again = [call for call in trace.find("**") if call.phase == "backward" and call.kind == "module"]
+    assert [call.path for call in again] == ["", "0", "1"]
+    assert not [call for call in trace.calls if call.raised is not None] and "✗" not in str(trace)
+    assert again[0].result is None and again[0].duration is not None

@@ -47,13 +47,18 @@ class _Running:
 RUNNING = _Running()
 
 
+# Raised by checkpoint(use_reentrant=False) when all that the backward pass needs is computed again.
+STOPS = frozenset({("torch.utils.checkpoint", "_StopRecomputationError")})
+
+
 class Raised:
-    """The result of a call that an exception ended."""
+    """The result of a call that an exception ended; it has no `type` where that is no failure, but torch's own way."""
 
     __slots__ = ("message", "type")
 
     def __init__(self, error: BaseException) -> None:
-        self.type = type(error).__name__
+        kind = type(error)
+        self.type = kind.__name__ if (kind.__module__, kind.__name__) not in STOPS else None
         first = next(iter(arguments_of(error)), None)
         self.message = first if type(first) is str else None  # no text is made here, and the error is not kept
 
