@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
 _getframe = sys._getframe
+REGISTER = Tensor.register_hook
 UNKNOWN = FunctionNote(torch.is_tensor)  # a silent one, for what cannot be named
 # The innermost Python frame while autograd's engine runs its own operators.
 ENGINE = torch.autograd.graph._engine_run_backward.__code__
@@ -40,6 +41,7 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
     noting, learn = make_noting(probe.table, fresh, renewing=probe.keeps), make_learn(probe)
     extend, made, made_inside = tape.extend, *make_function_result(probe, fresh)
     before, after = probe.check.pair if probe.check is not None else (None, None)
+    hooks = probe.check.hooks if probe.check is not None else None
 
     def on_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -47,7 +49,8 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
         except (KeyError, TypeError):  # it was not met before, or cannot be hashed
             note = learn(func)
         if note.silent or not (probe.taking or (note.runs_backward and probe.follows_backward)):
-            return func(*args, **kwargs) if kwargs else func(*args)
+            result = func(*args, **kwargs) if kwargs else func(*args)
+            return hooks.register(args[0], result) if hooks is not None and func is REGISTER else result
         at, outer, function, taking, backward = -1, probe.parent, probe.function, probe.taking, probe.backward
         try:
             in_engine = backward and _current_graph_task_id() != -1

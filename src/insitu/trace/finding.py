@@ -29,7 +29,8 @@ class Finding:
     that were not set to zero). `call` is the call at fault, of a backward pass the forward call whose gradient the
     autograd `node` computed; `site` is its line, `path` its module, or a parameter. `output` is what came out, with
     statistics, and `index` its first bad element. `details` holds more names and numbers (`positive`: +inf went in,
-    `entered`: the gradient that came in was not finite, `follows`: the forward call was not, already), `times`
+    `entered`: the gradient that came in was not finite, `follows`: the forward call was not, already,
+    `hook`: the name of a hook on the gradient of `call`, or of the parameter `path`, that made it), `times`
     how often it was found at this place, and `text` says it all in words.
 
     >>> Finding("nan", path="head").kind

@@ -38,6 +38,8 @@ def _head(finding: Finding) -> str:
 def _subject(finding: Finding) -> str:
     """Who did it."""
     name = called(finding.call) if finding.call is not None else ""
+    if "hook" in finding.details:
+        return f"a hook ({safe(finding.details['hook'])}) on the gradient of {name or safe(finding.path) or 'a tensor'}"
     if finding.node is None:
         return name
     return f"the gradient of {name} ({safe(finding.node)})" if name else f"the gradient of {safe(finding.node)}"

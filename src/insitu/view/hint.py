@@ -42,7 +42,7 @@ UNKNOWN = {
 
 def hint(finding: Finding) -> str:
     """The reason of a finding in one sentence; nothing where it is not plain to see."""
-    if finding.call is None:
+    if finding.call is None or "hook" in finding.details:
         return ""
     name = finding.call.name.rpartition(".")[2]
     name = SAME.get(name, name.removesuffix("_") if not name.endswith("__") else name)

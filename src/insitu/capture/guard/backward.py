@@ -165,6 +165,10 @@ class Nodes:
             self._check.probe.function_mode.remove()
             self._entered -= 1
 
+    def spoil(self) -> None:
+        """A hook of the user has made what is not finite: what follows in this pass is no news."""
+        self._bad = True
+
     def end(self) -> None:
         """A backward pass has ended, by an exception or not."""
         while self._entered:

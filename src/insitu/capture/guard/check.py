@@ -20,6 +20,7 @@ from insitu.capture.explain.notes import settle
 from insitu.capture.explain.reading import values
 from insitu.capture.guard.backward import Nodes
 from insitu.capture.guard.cause import came_in, cause, made_before, made_unseen
+from insitu.capture.guard.hooks import Hooks
 from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
 from insitu.capture.guard.ways import DIVIDES, HIDES, NODES, OUTPUTS, UNLIKELY, WAYS, changes, way_of
@@ -129,7 +130,7 @@ class Check:
         self.pending: set[int] = set()  # the calls whose results were not checked, or came from such
         self.bad: set[int] = set()  # those whose results are not finite, be that news or not
         self.waiting: dict[int, Finding] = {}  # what is told only when something comes of it, by the calls it came to
-        self.nodes, self.pause = Nodes(self), Pause(probe)
+        self.nodes, self.hooks, self.pause = Nodes(self), Hooks(self), Pause(probe)
         self.gone = 0  # how much of the tape was cleared so far
         before, after = make_before(self), make_after(self)
         self.pair = (unheard(before), unheard(after)) if probe.careful else (before, after)
@@ -228,6 +229,7 @@ class Check:
         self.past.clear()
         self.probe.tape.clear()
         self.nodes.end()
+        self.hooks.end()
 
     def tell(self, look: Callable[..., Finding | None], *args: Any) -> None:
         """Report what looking closer finds; if that fails, it is the tool's own trouble."""

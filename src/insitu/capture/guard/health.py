@@ -122,6 +122,9 @@ class Health:
         if at is None:
             for optimizer in self._optimizers.values():
                 optimizer.backward_begins()
+            if is_due(self._backwards) and probe.check is not None:
+                for _, parameter in own_tensors(probe):
+                    probe.check.hooks.look_at(parameter)
             return
         due = is_due(self._backwards)
         self._backwards += 1

@@ -1,0 +1,127 @@
+"""What a guard checks of hooks on gradients (`Tensor.register_hook`): that none makes NaN or Inf of finite numbers.
+
+Autograd runs them between its nodes, from a dict that each tensor has. There each hook is replaced by one that calls it
+and looks at what it made, until the guard ends.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import wraps
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch._C import DisableTorchFunction
+
+from insitu.capture.explain.reading import Reading
+from insitu.capture.functions import code_of
+from insitu.capture.guard.cause import place_of
+from insitu.capture.guard.facts import facts_of, parameter_path
+from insitu.capture.guard.values import FINITE, careful_total, first_bad, state_of
+from insitu.capture.modes import skip_when_compiling
+from insitu.capture.sites import Sites, is_hidden
+from insitu.trace.event import Call, Site
+from insitu.trace.finding import Finding, FindingKind, Operand
+
+if TYPE_CHECKING:
+    from insitu.capture.guard.check import Check
+
+Hook = Callable[[Tensor], Tensor | None]
+Place = int | weakref.ref[Tensor]  # the number of the autograd node that a hook is on, or the tensor that has none
+
+
+class Hooks:
+    """The hooks on gradients that one probe has met, by the ids of the dicts that they are in."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._replaced: dict[int, weakref.ref[Any]] = {}
+
+    def register(self, tensor: Any, handle: Any) -> Any:
+        """A hook was registered; returns its handle."""
+        try:
+            with DisableTorchFunction():
+                self.look_at(tensor)
+        except Exception as error:
+            self._check.probe.trouble("looking at a hook", error)
+        return handle
+
+    def look_at(self, tensor: Tensor) -> None:
+        """Replace the hooks of a tensor."""
+        hooks: Any = tensor._backward_hooks
+        for key, hook in list(hooks.items()) if hooks else ():
+            if not self._is_ours(hook):
+                hooks[key] = self._looking(hook, tensor)
+                self._remember(hooks)
+
+    def _remember(self, hooks: Any) -> None:
+        replaced, number = self._replaced, id(hooks)
+        replaced[number] = weakref.ref(hooks, lambda _: replaced.pop(number, None))
+
+    def _is_ours(self, hook: Hook) -> bool:
+        return getattr(hook, "__insitu__", None) is self._check.checks
+
+    def _looking(self, hook: Hook, tensor: Tensor) -> Hook:
+        check, node = self._check, tensor.grad_fn
+        place = node._sequence_nr() if node is not None else weakref.ref(tensor)
+
+        @wraps(hook)
+        def looking(grad: Tensor) -> Tensor | None:
+            over = check.probe.over
+            version, was_fine = (0, False) if over else (grad._version, isfinite(careful_total(grad)))
+            result = hook(grad)
+            if was_fine:
+                made = grad if result is None else result
+                check.tell(hook_cause, check, hook, made, grad if grad._version == version else None, place)
+            return result
+
+        looking.__dict__["__insitu__"] = check.checks
+        skip_when_compiling(looking)
+        return looking
+
+    def end(self) -> None:
+        """Put back what was replaced."""
+        for hooks in [there for ref in list(self._replaced.values()) if (there := ref()) is not None]:
+            for key, hook in hooks.items():
+                if self._is_ours(hook):
+                    hooks[key] = hook.__wrapped__
+        self._replaced.clear()
+
+
+def hook_cause(check: Check, hook: Hook, made: Any, given: Tensor | None, place: Place) -> Finding | None:
+    """What to say of what a hook made of a finite gradient, which is `given` unless it was changed in place."""
+    state = state_of(made) if isinstance(made, Tensor) else FINITE
+    if not state:
+        return None
+    check.nodes.spoil()
+    call, path = call_at(check, place), ""
+    if not isinstance(place, int):
+        path = parameter_path(check.probe, place())
+    elif call is not None:
+        path = call.path
+    if (check.checks.is_scaled and not state.nan) or check.checks.allowed(call.name if call is not None else "", path):
+        return None
+    check.checks.found = True
+    operands = (Operand(facts_of(given), "the gradient"),) if given is not None else ()
+    details = {"hook": getattr(hook, "__name__", type(hook).__name__)}
+    kind: FindingKind = "nan" if state.nan else "inf"
+    index = first_bad(made, nan=state.nan)
+    return Finding(kind, "backward", path, call, hook_site(hook), facts_of(made), index, operands, None, details)
+
+
+def call_at(check: Check, place: Place) -> Call | None:
+    """The call that made the tensor that a hook is on; none made a parameter."""
+    tape, at = place_of(check, place) if isinstance(place, int) else ([], None)
+    reading = Reading(tape)
+    try:
+        return reading.call(at) if at is not None else None
+    finally:
+        reading.close()
+
+
+def hook_site(hook: Hook) -> Site | None:
+    """Where a hook is written, if it is written in Python."""
+    code = code_of(hook)
+    return Sites().definition(code) if code is not None and not is_hidden(code.co_filename) else None
