@@ -53,9 +53,10 @@ def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str
     modules: from the first call of one on, until it returns.
 
     `action` is "raise", "warn" (once for each place) or "record"; whatever it is, all is in `guard.findings`. NaN that
-    was there before the block only warns, and so does what comes to light when an exception has ended it. So does, in
-    the end, what is wrong with a training: parameters that never get a gradient or never change, gradients that vanish,
-    explode or are not set to zero. What was frozen from the beginning, while the rest learns, is only in the findings.
+    was there before the block only warns, and so does one that was written down in it, once a loss has it, and what
+    comes to light when an exception has ended the block. So does, in the end, what is wrong with a training: parameters
+    that never get a gradient or never change, gradients that vanish, explode or are not set to zero. What was frozen
+    from the beginning, while the rest learns, is only in the findings.
     """
     return Guard(subject, action=action, allow=allow)
 

@@ -24,14 +24,15 @@ class Finding:
     """One thing that a guard found, at one place of the program.
 
     `kind` is "nan" or "inf" for a call that made one of finite numbers, in the `phase` "forward" or "backward"; "given"
-    for one that was there before; "update" for one that an optimizer wrote into a parameter. About training: "none"
-    (parameters that never got a gradient), "vanishing", "exploding", "unchanged" (weights), "accumulated" (gradients
-    that were not set to zero). `call` is the call at fault, of a backward pass the forward call whose gradient the
-    autograd `node` computed; `site` is its line, `path` its module, or a parameter. `output` is what came out, with
-    statistics, and `index` its first bad element. `details` holds more names and numbers (`positive`: +inf went in,
-    `entered`: the gradient that came in was not finite, `follows`: the forward call was not, already,
-    `hook`: the name of a hook on the gradient of `call`, or of the parameter `path`, that made it), `times`
-    how often it was found at this place, and `text` says it all in words.
+    for one that was there before, or was written down and has come to the loss; "update" for one that an optimizer
+    wrote into a parameter. About training: "none" (parameters that never got a gradient), "vanishing", "exploding",
+    "unchanged" (weights), "accumulated" (gradients that were not set to zero). `call` is the call at fault, of a
+    backward pass the forward call whose gradient the autograd `node` computed; `site` is its line, `path` its module,
+    or a parameter. `output` is what came out, with statistics, and `index` its first bad element. `details` holds more
+    names and numbers (`positive`: +inf went in, `entered`: the gradient that came in was not finite, `follows`: the
+    forward call was not, already, `entry`: the call brought it in, and the loss has it, `hook`: the name of a hook on
+    the gradient of `call`, or of the parameter `path`, that made it), `times` how often it was found at this place, and
+    `text` says it all in words.
 
     >>> Finding("nan", path="head").kind
     'nan'

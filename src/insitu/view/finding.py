@@ -40,6 +40,8 @@ def _subject(finding: Finding) -> str:
     name = called(finding.call) if finding.call is not None else ""
     if "hook" in finding.details:
         return f"a hook ({safe(finding.details['hook'])}) on the gradient of {name or safe(finding.path) or 'a tensor'}"
+    if finding.details.get("grad"):
+        return f"the gradient of {safe(finding.path)}"
     if finding.node is None:
         return name
     return f"the gradient of {name} ({safe(finding.node)})" if name else f"the gradient of {safe(finding.node)}"
@@ -51,6 +53,12 @@ def _made(finding: Finding) -> str:
     what = "NaN" if stats is not None and stats.nan else "Inf"
     if finding.kind != "given":
         return f"made {what}{_of(finding)}"
+    if finding.details.get("entry"):
+        return f"brought in what is not finite: the loss has {what}"
+    if finding.details.get("grad"):
+        return f"has {what}, from what was not checked"
+    if finding.details.get("loss"):
+        return f"got a loss that has {what} already, from what was not checked"
     if finding.phase == "backward":
         if finding.details.get("follows"):
             return f"has {what}, for the call itself got, or made, what is not finite"

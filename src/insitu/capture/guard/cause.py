@@ -113,6 +113,14 @@ def is_explicit(item: Any, depth: int = 0, *, nan: bool) -> bool:
     return any(is_explicit(part, depth + 1, nan=nan) for part in (item.values() if isinstance(item, dict) else item))
 
 
+def is_written(reading: Reading, value: Value) -> bool:
+    """Whether a value was made of nothing but a number that is not finite, as by `torch.full`."""
+    at = value.producer
+    if at < 0 or not isinstance(reading.note(at), FunctionNote) or noted_values(reading, at):
+        return False
+    return is_explicit((reading.args(at), reading.kwargs(at)), nan=False)
+
+
 def without_out(kwargs: Any) -> Any:
     """The keyword arguments that are read."""
     return {name: item for name, item in kwargs.items() if name != "out"} if kwargs else {}
@@ -187,7 +195,10 @@ def made_unchecked(check: Check, value: Value, tensor: Tensor) -> Finding | None
     state = state_of(output)
     if check.checks.allowed(call.name, call.path) or is_explicit((call.args, call.kwargs), nan=state.nan):
         return None
-    given = [each() for each in noted_values(reading, value.producer)]
+    noted = noted_values(reading, value.producer)
+    given = [each() for each in noted]
+    if any(is_written(reading, each) for each in noted if each() is None):
+        return None
     alive = [each for each in given if each is not None]
     if not state.news and (len(alive) < len(given) or has_mask(alive, output)):
         return None

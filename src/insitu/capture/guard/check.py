@@ -20,6 +20,7 @@ from insitu.capture.explain.notes import settle
 from insitu.capture.explain.reading import values
 from insitu.capture.guard.backward import Nodes
 from insitu.capture.guard.cause import came_in, cause, made_before, made_unseen
+from insitu.capture.guard.entry import come_to_loss
 from insitu.capture.guard.hooks import Hooks
 from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
@@ -271,14 +272,14 @@ def make_before(check: Check) -> Before:
                     check.nodes.end()
                     check.nodes.find_unseen(sequence(), args, kwargs)
                     checks.on_backward(probe, None)
-                    losses = tensors_in((args, kwargs))
+                    losses = tensors_in(args[0] if args else kwargs)
                     if not check.has_pending(at) or all(isfinite(look(loss)) for loss in losses):
                         return FINITE
         except Exception as error:
             probe.trouble("checking an argument", error)
             return FINITE
         if note.runs_backward:
-            check.tell(came_in, check, at, losses, "")
+            check.tell(come_to_loss, check, at, losses)
             return FINITE
         check.tell(made_before, check, [target])
         return state

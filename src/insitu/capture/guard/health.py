@@ -21,7 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from insitu.capture.explain.reading import Reading
 from insitu.capture.guard.facts import facts_of, own_tensors
 from insitu.capture.guard.values import first_bad, state_of, total
-from insitu.capture.guard.weights import Sample, Totals, Weight
+from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import unwrapped
 from insitu.capture.sites import Sites, is_hidden
@@ -225,6 +225,9 @@ class Health:
         ]
         steps = sum(stepping.steps for stepping in self._optimizers.values())
         unchanged = [item for item in weights if steps and not item[1].has_changed(item[2])]
+        checks = self._checks
+        if self._backwards and not (checks.found or checks.told or checks.is_scaled or checks.allow):
+            yield from self._spoiled()
         if self._backwards > 1:
             yield from self._gradients(weights)
         if steps > 1:
@@ -235,6 +238,17 @@ class Health:
             if stepping.stale and stepping.stale >= 0.9 * (stepping.steps - 1) and stepping.place is not None:
                 details = {"optimizer": type(stepping.ref()).__name__, "steps": stepping.steps, "times": stepping.stale}
                 yield Finding("accumulated", call=stepping.place, site=stepping.place.site, details=details)
+
+    def _spoiled(self) -> Iterator[Finding]:
+        """What to say of the gradients that are left, where nothing else that is not finite was told of."""
+        known = [own_tensors(check.probe) for check in self._checks.checks]
+        model = unwrapped(self._model).named_parameters() if self._model is not None else ()
+        for path, parameter in (*model, *(item for items in known for item in items)):
+            grad = dense_grad(parameter)
+            if grad is not None and (state := state_of(grad)):
+                index, details = first_bad(grad, nan=state.nan), {"grad": True}
+                yield Finding("given", "backward", path, output=facts_of(grad), index=index, details=details)
+                return
 
     def _gradients(self, weights: list[Any]) -> Iterator[Finding]:
         none = [
