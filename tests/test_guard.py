@@ -337,6 +337,13 @@ def test_a_fixed_table_is_no_frozen_layer() -> None:
     assert kinds(trained(model)) == []
 
 
+def test_a_parameter_of_one_s_own_is_counted_among_the_frozen() -> None:
+    model = Net()
+    model.scale = nn.Parameter(torch.ones(3), requires_grad=False)
+    model.body.requires_grad_(False)
+    assert kinds(trained(model)) == [("unchanged", ["scale", "body.weight", "body.bias"])]
+
+
 def test_weights_that_get_no_gradient_are_named() -> None:
     model = Net()
     model.unused = nn.Linear(2, 2)

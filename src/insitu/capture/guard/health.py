@@ -282,8 +282,11 @@ class Health:
         steps = max(stepping.steps for stepping in self._optimizers.values())
         frozen: dict[bool, list[str]] = {True: [], False: []}
         for path, weight, parameter in weights:
-            if not parameter.requires_grad and self._is_layer(path, parameter) and not everything:
+            if not parameter.requires_grad and not everything:
                 frozen[weight.frozen and learned].append(path)
+        for paths in frozen.values():
+            if not any(map(self._is_layer, paths)):  # where layers are frozen, what is not one was frozen with them
+                paths.clear()
         learning = [item for item in weights if item[1].got and item[2].requires_grad]
         left_out = [path for path, weight, _ in learning if not weight.owned]
         resting = [
@@ -297,7 +300,7 @@ class Health:
                 details = {"paths": paths, "reason": reason, "steps": steps, "rate": rate}
                 yield Finding("unchanged", path=paths[0], details=details)
 
-    def _is_layer(self, path: str, parameter: Tensor) -> bool:
+    def _is_layer(self, path: str) -> bool:
         """Whether a parameter is of a layer of torch that is there to learn; a table of one's own may be fixed."""
         if self._model is None:
             return False
