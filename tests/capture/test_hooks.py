@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from functools import partial
 from typing import Any
 
@@ -85,6 +87,19 @@ def test_what_is_allowed_may_be_made_by_a_hook() -> None:
     with insitu.guard(model, action="record", allow="0.weight") as guard:
         model(torch.ones(2, 3)).sum().backward()
     assert not guard.findings
+
+
+def test_hooks_of_each_step_are_not_kept() -> None:
+    model, alive = nn.Linear(3, 3), []
+    with insitu.guard(model):
+        for _ in range(3):
+            x = torch.ones(2, 3, requires_grad=True)
+            x.register_hook(partial(torch.mul, other=x.detach()))
+            model(x).sum().backward()
+            alive.append(weakref.ref(x))
+            del x
+        gc.collect()
+        assert [ref() for ref in alive] == [None] * 3
 
 
 def test_hooks_of_guards_that_overlap_are_put_back() -> None:

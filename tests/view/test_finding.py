@@ -134,3 +134,17 @@ def test_only_finite_numbers_are_called_so() -> None:
     spoiled.details["entered"] = True
     assert "made NaN of a gradient that has Inf\n" in text(spoiled) and "0 * inf is NaN" in text(spoiled)
     assert hint(finding("pow", tensor(inf=1), 2)) == ""
+
+
+def test_who_brought_it_in_or_spoiled_a_gradient_is_said() -> None:
+    found = finding("full", kind="nan")
+    found.kind, found.details = "given", {"loss": True, "entry": True}
+    assert text(found).splitlines()[0] == "train.py:12: torch.full brought in what is not finite: the loss has NaN"
+    found.details = {"loss": True, "entry": False}
+    assert "got a loss that has NaN already, from what was not checked" in text(found)
+    found.call, found.site, found.path, found.details = None, None, "head.weight", {"grad": True}
+    assert text(found) == "the gradient of head.weight has NaN, from what was not checked"
+    hooked = finding("sqrt", tensor(zeros=1))
+    hooked.details = {"hook": "clip"}
+    assert "a hook (clip) on the gradient of torch.sqrt made Inf of finite numbers" in text(hooked)
+    assert hint(hooked) == ""
