@@ -69,10 +69,9 @@ class Hooks:
 
         @wraps(hook)
         def looking(grad: Tensor) -> Tensor | None:
-            over = check.probe.over
-            version, was_fine = (0, False) if over else (grad._version, isfinite(careful_total(grad)))
+            version = self._version_of_finite(grad)
             result = hook(grad)
-            if was_fine:
+            if version is not None:
                 made = grad if result is None else result
                 check.tell(hook_cause, check, hook, made, grad if grad._version == version else None, place)
             return result
@@ -80,6 +79,14 @@ class Hooks:
         looking.__dict__["__insitu__"] = check.checks
         skip_when_compiling(looking)
         return looking
+
+    def _version_of_finite(self, grad: Tensor) -> int | None:
+        """The version of a gradient that a hook is to get; None if it is not finite already, or the guard is over."""
+        try:
+            return None if self._check.probe.over or not isfinite(careful_total(grad)) else grad._version
+        except Exception as error:
+            self._check.probe.trouble("checking a gradient", error)
+            return None
 
     def end(self) -> None:
         """Put back what was replaced."""
