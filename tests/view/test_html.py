@@ -155,6 +155,15 @@ def test_a_part_can_be_chosen() -> None:
         page(trace, only="hh.1")
 
 
+def test_a_part_costs_what_it_costs_in_the_whole() -> None:
+    run = model()
+    for call in run.events:
+        if call.kind == "module" and call.path:
+            call.flops, call.duration = 8, 200
+    found = carried(run.trace, only="h.1", steps=[0])
+    assert found["row.flops"][:2] == [24, 8] and found["row.inside"][0] == carried(run.trace)["row.inside"][1] > 2
+
+
 def test_the_policy_allows_this_script_and_this_style_only() -> None:
     parts = Parts(page(model().trace)).found
     for kind in ("script", "style"):

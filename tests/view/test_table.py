@@ -74,6 +74,51 @@ def test_the_backward_pass_and_the_operations_stand_beside_the_modules() -> None
     assert render(run.trace, "table") == WITH_BACKWARD
 
 
+def with_a_backward_pass() -> Run:
+    run, x = Run(), tensor(2, 4)
+    with run.inside(run.module("", "Net", x, leaf=False, out=tensor(2, 6), duration=9_000_000, parameters=60)):
+        calls = []
+        for path in ("body", "head"):
+            with run.inside(linear(run, path, 4, 6, x, duration=3_000_000, parameters=30)):
+                calls.append(run.call("aten", "aten.mm", x, duration=1_000_000, flops=96))
+    with run.inside(run.call("function", "torch.Tensor.backward", x, duration=6_000_000)):
+        for call in calls:
+            backward = {"phase": "backward", "forward": call.id, "module": call.module}
+            run.call("aten", "aten.mm", x, duration=2_000_000, flops=96, **backward)
+    return run
+
+
+PART = """\
+module  type            parameters  output       time    own  backward  share  calls  memory  flops
+(root)  Net                     60  f32[2, 6]   9.0ms  3.0ms     4.0ms  60.0%      1    48 B    192
+  head  Linear(4 → 6)           30  f32[2, 6]   3.0ms  3.0ms     2.0ms  20.0%      1    48 B     96
+total   2 of 3 modules          60             15.0ms            4.0ms             3    48 B    192"""
+
+
+def test_a_part_of_the_table_has_the_numbers_of_the_whole() -> None:
+    trace = with_a_backward_pass().trace
+    assert render(trace, "table", only="head") == PART
+    whole, part = render(trace, "table").splitlines(), PART.splitlines()
+    assert [line.split() for line in part[1:3]] == [whole[1].split(), whole[3].split()]
+
+
+def test_a_part_of_a_tree_has_the_costs_of_the_whole() -> None:
+    trace = with_a_backward_pass().trace
+    whole = render(trace, costs=True, backward=True).splitlines()
+    part = render(trace, only="head", costs=True, backward=True).splitlines()
+    assert part[1].split() == whole[1].split() and "192" in part[1] and "4.0ms" in part[1]
+    assert any(line.split()[1:] == part[2].split()[1:] for line in whole)
+
+
+def test_a_part_of_two_models_has_the_backward_pass_of_its_own() -> None:
+    run, x = with_a_backward_pass(), tensor(2, 4)
+    with run.inside(run.module("Other", "Other", x, leaf=False, out=x, duration=1_000_000)):
+        other = linear(run, "Other.fc", 4, 6, x, duration=1_000_000)
+    backward = {"phase": "backward", "forward": other.id, "module": other.module}
+    run.call("aten", "aten.mm", x, duration=5_000_000, **backward)
+    assert "4.0ms" in render(run.trace, "table", only="head").splitlines()[1]
+
+
 def test_safe_texts() -> None:
     assert safe("日本 → x") == "日本 → x"
     assert safe("\x00\u202e\ud800\u2028") == r"\x00\u202e\ud800\u2028"

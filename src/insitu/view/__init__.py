@@ -14,13 +14,25 @@ from insitu.trace.event import Event
 from insitu.trace.trace import Trace
 from insitu.view.classic import Classic
 from insitu.view.code import Code
-from insitu.view.line import Line, OpeningView, View
+from insitu.view.line import CountingView, Line, OpeningView, View
 from insitu.view.table import Table
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.tree import Tree
 from insitu.view.variables import Variables
 
-__all__ = ["VIEWS", "Line", "OpeningView", "Terminal", "View", "ViewFactory", "make", "render", "replay", "show"]
+__all__ = [
+    "VIEWS",
+    "CountingView",
+    "Line",
+    "OpeningView",
+    "Terminal",
+    "View",
+    "ViewFactory",
+    "make",
+    "render",
+    "replay",
+    "show",
+]
 
 ViewFactory = Callable[..., View]
 VIEWS: dict[str, ViewFactory] = {
@@ -50,10 +62,18 @@ def make(name: str, /, **options: Any) -> View:
 
 def replay(events: Iterable[Event], view: View, only: str | Iterable[str] | None = None) -> Iterator[Line]:
     """The lines that a view makes of events that are over, the same as while they happened."""
-    chosen = select(events, only)
-    opened = getattr(view, "opened", None)
+    every = list(events)
+    chosen = select(every, only)
+    opened, left_out = getattr(view, "opened", None), getattr(view, "left_out", None)
     yield from view.begin()
-    if opened is None:
+    if left_out is not None and len(chosen) < len(every):
+        shown = {event.id for event in chosen}
+        for event in completed(every):
+            if event.id in shown:
+                yield from view(event)
+            else:
+                left_out(event)
+    elif opened is None:
         for event in completed(chosen):
             yield from view(event)
     else:

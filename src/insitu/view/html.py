@@ -63,7 +63,7 @@ def page(
             header["diff"] = pairs.fill(subject, tables, rows, columns)
         elif subject is not None:
             events = _chosen(subject, only, steps)
-            drawn += _fill(events, tables, rows, depth)
+            drawn += _fill(subject, events, tables, rows, depth)
             header |= {"about": _about(subject), "events": len(events)}
         header |= {"title": _title(subject, title), "series": series.fill(columns, drawn)}
         rows.fill(columns)
@@ -79,8 +79,8 @@ def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int]
     return events if wanted is None else [event for event in events if event.step in wanted]
 
 
-def _fill(events: list[Event], tables: Tables, rows: RowColumns, depth: int | None) -> list[series.Drawn]:
-    every, found = ordered(events, depth=depth)
+def _fill(trace: Trace, events: list[Event], tables: Tables, rows: RowColumns, depth: int | None) -> list[series.Drawn]:
+    every, found = ordered(trace.events, shown={event.id for event in events}, depth=depth)
     tables.begin(places(every))
     for row in every:
         rows.add(row, found)

@@ -55,6 +55,14 @@ class View(Protocol):
         ...
 
 
+class CountingView(View, Protocol):
+    """A view that shows sums: it is also given what is left out, so that they are those of the whole."""
+
+    def left_out(self, event: Event) -> None:
+        """Count an event that makes no line."""
+        ...
+
+
 class OpeningView(View, Protocol):
     """A view that also shows the call of a watched function when it begins, before all that lies in it."""
 

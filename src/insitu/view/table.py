@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from insitu.trace.analysis import relative
 from insitu.trace.costs import Costs, Ledger, size
-from insitu.trace.event import Call, Event, Mark, ModuleFacts, Variable
+from insitu.trace.event import Call, Event, Mark, ModuleFacts
 from insitu.view.beside import time_cell
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import module_type
@@ -42,11 +42,13 @@ class Table:
     """Adds up the calls of each module and shows them at the end, in the order of the first calls.
 
     `own` is the time of a module without that of the modules in it; `backward` is that of the operators that computed
-    its gradients; `flops` are the operations of the forward pass.
+    its gradients; `flops` are the operations of the forward pass. Where only some modules are shown, their numbers and
+    the totals are still those of the whole trace.
     """
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
+        self._shown: set[str] = set()
         self._tensors: dict[int, int] = {}
         self._ledger = Ledger()
         self._behind: dict[str, int] = {}
@@ -65,9 +67,18 @@ class Table:
         if isinstance(event, Mark):
             if event.kind == "trouble":
                 self._troubles.append(safe(event.text))
-            return ()
-        if isinstance(event, Variable):
-            return ()
+        elif isinstance(event, Call):
+            self._count(event)
+            if event.module is not None and event.kind == "module":
+                self._shown.add(event.module.path)
+        return ()
+
+    def left_out(self, event: Event) -> None:
+        """A call whose module has no row, if no other call of it has one."""
+        if isinstance(event, Call):
+            self._count(event)
+
+    def _count(self, event: Call) -> None:
         costs = self._ledger.add(event)
         self._decide(event)
         if event.parent is None:
@@ -77,7 +88,6 @@ class Table:
             self._behind[event.path] = self._behind.get(event.path, 0) + costs.time
         elif event.kind == "module" and event.phase == "forward" and event.module is not None:
             self._add(event, event.module, costs)
-        return ()
 
     def _decide(self, call: Call) -> None:
         """Note which modules are models beside the first: they have the names of their classes, and lie in no other."""
@@ -101,13 +111,15 @@ class Table:
 
     def finish(self) -> Iterator[Line]:
         """The whole table and its totals; columns in which nothing stands are left out."""
-        rows = sorted(self._rows.values(), key=lambda row: row.first)
         self._attribute()
+        total = self._total()
+        self._rows = {path: row for path, row in self._rows.items() if path in self._shown}
+        rows = sorted(self._rows.values(), key=lambda row: row.first)
         depths = self._depths()
         lines = [
             ((("module", "bold"),), tuple((column.name, "bold") for column in COLUMNS)),
             *((self._name(row, depths[row.module.path]), self._cells(row)) for row in rows),
-            ((("total", "bold"),), self._total(rows)),
+            ((("total", "bold"),), total),
         ]
         used = [index for index in range(len(COLUMNS)) if any(cells[index][0] for _, cells in lines[1:])]
         columns = tuple(COLUMNS[index] for index in used)
@@ -159,11 +171,14 @@ class Table:
             (operations(costs.flops) if costs.flops else "", ""),
         )
 
-    def _total(self, rows: list[Row]) -> tuple[Span, ...]:
+    def _total(self) -> tuple[Span, ...]:
         """Parameters of the outermost modules, since those of all below are in them; of outputs each tensor once."""
+        rows = self._rows.values()
         outermost = [row for row in rows if self._above(row.module.path) is None]
+        shown = len(self._shown & self._rows.keys())
+        of = f"{shown:,} of " if shown < len(rows) else ""
         return (
-            (f"{len(rows):,} module{'s' if len(rows) != 1 else ''}", ""),
+            (f"{of}{len(rows):,} module{'s' if len(rows) != 1 else ''}", ""),
             (f"{sum(row.module.parameters for row in outermost):,}", ""),
             ("", ""),
             time_cell(self._all.time),

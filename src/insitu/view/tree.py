@@ -73,6 +73,11 @@ class Tree:
         self._beside.forget()
         return shown
 
+    def left_out(self, event: Event) -> None:
+        """An event without a row: those around it cost what it costs."""
+        if self._beside is not None:
+            self._beside.add(event)
+
     def finish(self) -> Iterable[Line]:
         """The rows of all that was kept back, and of calls whose parents never came."""
         roots = sorted([*self._roots, *self._forest.rest()], key=lambda node: node.first.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from insitu.trace.analysis import completed
@@ -61,20 +61,26 @@ class Found:
     odd: dict[int, int]
 
 
-def ordered(events: Sequence[Event], *, depth: int | None = None) -> tuple[list[Row], Found]:
-    """The rows of a trace, and what was found out on the way; with `depth` only so many levels."""
+def ordered(
+    events: Sequence[Event], *, shown: Container[int] | None = None, depth: int | None = None
+) -> tuple[list[Row], Found]:
+    """The rows of a trace, and what was found out on the way; with `depth` only so many levels.
+
+    With `shown` only the events with these ids have rows; the others are still counted in what those around them cost.
+    """
     forest, ledger, nonfinite = Forest(), Ledger(), Nonfinite()
     found = Found({}, {})
     roots: list[Node] = []
     for event in completed(events):
+        if isinstance(event, Call):
+            found.costs[event.id] = ledger.add(event)
+        if shown is not None and event.id not in shown:
+            continue
         if isinstance(event, Mark):
             if event.kind == "step":
                 continue
-        else:
-            if flags := nonfinite(event):
-                found.odd[event.id] = flags
-            if isinstance(event, Call):
-                found.costs[event.id] = ledger.add(event)
+        elif flags := nonfinite(event):
+            found.odd[event.id] = flags
         root = forest.add(event)
         if root is not None:
             roots.append(root)
