@@ -427,6 +427,17 @@ def test_a_subject_that_cannot_be_printed() -> None:
         insitu.record(Mute())  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("keep", "asked"), [("meta", "trace.calls"), ("values", "recorded.paths")])
+def test_a_forgotten_with(keep: str, asked: str) -> None:
+    word, _, name = asked.partition(".")
+    session = insitu.record(torch.nn.Linear(3, 2), keep=keep)
+    with pytest.raises(AttributeError, match=rf"`with insitu\.record\(\.\.\.\) as {word}:`, then `{asked}`"):
+        getattr(session, name)
+    with pytest.raises(AttributeError, match="object has no attribute 'nosuch'"):
+        session.nosuch  # noqa: B018
+    assert not hasattr(session, "_private")
+
+
 def test_no_subject_is_fine() -> None:
     with insitu.record(None) as trace:
         x.sin()

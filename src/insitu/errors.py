@@ -101,3 +101,12 @@ def choose(option: str, value: object, choices: Iterable[str]) -> str:
     near = get_close_matches(str(value), names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ChoiceError(f"{option}={value!r} is not one of {', '.join(map(repr, names))}{hint}")
+
+
+def not_entered(block: object, name: str, gives: type, word: str) -> AttributeError:
+    """An attribute that a `with` block lacks; if what the block gives has it, the `with` was forgotten."""
+    if hasattr(gives, name) and not name.startswith("_"):
+        text = f"nothing is recorded without a `with`: `with insitu.record(...) as {word}:`, then `{word}.{name}`"
+    else:
+        text = f"{type(block).__name__!r} object has no attribute {name!r}"
+    return AttributeError(text, name=name, obj=block)

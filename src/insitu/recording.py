@@ -24,7 +24,7 @@ from insitu.capture.keep import stats
 from insitu.capture.targets import targets
 from insitu.capture.values import Keep, Taken, Taking
 from insitu.entries import entry
-from insitu.errors import ChoiceError, PatternError, SubjectError, choose, tell
+from insitu.errors import ChoiceError, PatternError, SubjectError, choose, not_entered, tell
 from insitu.interrupts import begun, ended
 from insitu.store import RUN_SUFFIXES, check
 from insitu.store.building import check_compression
@@ -76,6 +76,9 @@ class Recording:
         self.check_free()
         self._keep_at: dict[tuple[str, str], Keep | None] = {}
         self._running: list[Running] = []
+
+    def __getattr__(self, name: str) -> Any:
+        raise not_entered(self, name, Recorded, "recorded")
 
     def __enter__(self) -> Recorded:
         return begun(self._entered, self._abandon).recorded

@@ -38,6 +38,8 @@ def save(
     ...     store.load(f"{folder}/run.h5")
     <Trace: 0 events, 0 modules>
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise SubjectError(f"save() writes to a file, not to a {type(path).__name__}: save(trace, 'run.h5')")
     target = store.check(path, overwrite=overwrite, suffixes=SUFFIXES)
     if target.suffix.lower() == PAGE:
         text = _page(subject, source=source, only=only, steps=steps, depth=depth)

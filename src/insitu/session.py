@@ -21,7 +21,7 @@ from insitu.capture.live import Sink
 from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.targets import targets
 from insitu.dist import current_rank
-from insitu.errors import InsituError, PatternError, SubjectError, choose, tell
+from insitu.errors import InsituError, PatternError, SubjectError, choose, not_entered, tell
 from insitu.interrupts import begun, ended
 from insitu.recording import Recording, is_recording, patterns
 from insitu.trace.event import Event
@@ -128,6 +128,9 @@ class Session:
         self._printer = printer
         self._variables = variables
         self._running: list[tuple[int, Running]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        raise not_entered(self, name, Trace, "trace")
 
     def __enter__(self) -> Trace:
         return self.enter(sys._getframe(1))

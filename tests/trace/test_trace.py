@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from insitu.errors import InsituError, MissingError, PatternError
+from insitu.errors import InsituError, MissingError, PatternError, SubjectError
 from insitu.trace.event import (
     Call,
     Event,
@@ -74,7 +74,6 @@ def trace() -> Trace:
         ({"path": "h.0"}, 2),
         ({"path": "h.*"}, 4),
         ({"path": "**"}, 6),
-        ({"path": "h"}, 0),
         ({"kind": "aten"}, 6),
         ({"kind": "function"}, 5),
         ({"name": "softmax"}, 4),
@@ -102,11 +101,29 @@ def test_find_refuses_a_bad_pattern(trace: Trace) -> None:
         trace.find("h..0")
 
 
+def test_find_names_the_nearest_path_when_none_matches(trace: Trace) -> None:
+    kinds: list[dict[str, Any]] = [{}, {"name": "Block"}, {"phase": "backward"}]
+    for asked in kinds:
+        with pytest.raises(PatternError, match=r"no path matches 'hh\.0' \(did you mean 'h\.0'\?\)"):
+            trace.find("hh.0", **asked)
+    with pytest.raises(PatternError, match=r"no path matches 'h' \(h\.\* is what is in it\)"):
+        trace.find("h")
+    assert trace.find("h.0", step=99) == trace.find("h.0", name="nosuch") == []
+    assert trace.find(name="nosuch") == [] == Trace().find("h.0")
+
+
+def test_what_is_no_id_says_how_to_find(trace: Trace) -> None:
+    with pytest.raises(SubjectError, match=r"takes the id of an event, a number, not 'h\.0': trace\.find\('h\.0'\)"):
+        trace["h.0"]  # type: ignore[index]
+    with pytest.raises(SubjectError, match=r"not slice\(0, 2, None\): trace\.events is a list"):
+        trace[0:2]  # type: ignore[index]
+
+
 def test_items(trace: Trace) -> None:
     assert trace[0] is trace.events[0] and len(trace) == len(list(trace)) == 19
-    for key in (99, -1, "h.0"):
+    for key in (99, -1):
         with pytest.raises(KeyError, match="19 events"):
-            trace[key]  # type: ignore[index]
+            trace[key]
 
 
 def test_the_tree(trace: Trace) -> None:

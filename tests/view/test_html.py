@@ -201,6 +201,8 @@ def test_writing(tmp_path: Path) -> None:
     assert path.read_text("utf-8") != first
     with pytest.raises(StoreError, match="nowhere"):
         save(Trace(), tmp_path / "nowhere" / "run.html")
+    with pytest.raises(SubjectError, match=r"to a file, not to a Trace: save\(trace, 'run\.h5'\)"):
+        save("run.html", Trace())  # type: ignore[arg-type]
     assert "<title>mine</title>" in page(Trace(), title="mine")
 
 

@@ -43,7 +43,7 @@ def matches(pattern: str, path: str) -> bool:
 def require(pattern: str, paths: Collection[str], what: str = "path") -> None:
     """Raise, naming the nearest ones, when the pattern matches none of all the paths there can be."""
     if not any(matches(pattern, path) for path in paths):
-        raise PatternError(f"no {what} matches {pattern!r}{suggestion(pattern, paths)}")
+        raise PatternError(f"no {what} matches {pattern!r}{nearest(pattern, paths)}")
 
 
 def nearest(pattern: str, called: Collection[str]) -> str:

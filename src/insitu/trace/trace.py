@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, get_args
 
 from insitu.errors import InsituError, MissingError, SubjectError, choose
@@ -131,7 +132,9 @@ class Trace:
     def __getitem__(self, id: int) -> Event:
         try:
             return self._index.by_id[id]
-        except KeyError:
+        except (KeyError, TypeError):
+            if not isinstance(id, Integral):
+                raise SubjectError(_not_an_id(id)) from None
             raise KeyError(f"no event {id!r} in this trace of {len(self)} events") from None
 
     def children(self, event: Event) -> list[Event]:
@@ -163,7 +166,8 @@ class Trace:
 
         With a path and neither name nor kind, the calls of the modules at that path, or, with `phase="backward"`, all
         that computed gradients for them; a name may leave out what stands before its last dots: `softmax` finds
-        `torch.nn.functional.softmax`.
+        `torch.nn.functional.softmax`. A path pattern that matches nothing in the whole trace raises `PatternError` and
+        names the nearest; a name that nothing has is no error, for that is how to ask whether something was called.
         """
         if path is not None and name is None and kind is None and phase != "backward":
             kind = "module"
@@ -171,9 +175,10 @@ class Trace:
             choose("kind", kind, get_args(Kind))
         if phase is not None:
             choose("phase", phase, get_args(Phase))
-        return [
+        calls = self.calls
+        found = [
             call
-            for call in self.calls
+            for call in calls
             if (kind is None or call.kind == kind)
             and (step is None or call.step == step)
             and (rank is None or call.rank == rank)
@@ -181,6 +186,9 @@ class Trace:
             and (path is None or matches(path, call.path))
             and (name is None or _named(name, call))
         ]
+        if not found and path is not None and calls:  # none at all: nothing has run yet, or the tool is switched off
+            require(path, {call.path for call in calls})
+        return found
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row for each call; start and duration are nanoseconds, the statistics those of the first output."""
@@ -225,6 +233,11 @@ def row(call: Call) -> tuple[Any, ...]:
         *((stats.min, stats.max, stats.mean, stats.std, stats.nan, stats.inf) if stats else (None,) * 6),
         outputs[0].kept if outputs else None,
     )
+
+
+def _not_an_id(item: object) -> str:
+    instead = f"trace.find({item!r:.80}) finds calls by path" if isinstance(item, str) else "trace.events is a list"
+    return f"trace[...] takes the id of an event, a number, not {item!r:.80}: {instead}"
 
 
 def _require_tensor(item: object) -> None:
