@@ -110,6 +110,15 @@ def test_a_part_of_a_tree_has_the_costs_of_the_whole() -> None:
     assert any(line.split()[1:] == part[2].split()[1:] for line in whole)
 
 
+def test_a_trace_without_a_backward_pass_says_what_to_record() -> None:
+    run = Run()
+    run.call("function", "torch.relu", out=tensor(2))
+    assert render(run.trace, backward=True).splitlines()[-1] == (
+        'no backward pass was recorded: level="aten", and loss.backward() inside the block'
+    )
+    assert "no backward pass" not in render(with_a_backward_pass().trace, backward=True) + render(run.trace, costs=True)
+
+
 def test_a_part_of_two_models_has_the_backward_pass_of_its_own() -> None:
     run, x = with_a_backward_pass(), tensor(2, 4)
     with run.inside(run.module("Other", "Other", x, leaf=False, out=x, duration=1_000_000)):

@@ -342,3 +342,11 @@ def test_changes_on_one_line_of_a_loop_are_one_row_of_the_tree() -> None:
 def test_marks_that_lie_in_no_call() -> None:
     events: list[Event] = [Mark(0, None, "trouble", "oh"), Mark(1, None, "note", "here"), Mark(2, None, "step", "s")]
     assert [str(line) for line in replay(events, Variables())] == ["! oh", "# here"]
+
+
+@pytest.mark.parametrize(("lang", "said"), [("en", "no watched function ran"), ("zh", "没有被监视的函数")])
+def test_a_trace_without_variables_says_what_to_record(lang: str, said: str) -> None:
+    run = Run()
+    run.call("function", "torch.relu")
+    (line,) = render(run.trace, "variables", lang=lang).splitlines()
+    assert line.startswith(said) and '@insitu.watch("x")' in line

@@ -61,8 +61,18 @@ def make(name: str, /, **options: Any) -> View:
 
 
 def replay(events: Iterable[Event], view: View, only: str | Iterable[str] | None = None) -> Iterator[Line]:
-    """The lines that a view makes of events that are over, the same as while they happened."""
-    every = list(events)
+    """The lines that a view makes of events that are over, the same as while they happened.
+
+    A view that makes none may have a sentence, `nothing`, that says what to record for it.
+    """
+    line = None
+    for line in _lines(list(events), view, only):
+        yield line
+    if line is None and (nothing := getattr(view, "nothing", None)) is not None:
+        yield Line(((nothing, "grey"),))
+
+
+def _lines(every: list[Event], view: View, only: str | Iterable[str] | None) -> Iterator[Line]:
     chosen = select(every, only)
     opened, left_out = getattr(view, "opened", None), getattr(view, "left_out", None)
     yield from view.begin()

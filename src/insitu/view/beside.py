@@ -16,6 +16,7 @@ COSTS = (
     Column("flops", right=True, drop=2),
 )
 BACKWARD = (Column("gradient", drop=2), Column("backward", right=True, drop=2))
+NO_BACKWARD = 'no backward pass was recorded: level="aten", and loss.backward() inside the block'
 
 
 class Beside:
@@ -27,6 +28,7 @@ class Beside:
         self._found: dict[int, Costs] = {}
         self._parents: dict[int, int | None] = {}
         self._behind: dict[int, int] = {}
+        self._is_missing = backward
         self.columns = (*(BACKWARD if backward else ()), *(COSTS if costs else ()))
 
     def add(self, event: Event) -> None:
@@ -35,6 +37,8 @@ class Beside:
             return
         self._found[event.id] = self._ledger.add(event)
         self._parents[event.id] = event.parent
+        if self._is_missing and (event.forward is not None or _has_gradient(event)):
+            self._is_missing = False
         if event.forward is not None:
             self._behind[event.forward] = self._behind.get(event.forward, 0) + (event.duration or 0)
 
@@ -50,6 +54,11 @@ class Beside:
                 self._found[above].backward += time
                 above = self._parents[above]
         self._behind = {}
+
+    @property
+    def missing(self) -> str | None:
+        """What to record for columns in which nothing stands."""
+        return NO_BACKWARD if self._is_missing and self._found else None
 
     def forget(self) -> None:
         """Forget the calls that were shown."""
@@ -75,6 +84,10 @@ class Beside:
             (f"{parameters:,}" if parameters else "", ""),
             (operations(costs.flops) if costs.flops else "", ""),
         )
+
+
+def _has_gradient(call: Call) -> bool:
+    return any(facts.grad is not None for facts in tensors(call.result))
 
 
 def _gradient(calls: list[Call]) -> Span:

@@ -88,6 +88,8 @@ class Tree:
         ranked = len({fold.nodes[0].first.rank for group in groups for fold in group.folds}) > 1
         for group in groups:
             yield from self._step(group, titled=not self._live and len(groups) + group.count > 2, ranked=ranked)
+        if self._beside is not None and (missing := self._beside.missing) is not None:
+            yield Line(((missing, "grey"),), (), self._columns)
 
     def _step(self, group: Steps, *, titled: bool, ranked: bool) -> Iterator[Line]:
         """The rows of a step, or of several that are the same; a step of one call has its number on that row."""

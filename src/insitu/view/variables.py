@@ -51,6 +51,7 @@ class Variables:
 
     def __init__(self, *, lang: str = "en") -> None:
         self._words = WORDS[choose("lang", lang, WORDS)]
+        self.nothing = self._words.nothing
         self._open: dict[int, _Open] = {}
         self._thread = 0
         self._said: dict[tuple[str, ...], Span] = {}

@@ -29,6 +29,7 @@ class Words:
     fields: str
     more: str
     mean: str
+    nothing: str
 
 
 WORDS = {
@@ -49,6 +50,7 @@ WORDS = {
         fields="{type}, {count} fields",
         more="… {count} more",
         mean="mean",
+        nothing='no watched function ran in this trace: @insitu.watch("x") on a function records its variable x',
     ),
     "zh": Words(
         named="函数 [{name}]",
@@ -70,5 +72,6 @@ WORDS = {
         fields="{type}, {count} 个字段",
         more="… 还有 {count} 个",
         mean="均值",
+        nothing='没有被监视的函数: 用 @insitu.watch("x") 装饰函数, 记录其变量 x',
     ),
 }
