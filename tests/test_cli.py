@@ -110,7 +110,8 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
         (["run", "-m"], "insitu: -m needs the name of a module"),
         (["run", "nowhere.py"], "insitu: there is no script 'nowhere.py'"),
         (["run", "."], "insitu: the folder '.' has no __main__.py to run"),
-        (["run", "--quiet", "script.py"], "insitu: --quiet without --to FILE would show nothing"),
+        (["run", "--quiet", "script.py"], "insitu: --quiet without --to FILE or --html FILE would"),
+        (["run", "--html", "x.h5", "script.py"], "insitu: 'x.h5' does not end in '.html'\n"),
         (["run", "--to", "x.html", "--html", "./x.html", "script.py"], "insitu: --to and --html are both './x.html'"),
         (["run", "--to", "run.txt", "script.py"], "'.h5', '.hdf5'"),
         (["run", "--to", "run.h5", "script.py"], "run.h5' is there already"),
@@ -124,6 +125,22 @@ def test_an_error_is_one_line_and_code_2(
     assert cli.main(words) == 2
     out, err = capsys.readouterr()
     assert message in err and err.startswith("insitu: ") and err.count("\n") == 1 and out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sho", "run.h5"], "insitu: error: there is no command 'sho' (did you mean 'show'?)"),
+        (["xyz"], "insitu: error: there is no command 'xyz'\n"),
+        (["run", "--vew", "tree", "script.py"], "unrecognized arguments: --vew (did you mean '--view'?)"),
+        (["show", "run.h5", "--widht=9"], "unrecognized arguments: --widht=9 (did you mean '--width'?)"),
+        (["show", "run.h5", "other.h5"], "insitu show: error: unrecognized arguments: other.h5\n"),
+    ],
+)
+def test_a_misspelt_word_names_the_nearest(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(words)
+    assert message in capsys.readouterr().err
 
 
 def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import insitu
 from insitu.commands import completion, diff, export, recover, run, show
-from insitu.commands.options import described
+from insitu.commands.options import Parser, described
 from insitu.errors import InsituError
 
 EXAMPLE = """\
@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code: 0, the program's own, 1 for not the same or not whole, 2 for errors."""
     words, command = run.split(list(sys.argv[1:] if arguments is None else arguments))
     parser = _parser()
+    if words and not words[0].startswith("-") and words[0] not in (known := [*COMMANDS, "run", "demo"]):
+        parser.refuse(f"there is no command {words[0]!r}", words[0], known)
     options = parser.parse_args(words)
     try:
         code = _dispatch(options, command, parser)
@@ -89,19 +91,18 @@ def _leave_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = described(argparse.ArgumentParser("insitu", allow_abbrev=False), "See every tensor in place.", EXAMPLE)
+def _parser() -> Parser:
+    parser = described(Parser("insitu"), "See every tensor in place.", EXAMPLE)
     parser.add_argument("--version", action="version", version=f"insitu {insitu.__version__}")
     commands = parser.add_subparsers(dest="command", metavar=" | ".join(["run", *COMMANDS, "demo"]))
     runs = commands.add_parser(
         "run",
         help="trace an unmodified script",
         usage="insitu run [options] script.py [arguments]\n       insitu run [options] -m module [arguments]",
-        allow_abbrev=False,
     )
     run.add_options(described(runs, "Run a Python program and show what torch did in it.", run.EXAMPLE))
     for name, (module, help, sentence) in COMMANDS.items():
-        made = commands.add_parser(name, help=help, allow_abbrev=False)
+        made = commands.add_parser(name, help=help)
         module.add_options(described(made, sentence, module.EXAMPLE))
     demo = commands.add_parser("demo", help="a small transformer in every view")
     described(demo, "Trace a small transformer and show it in every view.", DEMO_EXAMPLE)

@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
 
 from insitu.errors import choose
 
 VIEW_HELP = "tree (default), classic, code, table or variables"
 
 
-def described(parser: argparse.ArgumentParser, description: str, example: str) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser that says of a word it does not know which one it is near to."""
+
+    def __init__(self, prog: str | None = None, **options: Any) -> None:
+        super().__init__(prog, allow_abbrev=False, **options)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """The options; what is left over is an error here, for only this parser knows what is near to it."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            options = [option for action in self._actions for option in action.option_strings]
+            self.refuse(f"unrecognized arguments: {' '.join(rest)}", rest[0].partition("=")[0], options)
+        return found, rest
+
+    def refuse(self, message: str, word: str, known: Sequence[str]) -> NoReturn:
+        """Print the usage and the message, with the nearest of the words that are known, and exit with 2."""
+        near = get_close_matches(word, known, n=1)
+        self.error(f"{message} (did you mean {near[0]!r}?)" if near else message)
+
+
+def described(parser: Parser, description: str, example: str) -> Parser:
     """The parser with a description before its options and an example after them."""
     parser.description, parser.epilog = description, example
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -99,7 +99,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.unfold and options.view != "tree":
         raise ChoiceError(f"--unfold is for the view 'tree', and not for {options.view!r}")
     if options.quiet and options.to is None and options.html is None:
-        raise ChoiceError("--quiet without --to FILE would show nothing: give a file, or leave --quiet out")
+        raise ChoiceError("--quiet without --to FILE or --html FILE would show nothing: give one, or leave it out")
 
 
 def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:
