@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from insitu.errors import SubjectError
+from insitu.errors import SubjectError, brief
 from insitu.trace.compare.closeness import Tolerance
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
@@ -49,33 +49,36 @@ def compare(
     (False, 'argument', 'made with another argument: argument 0: -1 | 0', 'statistics')
     """
     tolerance = Tolerance(rtol, atol)  # what is wrong with it is said before files are read
-    return compare_traces(_trace(a), _trace(b), rename=rename, tolerance=tolerance, labels=_labels(a, b))
+    (first, kind), (second, other) = _trace(a), _trace(b)
+    if kind != other and first.events and second.events and not (first.variables() and second.variables()):
+        raise SubjectError(f"a is a {kind} and b is a {other}: compare two traces, or two recorded runs")
+    return compare_traces(first, second, rename=rename, tolerance=tolerance, labels=_labels(a, b))
 
 
-def _trace(subject: Subject) -> Trace:
+def _trace(subject: Subject) -> tuple[Trace, str]:
+    """The trace, and what it was before."""
     if isinstance(subject, Trace):
-        return subject
+        return subject, "trace"
     if isinstance(subject, (str, os.PathLike)):
         return _loaded(subject)
     # h5py takes a tenth of a second to import, and who has a run has it already.
     from insitu.store.run import Run
 
     if isinstance(subject, Run):
-        return run_trace(subject)
+        return run_trace(subject), "recorded run"
     raise SubjectError(
-        f"compare() takes traces, runs or files of them, not {subject!r:.80} ({type(subject).__name__}):"
-        " compare(trace, 'before.h5')"
+        f"compare() takes traces, runs or files of them, not {brief(subject)}: compare(trace, 'before.h5')"
     )
 
 
-def _loaded(path: str | os.PathLike[str]) -> Trace:
+def _loaded(path: str | os.PathLike[str]) -> tuple[Trace, str]:
     from insitu import store
 
     found = store.load(path)
     if isinstance(found, Trace):
-        return found
+        return found, "trace"
     with found:
-        return run_trace(found)
+        return run_trace(found), "recorded run"
 
 
 def _labels(a: Subject, b: Subject) -> tuple[str, str]:

@@ -103,6 +103,15 @@ def choose(option: str, value: object, choices: Iterable[str]) -> str:
     raise ChoiceError(f"{option}={value!r} is not one of {', '.join(map(repr, names))}{hint}")
 
 
+def brief(item: object) -> str:
+    """An object of the user in a few words, whatever its repr does."""
+    try:
+        text = repr(item)
+    except Exception:
+        text = "an object that cannot be printed"
+    return f"{' '.join(text.split()):.80} (a {type(item).__name__})"
+
+
 def not_entered(block: object, name: str, gives: type, word: str) -> AttributeError:
     """An attribute that a `with` block lacks; if what the block gives has it, the `with` was forgotten."""
     if hasattr(gives, name) and not name.startswith("_"):

@@ -20,9 +20,9 @@ from insitu.capture.guard.health import Health
 from insitu.capture.guard.scaling import scaling
 from insitu.capture.recorder import Recorder
 from insitu.dist import current_rank
-from insitu.errors import NonFiniteError, PatternError, SubjectError, choose, tell
+from insitu.errors import NonFiniteError, PatternError, SubjectError, brief, choose, tell
 from insitu.interrupts import begun, ended
-from insitu.session import brief, checked_subject, explain, module_paths, take_last
+from insitu.session import checked_subject, explain, module_paths, take_last
 from insitu.trace.finding import Finding
 from insitu.trace.path import compiled, suggestion
 from insitu.tracebacks import without_own_frames

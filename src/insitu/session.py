@@ -21,7 +21,7 @@ from insitu.capture.live import Sink
 from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.targets import targets
 from insitu.dist import current_rank
-from insitu.errors import InsituError, PatternError, SubjectError, choose, not_entered, tell
+from insitu.errors import InsituError, PatternError, SubjectError, brief, choose, not_entered, tell
 from insitu.interrupts import begun, ended
 from insitu.recording import Recording, is_recording, patterns
 from insitu.trace.event import Event
@@ -251,15 +251,6 @@ def checked_subject(verb: str, subject: object) -> nn.Module | None:
         f"it takes a torch.nn.Module, or nothing to trace all that torch does in the block"
         f"{'; a function or a class to decorate; or names of variables' if verb == 'watch' else ''}"
     )
-
-
-def brief(item: object) -> str:
-    """An object of the user in a few words, whatever its repr does."""
-    try:
-        text = repr(item)
-    except Exception:
-        text = "an object that cannot be printed"
-    return f"{' '.join(text.split()):.80} (a {type(item).__name__})"
 
 
 def checked_patterns(only: str | Iterable[str] | None, subject: nn.Module | None) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ from insitu.capture.keep import closely
 from insitu.capture.recorder import Recorder
 from insitu.decorate import decorated
 from insitu.dist import current_rank
-from insitu.errors import SubjectError, choose
+from insitu.errors import SubjectError, brief, choose
 from insitu.interrupts import begun, ended
-from insitu.session import Keep, Running, Session, brief
+from insitu.session import Keep, Running, Session
 from insitu.streams import place_of, stream
 from insitu.trace.event import Event
 from insitu.view.terminal import Terminal

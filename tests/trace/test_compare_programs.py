@@ -320,8 +320,11 @@ def test_recorded_runs(tmp_path: Path) -> None:
     first = diff.first
     assert first is not None and first.a is not None and (first.a.name, first.a.step) == ("0.weight.grad", 3)
     assert first.certainty == "values" and len(diff.causes) == 1
-    with pytest.raises(insitu.ChoiceError, match="a has only variable"):
+    with pytest.raises(insitu.SubjectError, match="a is a recorded run and b is a trace: compare two traces, or"):
         compare(a, recorded(model()))
+    with pytest.raises(insitu.SubjectError, match=r"not Sequential\( \(0\).* \(a Sequential\): compare") as refused:
+        compare(a, nn.Sequential(nn.Linear(3, 2)))
+    assert "\n" not in str(refused.value)
 
 
 def test_saved_traces_are_the_same_as_those_at_hand(tmp_path: Path) -> None:
