@@ -164,6 +164,16 @@ def test_a_part_costs_what_it_costs_in_the_whole() -> None:
     assert found["row.flops"][:2] == [24, 8] and found["row.inside"][0] == carried(run.trace)["row.inside"][1] > 2
 
 
+@pytest.mark.parametrize(("phase", "title"), [("forward", "pass of a loop"), ("backward", "repeated")])
+def test_what_autograd_repeats_is_no_loop_of_the_user(phase: Any, title: str) -> None:
+    run, places = Run(), [site("y = f(x)", line, "main", mark="f(x)") for line in (2, 3, 4)]
+    with run.inside(run.call("function", "torch.Tensor.backward")):
+        for _ in range(5):
+            for place, name in zip(places, ("aten.mul", "aten.add", "aten.sum"), strict=True):
+                run.call("aten", name, out=tensor(2), site=place, phase=phase)
+    assert labels(carried(run.trace)).count(title) == 5
+
+
 def test_the_policy_allows_this_script_and_this_style_only() -> None:
     parts = Parts(page(model().trace)).found
     for kind in ("script", "style"):

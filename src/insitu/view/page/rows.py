@@ -125,7 +125,10 @@ def _step_heading(nodes: list[Node], ranked: bool) -> Heading:
 def _group_heading(group: Group) -> Heading:
     first = group.first
     site = None if isinstance(first, Mark) else first.site
-    title = "pass of a loop" if group.kind == "pass" else f"{expression(site)} · {len(group.nodes)} calls"
+    if group.kind == "expression":
+        title = f"{expression(site)} · {len(group.nodes)} calls"
+    else:  # autograd repeats itself where nobody wrote a loop
+        title = "repeated" if isinstance(first, Call) and first.phase == "backward" else "pass of a loop"
     return Heading(group.kind, title, first, group.duration, site)
 
 
