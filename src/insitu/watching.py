@@ -25,7 +25,7 @@ from insitu.errors import SubjectError, brief, choose
 from insitu.interrupts import begun, ended
 from insitu.session import Keep, Running, Session
 from insitu.streams import place_of, stream
-from insitu.trace.event import Event
+from insitu.trace.event import Call, Event
 from insitu.view.terminal import Terminal
 from insitu.view.words import WORDS
 
@@ -220,9 +220,9 @@ class Printer:
     def __init__(self, view: str | views.View | type[views.View], options: dict[str, Any], terminal: Terminal) -> None:
         self.view: views.View = made(view, options)
         self.terminal = terminal
-        opened = getattr(self.view, "opened", None)
-        if opened is not None:
-            self.opened = lambda call: terminal.write(opened(call))
+        self._outermost: str | None = None
+        if hasattr(self.view, "opened"):
+            self.opened = self._opened
 
     def begin(self) -> None:
         """Print the head."""
@@ -230,6 +230,13 @@ class Printer:
 
     def __call__(self, event: Event) -> None:
         self.terminal.write(self.view(event))
+
+    def _opened(self, call: Call) -> None:
+        """Print the head of a call; what one function needs for its columns is nothing to the next one."""
+        if call.parent is None and call.name != self._outermost:
+            self._outermost = call.name
+            self.terminal.forget_widths()
+        self.terminal.write(self.view.opened(call))  # type: ignore[attr-defined]
 
     def finish(self) -> None:
         """Print what the view has held back, and the foot."""

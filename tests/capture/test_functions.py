@@ -756,3 +756,20 @@ def test_a_generator_that_is_resumed_where_others_listen(
         with session as trace:
             assert next(steps) == 2
         assert next(steps) == 3 and trace.events == []
+
+
+def test_the_columns_of_one_function_do_not_move_those_of_the_next(capsys: pytest.CaptureFixture[str]) -> None:
+    @insitu.watch("a_name_that_is_long")
+    def first(x: int) -> None:
+        a_name_that_is_long = x + 1  # noqa: F841
+
+    @insitu.watch("y", "z")
+    def second(x: int) -> None:
+        y = x + 1
+        z = y + 1000  # noqa: F841
+
+    first(1)
+    second(1)
+    second(1)
+    changes = [line.partition("→")[2] for line in capsys.readouterr().out.splitlines() if "→" in line]
+    assert changes == [" 2  new", " 2  new", " 1002  new", " 2     new", " 1002  new"]

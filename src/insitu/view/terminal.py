@@ -96,6 +96,10 @@ class Terminal:
     def _room(self, file: IO[str]) -> int | None:
         return self._width if self._width is not None else terminal_width(file)
 
+    def forget_widths(self) -> None:
+        """What comes now need not line up with what was written."""
+        self._widths.clear()
+
     def flush(self) -> None:
         """Let a reader of the stream see all that was written."""
         file = self._file if self._file is not None else sys.stdout
