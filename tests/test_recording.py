@@ -701,12 +701,17 @@ def test_one_value_that_cannot_be_stored_does_not_take_the_others_along() -> Non
 
 def test_a_forked_child_leaves_the_recording_to_its_parent(tmp_path: Path) -> None:
     program = """
-import multiprocessing, sys, torch, insitu
+import multiprocessing, os, signal, sys, torch, insitu
 net = torch.nn.Linear(2, 1)
 with insitu.record(net, only="forward.input", to=sys.argv[1]):
     net(torch.ones(1, 2))
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        pool.map(abs, [1, 2])
+    for _ in range(10):
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            pool.map(abs, [1, 2])
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    if not (child := os.fork()):
+        os._exit(signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
+    assert os.waitpid(child, 0)[1] == 0
     net(torch.ones(1, 2))
 """
     (tmp_path / "program.py").write_text(program)
@@ -893,7 +898,7 @@ def test_what_is_switched_off_keeps_no_model(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_interrupt_while_it_is_entered_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, run = Net(), tmp_path / "run.h5"
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(Running, "_listen", lambda self: signal.raise_signal(signal.SIGINT))
+        interrupted.setattr("insitu.recording.Termination", lambda work: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt), insitu.record(model, keep="values", to=run):
             raise AssertionError("it was entered")
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,9 @@
-"""Ctrl-C and alarms that come while a session begins or ends: they wait until it has, or is undone."""
+"""Ctrl-C and alarms that come while a session begins or ends wait until it has, or is undone; the end of the process
+waits until a recording has ended."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -99,3 +101,32 @@ def ended(end: Callable[[], Found]) -> Found:
             with Undisturbed():
                 end()
         raise
+
+
+class Termination:
+    """Does something when the system asks the process to end, where nobody else does; then it ends."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._work()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def forget(self) -> None:
+        """Do nothing any more."""
+        if signal.getsignal(signal.SIGTERM) is self:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def leave_to_parent() -> None:
+    """Let SIGTERM end the child of a fork at once: a handler in Python waits as long as the child waits for a lock."""
+    if isinstance(signal.getsignal(signal.SIGTERM), Termination):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=leave_to_parent)

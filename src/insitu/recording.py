@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +23,7 @@ from insitu.capture.targets import targets
 from insitu.capture.values import Keep, Taken, Taking
 from insitu.entries import entry
 from insitu.errors import ChoiceError, PatternError, SubjectError, choose, not_entered, tell
-from insitu.interrupts import begun, ended
+from insitu.interrupts import Termination, begun, ended
 from insitu.store import RUN_SUFFIXES, check
 from insitu.store.building import check_compression
 from insitu.store.journal import Entry, Journal
@@ -172,27 +170,18 @@ class Running:
             sink=self._hand_on,
             trouble=self.trouble,
         )
-        self._signal: Any = None
+        self._termination: Termination | None = None
         if self.is_on:
             if recording._sink is None:
                 self._open()
             self.taking.start()
-            self._listen()
+            self._termination = Termination(self._terminate)
 
-    def _listen(self) -> None:
-        """Where nobody else does, end the recording when the system asks the process to end; then it does."""
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            self._signal = lambda number, frame: self._terminate(number)
-            signal.signal(signal.SIGTERM, self._signal)
-
-    def _terminate(self, number: int) -> None:
+    def _terminate(self) -> None:
         if self.is_on:
             self.undo(None)
             self.finish(patience=0.0)
             self.release()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
 
     def _open(self) -> None:
         to = self._recording._to
@@ -241,8 +230,8 @@ class Running:
         if not self.is_on or os.getpid() != self._pid:
             return
         self.is_on = False
-        if self._signal is not None and signal.getsignal(signal.SIGTERM) is self._signal:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._termination is not None:
+            self._termination.forget()
         try:
             self.taking.stop()
         finally:
