@@ -123,10 +123,27 @@ class Termination:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def leave_to_parent() -> None:
-    """Let SIGTERM end the child of a fork at once: a handler in Python waits as long as the child waits for a lock."""
-    if isinstance(signal.getsignal(signal.SIGTERM), Termination):
+# A child that is forked while a handler in Python is set may lose the signal for ever, or wait for a lock with it. So it
+# is forked without, and SIGTERM ends it at once, as it would without a recording.
+_set_aside: list[Termination] = []
+
+
+def _set_handler_aside() -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    if isinstance(handler, Termination) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _set_aside.append(handler)
+
+
+def _put_handler_back() -> None:
+    if _set_aside:
+        signal.signal(signal.SIGTERM, _set_aside.pop())
+
+
+def _forget_handler() -> None:
+    _set_aside.clear()
+    if isinstance(signal.getsignal(signal.SIGTERM), Termination):  # forked by another thread
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-os.register_at_fork(after_in_child=leave_to_parent)
+os.register_at_fork(before=_set_handler_aside, after_in_parent=_put_handler_back, after_in_child=_forget_handler)
