@@ -26,6 +26,17 @@ def quick_collections() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For models that are too small for more."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays_patched() -> Iterator[None]:
     """Trace functions, collector and torch are after the test what they were before it."""

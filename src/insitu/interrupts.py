@@ -123,7 +123,7 @@ class Termination:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-# A child that is forked while a handler in Python is set may lose the signal for ever, or wait for a lock with it. So it
+# A child that is forked while a handler in Python is set may lose the signal for ever, or wait for a lock with it. It
 # is forked without, and SIGTERM ends it at once, as it would without a recording.
 _set_aside: list[Termination] = []
 

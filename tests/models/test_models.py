@@ -12,12 +12,13 @@ from itertools import product
 from typing import Any
 
 import pytest
-import torch
 from tests.capture.oracle import BareMode, ops, troubles
 from tests.models.cases import CASES, Case
 from tests.models.outcome import Build, Outcome, bare, traced, untraced
 
 import insitu
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 VARIANTS = {
     "modules": {"level": "modules"},
@@ -25,15 +26,6 @@ VARIANTS = {
     "aten": {"level": "aten"},
     "aten+stats": {"level": "aten", "keep": "stats"},
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The models are too small for more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from tests.zoo import mortal
@@ -14,6 +12,8 @@ from tests.zoo.report import markdown, summary
 from tests.zoo.transformers_models import models
 from tests.zoo.workers import check_all
 from torch import Tensor, nn
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SAMPLE = {
     "decoders": ("gpt2", "llama", "qwen3", "gemma3_text", "falcon", "phi3"),
@@ -28,15 +28,6 @@ SAMPLE = {
     "generating": ("llama generate", "t5 generate"),
 }
 NAMES = [f"transformers/{kind}" for kinds in SAMPLE.values() for kind in kinds]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The models are too small for more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_the_sample_is_there() -> None:
