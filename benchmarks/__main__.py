@@ -28,6 +28,7 @@ TOPICS = {
     "variables": "watched functions and variables",
     "recording": "values of a training run, recorded at each step",
     "storage": "the journal and the file of a recorded run",
+    "merging": "one file made of the journals of 2, 64 and 1,000 ranks: time and memory",
     "large": "Llama-70B on the meta device: time and memory",
     "text": "100,000 events as text, and as a page",
     "command": "the time that `insitu show` of a small file takes",

@@ -9,7 +9,9 @@ one was stored once and seen often), `offset` and `shape` (where `values` is fla
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,23 +22,32 @@ from xxhash import xxh3_64_intdigest
 
 from insitu.errors import StoreError
 from insitu.store.building import Building, building, check_compression, text_attribute
-from insitu.store.catalog import Catalog
-from insitu.store.copying import DamagedError, copy
+from insitu.store.copying import DamagedError
 from insitu.store.files import check_free, rename
 from insitu.store.h5types import numpy_type, text_type
 from insitu.store.journal import value_json
+from insitu.store.merge import Checksums, merge
 from insitu.store.parts import discard, passing_name
 from insitu.store.plan import Plan
 from insitu.store.safe import RUN_FORMAT, RUN_VERSION
+from insitu.store.shards import Shards
+from insitu.store.survey import Progress, Survey
 from insitu.store.value import Array
 from insitu.trace.collector import collector_paused
 
 _ATTRIBUTES = ("insitu", "torch", "python", "run_id", "command", "git", "patterns", "settings")
 _LONGEST_EVENT = 1000
+_LONGEST_DESCRIPTION = 1000  # of a variable in /about, without its path and facts
 
 
 def compact(
-    parts: Path, target: Path, *, compression: str = "none", overwrite: bool = False, keep_parts: bool = False
+    parts: Path,
+    target: Path,
+    *,
+    compression: str = "none",
+    overwrite: bool = False,
+    keep_parts: bool = False,
+    progress: Progress = lambda what, done, total: None,
 ) -> list[str]:
     """Make the file of a run from its journals, and remove them; what is missing in it is given back.
 
@@ -47,10 +58,12 @@ def compact(
     passing = passing_name(parts)
     try:
         try:
-            catalog = _made(Catalog(parts, verify=False), passing, compression)
+            shards = Shards(parts)
+            _made(shards, passing, compression, progress, verify=False)
         except DamagedError:  # read them all first, to know which
             passing.unlink()
-            catalog = _made(Catalog(parts), passing, compression)
+            shards = Shards(parts)
+            _made(shards, passing, compression, progress, verify=True)
         rename(passing, target, overwrite=overwrite)
     except OSError as error:
         if isinstance(error, StoreError):
@@ -61,34 +74,53 @@ def compact(
     finally:
         with suppress(OSError):
             passing.unlink()
-    if not (keep_parts or catalog.live or catalog.troubles):
+    if not (keep_parts or shards.live or shards.troubles):
         discard(parts)
-    return catalog.missing
+    return shards.missing
 
 
-def _made(catalog: Catalog, passing: Path, compression: str) -> Catalog:
-    plans = [Plan.of(found, catalog) for found in catalog.variables]
-    told = len(value_json(catalog.about)) + sum(map(len, catalog.missing)) + 2 * _LONGEST_EVENT * len(catalog.events)
-    payload = sum(plan.payload for plan in plans) + 64 * len(catalog.step) + 2 * told
-    with building(passing, payload, 9 * len(plans), compression) as made:
-        checksums: list[dict[str, int]] = []
-        sinks = []
-        for plan in plans:
-            sums, sink = plan.declare(made)
-            checksums.append(sums)
-            sinks.append(sink)
-        about = describe(catalog, plans, checksums, _tables(made, catalog))
-        _write_about(made, catalog, about)
-        with collector_paused():  # it would look at every piece that waits, again and again
-            copy(catalog, plans, sinks)
-    return catalog
+def _made(shards: Shards, passing: Path, compression: str, progress: Progress, *, verify: bool) -> None:
+    """Make the file from the journals."""
+    survey = Survey(shards, verify=verify, progress=progress)
+    plans = [Plan.of(variable, shards) for variable in survey.variables]
+    told = len(value_json(shards.about)) + sum(map(len, shards.missing)) + 2 * _LONGEST_EVENT * len(shards.events)
+    described = sum(_LONGEST_DESCRIPTION + 2 * len(plan.variable.path) + len(str(plan.facts)) for plan in plans)
+    payload = sum(plan.payload for plan in plans) + 64 * survey.steps + 2 * (told + described)
+    check_room(passing.parent, payload, shards.size)
+    with building(passing, payload, 9 * len(plans), compression) as made, collector_paused():
+        checksums, steps = merge(survey, plans, made, progress)
+        tables = {"steps": steps, "events/marks": _write_events(made, shards)}
+        _write_about(made, shards, describe(survey, plans, checksums, tables))
 
 
-def _tables(made: Building, catalog: Catalog) -> dict[str, dict[str, int]]:
-    """Write the steps and the events; the checksums of their columns."""
-    order = np.lexsort((catalog.rank, catalog.step))
-    steps = {"step": catalog.step[order], "rank": catalog.rank[order], "time": catalog.time[order]}
-    events = catalog.events
+def check_room(folder: Path, payload: int, journals: int) -> None:
+    """Raise before anything is written if the disk cannot hold the file beside the journals."""
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if payload > free:
+        raise OSError(
+            errno.ENOSPC,
+            f"{os.strerror(errno.ENOSPC)}: the file takes up to {bytes_text(payload)} beside the"
+            f" {bytes_text(journals)} of its journals, and {bytes_text(free)} are free",
+        )
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes for people.
+
+    >>> bytes_text(12), bytes_text(3_456_789)
+    ('12 B', '3.5 MB')
+    """
+    size, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while size >= 1000 and len(units) > 1:
+        size /= 1000
+        units.pop(0)
+    return f"{size:.1f} {units[0]}" if units[0] != "B" else f"{count} B"
+
+
+def _write_events(made: Building, shards: Shards) -> dict[str, int]:
+    """Write the events; the checksums of their columns."""
+    events = shards.events
     marks: dict[str, Array] = {
         "step": np.array([-1 if event.step is None else event.step for event in events], np.int64),
         "rank": np.array([event.rank for event in events], np.int32),
@@ -96,7 +128,7 @@ def _tables(made: Building, catalog: Catalog) -> dict[str, dict[str, int]]:
         "kind": _texts([event.kind for event in events]),
         "text": _texts([event.text for event in events]),
     }
-    return {"steps": _table(made, "steps", steps), "events/marks": _table(made, "events/marks", marks)}
+    return _table(made, "events/marks", marks)
 
 
 def _texts(texts: list[str]) -> Array:
@@ -113,9 +145,10 @@ def _table(made: Building, where: str, columns: Mapping[str, Array]) -> dict[str
 
 
 def describe(
-    catalog: Catalog, plans: list[Plan], checksums: list[dict[str, int]], tables: dict[str, dict[str, int]]
+    survey: Survey, plans: list[Plan], checksums: list[Checksums], tables: dict[str, Checksums]
 ) -> dict[str, Any]:
     """All that is known of the run, as JSON."""
+    catalog = survey.shards
     events = catalog.events
     return {
         "about": value_json(catalog.about),
@@ -126,29 +159,30 @@ def describe(
         "started": catalog.started,
         "ended": catalog.ended,
         "dropped": catalog.dropped,
-        "steps": len(catalog.step),
+        "steps": survey.steps,
         "events": [len(events), *(_texts([getattr(e, name) for e in events]).itemsize for name in ("kind", "text"))],
         "tables": tables,
         "variables": [_described(plan, sums) for plan, sums in zip(plans, checksums, strict=True)],
     }
 
 
-def _described(plan: Plan, sums: dict[str, int]) -> dict[str, Any]:
+def _described(plan: Plan, sums: Checksums) -> dict[str, Any]:
+    variable = plan.variable
     return {
-        "name": plan.found.name,
-        "dtype": plan.found.kind.name,
+        "name": variable.name,
+        "dtype": variable.kind.name,
         "form": plan.form,
-        "shape": list(plan.shapes[0]) if plan.form == "dense" else None,
-        "rows": len(plan.found),
-        "stored": len(plan.which),
-        "width": plan.width if plan.form == "text" else None,
+        "shape": list(plan.shape) if plan.form == "dense" else None,
+        "rows": variable.rows,
+        "stored": variable.stored,
+        "width": plan.text_width or None,
         "dimensions": plan.dimensions,
         "columns": sums,
         "facts": {name: value_json(fact) for name, fact in plan.facts.items()},
     }
 
 
-def _write_about(made: Building, catalog: Catalog, about: dict[str, Any]) -> None:
+def _write_about(made: Building, catalog: Shards, about: dict[str, Any]) -> None:
     text = np.frombuffer(json.dumps(about, separators=(",", ":")).encode("ascii"), np.uint8)
     made.column(made.file, "about", text, numpy_type(text.dtype))
     attributes = made.file.attrs

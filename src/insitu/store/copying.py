@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from insitu.store.building import Sink
-from insitu.store.catalog import Catalog, Cut, holds
-from insitu.store.plan import Plan
+from insitu.store.entries import Cut
 from insitu.store.value import Array
 
 _PENDING = 2**26
@@ -18,24 +17,7 @@ class DamagedError(Exception):
     """A value is not what its digest says."""
 
 
-def copy(catalog: Catalog, plans: list[Plan], sinks: list[Sink]) -> None:
-    """Copy all values, in the order of step and rank."""
-    entries = np.concatenate([plan.found.entries for plan in plans]) if plans else np.empty(0, np.int64)
-    owners = np.repeat(np.arange(len(plans)), [len(plan.found.entries) for plan in plans])
-    frame = catalog.frame[entries]
-    order = np.lexsort((entries, catalog.rank[frame], catalog.step[frame]))
-    entries, owners = entries[order], owners[order]
-    widths = [plan.width if plan.form == "text" else 0 for plan in plans]
-    copying = _Copying(sinks, widths)
-    digests = catalog.digest[entries]
-    for first, last, block, cuts in catalog.blocks(entries):
-        if not holds(block, cuts, digests[first:last]):
-            raise DamagedError
-        copying.add(owners[first:last], block, cuts)
-    copying.finish()
-
-
-class _Copying:
+class Copying:
     """Takes the blocks of the journals apart. Steps of the same form are put together first, for there are many."""
 
     def __init__(self, sinks: list[Sink], widths: list[int]) -> None:
@@ -55,6 +37,11 @@ class _Copying:
         self._waiting += len(block)
         if self._waiting > _PENDING:
             self.finish(last=False)
+
+    def add_part(self, owner: int, piece: bytes) -> None:
+        """The next part of one large value; nothing else may wait."""
+        self._sinks[owner].add(piece)
+        self._sinks[owner].flush()
 
     def finish(self, *, last: bool = True) -> None:
         """Write what waits."""

@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import Struct
+from typing import Protocol
 
 import numpy as np
 from xxhash import xxh3_64_intdigest
@@ -53,18 +54,43 @@ def head(tag: bytes, kind: int, sequence: int, index: bytes, length: int) -> byt
     return b"".join((fields, CHECK.pack(xxh3_64_intdigest(fields + index)), index))
 
 
+class Source(Protocol):
+    """The bytes of a file."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+    def read(self, start: int, length: int) -> bytes:
+        """Some of them; fewer if the file ends before."""
+        ...
+
+
+class Descriptor:
+    """The bytes of an open file."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self.size = os.fstat(file).st_size
+
+    def read(self, start: int, length: int) -> bytes:
+        """Some of them; fewer if the file ends before."""
+        return os.pread(self.file, length, start)
+
+
 @dataclass(slots=True)
 class Scan:
-    """Reads a file of a journal in any state; after `frames` is through, `gaps` are the bytes that were none."""
+    """Reads a file of a journal in any state; after `frames` has ended, `gaps` are the bytes that are in no frame."""
 
-    file: int
+    source: Source
     tag: bytes
     sequence: int = -1
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
     def frames(self) -> Iterator[Frame]:
         """All frames that are whole."""
-        size = os.fstat(self.file).st_size
+        size = self.source.size
         position = data = len(MAGIC) + len(self.tag)
         while position < size:
             frame = self._frame(position, size)
@@ -82,14 +108,14 @@ class Scan:
             data, position = frame.start, frame.start + frame.length
 
     def _frame(self, position: int, size: int) -> Frame | None:
-        fields = os.pread(self.file, _HEAD_SIZE, position)
+        fields = self.source.read(position, _HEAD_SIZE)
         if len(fields) < _HEAD_SIZE or not fields.startswith(self.tag):
             return None
         _, kind, indexed, sequence, length = HEAD.unpack_from(fields)
         start = position + _HEAD_SIZE + indexed
         if start + length > size or sequence <= self.sequence:
             return None
-        index = os.pread(self.file, indexed, position + _HEAD_SIZE)
+        index = self.source.read(position + _HEAD_SIZE, indexed)
         if xxh3_64_intdigest(fields[: HEAD.size] + index) != CHECK.unpack_from(fields, HEAD.size)[0]:
             return None
         return Frame(kind, sequence, index, start, length)
@@ -97,7 +123,7 @@ class Scan:
     def _next(self, position: int, size: int) -> int | None:
         """Where the next whole frame begins."""
         while position < size:
-            block = os.pread(self.file, _BLOCK, position)
+            block = self.source.read(position, _BLOCK)
             found = block.find(self.tag)
             while found >= 0:
                 if self._frame(position + found, size) is not None:

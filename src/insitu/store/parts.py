@@ -108,6 +108,10 @@ class Files:
         except OSError as error:
             raise StoreError(f"{str(self._paths[number])!r} cannot be read: {error.strerror}") from error
 
+    def source(self, number: int, size: int) -> FileSource:
+        """The first bytes of a file, read through here."""
+        return FileSource(self, number, size)
+
     def _read(self, file: int, start: int, length: int) -> bytes:
         if length <= _LARGEST_READ:
             return os.pread(file, length, start)
@@ -131,3 +135,14 @@ class Files:
 
     def __del__(self) -> None:
         self.close()
+
+
+class FileSource:
+    """The first `size` bytes of one of many files; what is written to it later is not seen."""
+
+    def __init__(self, files: Files, number: int, size: int) -> None:
+        self._files, self._number, self.size = files, number, size
+
+    def read(self, start: int, length: int) -> bytes:
+        """Some of them; fewer if they end before."""
+        return self._files.read(self._number, start, min(length, max(0, self.size - start)))

@@ -168,7 +168,7 @@ class InFile:
             index = self._column("index", (self.rows,))
             if self.rows and not 0 <= index.min() <= index.max() < self._stored:
                 raise StoreError(f"{self.name!r} refers to values that are not there")
-        return Columns(steps, ranks, calls, times, index)
+        return Columns(steps, ranks, calls, times, index).in_order()
 
     @cached_property
     def _digests(self) -> list[bytes]:

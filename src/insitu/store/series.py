@@ -27,6 +27,14 @@ class Columns:
     times: Array
     index: Array
 
+    def in_order(self) -> Columns:
+        """The same rows in the order of the steps, then of the ranks."""
+        order = np.lexsort((self.ranks, self.steps))
+        if (order == np.arange(len(order))).all():
+            return self
+        every = (self.steps, self.ranks, self.calls, self.times, self.index)
+        return Columns(*(column[order] for column in every))
+
 
 class Recorded(Protocol):
     """A variable in a file or in journals; `shape` is None where its values differ in shape."""

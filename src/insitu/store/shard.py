@@ -1,13 +1,14 @@
 """The journal of one rank as it lies on the disk, in any state: still written, killed, cut, damaged.
 
-What is read here is heads and indexes, all of them checked; the values stay where they are.
+What is read here is heads and indexes, all of them checked; the values stay where they are. The entries of the steps
+are not kept, since there may be more than fit into the memory: `Shard.step_frames` reads them again.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ import numpy as np
 from insitu.errors import StoreError
 from insitu.store import frames
 from insitu.store.dtypes import Kind, kind_of
-from insitu.store.parts import is_live, journal_files
+from insitu.store.entries import StepFrame
+from insitu.store.parts import Files, is_live, journal_files
 from insitu.store.template import plain_value
-from insitu.store.value import Array
 
 _MOST_DIMENSIONS = 64
 _MOST_VALUES = 2**48
@@ -46,28 +47,38 @@ class RunEvent:
 
 @dataclass(slots=True)
 class Shard:
-    """What the journal of one rank says. A row of `steps` is (file, step, time, where its data begin, their length)."""
+    """What the journal of one rank says: a file of `sizes` bytes with a tag each, as they were when it was read."""
 
     rank: int
     files: list[Path] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    tags: list[bytes] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
     started: float | None = None
     ended: float | None = None
     dropped: int = 0
     torn: int = 0
     live: bool = False
-    steps: list[tuple[int, int, float, int, int]] = field(default_factory=list)
-    entries: list[Array] = field(default_factory=list)
+    last_committed: int | None = None  # the last step that was written whole
+    step_count: int = 0
     variables: dict[int, tuple[str, str]] = field(default_factory=dict)
     layouts: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: list[RunEvent] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
-    @property
-    def last_committed(self) -> int | None:
-        """The last step that was written whole."""
-        return self.steps[-1][1] if self.steps else None
+    def step_frames(self, number: int, files: Files, first_file: int) -> Iterator[StepFrame]:
+        """Read the steps again, as far as the journal went when it was read first.
+
+        `number` is the place of this journal among all; its files are in `files` from `first_file` on.
+        """
+        sequence = -1
+        for place, (tag, size) in enumerate(zip(self.tags, self.sizes, strict=True)):
+            scan = frames.Scan(files.source(first_file + place, size), tag, sequence)
+            for frame in scan.frames():
+                if frame.kind == frames.STEP and (head := _step_head(frame)) is not None:
+                    yield _step_frame(frame, head, number, first_file + place)
+            sequence = scan.sequence
 
 
 def read_shard(folder: Path, rank: int) -> Shard:
@@ -86,7 +97,7 @@ def read_shard(folder: Path, rank: int) -> Shard:
             shard.troubles.append(f"rank {rank}: {path.name} cannot be read: {error.strerror}")
             continue
         try:
-            sequence = _read_file(shard, path, frames.Scan(file, _tag(file, tag), sequence))
+            sequence = _read_file(shard, path, frames.Scan(frames.Descriptor(file), _tag(file, tag), sequence))
         finally:
             os.close(file)
     if shard.torn and shard.ended is not None:
@@ -107,12 +118,14 @@ def _tag(file: int, named: bytes) -> bytes:
 
 def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
     """Take what a file holds, and give the sequence of its last frame."""
-    number, expected = len(shard.files), scan.sequence + 1
+    expected = scan.sequence + 1
     if shard.torn:
         shard.troubles.append(f"rank {shard.rank}: the last {shard.torn} bytes of {shard.files[-1].name} are damaged")
         shard.torn = 0
     shard.files.append(path)
-    if (magic := os.pread(scan.file, len(frames.MAGIC), 0)) != frames.MAGIC[: len(magic)]:
+    shard.sizes.append(scan.source.size)
+    shard.tags.append(scan.tag)
+    if (magic := scan.source.read(0, len(frames.MAGIC))) != frames.MAGIC[: len(magic)]:
         shard.troubles.append(
             f"rank {shard.rank}: {path.name} begins with {magic!r}, not {frames.MAGIC!r}: it is damaged, or of a newer"
             " insitu, and then update insitu"
@@ -123,10 +136,10 @@ def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
             shard.troubles.append(f"rank {shard.rank}: {count} frames are missing before byte {frame.start}")
         expected = frame.sequence + 1
         try:
-            _READERS[frame.kind](shard, number, frame)
+            _READERS[frame.kind](shard, frame)
         except (StoreError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
             shard.troubles.append(f"rank {shard.rank}: a frame of {path.name} says nothing that is known: {error!r}")
-    size = os.fstat(scan.file).st_size
+    size = scan.source.size
     for start, end in scan.gaps:
         if end == size:  # of a step that was never completed, if it is the last file
             shard.torn = end - start
@@ -135,7 +148,7 @@ def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
     return scan.sequence
 
 
-def _read_about(shard: Shard, _: int, frame: frames.Frame) -> None:
+def _read_about(shard: Shard, frame: frames.Frame) -> None:
     said = json.loads(frame.index)
     shard.started = float(said["time"]) if shard.started is None else shard.started
     about = plain_value(_text(said["facts"]))
@@ -143,31 +156,52 @@ def _read_about(shard: Shard, _: int, frame: frames.Frame) -> None:
     _declare(shard, said["declared"])
 
 
-def _read_step(shard: Shard, number: int, frame: frames.Frame) -> None:
+def _read_step(shard: Shard, frame: frames.Frame) -> None:
+    head = _step_head(frame)
+    if head is None:
+        raise ValueError(f"a step whose index has {len(frame.index)} bytes")
+    if head.text:
+        _declare(shard, json.loads(head.text))
+    shard.last_committed = head.step
+    shard.step_count += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _StepHead:
+    step: int
+    time: float
+    count: int
+    text: bytes
+
+
+def _step_head(frame: frames.Frame) -> _StepHead | None:
+    """What stands before and behind the entries of a step; None if the index has another length than it says."""
+    if len(frame.index) < frames.STEP_HEAD.size:
+        return None
     step, time, count, length = frames.STEP_HEAD.unpack_from(frame.index)
     end = frames.STEP_HEAD.size + count * frames.ENTRY.itemsize
-    if len(frame.index) != end + length:
-        raise ValueError(f"{count} entries in {len(frame.index)} bytes")
-    if length:
-        _declare(shard, json.loads(frame.index[end:]))
-    shard.steps.append((number, step, time, frame.start, frame.length))
-    shard.entries.append(np.frombuffer(frame.index, frames.ENTRY, count, frames.STEP_HEAD.size))
+    return _StepHead(step, time, count, frame.index[end:]) if len(frame.index) == end + length else None
 
 
-def _read_event(shard: Shard, _: int, frame: frames.Frame) -> None:
+def _step_frame(frame: frames.Frame, head: _StepHead, number: int, file: int) -> StepFrame:
+    entries = np.frombuffer(frame.index, frames.ENTRY, head.count, frames.STEP_HEAD.size)
+    return StepFrame(number, file, head.step, head.time, frame.start, frame.length, entries)
+
+
+def _read_event(shard: Shard, frame: frames.Frame) -> None:
     said = json.loads(frame.index)
     step = None if said["step"] is None else int(said["step"])
     shard.events.append(RunEvent(str(said["kind"]), str(said["text"]), step, shard.rank, float(said["time"])))
 
 
-def _read_end(shard: Shard, _: int, frame: frames.Frame) -> None:
+def _read_end(shard: Shard, frame: frames.Frame) -> None:
     said = json.loads(frame.index)
     _declare(shard, said["declared"])
     shard.ended, shard.dropped = float(said["time"]), int(said["dropped"])
     shard.events.append(RunEvent("end", "", shard.last_committed, shard.rank, shard.ended))
 
 
-_READERS: dict[int, Callable[[Shard, int, frames.Frame], None]] = {
+_READERS: dict[int, Callable[[Shard, frames.Frame], None]] = {
     **{frames.ABOUT: _read_about, frames.STEP: _read_step},
     **{frames.EVENT: _read_event, frames.END: _read_end},
 }
