@@ -88,8 +88,8 @@ def test_steps_that_go_backwards_are_read_in_order(tmp_path: Path) -> None:
 
 
 def test_a_large_value_is_copied_in_pieces(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("insitu.store.entries._LARGE", 1000)
-    monkeypatch.setattr("insitu.store.entries._BLOCK", 300)
+    monkeypatch.setattr("insitu.store.stretch._LARGE", 1000)
+    monkeypatch.setattr("insitu.store.stretch._BLOCK", 300)
     parts, numbers = tmp_path / "run.h5.parts", np.random.default_rng(0)
     large, small = [numbers.random(500) for _ in range(3)], [numbers.random(2) for _ in range(3)]
     with Journal(parts) as journal:

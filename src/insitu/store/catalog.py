@@ -16,8 +16,8 @@ import numpy as np
 from xxhash import xxh3_128_digest
 
 from insitu.store.dtypes import JSON, Kind, kind_of
-from insitu.store.entries import Entries, LastStored
 from insitu.store.shards import Shards, unique_names
+from insitu.store.stretch import LastStored, Stretch
 from insitu.store.value import Array
 
 NONE = np.void(xxh3_128_digest(b"null"))  # None, as the journal has it
@@ -49,11 +49,11 @@ class Catalog(Shards):
     def __init__(self, parts: Path) -> None:
         super().__init__(parts)
         steps = [step for number in range(len(self.shards)) for step in self.step_frames(number)]
-        self.entries = Entries(steps, self.numbering, self.files)
-        self.entries.verify()
-        self.entries.resolve(LastStored(), np.zeros(len(self.keys), np.int64))
+        self.stretch = Stretch(steps, self.numbering, self.files)
+        self.stretch.verify()
+        self.stretch.resolve(LastStored(), np.zeros(len(self.keys), np.int64))
         ranks = np.array([shard.rank for shard in self.shards], np.int32)
-        self.rank, self.step = ranks[self.entries.shard], self.entries.step
+        self.rank, self.step = ranks[self.stretch.shard], self.stretch.step
         self._tell_lost()
 
     @property
@@ -68,21 +68,21 @@ class Catalog(Shards):
 
     def data(self, entries: Array) -> Iterator[Any]:
         """The bytes of each of these entries."""
-        return self.entries.data(entries)
+        return self.stretch.data(entries)
 
     def _tell_lost(self) -> None:
-        lost = np.flatnonzero(~self.entries.whole)
-        for frame, count in zip(*np.unique(self.entries.frame[lost], return_counts=True), strict=True):
-            self.troubles.append(self.lost(self.entries.steps[frame], int(count)))
+        lost = np.flatnonzero(~self.stretch.whole)
+        for frame, count in zip(*np.unique(self.stretch.frame[lost], return_counts=True), strict=True):
+            self.troubles.append(self.lost(self.stretch.steps[frame], int(count)))
 
     @cached_property
     def variables(self) -> list[Found]:
         """The variables that have a value, each with a name of its own."""
-        rows = np.flatnonzero(self.entries.whole)
-        frame = self.entries.frame[rows]
+        rows = np.flatnonzero(self.stretch.whole)
+        frame = self.stretch.frame[rows]
         rows = rows[np.lexsort((rows, self.rank[frame], self.step[frame]))]
-        rows = rows[np.argsort(self.entries.variable[rows], kind="stable")]
-        numbers, begins = np.unique(self.entries.variable[rows], return_index=True)
+        rows = rows[np.argsort(self.stretch.variable[rows], kind="stable")]
+        numbers, begins = np.unique(self.stretch.variable[rows], return_index=True)
         groups = dict(zip(numbers.tolist(), np.split(rows, begins[1:]), strict=True)) if len(rows) else {}
         for number in self._unbound(groups):
             del groups[number]
@@ -93,11 +93,11 @@ class Catalog(Shards):
         """The variables that never are anything but None, of paths with tensors: a name that waits to be bound."""
         bound = {path for path, dtype in (self.keys[number] for number in groups) if dtype != JSON}
         waiting = [number for number in groups if self.keys[number][1] == JSON and self.keys[number][0] in bound]
-        return [number for number in waiting if (self.entries.digest[groups[number]] == NONE).all()]
+        return [number for number in waiting if (self.stretch.digest[groups[number]] == NONE).all()]
 
     def _found(self, name: str, number: int, rows: Array) -> Found:
         path, dtype = self.keys[number]
-        of = self.entries
+        of = self.stretch
         frame, entries = of.frame[rows], rows[of.stored[rows]]
         places = np.argsort(entries)
         index = places[np.searchsorted(entries, of.source[rows], sorter=places)]

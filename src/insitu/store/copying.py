@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from insitu.store.building import Sink
-from insitu.store.entries import Cut
+from insitu.store.stretch import Cut
 from insitu.store.value import Array
 
 _PENDING = 2**26

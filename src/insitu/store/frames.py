@@ -54,7 +54,7 @@ def head(tag: bytes, kind: int, sequence: int, index: bytes, length: int) -> byt
     return b"".join((fields, CHECK.pack(xxh3_64_intdigest(fields + index)), index))
 
 
-class Source(Protocol):
+class FrameSource(Protocol):
     """The bytes of a file."""
 
     @property
@@ -83,7 +83,7 @@ class Descriptor:
 class Scan:
     """Reads a file of a journal in any state; after `frames` has ended, `gaps` are the bytes that are in no frame."""
 
-    source: Source
+    source: FrameSource
     tag: bytes
     sequence: int = -1
     gaps: list[tuple[int, int]] = field(default_factory=list)

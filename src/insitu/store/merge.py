@@ -17,11 +17,11 @@ from xxhash import xxh3_64, xxh3_128
 
 from insitu.store.building import Building, Sink
 from insitu.store.copying import Copying, DamagedError
-from insitu.store.entries import Entries, LastStored, StepFrame, holds, runs, stretches
 from insitu.store.h5types import h5type_of, numpy_type, text_type
 from insitu.store.names import escaped
 from insitu.store.plan import Plan
 from insitu.store.shards import Shards
+from insitu.store.stretch import LastStored, StepFrame, Stretch, holds, runs, stretches
 from insitu.store.survey import STRETCH, Progress, Survey
 from insitu.store.value import Array
 
@@ -37,12 +37,12 @@ def merge(survey: Survey, plans: list[Plan], made: Building, progress: Progress)
     steps = StepTable(made, survey.steps)
     merging = _Merging(shards, writers, steps)
     total, done = max(1, sum(plan.size for plan in plans)), 0
-    for stretch in stretches(in_order(shards), STRETCH):
+    for frames in stretches(in_order(shards), STRETCH):
         progress("merging", done, total)
-        entries = Entries(stretch, shards.numbering, shards.files)
+        stretch = Stretch(frames, shards.numbering, shards.files)
         if survey.verify:
-            entries.verify()
-        done += merging.add(entries)
+            stretch.verify()
+        done += merging.add(stretch)
     merging.finish()
     progress("merging", done, total)
     return [writer.checksums for writer in writers], steps.checksums
@@ -61,7 +61,7 @@ def _with_order(shards: Shards, number: int) -> Iterator[tuple[tuple[int, int], 
         yield (highest, number), frame
 
 
-class Column:
+class MergedColumn:
     """A small dataset that grows, with its checksum."""
 
     def __init__(self, made: Building, group: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -91,7 +91,7 @@ class StepTable:
     def __init__(self, made: Building, count: int) -> None:
         group = made.group("steps", {})
         types = {"step": "<i8", "rank": "<i4", "time": "<f8"}
-        self.columns = {name: Column(made, group, name, (count,), np.dtype(of)) for name, of in types.items()}
+        self.columns = {name: MergedColumn(made, group, name, (count,), np.dtype(of)) for name, of in types.items()}
 
     def add(self, step: Array, rank: Array, time: Array) -> int:
         """The next steps; how many bytes they take."""
@@ -116,7 +116,7 @@ class VariableWriter:
         self.plan = plan
         group = made.group(f"vars/{escaped(plan.variable.name)}", _attributes(plan))
         self.columns = {
-            name: Column(made, group, name, shape, np.dtype(dtype)) for name, shape, dtype in _columns(plan)
+            name: MergedColumn(made, group, name, shape, np.dtype(dtype)) for name, shape, dtype in _columns(plan)
         }
         kind = text_type(plan.text_width) if plan.form == "text" else h5type_of(plan.variable.kind)
         self.values: Sink = made.dataset(group, "values", plan.values_shape(), kind)
@@ -129,7 +129,7 @@ class VariableWriter:
         return sum(column.add(columns[name]) for name, column in self.columns.items() if name in columns)
 
     def add_stored(self, layouts: Array, digests: Array) -> int:
-        """What is said of the next stored values besides their bytes; how many bytes that takes."""
+        """The digests and shapes of the next stored values; how many bytes they take."""
         size = self.columns["digest"].add(np.frombuffer(digests.tobytes(), np.uint8).reshape(-1, 16))
         if self.plan.form != "ragged" or not len(layouts):
             return size
@@ -191,14 +191,14 @@ class _Merging:
         self._copying = Copying([writer.values for writer in writers], [writer.plan.text_width for writer in writers])
         self._waiting = 0
 
-    def add(self, entries: Entries) -> int:
+    def add(self, stretch: Stretch) -> int:
         """The next steps; how many bytes their values take."""
-        entries.resolve(self._last, self._slots)
-        self._waiting += self._steps.add(entries.step, self._ranks[entries.shard], entries.time)
-        self._add_columns(entries)
+        stretch.resolve(self._last, self._slots)
+        self._waiting += self._steps.add(stretch.step, self._ranks[stretch.shard], stretch.time)
+        self._add_columns(stretch)
         if self._waiting > _PENDING:
             self._flush_columns()
-        return self._copy_values(entries)
+        return self._copy_values(stretch)
 
     def finish(self) -> None:
         """Write what waits."""
@@ -211,49 +211,49 @@ class _Merging:
             writer.flush()
         self._waiting = 0
 
-    def _add_columns(self, entries: Entries) -> None:
-        owners = np.where(entries.whole, self._owners[entries.variable], -1)
+    def _add_columns(self, stretch: Stretch) -> None:
+        owners = np.where(stretch.whole, self._owners[stretch.variable], -1)
         rows = np.flatnonzero(owners >= 0)
         rows = rows[np.argsort(owners[rows], kind="stable")]
-        frame = entries.frame[rows]
+        frame = stretch.frame[rows]
         columns: dict[str, Array] = {
-            "step": entries.step[frame],
-            "rank": self._ranks[entries.shard[frame]],
-            "call": entries.call[rows],
-            "time": entries.time[frame],
-            "index": entries.slots[rows],
+            "step": stretch.step[frame],
+            "rank": self._ranks[stretch.shard[frame]],
+            "call": stretch.call[rows],
+            "time": stretch.time[frame],
+            "index": stretch.slots[rows],
         }
         for number, here in runs(owners[rows]):
             writer = self._writers[number]
-            stored = rows[here][entries.stored[rows[here]]]
+            stored = rows[here][stretch.stored[rows[here]]]
             self._waiting += writer.add_rows({name: column[here] for name, column in columns.items()})
-            self._waiting += writer.add_stored(entries.layout[stored], entries.digest[stored])
+            self._waiting += writer.add_stored(stretch.layout[stored], stretch.digest[stored])
 
-    def _copy_values(self, entries: Entries) -> int:
-        stored = np.flatnonzero(entries.whole & entries.stored)
-        owners = self._owners[entries.variable[stored]]
+    def _copy_values(self, stretch: Stretch) -> int:
+        stored = np.flatnonzero(stretch.whole & stretch.stored)
+        owners = self._owners[stretch.variable[stored]]
         stored, owners = stored[owners >= 0], owners[owners >= 0]
-        large = np.flatnonzero(entries.is_large(stored))
+        large = np.flatnonzero(stretch.is_large(stored))
         begin = 0
         for place in large.tolist():
-            self._copy_blocks(entries, stored[begin:place], owners[begin:place])
-            self._copy_large(entries, int(stored[place]), int(owners[place]))
+            self._copy_blocks(stretch, stored[begin:place], owners[begin:place])
+            self._copy_large(stretch, int(stored[place]), int(owners[place]))
             begin = place + 1
-        self._copy_blocks(entries, stored[begin:], owners[begin:])
-        return int(entries.size[stored].sum())
+        self._copy_blocks(stretch, stored[begin:], owners[begin:])
+        return int(stretch.size[stored].sum())
 
-    def _copy_blocks(self, entries: Entries, stored: Array, owners: Array) -> None:
-        digests = entries.digest[stored]
-        for first, last, block, cuts in entries.blocks(stored):
+    def _copy_blocks(self, stretch: Stretch, stored: Array, owners: Array) -> None:
+        digests = stretch.digest[stored]
+        for first, last, block, cuts in stretch.blocks(stored):
             if not holds(block, cuts, digests[first:last]):
                 raise DamagedError
             self._copying.add(owners[first:last], block, cuts)
 
-    def _copy_large(self, entries: Entries, entry: int, owner: int) -> None:
+    def _copy_large(self, stretch: Stretch, entry: int, owner: int) -> None:
         self._copying.finish(last=False)
         digest = xxh3_128()
-        for piece in entries.pieces(entry):
+        for piece in stretch.pieces(entry):
             digest.update(piece)
             self._copying.add_part(owner, piece)
-        if digest.digest() != entries.digest[entry].tobytes():
+        if digest.digest() != stretch.digest[entry].tobytes():
             raise DamagedError

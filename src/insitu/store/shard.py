@@ -18,8 +18,8 @@ import numpy as np
 from insitu.errors import StoreError
 from insitu.store import frames
 from insitu.store.dtypes import Kind, kind_of
-from insitu.store.entries import StepFrame
 from insitu.store.parts import Files, is_live, journal_files
+from insitu.store.stretch import StepFrame
 from insitu.store.template import plain_value
 
 _MOST_DIMENSIONS = 64

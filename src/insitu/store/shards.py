@@ -10,9 +10,9 @@ from typing import Any
 
 from insitu.errors import StoreError
 from insitu.store.dtypes import JSON
-from insitu.store.entries import Numbering, StepFrame
 from insitu.store.parts import MOST_RANKS, Files, rank_folders
 from insitu.store.shard import RunEvent, read_shard
+from insitu.store.stretch import Numbering, StepFrame
 
 
 class Shards:

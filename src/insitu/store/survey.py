@@ -9,8 +9,8 @@ import numpy as np
 
 from insitu.store.catalog import NONE
 from insitu.store.dtypes import JSON, Kind, kind_of
-from insitu.store.entries import Entries, LastStored, stretches
 from insitu.store.shards import Shards, unique_names
+from insitu.store.stretch import LastStored, Stretch, stretches
 from insitu.store.value import Array
 
 STRETCH = 2**18  # entries that are looked at together; each takes some hundred bytes meanwhile
@@ -58,22 +58,22 @@ class Survey:
     def _count(self, number: int) -> None:
         shards = self.shards
         last, slots = LastStored(), np.zeros(len(shards.numbering.keys), np.int64)
-        for stretch in stretches(shards.step_frames(number), STRETCH):
-            entries = Entries(stretch, shards.numbering, shards.files)
+        for frames in stretches(shards.step_frames(number), STRETCH):
+            stretch = Stretch(frames, shards.numbering, shards.files)
             if self.verify:
-                entries.verify()
-            entries.resolve(last, slots)
-            self.steps += len(stretch)
-            self._add(entries)
-            for frame, lost in zip(*np.unique(entries.frame[~entries.whole], return_counts=True), strict=True):
-                shards.troubles.append(shards.lost(stretch[frame], int(lost)))
+                stretch.verify()
+            stretch.resolve(last, slots)
+            self.steps += len(frames)
+            self._add(stretch)
+            for frame, lost in zip(*np.unique(stretch.frame[~stretch.whole], return_counts=True), strict=True):
+                shards.troubles.append(shards.lost(frames[frame], int(lost)))
 
-    def _add(self, entries: Entries) -> None:
-        stored = entries.whole & entries.stored
-        variable, layout, size = entries.variable[stored], entries.layout[stored], entries.size[stored]
-        self._rows += self._number_of(entries.variable[entries.whole])
+    def _add(self, stretch: Stretch) -> None:
+        stored = stretch.whole & stretch.stored
+        variable, layout, size = stretch.variable[stored], stretch.layout[stored], stretch.size[stored]
+        self._rows += self._number_of(stretch.variable[stretch.whole])
         self._stored += self._number_of(variable)
-        self._nones += self._number_of(entries.variable[entries.whole & (entries.digest == NONE)])
+        self._nones += self._number_of(stretch.variable[stretch.whole & (stretch.digest == NONE)])
         np.add.at(self._size, variable, size)
         np.maximum.at(self._width, variable, size)
         pairs = np.unique(np.stack([variable, layout]), axis=1)

@@ -1,4 +1,4 @@
-"""The entries of some steps as columns: which variable each is of, where its bytes are, and whether they can be right.
+"""A stretch of steps as columns, with a row for each entry: its variable, where its bytes are, whether they can be right.
 
 A journal may hold a thousand million values, so a run is read as stretches of steps; what one stretch must know of
 those before it is in `LastStored`.
@@ -184,8 +184,8 @@ def runs(values: Array) -> Iterator[tuple[int, slice]]:
             yield int(values[first]), slice(first, last)
 
 
-class Entries:
-    """The entries of some steps, in the order of the steps. `good` says which can be what they say."""
+class Stretch:
+    """The entries of some steps, in the order of the steps. `good` says which of them can be right."""
 
     def __init__(self, steps: list[StepFrame], numbering: Numbering, files: Files) -> None:
         self._numbering, self._files = numbering, files
