@@ -1,4 +1,4 @@
-"""A stretch of steps as columns, with a row for each entry: its variable, where its bytes are, whether they can be right.
+"""A stretch of steps as columns, a row for each entry: its variable, where its bytes are, whether they can be right.
 
 A journal may hold a thousand million values, so a run is read as stretches of steps; what one stretch must know of
 those before it is in `LastStored`.
