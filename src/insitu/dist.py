@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from insitu.errors import StoreError
+from insitu.store.claims import Start
 from insitu.store.compact import compact
-from insitu.store.parts import is_live, journal_files, rank_folders
+from insitu.store.parts import Place, place_of
+from insitu.store.state import state_of
 
 POLL = 0.05
+SLOWEST_POLL = 0.5
 LATEST = 2.0  # seconds after the end of rank 0 in which a rank that has not begun to record may still do so
 
 
@@ -35,34 +38,40 @@ def _number(name: str, default: int) -> int:
     return int(text) if text.isdigit() else default
 
 
-def merge(parts: Path, target: Path, *, ranks: int, patience: float, compression: str, overwrite: bool) -> list[str]:
-    """Make one file of the journals, once all ranks have ended or the patience has; what is missing is given back.
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The journals of all ranks of one start of a job."""
 
-    A rank that never came, or was killed, is listed and not awaited for longer.
-    """
-    start = time.monotonic()
-    while not _all_ended(parts, ranks) and time.monotonic() < start + patience:
-        if time.monotonic() > start + LATEST and not _any_live(parts):
-            break  # a rank that has not begun by now does not record
-        time.sleep(POLL)
-    return compact(parts, target, compression=compression, overwrite=overwrite)
+    parts: Path
+    start: Start
+    count: int
 
+    def wait(self, patience: float) -> list[int]:
+        """Wait until all have ended; given back are those that have not, and still may.
 
-def _all_ended(parts: Path, ranks: int) -> bool:
-    return len(rank_folders(parts)) >= ranks and not _any_live(parts)
+        A rank that was killed, or has not begun some seconds after this one ended, is not awaited for longer.
+        """
+        begin, pause = time.monotonic(), POLL
+        waiting = self._pending(list(range(self.count)), is_late=False)
+        while waiting and time.monotonic() < begin + patience:
+            time.sleep(pause)
+            pause = min(SLOWEST_POLL, pause * 1.2)
+            waiting = self._pending(waiting, is_late=time.monotonic() > begin + LATEST)
+        return waiting
 
+    def _pending(self, ranks: list[int], *, is_late: bool) -> list[int]:
+        return [rank for rank in ranks if self._is_pending(rank, is_late)]
 
-def _any_live(parts: Path) -> bool:
-    return any(map(is_live, rank_folders(parts).values()))
+    def _is_pending(self, rank: int, is_late: bool) -> bool:
+        place = self._place(rank)
+        return state_of(place) in ("running", "unknown") if place.path.is_dir() else not is_late
 
+    def _place(self, rank: int) -> Place:
+        return place_of(self.parts, rank, self.start.run, self.start.attempt)
 
-def clear(parts: Path, rank: int) -> None:
-    """Remove what an earlier run has left of the journal of this rank; one that still goes on is not touched."""
-    folder = rank_folders(parts).get(rank) if parts.is_dir() else None
-    if folder is None:
-        return
-    if is_live(folder):
-        raise StoreError(f"another run is writing to {str(parts)!r}: give this one a file of its own")
-    for path, _ in journal_files(folder):
-        path.unlink()
-    folder.rmdir()
+    def merge(self, target: Path, *, compression: str, overwrite: bool) -> list[str]:
+        """Make the file of the run, or add to it; what is missing in it is given back."""
+        run = [self.start.run]
+        return compact(
+            self.parts, target, runs=run, compression=compression, overwrite=overwrite, replace_older=overwrite
+        )

@@ -5,21 +5,20 @@ Everything is columns, one row for each entry of each step, so that a run of mil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from xxhash import xxh3_128_digest
 
-from insitu.errors import StoreError
-from insitu.store import frames
+from insitu.store import attempts, frames
+from insitu.store.attempts import ShardFacts, facts_of
 from insitu.store.dtypes import JSON, Kind, kind_of
-from insitu.store.parts import MOST_RANKS, Files, rank_folders
-from insitu.store.shard import RunEvent, read_shard
+from insitu.store.parts import Files
+from insitu.store.shard import RunEvent, Shard
 from insitu.store.value import Array
 
 _BLOCK = 2**24
@@ -37,6 +36,7 @@ class Found:
     kind: Kind
     steps: Array
     ranks: Array
+    attempts: Array
     calls: Array
     times: Array
     index: Array
@@ -49,17 +49,15 @@ class Found:
 
 
 class Catalog:
-    """All committed steps of all ranks.
+    """All committed steps of the journals of one run.
 
     With `verify` every value is read and checked, so that those that are damaged are known before they are asked for.
     """
 
-    def __init__(self, parts: Path, *, verify: bool = True) -> None:
-        folders = rank_folders(parts)
-        if not folders:
-            raise StoreError(f"there is no journal of a run in {str(parts)!r}")
-        self.shards = [read_shard(folder, rank) for rank, folder in folders.items()]
-        self.troubles = [trouble for shard in self.shards for trouble in shard.troubles]
+    def __init__(self, shards: Sequence[Shard], *, verify: bool = True, left_out: Sequence[str] = ()) -> None:
+        self.run_id = ""
+        self.left_out = list(left_out)  # sentences about journals that are not among the shards
+        self.shards = sorted(shards, key=lambda shard: (shard.rank, shard.attempt))
         self.files = Files([path for shard in self.shards for path in shard.files])
         self.keys: list[tuple[str, str]] = []
         self.shapes: list[tuple[int, ...]] = []
@@ -69,16 +67,14 @@ class Catalog:
             self._verify()
         self._resolve()
 
-    @property
-    def world_size(self) -> int:
-        """How many ranks there were, as far as the ones that are left know."""
-        said = [size for shard in self.shards if type(size := shard.about.get("world_size")) is int]
-        return max([shard.rank + 1 for shard in self.shards] + [size for size in said if 0 < size <= MOST_RANKS])
+    def shard_facts(self, *, is_merged: bool = False) -> list[ShardFacts]:
+        """What is known of each journal."""
+        return [facts_of(shard, is_merged=is_merged) for shard in self.shards]
 
     @property
-    def missing_ranks(self) -> list[int]:
-        """The ranks that left nothing."""
-        return sorted(set(range(self.world_size)) - {shard.rank for shard in self.shards})
+    def troubles(self) -> list[str]:
+        """What is damaged, as sentences."""
+        return [trouble for shard in self.shards for trouble in shard.troubles]
 
     @property
     def events(self) -> list[RunEvent]:
@@ -88,53 +84,40 @@ class Catalog:
     @property
     def live(self) -> bool:
         """Whether a rank still writes."""
-        return any(shard.live for shard in self.shards)
+        return any(shard.state == "running" for shard in self.shards)
 
     @property
     def about(self) -> dict[str, Any]:
-        """The facts about the run, as the lowest rank has them."""
-        return next((shard.about for shard in self.shards if shard.about), {})
+        """The facts about the run, as the last attempt has them."""
+        found = self.abouts
+        return next((found[attempt] for attempt in sorted(found, reverse=True) if found[attempt]), {})
 
     @property
-    def started(self) -> float | None:
-        """When the first rank began."""
-        return min((shard.started for shard in self.shards if shard.started is not None), default=None)
-
-    @property
-    def ended(self) -> float | None:
-        """When the last rank ended; None if one did not."""
-        every = [shard.ended for shard in self.shards if shard.ended is not None]
-        return max(every) if len(every) == len(self.shards) else None
-
-    @property
-    def dropped(self) -> int:
-        """How many steps could not be written."""
-        return sum(shard.dropped for shard in self.shards)
+    def abouts(self) -> dict[int, dict[str, Any]]:
+        """The facts about each attempt, as its lowest rank has them."""
+        found: dict[int, dict[str, Any]] = {}
+        for shard in self.shards:
+            if not found.get(shard.attempt):
+                found[shard.attempt] = shard.about
+        return found
 
     @property
     def missing(self) -> list[str]:
         """What is not there and should be; nothing, if the run is complete."""
-        found = [f"rank {rank} left no journal" for rank in self.missing_ranks]
-        for shard in self.shards:
-            if shard.ended is None:
-                state = "still runs" if shard.live else "did not end properly (killed?)"
-                none = "no step was written" + " yet" * shard.live
-                last = none if shard.last_committed is None else f"the last step written is {shard.last_committed}"
-                found.append(f"rank {shard.rank} {state}: {last}")
-            if shard.dropped:
-                found.append(f"rank {shard.rank}: {shard.dropped} step{'s' * (shard.dropped > 1)} could not be written")
-        return found + self.troubles
+        return attempts.missing_of(self.shard_facts()) + self.left_out
 
     def _collect(self) -> None:
         steps = [
-            (shard.rank, number + first, step, time, start, length)
+            (shard.rank, shard.attempt, number + first, step, time, start, length)
             for shard, first in zip(self.shards, self._first_files(), strict=True)
             for number, step, time, start, length in shard.steps
         ]
-        columns = list(zip(*steps, strict=True)) if steps else [()] * 6
-        types = (np.int32, np.int64, np.int64, np.float64, np.int64, np.int64)
+        columns = list(zip(*steps, strict=True)) if steps else [()] * 7
+        types = (np.int32, np.int32, np.int64, np.int64, np.float64, np.int64, np.int64)
         named = zip(columns, types, strict=True)
-        self.rank, self.file, self.step, self.time, self.start, self.length = (np.array(c, t) for c, t in named)
+        self.rank, self.attempt, self.file, self.step, self.time, self.start, self.length = (
+            np.array(column, kind) for column, kind in named
+        )
         every = [entries for shard in self.shards for entries in shard.entries]
         table = np.concatenate(every) if every else np.empty(0, frames.ENTRY)
         self.frame = np.repeat(np.arange(len(every)), [len(entries) for entries in every]).astype(np.int64)
@@ -237,9 +220,13 @@ class Catalog:
 
     def _tell_lost(self) -> None:
         lost = np.flatnonzero(~self.whole)
+        ends = np.cumsum([len(shard.steps) for shard in self.shards])
         for frame, count in zip(*np.unique(self.frame[lost], return_counts=True), strict=True):
             values = "1 value is" if count == 1 else f"{count} values are"
-            self.troubles.append(f"rank {self.rank[frame]}: step {self.step[frame]}: {values} lost")
+            shard = self.shards[int(np.searchsorted(ends, frame, side="right"))]
+            text = f"rank {self.rank[frame]}: step {self.step[frame]}: {values} lost"
+            if text not in shard.troubles:
+                shard.troubles.append(text)
 
     @cached_property
     def variables(self) -> list[Found]:
@@ -266,14 +253,14 @@ class Catalog:
         frame, entries = self.frame[rows], rows[self.stored[rows]]
         places = np.argsort(entries)
         index = places[np.searchsorted(entries, self.source[rows], sorter=places)]
-        columns = (self.step[frame], self.rank[frame], self.call[rows], self.time[frame], index)
+        columns = (self.step[frame], self.rank[frame], self.attempt[frame], self.call[rows], self.time[frame], index)
         return Found(name, path, kind_of(dtype), *columns, entries, self.layout[entries], self.digest[entries])
 
     def facts(self, path: str) -> dict[str, Any]:
         """What the ranks say about a path: one value where they agree, else a dict by rank."""
         said = {shard.rank: shard.facts[path] for shard in self.shards if path in shard.facts}
         names = dict.fromkeys(name for facts in said.values() for name in facts)
-        return {name: _agreed({rank: facts.get(name) for rank, facts in said.items()}) for name in names}
+        return {name: agreed({rank: facts.get(name) for rank, facts in said.items()}) for name in names}
 
 
 def holds(block: bytes, cuts: list[Cut], digests: Array) -> bool:
@@ -288,7 +275,8 @@ def _mapped(numbers: Array, to: dict[int, int]) -> Array:
     return np.array([to.get(number, -1) for number in known.tolist()], np.int64)[place]
 
 
-def _agreed(by_rank: dict[int, Any]) -> Any:
+def agreed(by_rank: dict[int, Any]) -> Any:
+    """The one value where all ranks say the same, else what each says."""
     texts = {repr(value) for value in by_rank.values()}
     return next(iter(by_rank.values())) if len(texts) == 1 else {"ranks": by_rank}
 

@@ -1,17 +1,22 @@
 """From the journals of all ranks to the one file of a run. Needs no torch; a failure leaves the journals.
 
+Journals of one run are merged, and no other: the rest stays where it is. Where the file is there already and holds the
+same run, the journals are added to it: a rank that ended late, an attempt that came after. The journals are removed only
+if the file holds all of them, each has its END frame, none is damaged and no rank is missing.
+
 `/about` is JSON in bytes: all that is known of the run and its variables, with the checksum of every column. The
 attributes say the same in short, for a reader with plain h5py. `/steps` and `/events/marks` are tables of columns.
 `/vars/<escaped path>` is a variable: `step rank call time` with a row for each time it was seen, `values`, `digest`
-with the xxh3_128 of each stored value, and, only where they are needed, `index` (the stored value of each row, where
-one was stored once and seen often), `offset` and `shape` (where `values` is flat, since the shapes differ).
+with the xxh3_128 of each stored value, and, only where they are needed, `attempt` (of each row, where the job was
+restarted), `index` (the stored value of each row, where one was stored once and seen often), `offset` and `shape`
+(where `values` is flat, since the shapes differ).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,56 +24,142 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from insitu.errors import StoreError
+from insitu.store.attempts import (
+    attempts_of,
+    ended_of,
+    last_committed_of,
+    missing_of,
+    missing_ranks_of,
+    started_of,
+    world_size_of,
+)
+from insitu.store.before import Before
 from insitu.store.building import Building, building, check_compression, text_attribute
 from insitu.store.catalog import Catalog
+from insitu.store.claims import remove_claims
 from insitu.store.copying import DamagedError, copy
 from insitu.store.files import check_free, rename
 from insitu.store.h5types import numpy_type, text_type
 from insitu.store.journal import value_json
-from insitu.store.parts import discard, passing_name
+from insitu.store.merging import merging
+from insitu.store.parts import passing_name, remove_journal, tidy
 from insitu.store.plan import Plan
+from insitu.store.runs import JournaledRun, check_journals, remove_older, run_to_merge, tag_and_size
 from insitu.store.safe import RUN_FORMAT, RUN_VERSION
+from insitu.store.shard import Shard, read_shard
+from insitu.store.sources import choose
+from insitu.store.unpack import unpacked
 from insitu.store.value import Array
 from insitu.trace.collector import collector_paused
 
-_ATTRIBUTES = ("insitu", "torch", "python", "run_id", "command", "git", "patterns", "settings")
+_ATTRIBUTES = ("insitu", "torch", "python", "command", "git", "patterns", "settings")
 _LONGEST_EVENT = 1000
 
 
 def compact(
-    parts: Path, target: Path, *, compression: str = "none", overwrite: bool = False, keep_parts: bool = False
+    parts: Path,
+    target: Path,
+    *,
+    runs: Sequence[str] = (),
+    compression: str = "none",
+    overwrite: bool = False,
+    keep_parts: bool = False,
+    replace_older: bool = False,
 ) -> list[str]:
-    """Make the file of a run from its journals, and remove them; what is missing in it is given back.
+    """Make the file of a run from its journals, or add them to it; what is missing in it is given back.
 
-    The journals stay where one is still written to or is damaged, and whenever the file could not be made.
+    `runs` are the ids of the run to take, several if journals that carry different ids are known to be of one run; by
+    default it is the run in the file, or else the one that began last. With `replace_older`, the journals of runs that
+    began before it are removed, if they have ended or are known to be dead.
     """
     check_compression(compression)
-    check_free(target, overwrite=overwrite)
-    passing = passing_name(parts)
-    try:
+    check_journals(parts)
+    with merging(parts):
+        before = Before.of(target)
+        chosen = run_to_merge(parts, runs, before.run_id)
+        merge = _Merge(parts, target, chosen, before if before.holds(chosen) else Before())
+        check_free(target, overwrite=overwrite or merge.before.file is not None)
+        with before:
+            catalog = merge.write(compression, overwrite)
+        if not keep_parts:
+            merge.remove_journals(catalog)
+        if replace_older:
+            remove_older(parts, chosen)
+        tidy(parts)
+    return missing_in(catalog)
+
+
+class _Merge:
+    """One merge: the journals of a run, and what its file has already."""
+
+    def __init__(self, parts: Path, target: Path, run: JournaledRun, before: Before) -> None:
+        self.parts, self.target, self.run, self.before = parts, target, run, before
+        self._taken: list[Shard] = []
+        self._left_out: list[str] = []
+
+    def write(self, compression: str, overwrite: bool) -> Catalog:
+        """Make the file."""
+        passing = passing_name(self.parts)
         try:
-            catalog = _made(Catalog(parts, verify=False), passing, compression)
-        except DamagedError:  # read them all first, to know which
-            passing.unlink()
-            catalog = _made(Catalog(parts), passing, compression)
-        rename(passing, target, overwrite=overwrite)
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(
-            f"{str(target)!r} cannot be written: {error.strerror or error}; all that was recorded is in {str(parts)!r}"
-        ) from error
-    finally:
-        with suppress(OSError):
-            passing.unlink()
-    if not (keep_parts or catalog.live or catalog.troubles):
-        discard(parts)
-    return catalog.missing
+            try:
+                catalog = self._written(passing, compression, verify=False)
+            except DamagedError:  # read them all first, to know which
+                passing.unlink()
+                catalog = self._written(passing, compression, verify=True)
+            self.before.check_unchanged(self.target)
+            rename(passing, self.target, overwrite=overwrite or self.before.file is not None)
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(
+                f"{str(self.target)!r} cannot be written: {error.strerror or error}; all that was recorded is in"
+                f" {str(self.parts)!r}"
+            ) from error
+        finally:
+            with suppress(OSError):
+                passing.unlink()
+        return catalog
+
+    def _written(self, passing: Path, compression: str, *, verify: bool) -> Catalog:
+        shards = [read_shard(place) for place in self.run.places]
+        if verify:
+            Catalog(shards)  # which finds what is damaged
+        choice = choose(shards, self.before.shards, self.parts)
+        self._taken, self._left_out = choice.journals, choice.left_out
+        with ExitStack() as stack:
+            if self.before.file is not None and choice.from_file:
+                shards = stack.enter_context(unpacked(self.before.file, choice.from_file, self.parts))
+                choice.journals.extend(shards)
+            catalog = Catalog(choice.journals, verify=verify, left_out=choice.left_out)
+            catalog.run_id = self.run.id
+            try:
+                return _made(catalog, passing, compression)
+            finally:
+                catalog.files.close()
+
+    def remove_journals(self, catalog: Catalog) -> None:
+        """Remove the journals that are in the file, if nothing of the run can be missing there."""
+        facts = catalog.shard_facts()
+        all_ended = all(one.ended is not None for one in facts)
+        is_whole = not catalog.troubles and not self._left_out
+        if not (all_ended and is_whole) or missing_ranks_of(facts):
+            return
+        merged = {(one.tag, one.size) for one in facts}
+        for place in self.run.places:
+            if tag_and_size(place) in merged:
+                remove_journal(place.path)
+        remove_claims(self.parts, self.run.id)
+
+
+def missing_in(catalog: Catalog) -> list[str]:
+    """What is missing in a file that is made from these journals."""
+    return missing_of(catalog.shard_facts(is_merged=True)) + catalog.left_out
 
 
 def _made(catalog: Catalog, passing: Path, compression: str) -> Catalog:
     plans = [Plan.of(found, catalog) for found in catalog.variables]
-    told = len(value_json(catalog.about)) + sum(map(len, catalog.missing)) + 2 * _LONGEST_EVENT * len(catalog.events)
+    told = len(value_json(list(catalog.abouts.values()))) + sum(map(len, missing_in(catalog)))
+    told += 2 * _LONGEST_EVENT * len(catalog.events) + 512 * len(catalog.shards)
     payload = sum(plan.payload for plan in plans) + 64 * len(catalog.step) + 2 * told
     with building(passing, payload, 9 * len(plans), compression) as made:
         checksums: list[dict[str, int]] = []
@@ -86,12 +177,14 @@ def _made(catalog: Catalog, passing: Path, compression: str) -> Catalog:
 
 def _tables(made: Building, catalog: Catalog) -> dict[str, dict[str, int]]:
     """Write the steps and the events; the checksums of their columns."""
-    order = np.lexsort((catalog.rank, catalog.step))
-    steps = {"step": catalog.step[order], "rank": catalog.rank[order], "time": catalog.time[order]}
+    order = np.lexsort((catalog.attempt, catalog.rank, catalog.step))
+    steps = {"step": catalog.step, "rank": catalog.rank, "attempt": catalog.attempt, "time": catalog.time}
+    steps = {name: column[order] for name, column in steps.items()}
     events = catalog.events
     marks: dict[str, Array] = {
         "step": np.array([-1 if event.step is None else event.step for event in events], np.int64),
         "rank": np.array([event.rank for event in events], np.int32),
+        "attempt": np.array([event.attempt for event in events], np.int32),
         "time": np.array([event.time for event in events], np.float64),
         "kind": _texts([event.kind for event in events]),
         "text": _texts([event.text for event in events]),
@@ -119,13 +212,10 @@ def describe(
     events = catalog.events
     return {
         "about": value_json(catalog.about),
-        "world_size": catalog.world_size,
-        "missing_ranks": catalog.missing_ranks,
-        "missing": catalog.missing,
-        "last_committed": {str(shard.rank): shard.last_committed for shard in catalog.shards},
-        "started": catalog.started,
-        "ended": catalog.ended,
-        "dropped": catalog.dropped,
+        "abouts": {str(attempt): value_json(about) for attempt, about in catalog.abouts.items()},
+        "run": catalog.run_id,
+        "shards": [facts.to_json() for facts in catalog.shard_facts(is_merged=True)],
+        "left_out": catalog.left_out,
         "steps": len(catalog.step),
         "events": [len(events), *(_texts([getattr(e, name) for e in events]).itemsize for name in ("kind", "text"))],
         "tables": tables,
@@ -136,6 +226,7 @@ def describe(
 def _described(plan: Plan, sums: dict[str, int]) -> dict[str, Any]:
     return {
         "name": plan.found.name,
+        "path": plan.found.path,
         "dtype": plan.found.kind.name,
         "form": plan.form,
         "shape": list(plan.shapes[0]) if plan.form == "dense" else None,
@@ -155,14 +246,18 @@ def _write_about(made: Building, catalog: Catalog, about: dict[str, Any]) -> Non
     attributes["format"] = text_attribute(RUN_FORMAT)
     attributes["format_version"] = RUN_VERSION
     attributes["checksum"] = np.uint64(xxh3_64_intdigest(text.tobytes()))
-    attributes["world_size"] = catalog.world_size
-    attributes["complete"] = not catalog.missing
-    attributes["missing_ranks"] = np.array(catalog.missing_ranks, np.int64)
-    last = [-1 if shard.last_committed is None else shard.last_committed for shard in catalog.shards]
-    attributes["ranks"] = np.array([shard.rank for shard in catalog.shards], np.int64)
-    attributes["last_committed"] = np.array(last, np.int64)
-    attributes["dropped"] = catalog.dropped
-    attributes["start"], attributes["end"] = catalog.started or np.nan, catalog.ended or np.nan
+    facts = catalog.shard_facts(is_merged=True)
+    last = last_committed_of(facts)
+    started, ended = started_of(facts), ended_of(facts)
+    attributes["run_id"] = text_attribute(catalog.run_id)
+    attributes["attempts"] = np.array([attempt.number for attempt in attempts_of(facts)], np.int64)
+    attributes["world_size"] = world_size_of(facts)
+    attributes["complete"] = not missing_in(catalog)
+    attributes["missing_ranks"] = np.array(missing_ranks_of(facts), np.int64)
+    attributes["ranks"] = np.array(list(last), np.int64)
+    attributes["last_committed"] = np.array([-1 if step is None else step for step in last.values()], np.int64)
+    attributes["dropped"] = sum(one.dropped for one in facts)
+    attributes["start"], attributes["end"] = (np.nan if at is None else at for at in (started, ended))
     for name in _ATTRIBUTES:
         if name in catalog.about:
             attributes[name] = text_attribute(catalog.about[name])

@@ -51,7 +51,7 @@ class Plan:
     @property
     def payload(self) -> int:
         """The bytes it takes at most, without compression."""
-        return self.size + 32 * len(self.found) + (32 + 8 * self.dimensions) * len(self.which) + 4096
+        return self.size + 36 * len(self.found) + (32 + 8 * self.dimensions) * len(self.which) + 4096
 
     def declare(self, made: Building) -> tuple[dict[str, int], Sink]:
         """Write all but the values; the checksums of the columns, and the sink for the values."""
@@ -71,6 +71,8 @@ class Plan:
         """The small datasets of the variable."""
         found = self.found
         columns = {"step": found.steps, "rank": found.ranks, "call": found.calls.astype(np.int32), "time": found.times}
+        if found.attempts.any():
+            columns["attempt"] = found.attempts
         if len(found.entries) != len(found) or (found.index != np.arange(len(found))).any():
             columns["index"] = found.index
         columns["digest"] = self._digests()

@@ -23,6 +23,7 @@ class Columns:
 
     steps: Array
     ranks: Array
+    attempts: Array
     calls: Array
     times: Array
     index: Array
@@ -32,6 +33,7 @@ class Recorded(Protocol):
     """A variable in a file or in journals; `shape` is None where its values differ in shape."""
 
     name: str
+    path: str
     kind: Kind
     shape: tuple[int, ...] | None
     facts: dict[str, Any]
@@ -55,7 +57,9 @@ Part = tuple[Recorded, Array]
 class Series:
     """The values of a variable. Nothing is read until it is asked for.
 
-    `series[10:20]` are the steps from 10 to 19, `series.rank(1)` those of a rank; both are series again.
+    `series[10:20]` are the steps from 10 to 19, `series.rank(1)` those of a rank; both are series again. A run that was
+    restarted may have a step several times, once in each attempt: all are there, ordered by step, rank and attempt;
+    `series.latest()` has each step once, as the last attempt recorded it.
     """
 
     def __init__(self, parts: list[Part]) -> None:
@@ -102,6 +106,11 @@ class Series:
     def ranks(self) -> Array:
         """The rank of each value."""
         return self._column("ranks")
+
+    @property
+    def attempts(self) -> Array:
+        """The attempt of each value: 0 for the first start of the job, one more for each restart."""
+        return self._column("attempts")
 
     @property
     def calls(self) -> Array:
@@ -160,18 +169,22 @@ class Series:
             padded[place] = value
         return padded, lengths
 
-    def at(self, step: int, *, rank: int | None = None, call: int | None = None) -> Any:
-        """The one value of a step; where there are several, `rank` or `call` say which."""
+    def at(
+        self, step: int, *, rank: int | None = None, attempt: int | None = None, call: int | None = None
+    ) -> Any:
+        """The one value of a step; where there are several, `rank`, `attempt` or `call` say which."""
+        given = {"rank": rank, "attempt": attempt, "call": call}
         wanted = self.steps == step
-        for column, value in ((self.ranks, rank), (self.calls, call)):
-            wanted &= True if value is None else column == value
+        for name, value in given.items():
+            wanted &= True if value is None else self._column(f"{name}s") == value
         rows = np.flatnonzero(wanted)
         if len(rows) == 1:
             return next(iter(self.where(wanted)))
-        asked = f"step {step}" + "".join(f", {n} {v}" for n, v in (("rank", rank), ("call", call)) if v is not None)
+        asked = f"step {step}" + "".join(f", {name} {value}" for name, value in given.items() if value is not None)
         if not len(rows):
             raise NotRecordedError(f"{self.name!r} has no value at {asked}{self._near(step)}")
-        raise ChoiceError(f"{self.name!r} has {len(rows)} values at {asked}: say rank=… or call=…")
+        which = "attempt=…, rank=… or call=…" if len(np.unique(self.attempts[rows])) > 1 else "rank=… or call=…"
+        raise ChoiceError(f"{self.name!r} has {len(rows)} values at {asked}: say {which}")
 
     def rank(self, rank: int) -> Series:
         """The values of one rank."""
@@ -180,6 +193,24 @@ class Series:
             there = "there is rank" if len(known) == 1 else "there are ranks"
             raise NotRecordedError(f"{self.name!r} has no value of rank {rank}; {there} {', '.join(map(str, known))}")
         return self.where(self.ranks == rank)
+
+    def attempt(self, attempt: int) -> Series:
+        """The values of one attempt."""
+        known = np.unique(np.concatenate([recorded.columns().attempts for recorded, _ in self._parts])).tolist()
+        if attempt not in known:
+            there = ", ".join(map(str, known))
+            raise NotRecordedError(f"{self.name!r} has no value of attempt {attempt}; there is {there}")
+        return self.where(self.attempts == attempt)
+
+    def latest(self) -> Series:
+        """Each step as the last attempt that recorded it did, without those that an earlier attempt has of it."""
+        attempts = self.attempts
+        if not len(attempts) or attempts.min() == attempts.max():
+            return self
+        _, number = np.unique(self.steps, return_inverse=True)
+        last = np.full(number.max() + 1, -1, attempts.dtype)
+        np.maximum.at(last, number, attempts)
+        return self.where(attempts == last[number])
 
     def where(self, wanted: Array) -> Series:
         """The values for which an array of booleans, one for each, is true."""
@@ -213,7 +244,7 @@ class Series:
         return Series([*self._parts, *(part for other in others for part in other._parts)])
 
     def to_pandas(self) -> Any:
-        """A DataFrame with the columns step, rank, call, time and value; needs pandas."""
+        """A DataFrame with the columns step, rank, attempt, call, time and value; needs pandas."""
         return convert.to_pandas(self)
 
     def to_torch(self) -> Any:
@@ -238,7 +269,8 @@ class Series:
         kind = "Python values" if self.dtype == JSON else f"{self.dtype}[{shape}]"
         steps = f", steps {self.steps.min()}–{self.steps.max()}" if len(self) else ""
         ranks = f", {count} ranks" if (count := len(np.unique(self.ranks))) > 1 else ""
-        return f"<Series {self.name!r}: {len(self)} × {kind}{steps}{ranks}>"
+        attempts = f", {count} attempts" if (count := len(np.unique(self.attempts))) > 1 else ""
+        return f"<Series {self.name!r}: {len(self)} × {kind}{steps}{ranks}{attempts}>"
 
     @property
     def _kind(self) -> Kind:
