@@ -30,6 +30,7 @@ from insitu.store.building import check_compression
 from insitu.store.claims import Start
 from insitu.store.journal import Entry, Journal
 from insitu.store.parts import parts_of, remove_journal
+from insitu.store.ranks import Ranks
 from insitu.trace.path import compiled, matches, nearest
 
 if TYPE_CHECKING:
@@ -282,12 +283,12 @@ class Running:
     def _merge(self, to: Path, folder: Path, patience: float) -> None:
         recording = self._recording
         assert self.start is not None
-        ranks = dist.Ranks(folder, self.start, dist.world_size())
+        ranks = Ranks(folder, self.start, dist.world_size())
         try:
             waiting = ranks.wait(patience)
             if waiting and patience == 0.0:  # they may still go on for long
-                listed = "rank " + ", ".join(map(str, waiting[:8])) + ", …" * (len(waiting) > 8)
-                tell(f"{to} is not made yet, for {listed} did not end before rank 0: `insitu recover {to}` makes it later")
+                listed = ", ".join(map(str, waiting[:8])) + ", …" * (len(waiting) > 8)
+                tell(f"{to} is not made yet: rank {listed} has not ended. `insitu recover {to}` makes it later")
                 return
             missing = ranks.merge(to, compression=recording._compression, overwrite=recording._overwrite)
         except Exception as error:

@@ -16,9 +16,11 @@ run of its own: nothing of it is lost, and `insitu recover --run` joins what a p
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +94,8 @@ def run_in(target: Path) -> str | None:
         return None
     file = RunFile(target)
     file.close()
-    return file.run_id
+    run_id: str = file.run_id
+    return run_id
 
 
 def _start(parts: Path, target: Path, rank: int, ranks: int, resume: bool) -> Start:
@@ -152,13 +155,10 @@ def _store() -> Any:
 
     Not the connection of the process group: another thread may be waiting in it.
     """
-    import torch.distributed as dist
-
-    if not dist.is_available():
-        return None
-    address = _agent_address() or (_group_address() if dist.is_initialized() else None)
+    address = _agent_address() or _group_address()
     if address is None:
         return None
+    dist: Any = import_module("torch.distributed")
     timeout = timedelta(seconds=CONNECTING)
     return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timeout)
 
@@ -172,8 +172,9 @@ def _agent_address() -> tuple[str, int] | None:
 
 def _group_address() -> tuple[str, int] | None:
     """Where the process group has its store, if that is one of TCP: a file may be from an older job."""
-    import torch.distributed as dist
-
+    dist: Any = sys.modules.get("torch.distributed")  # without it there is no group
+    if dist is None or not (dist.is_available() and dist.is_initialized()):
+        return None
     get_store = getattr(dist.group.WORLD, "get_group_store", None)
     store: Any = get_store() if get_store is not None else None
     while hasattr(store, "underlying_store"):

@@ -14,8 +14,8 @@ class RecordedTraining:
     """Does around a training what `insitu.record` does around a block; `recorded` is what it has so far.
 
     `only`, `keep`, `every`, `to`, `overwrite`, `resume` and `compression` mean what they mean for `insitu.record`; the
-    values are kept unless `keep` says otherwise. A step is one update of the trainer, with all the batches that its gradients
-    come from, numbered as the trainer numbers it; what runs between updates, as an evaluation, is in none.
+    values are kept unless `keep` says otherwise. A step is one update of the trainer, with all the batches that its
+    gradients come from, numbered as the trainer numbers it; what runs between updates, as an evaluation, is in none.
 
     >>> import torch
     >>> model = torch.nn.Linear(3, 2)

@@ -1,8 +1,8 @@
 """How the ranks of a job agree on a run where nothing but a folder connects them: the first one leaves a claim there.
 
 A claim names the run, the process that made it and its parent. A rank joins it if both processes were started by the
-same parent and the one that made the claim still runs, so that what a killed job left is never joined. `torchrun` starts
-the processes of one job only, so there the parent is enough.
+same parent and the one that made the claim still runs, so that what a killed job left is never joined. The parent alone
+is enough under `torchrun`, which starts the processes of one job only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From the journals of all ranks to the one file of a run. Needs no torch; a failure leaves the journals.
 
 Journals of one run are merged, and no other: the rest stays where it is. Where the file is there already and holds the
-same run, the journals are added to it: a rank that ended late, an attempt that came after. The journals are removed only
-if the file holds all of them, each has its END frame, none is damaged and no rank is missing.
+same run, the journals are added to it: a rank that ended late, an attempt that came after. The journals are removed
+only if the file holds all of them, each has its END frame, none is damaged and no rank is missing.
 
 `/about` is JSON in bytes: all that is known of the run and its variables, with the checksum of every column. The
 attributes say the same in short, for a reader with plain h5py. `/steps` and `/events/marks` are tables of columns.
@@ -81,10 +81,10 @@ def compact(
         check_free(target, overwrite=overwrite or merge.before.file is not None)
         with before:
             catalog = merge.write(compression, overwrite)
+        if replace_older:  # before its own journals go, which say when it began
+            remove_older(parts, chosen)
         if not keep_parts:
             merge.remove_journals(catalog)
-        if replace_older:
-            remove_older(parts, chosen)
         tidy(parts)
     return missing_in(catalog)
 

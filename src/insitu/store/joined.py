@@ -78,7 +78,7 @@ class JoinedRun:
 
 
 class JoinedVariable:
-    """A variable of which some rows are in a file and some in journals. The stored values of all are numbered through."""
+    """A variable with rows in a file and rows in journals; the stored values of both are numbered through."""
 
     def __init__(self, name: str, every: list[Rows]) -> None:
         self.name, self._every = name, every

@@ -19,15 +19,15 @@ from insitu.errors import StoreError
 from insitu.store.parts import check_own
 from insitu.store.process import Process
 
-PATIENCE = 5.0
+PATIENCE = 5.0  # seconds for which one process waits for another
 _MARKER = re.compile(r"merging-[0-9a-f]{16}\.json")
 
 
 @contextmanager
-def merging(parts: Path, patience: float = PATIENCE) -> Iterator[None]:
+def merging(parts: Path) -> Iterator[None]:
     """Within this, no other process merges what is in the folder; an error if one does and goes on doing so."""
     check_own(parts)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while (marker := _marker_alone(parts)) is None:
         if time.monotonic() > deadline:
             raise StoreError(_busy_text(parts))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from insitu.errors import ChoiceError, StoreError
+from insitu.store.claims import remove_claims
 from insitu.store.parts import Place, journal_files, places, remove_journal
 from insitu.store.state import State, state_of, writer_of
 
@@ -115,3 +116,4 @@ def remove_older(parts: Path, run: JournaledRun) -> None:
         if other.began < run.began and other.states <= {"ended", "killed"}:
             for place in other.places:
                 remove_journal(place.path)
+            remove_claims(parts, other.id)

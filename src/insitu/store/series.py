@@ -169,9 +169,7 @@ class Series:
             padded[place] = value
         return padded, lengths
 
-    def at(
-        self, step: int, *, rank: int | None = None, attempt: int | None = None, call: int | None = None
-    ) -> Any:
+    def at(self, step: int, *, rank: int | None = None, attempt: int | None = None, call: int | None = None) -> Any:
         """The one value of a step; where there are several, `rank`, `attempt` or `call` say which."""
         given = {"rank": rank, "attempt": attempt, "call": call}
         wanted = self.steps == step
@@ -204,13 +202,18 @@ class Series:
 
     def latest(self) -> Series:
         """Each step as the last attempt that recorded it did, without those that an earlier attempt has of it."""
+        return self.where(self._is_latest())
+
+    def _is_latest(self) -> Array:
+        """Whether each value is of the last attempt that recorded its step."""
         attempts = self.attempts
-        if not len(attempts) or attempts.min() == attempts.max():
-            return self
+        if not len(attempts):
+            return np.ones(0, bool)
         _, number = np.unique(self.steps, return_inverse=True)
         last = np.full(number.max() + 1, -1, attempts.dtype)
         np.maximum.at(last, number, attempts)
-        return self.where(attempts == last[number])
+        found: Array = attempts == last[number]
+        return found
 
     def where(self, wanted: Array) -> Series:
         """The values for which an array of booleans, one for each, is true."""

@@ -119,7 +119,9 @@ def _files_of(shard: Shard, place: Place) -> list[tuple[Path, bytes]]:
         return []
     largest = max(sizes, key=lambda tag: sizes[tag])
     for tag in sizes.keys() - {largest}:
-        shard.troubles.append(f"rank {place.rank}: {place.path.name} also has the journal {tag.hex()} of another process")
+        shard.troubles.append(
+            f"rank {place.rank}: {place.path.name} also has the journal {tag.hex()} of another process"
+        )
     shard.tag = largest.hex()
     return [(path, tag) for path, tag in found if tag == largest]
 
@@ -190,7 +192,9 @@ def _read_step(shard: Shard, number: int, frame: frames.Frame) -> None:
 def _read_event(shard: Shard, _: int, frame: frames.Frame) -> None:
     said = json.loads(frame.index)
     step = None if said["step"] is None else int(said["step"])
-    shard.events.append(RunEvent(str(said["kind"]), str(said["text"]), step, shard.rank, float(said["time"]), shard.attempt))
+    shard.events.append(
+        RunEvent(str(said["kind"]), str(said["text"]), step, shard.rank, float(said["time"]), shard.attempt)
+    )
 
 
 def _read_end(shard: Shard, _: int, frame: frames.Frame) -> None:
