@@ -90,7 +90,7 @@ def _labels(a: Subject, b: Subject) -> tuple[str, str]:
 
 
 def run_trace(run: Run) -> Trace:
-    """A recorded run as a trace: each value of a path is a variable at its step."""
+    """A recorded run as a trace: each value of a path is a variable at its step, as the last attempt recorded it."""
     found = [item for order, path in enumerate(run.paths) for item in _values(run, path, order)]
     found.sort(key=lambda item: item[0])
     events: list[Event] = []
@@ -102,7 +102,7 @@ def run_trace(run: Run) -> Trace:
 
 def _values(run: Run, path: str, order: int) -> Iterator[tuple[tuple[int, ...], Variable]]:
     """The values of a path with the place of each in the run; paths are listed in the order they were seen."""
-    (series,) = (found for found in run.find(path) if found.name == path)
+    (series,) = (found.latest() for found in run.find(path) if found.name == path)
     values = series if series.dtype == "json" else series.values
     columns = zip(series.steps.tolist(), series.ranks.tolist(), series.calls.tolist(), values, strict=True)
     site = _site(series)

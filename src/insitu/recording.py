@@ -24,10 +24,13 @@ from insitu.capture.values import Keep, Taken, Taking
 from insitu.entries import entry
 from insitu.errors import ChoiceError, PatternError, SubjectError, choose, not_entered, tell
 from insitu.interrupts import Termination, begun, ended
+from insitu.start import open_journal, restarts
 from insitu.store import RUN_SUFFIXES, check
 from insitu.store.building import check_compression
+from insitu.store.claims import Start
 from insitu.store.journal import Entry, Journal
-from insitu.store.parts import parts_of
+from insitu.store.parts import parts_of, remove_journal
+from insitu.store.ranks import Ranks
 from insitu.trace.path import compiled, matches, nearest
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ class Recording:
         to: Any,
         overwrite: bool,
         compression: str,
+        resume: bool = False,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise SubjectError(f"values are recorded of a model, not of {model!r:.80}: insitu.record(model, only=...)")
@@ -70,7 +74,11 @@ class Recording:
             raise ChoiceError(f"to={to!r:.80} is neither a file, as in to='run.h5', nor a function of a value")
         self._to = None if to is None or callable(to) else Path(to)
         check_compression(compression)
-        self._overwrite, self._compression = overwrite, compression
+        if resume and overwrite:
+            raise ChoiceError("resume=True goes on with a run and overwrite=True replaces it: give one of them")
+        if resume and self._to is None:
+            raise ChoiceError("resume=True goes on with the run in a file: say which, as in to='run.h5'")
+        self._overwrite, self._compression, self._resume = overwrite, compression, resume
         self.check_free()
         self._keep_at: dict[tuple[str, str], Keep | None] = {}
         self._running: list[Running] = []
@@ -102,7 +110,8 @@ class Recording:
             finally:
                 ended(lambda: self._left(running, error))
             if was_on:
-                running.finish()
+                # With an exception the others may be waiting for this rank, and not for this recording.
+                running.finish(patience=PATIENCE if error is None else 0.0)
         except BaseException:
             running.tell_parts()
             raise
@@ -116,9 +125,13 @@ class Recording:
         running.undo(error)
 
     def check_free(self) -> None:
-        """Raise if the file cannot be made: better before a long run than after it."""
+        """Raise if the file cannot be made: better before a long run than after it.
+
+        A file that is there may be that of the same run, if this is not the first attempt: the id tells, later.
+        """
         if self._to is not None and not is_off() and dist.current_rank() == 0:
-            check(self._to, overwrite=self._overwrite, suffixes=RUN_SUFFIXES)
+            may_be_there = self._overwrite or self._resume or restarts() > 0
+            check(self._to, overwrite=may_be_there, suffixes=RUN_SUFFIXES)
 
     def keep_of(self, path: str, whole: str) -> Keep | None:
         """What is made of a tensor at a path, which may be an item of a whole; None for its values."""
@@ -160,6 +173,7 @@ class Running:
         self.rank = dist.current_rank()
         self.folder: Path | None = None
         self.journal: Journal | None = None
+        self.start: Start | None = None
         self.recorded = Recorded(self)
         self.taking = Taking(
             recording._model,
@@ -184,19 +198,20 @@ class Running:
             self.release()
 
     def _open(self) -> None:
-        to = self._recording._to
+        of, to = self._recording, self._recording._to
+        said = about_run(of._model, patterns=of._only, every=of._every, when=of._when)
         if to is None:
             folder = tempfile.mkdtemp(prefix="insitu-")
             weakref.finalize(self.recorded, rmtree, folder, ignore_errors=True)
-            self.folder = parts_of(Path(folder) / "run.h5")
-        else:
-            self._recording.check_free()
-            self.folder = parts_of(to)
-            if self._recording._overwrite:
-                dist.clear(self.folder, self.rank)
-        of = self._recording
-        said = about_run(of._model, patterns=of._only, every=of._every, when=of._when)
-        self.journal = Journal(self.folder, self.rank, said)
+            self.folder, self.start = parts_of(Path(folder) / "run.h5"), Start.new()
+            self.journal = Journal(self.folder, self.rank, said, run=self.start.run)
+            return
+        of.check_free()
+        self.folder = parts_of(to)
+        options = {"overwrite": of._overwrite, "resume": of._resume}
+        self.journal, self.start = open_journal(
+            self.folder, to, said, rank=self.rank, ranks=dist.world_size(), **options
+        )
 
     def _hand_on(self, step: int, moment: float, taken: list[Taken]) -> None:
         if self._recording._sink is not None:
@@ -256,7 +271,7 @@ class Running:
     def discard(self) -> None:
         """Remove the journal, in which nothing is."""
         if self.folder is not None and self.journal is not None:
-            dist.clear(self.folder, self.rank)
+            remove_journal(self.journal.folder)
             with suppress(OSError):  # other ranks have begun
                 self.folder.rmdir()
 
@@ -267,16 +282,15 @@ class Running:
 
     def _merge(self, to: Path, folder: Path, patience: float) -> None:
         recording = self._recording
-        ranks = dist.world_size()
+        assert self.start is not None
+        ranks = Ranks(folder, self.start, dist.world_size())
         try:
-            missing = dist.merge(
-                folder,
-                to,
-                ranks=ranks,
-                patience=patience if ranks > 1 else 0.0,
-                compression=recording._compression,
-                overwrite=recording._overwrite,
-            )
+            waiting = ranks.wait(patience)
+            if waiting and patience == 0.0:  # they may still go on for long
+                listed = ", ".join(map(str, waiting[:8])) + ", …" * (len(waiting) > 8)
+                tell(f"{to} is not made yet: rank {listed} has not ended. `insitu recover {to}` makes it later")
+                return
+            missing = ranks.merge(to, compression=recording._compression, overwrite=recording._overwrite)
         except Exception as error:
             self.trouble("making the file of the run", error)
             return
@@ -330,8 +344,8 @@ class Recorded:
         if running.folder is None:
             why = "INSITU=0 turned the recording off" if running.is_off else "what was given as `to` has the values"
             raise SubjectError(f"{why}: nothing is kept here")
-        to = running.to
-        return Run.open(to if to is not None and to.is_file() and not running.folder.is_dir() else running.folder)
+        run_id = running.start.run if running.start is not None else None
+        return Run.joined(running.to or running.folder.with_suffix(""), running.folder, run_id)
 
     @property
     def paths(self) -> list[str]:

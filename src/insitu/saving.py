@@ -88,7 +88,7 @@ def _page(subject: Any, **options: Any) -> str:
         )
     only = options["only"] or ()
     names = chosen(subject.paths, [only] if isinstance(only, str) else only)
-    drawn = [(name, curves(subject[name])) for name in names]
+    drawn = [(name, curves(subject[name].latest())) for name in names]
     return page(None, curves=drawn, title=os.path.basename(subject.path))
 
 

@@ -43,6 +43,7 @@ def record(
     when: str | None = None,
     to: Any = None,
     overwrite: bool = False,
+    resume: bool = False,
     compression: str = "none",
 ) -> Any:
     """Record what a model does, or what torch does in a block, as a `Trace`; or values over a whole run.
@@ -67,7 +68,8 @@ def record(
 
     `to="run.h5"` writes to a file while the run goes on, each rank a journal in `run.h5.parts`, merged in the end; a
     function is called with path, value, step and rank; without it the values are in a temporary folder. A file that is
-    there is kept unless `overwrite`; `compression` is "none", "gzip", "lzf", or "blosc2" with hdf5plugin.
+    there is kept unless `overwrite`; with `resume` the run in it goes on as a new attempt, or begins if there is none.
+    `compression` is "none", "gzip", "lzf", or "blosc2" with hdf5plugin.
 
     >>> with insitu.record(model, only=["forward.input", "weight"], keep="values") as recorded:
     ...     for _ in range(3):
@@ -87,6 +89,7 @@ def record(
             when=when,
             to=to,
             overwrite=overwrite,
+            resume=resume,
             compression=compression,
         )
     assert not isinstance(keep, dict)

@@ -146,7 +146,8 @@ def test_texts(run: Any) -> None:
 
 def test_pandas_and_torch(run: Any) -> None:
     frame = run["scalar"].to_pandas()
-    assert list(frame) == ["step", "rank", "call", "time", "value"] and frame["value"].tolist()[-1] == 5 * 2**40 + 1
+    assert list(frame) == ["step", "rank", "attempt", "call", "time", "value"]
+    assert frame["value"].tolist()[-1] == 5 * 2**40 + 1
     assert run["forward.x"].to_pandas()["value"][3].tolist() == [[11.0] * 3] * 2
     tensors = run["ragged"].to_torch()
     assert [tuple(tensor.shape) for tensor in tensors] == run["ragged"].shapes and str(
@@ -228,7 +229,7 @@ def test_a_value_that_comes_back_is_seen_as_a_change(tmp_path: Path) -> None:
 def test_plain_h5py_reads_it(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts", world_size=3)
     assert compact(tmp_path / "run.h5.parts", tmp_path / "run.h5") == ["rank 2 left no journal"]
-    assert not (tmp_path / "run.h5.parts").exists()
+    assert len(list((tmp_path / "run.h5.parts").rglob("*.journal"))) == 2  # rank 2 may still come
     assert stat.S_IMODE((tmp_path / "run.h5").stat().st_mode) == 0o600
     with h5py.File(tmp_path / "run.h5") as file:
         attributes = dict(file.attrs)
@@ -257,7 +258,9 @@ def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
         assert run.running and not run.complete and run["x"].values.tolist() == [[0, 1, 2]]
         assert run.missing == ["rank 0 still runs: the last step written is 0"] and "running" in repr(run)
     journal.step(1, 0.0, [tensor("x", 0, np.arange(3))])
-    assert compact(tmp_path / "run.h5.parts", tmp_path / "copy.h5") == ["rank 0 still runs: the last step written is 1"]
+    assert compact(tmp_path / "run.h5.parts", tmp_path / "copy.h5") == [
+        "rank 0 still ran when the file was made: the last step written is 1"
+    ]
     assert (tmp_path / "run.h5.parts").is_dir()  # somebody writes there
     journal.close()
     assert insitu.load(tmp_path / "run.h5.parts").complete

@@ -1,8 +1,9 @@
-"""`insitu recover`: the file of a run that was killed, from its journals."""
+"""`insitu recover`: the file of a run that was killed, from its journals; or what its file lacks, from those left."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from insitu.errors import StoreError
@@ -10,8 +11,13 @@ from insitu.errors import StoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from insitu.store.run import Run
+    from insitu.store.runs import JournaledRun
+
 EXAMPLE = """\
-The journals in run.h5.parts are removed once the file is made, and stay where one is damaged. The exit code is 1 if
+Journals that several machines wrote are copied into one run.h5.parts first: those of one run carry the same id. A file
+that holds the run already gets what it lacks, as a rank that ended late. Journals are removed once the file holds them,
+if every rank is there, has ended and is whole; else they stay, and can be recovered again. The exit code is 1 if
 something is missing in the file, which is said.
 
 example:
@@ -22,7 +28,13 @@ example:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be said after `insitu recover`."""
     parser.add_argument("file", help="the file to make, as in run.h5, or its journals, run.h5.parts")
-    parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
+    parser.add_argument("--overwrite", action="store_true", help="replace a file that holds something else")
+    parser.add_argument(
+        "--run",
+        action="append",
+        metavar="ID",
+        help="which run, if there are several; given more than once, their ranks are merged as one run",
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -30,22 +42,50 @@ def main(options: argparse.Namespace) -> int:
     from insitu import store
     from insitu.store.compact import compact
     from insitu.store.parts import parts_of
+    from insitu.store.run import Run
+    from insitu.store.runs import run_named
 
     target = store.check(options.file.rstrip("/").removesuffix(store.PARTS), overwrite=True)
     parts = parts_of(target)
     if not parts.is_dir():
         raise StoreError(_nothing_to_recover(target, parts))
-    with store.load(parts) as run:
-        if run.running:
-            raise StoreError(
-                f"{str(target)!r} still runs: nothing to recover; `insitu show {target}` reads it as it is"
-            )
-        counts = _count(len(run), "variable"), _count(len(run.steps), "step"), _count(len(run.ranks), "rank")
-    missing = compact(parts, target, overwrite=options.overwrite)
-    print(f"{target}: {', '.join(counts)}")
-    for text in missing:
-        print(f"! {text}")
+    runs = [run_named(parts, name) for name in options.run or ()]
+    _check_over(target, parts, runs)
+    missing = compact(parts, target, runs=[run.id for run in runs], overwrite=options.overwrite)
+    with Run.open(target) as run:
+        print(f"{target}: {_counts(run)}")
+        for text in missing:
+            print(f"! {text}")
+        _print_left(parts, run)
     return 1 if missing else 0
+
+
+def _check_over(target: Path, parts: Path, runs: list[JournaledRun]) -> None:
+    """Raise if one of the processes still writes."""
+    from insitu.store.before import Before
+    from insitu.store.runs import run_to_merge
+
+    with Before.of(target) as before:
+        chosen = run_to_merge(parts, [run.id for run in runs], before.run_id)
+    if "running" in chosen.states:
+        raise StoreError(f"{str(target)!r} still runs: nothing to recover; `insitu show {target}` reads it as it is")
+
+
+def _counts(run: Run) -> str:
+    counts = [_count(len(run), "variable"), _count(len(run.steps), "step"), _count(len(run.ranks), "rank")]
+    if len(run.attempts) > 1:
+        counts.append(_count(len(run.attempts), "attempt"))
+    return ", ".join(counts)
+
+
+def _print_left(parts: Path, run: Run) -> None:
+    """Say what stays in the folder of the journals, and why."""
+    from insitu.store.runs import others_in, runs_in
+
+    if os.path.isdir(parts) and run.id in runs_in(parts):
+        print(f"its journals stay in {parts}, for a rank is missing, damaged or has no end: remove them when you like")
+    for other in others_in(parts, [run.id]):
+        print(f"left alone in {parts}: {other}")
 
 
 def _count(number: int, what: str) -> str:

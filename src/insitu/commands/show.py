@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from insitu.trace.trace import Trace
 
 EXAMPLE = """\
-A recorded run is listed, with what is missing in it first; one that still runs or was killed too, from run.h5.parts.
+A recorded run is listed, with what is missing in it first, then its attempts if it was restarted; one that still runs
+or was killed too, from run.h5.parts. Means and pictures have each step as the last attempt recorded it.
 
 example:
   insitu show trace.h5 --view code --only 'encoder.*' --only 'decoder.**'
@@ -142,6 +143,6 @@ def _plot(run: Run, only: Sequence[str], path: str) -> None:
     from insitu.view.run import chosen, troubles
 
     plot.check(path)
-    plot.draw([run[name] for name in chosen(run.paths, only)], path)
+    plot.draw([run[name].latest() for name in chosen(run.paths, only)], path)
     for text in troubles(run):
         print(f"insitu: {text}", file=sys.stderr)

@@ -19,7 +19,8 @@ PathLike = str | os.PathLike[str]
 def write(run: Run | PathLike, logdir: PathLike) -> list[str]:
     """Write a run for TensorBoard: scalars and kept statistics as they are, tensors as mean, min and max; the tags.
 
-    A run of several ranks has a folder for each. Texts are left out.
+    A run of several ranks has a folder for each; of a step that several attempts recorded, the last counts. Texts are
+    left out.
 
     >>> import tempfile
     >>> from insitu.store.journal import Journal
@@ -48,7 +49,7 @@ def _write(run: Run, logdir: Path) -> list[str]:
     tags: dict[str, None] = {}
     try:
         for path in run:
-            series = run[path]
+            series = run[path].latest()
             is_scalar = series.dtype == "json" or series.shape == ()
             for curve in curves(series):
                 tags.update(dict.fromkeys(_add(writers[curve.rank], path, curve, is_scalar)))

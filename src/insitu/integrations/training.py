@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 class RecordedTraining:
     """Does around a training what `insitu.record` does around a block; `recorded` is what it has so far.
 
-    `only`, `keep`, `every`, `to`, `overwrite` and `compression` mean what they mean for `insitu.record`; the values
-    are kept unless `keep` says otherwise. A step is one update of the trainer, with all the batches that its gradients
-    come from, numbered as the trainer numbers it; what runs between updates, as an evaluation, is in none.
+    `only`, `keep`, `every`, `to`, `overwrite`, `resume` and `compression` mean what they mean for `insitu.record`; the
+    values are kept unless `keep` says otherwise. A step is one update of the trainer, with all the batches that its
+    gradients come from, numbered as the trainer numbers it; what runs between updates, as an evaluation, is in none.
 
     >>> import torch
     >>> model = torch.nn.Linear(3, 2)
@@ -37,12 +37,13 @@ class RecordedTraining:
         every: int = 1,
         to: str | os.PathLike[str] | Callable[..., Any] | None = None,
         overwrite: bool = False,
+        resume: bool = False,
         compression: str = "none",
     ) -> None:
         super().__init__()
         self._only = (only,) if isinstance(only, str) else tuple(only or ())
         self._options: dict[str, Any] = {"keep": keep, "every": every, "to": to}
-        self._options |= {"overwrite": overwrite, "compression": compression}
+        self._options |= {"overwrite": overwrite, "resume": resume, "compression": compression}
         self._recording: Recording | None = None
         self.recorded: Recorded | None = None
         self._next = 0
@@ -54,7 +55,7 @@ class RecordedTraining:
         options = dict(self._options)
         if self._recording is not None:  # it begins anew, with batches that fit: what there is of it is no run
             self.stop()
-            options["overwrite"] = True
+            options["overwrite"] = not options["resume"]
         recording = Recording(model, only=self._only, when=None, **options)
         self.recorded = recording.__enter__()
         self._recording = recording

@@ -47,7 +47,8 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a `Trace`, or a `Run` that was recorded, without torch. Nothing in it is run: a stranger's can be opened.
 
-    A run that still goes on or was killed has no file yet: it is read from `run.h5.parts`, where it writes.
+    A run that still goes on or was killed has no file yet: it is read from `run.h5.parts`, where it writes. Journals
+    that are there besides the file, as of a rank that ended late, are shown with it.
     """
     source = _known(path)
     try:
@@ -64,7 +65,9 @@ def _read(source: Path) -> Any:
         from insitu.store.text.read import read
 
         return read(source)
-    parts = source if source.name.endswith(PARTS) else source.with_name(source.name + PARTS)
+    if source.name.endswith(PARTS):
+        return _in_parts(source, source.with_name(source.name.removesuffix(PARTS)))
+    parts = source.with_name(source.name + PARTS)
     # Not by the methods of Path, which raise where a folder may not be looked into.
     if os.path.isdir(parts) and not os.path.isfile(source) and (run := _going_on(parts, source)) is not None:
         return run
@@ -75,8 +78,23 @@ def _read(source: Path) -> Any:
     if holds_run(source):
         from insitu.store.run import Run
 
-        return Run.open(source)
+        return Run.joined(source, parts)
     return codec.decode(hdf5.read(source))
+
+
+def _in_parts(parts: Path, source: Path) -> Any:
+    """The newest run in a folder of journals, with what the file beside it has of the same run."""
+    from insitu.store.run import Run
+    from insitu.store.runs import newest_run
+
+    try:
+        run_id = newest_run(parts).id
+        return Run.joined(source, parts, run_id) if run_id and os.path.isfile(source) else Run.open(parts)
+    except StoreError:
+        # Perhaps it has ended meanwhile: then the journals are removed, and the file is there.
+        if os.path.isdir(parts) or not os.path.isfile(source):
+            raise
+        return Run.open(source)
 
 
 def _going_on(parts: Path, source: Path) -> Any:

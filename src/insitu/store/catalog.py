@@ -1,21 +1,21 @@
 """The journals of all ranks as one: which variables there are, and where the bytes of each of their values are.
 
 All of it is held in memory, as columns with one row for each entry of each step: this is for reading a run that is not
-closed. The file of a run is made without it, stretch by stretch (`merge.py`).
+closed. The file of a run is made without it, stretch by stretch (`fill.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from xxhash import xxh3_128_digest
 
 from insitu.store.dtypes import JSON, Kind, kind_of
+from insitu.store.shard import Shard
 from insitu.store.shards import Shards, unique_names
 from insitu.store.stretch import LastStored, Stretch
 from insitu.store.value import Array
@@ -32,6 +32,7 @@ class Found:
     kind: Kind
     steps: Array
     ranks: Array
+    attempts: Array
     calls: Array
     times: Array
     index: Array
@@ -46,14 +47,16 @@ class Found:
 class Catalog(Shards):
     """All committed steps of all ranks. Every value is read and checked, so that damaged ones are known at once."""
 
-    def __init__(self, parts: Path) -> None:
-        super().__init__(parts)
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        super().__init__(shards)
         steps = [step for number in range(len(self.shards)) for step in self.step_frames(number)]
         self.stretch = Stretch(steps, self.numbering, self.files)
         self.stretch.verify()
         self.stretch.resolve(LastStored(), np.zeros(len(self.keys), np.int64))
         ranks = np.array([shard.rank for shard in self.shards], np.int32)
-        self.rank, self.step = ranks[self.stretch.shard], self.stretch.step
+        attempts = np.array([shard.attempt for shard in self.shards], np.int32)
+        self.rank, self.attempt = ranks[self.stretch.shard], attempts[self.stretch.shard]
+        self.step = self.stretch.step
         self._tell_lost()
 
     @property
@@ -73,14 +76,14 @@ class Catalog(Shards):
     def _tell_lost(self) -> None:
         lost = np.flatnonzero(~self.stretch.whole)
         for frame, count in zip(*np.unique(self.stretch.frame[lost], return_counts=True), strict=True):
-            self.troubles.append(self.lost(self.stretch.steps[frame], int(count)))
+            self.tell_lost(self.stretch.steps[frame], int(count))
 
     @cached_property
     def variables(self) -> list[Found]:
         """The variables that have a value, each with a name of its own."""
         rows = np.flatnonzero(self.stretch.whole)
         frame = self.stretch.frame[rows]
-        rows = rows[np.lexsort((rows, self.rank[frame], self.step[frame]))]
+        rows = rows[np.lexsort((rows, self.attempt[frame], self.rank[frame], self.step[frame]))]
         rows = rows[np.argsort(self.stretch.variable[rows], kind="stable")]
         numbers, begins = np.unique(self.stretch.variable[rows], return_index=True)
         groups = dict(zip(numbers.tolist(), np.split(rows, begins[1:]), strict=True)) if len(rows) else {}
@@ -101,5 +104,5 @@ class Catalog(Shards):
         frame, entries = of.frame[rows], rows[of.stored[rows]]
         places = np.argsort(entries)
         index = places[np.searchsorted(entries, of.source[rows], sorter=places)]
-        columns = (of.step[frame], self.rank[frame], of.call[rows], of.time[frame], index)
+        columns = (of.step[frame], self.rank[frame], self.attempt[frame], of.call[rows], of.time[frame], index)
         return Found(name, path, kind_of(dtype), *columns, entries, of.layout[entries], of.digest[entries])

@@ -17,12 +17,13 @@ _QUANTIZED = {"quint8": "uint8", "qint8": "int8", "qint32": "int32"}
 
 
 def to_pandas(series: Series) -> Any:
-    """A DataFrame with the columns step, rank, call, time and value."""
+    """A DataFrame with the columns step, rank, attempt, call, time and value."""
     pandas = _needed("pandas")
     values: Any = series.values
     if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind == "V":
         values = pandas.Series(list(values), dtype=object)
-    columns = {"step": series.steps, "rank": series.ranks, "call": series.calls, "time": series.times}
+    columns = {"step": series.steps, "rank": series.ranks, "attempt": series.attempts}
+    columns |= {"call": series.calls, "time": series.times}
     return pandas.DataFrame({**columns, "value": values})
 
 

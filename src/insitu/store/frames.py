@@ -7,7 +7,8 @@ After damage the next frame is found by its tag, and taken only if its checksum 
 bytes of another journal, or of this one, can be the values of a tensor.
 
 The index of a step is its number, its time, the number of its entries and the length of its text; then the entries,
-40 bytes each; then the text: the variables that are new in this step, as JSON. All other indexes are JSON.
+40 bytes each; then the text: the variables that are new in this step, as JSON. All other indexes are JSON. The data of
+the frame END are `last_bytes`, so that the end of a file shows whether its journal has ended.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ class Frame:
     index: bytes
     start: int
     length: int
+
+
+def last_bytes(tag: bytes) -> bytes:
+    """What a journal ends with that has ended; not the tag itself, for that is where frames begin."""
+    return tag[::-1] + b"isjended"
 
 
 def head(tag: bytes, kind: int, sequence: int, index: bytes, length: int) -> bytes:
@@ -106,6 +112,10 @@ class Scan:
             yield frame
             self.sequence = frame.sequence
             data, position = frame.start, frame.start + frame.length
+
+    def first(self) -> Frame | None:
+        """The first frame, if it is whole."""
+        return self._frame(len(MAGIC) + len(self.tag), self.source.size)
 
     def _frame(self, position: int, size: int) -> Frame | None:
         fields = self.source.read(position, _HEAD_SIZE)

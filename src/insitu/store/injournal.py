@@ -12,21 +12,22 @@ from xxhash import xxh3_128_digest
 from insitu.errors import StoreError
 from insitu.store.catalog import Catalog, Found
 from insitu.store.dtypes import JSON
+from insitu.store.runs import JournaledRun, newest_run, others_in
 from insitu.store.series import Columns
+from insitu.store.shard import read_shard
 from insitu.store.value import Array
 
 
 class RunJournals:
     """What the journals of a run hold at this moment; every value of it has been checked."""
 
-    def __init__(self, parts: Path) -> None:
+    def __init__(self, parts: Path, run: JournaledRun | None = None) -> None:
         self.path = parts
-        catalog = self._catalog = Catalog(parts)
-        self.running = catalog.live
-        self.about, self.world_size = catalog.about, catalog.world_size
-        self.missing, self.missing_ranks = catalog.missing, catalog.missing_ranks
-        self.last_committed = {shard.rank: shard.last_committed for shard in catalog.shards}
-        self.started, self.ended, self.dropped = catalog.started, catalog.ended, catalog.dropped
+        found = run or newest_run(parts)
+        catalog = self._catalog = Catalog([read_shard(place) for place in found.places])
+        self.run_id, self.about, self.running = found.id, catalog.about, catalog.live
+        self.shards, self.left_out = catalog.shard_facts(), catalog.left_out
+        self.others = [str(other) for other in others_in(parts, [found.id])]
         self.steps = catalog.step, catalog.rank
         self.events = catalog.events
         self.variables = [InJournal(catalog, found) for found in catalog.variables]
@@ -41,7 +42,7 @@ class InJournal:
 
     def __init__(self, catalog: Catalog, found: Found) -> None:
         self._catalog, self._found = catalog, found
-        self.name, self.kind = found.name, found.kind
+        self.name, self.path, self.kind = found.name, found.path, found.kind
         shapes = [catalog.shapes[number] for number in np.unique(found.layouts).tolist()]
         self.shape = shapes[0] if len(shapes) == 1 and found.kind.name != JSON else None
         self.rows = len(found)
@@ -50,7 +51,7 @@ class InJournal:
     def columns(self) -> Columns:
         """When and where it was seen."""
         found = self._found
-        return Columns(found.steps, found.ranks, found.calls, found.times, found.index)
+        return Columns(found.steps, found.ranks, found.attempts, found.calls, found.times, found.index)
 
     def shapes(self, slots: Array) -> list[tuple[int, ...]]:
         """The shapes of stored values."""

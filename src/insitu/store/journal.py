@@ -3,6 +3,9 @@
 Each step is one frame (`frames.py`), written in line: when `step` returns, a killed process loses nothing; a thread
 makes the system write it to the disk about once a second, so a power cut takes at most that. A value that is what it
 was when it was last stored is written as its digest alone.
+
+A journal belongs to a run, and to an attempt of it (`parts.py`). Its first frame says which process writes it, and
+whether that process got the lock of the file; its last one, END, that nothing is to come.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import time as clock
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from errno import ENOENT
 from functools import lru_cache
 from pathlib import Path
 from struct import Struct
@@ -22,10 +26,12 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_128_digest
 
-from insitu.errors import StoreError
+from insitu.errors import StoreError, tell
 from insitu.store import PARTS, frames
 from insitu.store.declared import Declared, dumps
 from insitu.store.files import sync_directory
+from insitu.store.parts import check_own, place_of
+from insitu.store.process import Process
 from insitu.store.value import SCALARS, Repr, Writer
 from insitu.store.writing import Beat, write_all
 
@@ -35,6 +41,7 @@ Entry = tuple[str, int, str | None, tuple[int, ...], Any]
 
 ROLL = 2**28
 SYNC = 1.0
+_TRIES = 100
 
 
 class Journal:
@@ -58,20 +65,23 @@ class Journal:
         rank: int = 0,
         about: Mapping[str, Any] | None = None,
         *,
+        run: str = "",
+        attempt: int = 0,
         roll: int = ROLL,
         sync: float = SYNC,
     ) -> None:
-        self.folder = Path(folder) / f"rank{rank:05d}"
+        self.folder = place_of(Path(folder), rank, run, attempt).path
         self.rank = rank
         self.committed_step: int | None = None
         self.dropped = 0
         self._about = {"rank": rank, "time": clock.time(), "facts": value_json(dict(about or {}))}
+        self._about["process"] = Process.current().to_json()
         self._declared = Declared()
         self._last: dict[tuple[int, int], tuple[int, bytes]] = {}
         self._tag, self._sequence, self._number = os.urandom(8), 0, 0
         self._roll, self._process = roll, os.getpid()
         self._writing, self._syncing = RLock(), RLock()
-        self._file, self._size = -1, 0
+        self._file, self._size, self._has_name = -1, 0, True
         self._dirty, self._named, self._troubled = False, False, False
         self._retired: list[int] = []
         self._sync_error: OSError | None = None
@@ -152,7 +162,8 @@ class Journal:
     def _end(self) -> None:
         facts = {"time": clock.time(), "dropped": self.dropped, "declared": self._declared.records}
         try:
-            self._append(frames.END, dumps(facts), [], 0)
+            last = frames.last_bytes(self._tag)
+            self._append(frames.END, dumps(facts), [last], len(last))
         except OSError as error:
             self._failed("its end", error)
 
@@ -188,6 +199,8 @@ class Journal:
 
     def _append(self, kind: int, index: bytes, pieces: list[Any], size: int) -> None:
         """Write a frame whole, or nothing."""
+        if self._file >= 0 and self._has_name and os.fstat(self._file).st_nlink == 0:
+            self._begin_again()
         if self._file < 0 or (self._size + size > self._roll and self._size > 0):
             self._open_next()
         head = frames.head(self._tag, kind, self._sequence, index, size)
@@ -236,23 +249,45 @@ class Journal:
 
     def _make_folder(self) -> None:
         try:
-            os.makedirs(self.folder.parent, mode=0o700, exist_ok=True)
-            os.mkdir(self.folder, mode=0o700)
+            for _ in range(_TRIES):
+                check_own(self.folder.parent)
+                os.makedirs(self.folder.parent, mode=0o700, exist_ok=True)
+                with suppress(FileNotFoundError):  # the process that merged an older run has just removed it
+                    os.mkdir(self.folder, mode=0o700)
+                    return
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
         except FileExistsError:
             of = str(self.folder.parent).removesuffix(PARTS)
             raise StoreError(
                 f"{str(self.folder)!r} is there already, from a run that was killed or still goes on:"
                 f" `insitu recover {of}` makes its file; or give another name, or overwrite=True"
             ) from None
+        except StoreError:
+            raise
         except OSError as error:
             raise StoreError(f"{str(self.folder)!r} cannot be made: {error.strerror}") from error
+
+    def _begin_again(self) -> None:
+        """The journal was deleted while it is written: say so, and go on in a new file."""
+        self._last.clear()
+        self._retired.append(self._file)
+        self._file, self._size = -1, 0
+        kept = "nothing" if self.committed_step is None else f"all up to step {self.committed_step}"
+        text = f"{str(self.folder)!r} was deleted while it is written: {kept} is gone, and what comes is recorded"
+        self._open_next()
+        tell(text)
+        self.event("trouble", text, step=self.committed_step)
 
     def _open_next(self) -> None:
         """Begin a file. It says again what was declared, so that it can be read without the ones before."""
         path = self.folder / f"{self._number:05d}-{self._tag.hex()}.journal"
         self._number += 1  # at once: after an interruption the name is taken
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        index = dumps({**self._about, "declared": self._declared.records})
+        try:
+            file = _new_file(path)
+        except FileNotFoundError:  # the folder was deleted
+            self._make_folder()
+            file = _new_file(path)
+        index = dumps({**self._about, "lock": _lock(file), "declared": self._declared.records})
         begin = frames.MAGIC + self._tag + frames.head(self._tag, frames.ABOUT, self._sequence, index, 0)
         try:
             write_all(file, [begin], len(begin))
@@ -260,12 +295,11 @@ class Journal:
             os.close(file)
             os.unlink(path)
             raise
-        with suppress(OSError):  # tells readers that this run still goes on
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if self._file >= 0:
             self._retired.append(self._file)
         self._sequence += 1
         self._file, self._size, self._dirty, self._named = file, len(begin), True, False
+        self._has_name = os.fstat(file).st_nlink > 0  # not every file system counts names
 
     def _sync(self, always: bool = False) -> None:
         """Make the system write to the disk what it has; files that are full are closed."""
@@ -298,6 +332,19 @@ class Journal:
             raise StoreError(f"{str(self.folder)!r} belongs to process {self._process}: a child cannot write to it")
         if not self._beat.running:
             raise StoreError(f"{str(self.folder)!r} is closed")
+
+
+def _new_file(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _lock(file: int) -> bool:
+    """Lock a file, which tells readers that the run still goes on; whether that worked."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)

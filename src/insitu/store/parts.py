@@ -1,19 +1,27 @@
-"""The folder that a run writes into while it goes on: `run.h5.parts`, with a folder of journals for each rank."""
+"""The folder that a run writes into while it goes on: `run.h5.parts`, with a folder for the journal of each process.
+
+The name of such a folder, `rank00003-<run id>-000`, says whose journal it holds: the rank, the run and the attempt.
+Journals of several runs may be in one `run.h5.parts`: they never meet. A journal that was made without a run id, as
+`rank00003`, belongs to the run that has none.
+"""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 
 from insitu.errors import StoreError
 from insitu.store import PARTS
 
-_RANK = re.compile(r"rank(\d{5,9})")
+_PLACE = re.compile(r"rank(\d{5,9})(?:-([0-9a-f]{32})-(\d{3,9}))?")
+RUN_ID = re.compile(r"[0-9a-f]{32}")
 _JOURNAL = re.compile(r"(\d{5,9})-([0-9a-f]{16})\.journal")
-_PASSING = re.compile(r"compact-[0-9]+-[0-9a-f]+\.part")
+_PASSING = re.compile(r"(compact-[0-9]+|merging)-[0-9a-f]+\.part")
+_UNPACKED = re.compile(r"unpacked-[0-9]+-[0-9a-f]+")
 MOST_RANKS = 2**18  # each one that is missing is listed
 _LARGEST_READ = 2**30  # Linux reads at most 2 GiB at a time
 
@@ -28,24 +36,51 @@ def parts_of(path: str | os.PathLike[str]) -> Path:
     return found.with_name(found.name + PARTS)
 
 
-def rank_folders(parts: Path) -> dict[int, Path]:
-    """The folders of the ranks that wrote something, by rank."""
-    found = {}
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """The folder of one journal, and whose it is."""
+
+    rank: int
+    attempt: int
+    run: str
+    path: Path
+
+
+def place_of(parts: Path, rank: int, run: str = "", attempt: int = 0) -> Place:
+    """Where a process writes its journal.
+
+    >>> place_of(Path("run.h5.parts"), 3, "0" * 32, 1).path.name
+    'rank00003-00000000000000000000000000000000-001'
+    """
+    if run and not RUN_ID.fullmatch(run):
+        raise StoreError(f"{run!r} is not the id of a run")
+    name = f"rank{rank:05d}-{run}-{attempt:03d}" if run else f"rank{rank:05d}"
+    return Place(rank, attempt, run, parts / name)
+
+
+def places(parts: Path) -> list[Place]:
+    """All journals in the folder of a run, ordered by rank and attempt."""
+    found = []
     try:
         for entry in os.scandir(parts):
-            if (match := _RANK.fullmatch(entry.name)) and entry.is_dir(follow_symlinks=False):
-                found[int(match[1])] = Path(entry.path)
-        if found and max(found) >= MOST_RANKS:
-            raise StoreError(f"{f'rank{max(found)}'!r} is the folder of a rank that no run has: remove it")
-    except StoreError:
-        raise
+            match = _PLACE.fullmatch(entry.name)
+            if match and entry.is_dir(follow_symlinks=False):
+                found.append(Place(int(match[1]), int(match[3] or 0), match[2] or "", Path(entry.path)))
     except OSError as error:
         raise StoreError(f"{str(parts)!r} cannot be read: {error.strerror}") from error
-    return dict(sorted(found.items()))
+    if found and (largest := max(place.rank for place in found)) >= MOST_RANKS:
+        raise StoreError(f"{f'rank{largest}'!r} is the folder of a rank that no run has: remove it")
+    return sorted(found)
+
+
+def check_own(parts: Path) -> None:
+    """Raise if the folder is a symbolic link: who made that could see, and choose, what is written."""
+    if os.path.islink(parts):
+        raise StoreError(f"{str(parts)!r} is a symbolic link, and those are not written through: remove it")
 
 
 def journal_files(folder: Path) -> list[tuple[Path, bytes]]:
-    """The files of the journal of a rank in their order, each with the tag that its name holds."""
+    """The files of a journal in their order, each with the tag that its name holds."""
     found = []
     for entry in os.scandir(folder):
         if (match := _JOURNAL.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
@@ -53,40 +88,27 @@ def journal_files(folder: Path) -> list[tuple[Path, bytes]]:
     return [(path, bytes.fromhex(tag)) for _, tag, path in sorted(found)]
 
 
-def is_live(folder: Path) -> bool:
-    """Whether the run of a rank still goes on: a process holds the lock of one of its files."""
-    with suppress(OSError):
-        return any(_is_locked(path) for path, _ in reversed(journal_files(folder)))
-    return False
-
-
-def _is_locked(path: Path) -> bool:
-    with suppress(OSError):
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-    return False
-
-
 def passing_name(parts: Path) -> Path:
     """Where the file of a run is made before it gets its name."""
     return parts / f"compact-{os.getpid()}-{os.urandom(4).hex()}.part"
 
 
-def discard(parts: Path) -> None:
-    """Remove the journals of a run, and nothing that is not one."""
-    with suppress(OSError, StoreError):
-        for folder in rank_folders(parts).values():
-            for path, _ in journal_files(folder):
-                path.unlink()
-            folder.rmdir()
+def remove_journal(folder: Path) -> None:
+    """Remove the files of a journal, and nothing that is not one."""
+    with suppress(OSError):
+        for path, _ in journal_files(folder):
+            path.unlink()
+        folder.rmdir()
+
+
+def tidy(parts: Path) -> None:
+    """Remove files that were never finished, and the folder if nothing is left in it."""
+    with suppress(OSError):
         for entry in os.scandir(parts):
             if _PASSING.fullmatch(entry.name):
                 os.unlink(entry.path)
+            elif _UNPACKED.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                rmtree(entry.path, ignore_errors=True)
         parts.rmdir()
 
 

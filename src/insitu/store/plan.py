@@ -56,7 +56,7 @@ class Plan:
     def payload(self) -> int:
         """The bytes it takes at most, without compression."""
         counted = self.variable
-        return self.size + 32 * counted.rows + (32 + 8 * self.dimensions) * counted.stored + 4096
+        return self.size + 36 * counted.rows + (32 + 8 * self.dimensions) * counted.stored + 4096
 
     def values_shape(self) -> tuple[int, ...]:
         """The shape of the dataset of the values."""

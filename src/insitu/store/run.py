@@ -12,10 +12,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from insitu.errors import NotRecordedError, tell
+from insitu.store.attempts import (
+    Attempt,
+    ShardFacts,
+    attempts_of,
+    last_committed_of,
+    missing_of,
+    missing_ranks_of,
+    world_size_of,
+)
 from insitu.store.injournal import RunJournals
+from insitu.store.joined import JoinedRun
 from insitu.store.runfile import RunFile
+from insitu.store.runs import JournaledRun, runs_in, tag_and_size
 from insitu.store.series import Recorded, Series
 from insitu.store.shard import RunEvent
+from insitu.store.sources import not_in_file
 from insitu.store.summary import Summary, summary_of
 from insitu.store.value import Array
 from insitu.trace.path import matches, nearest
@@ -25,15 +37,12 @@ class _Source(Protocol):
     """A file or journals."""
 
     path: Path
+    run_id: str
     running: bool
     about: dict[str, Any]
-    world_size: int
-    missing: list[str]
-    missing_ranks: list[int]
-    last_committed: dict[int, int | None]
-    started: float | None
-    ended: float | None
-    dropped: int
+    shards: list[ShardFacts]
+    left_out: list[str]
+    others: list[str]
 
     @property
     def variables(self) -> Sequence[Recorded]: ...
@@ -45,6 +54,24 @@ class _Source(Protocol):
     def events(self) -> list[RunEvent]: ...
 
     def close(self) -> None: ...
+
+
+def _with_journals(file: RunFile, parts: Path) -> _Source:
+    """A file, and the journals that are beside it and not in it."""
+    if not os.path.isdir(parts):
+        return file
+    found = runs_in(parts)
+    own = found.pop(file.run_id, None)
+    source: _Source = file
+    if own is not None and _is_of(file, own) and (places := not_in_file(own.places, file.shards)):
+        source = JoinedRun(file, parts, places)
+    source.others = [str(other) for other in found.values()]
+    return source
+
+
+def _is_of(file: RunFile, run: JournaledRun) -> bool:
+    """Whether journals are of the run in a file; without ids they are if one of them is in it."""
+    return bool(run.id) or bool({facts.tag for facts in file.shards} & {tag_and_size(at)[0] for at in run.places})
 
 
 class Run:
@@ -64,13 +91,32 @@ class Run:
     def __init__(self, source: _Source) -> None:
         self._source = source
         self._closed = False
+        self._missing = missing_of(source.shards) + source.left_out
         self._series = {recorded.name: recorded for recorded in source.variables}
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Run:
-        """The run in a file, or in a folder of journals."""
+        """The run in a file, or the newest in a folder of journals, and nothing else; `insitu.load` joins the two."""
         found = Path(path)
         return cls(RunJournals(found) if found.is_dir() else RunFile(found))
+
+    @classmethod
+    def joined(cls, source: Path, parts: Path, run_id: str | None = None) -> Run:
+        """A run from its file and from journals that are not in the file; by default the one in the file.
+
+        Where there is no file, or it holds another run than the one asked for, it is read from the journals alone.
+        """
+        file = RunFile(source) if os.path.isfile(source) else None
+        if file is not None and run_id is not None and file.run_id != run_id:
+            file.close()
+            file = None
+        if file is None:
+            return cls(RunJournals(parts, None if run_id is None else runs_in(parts)[run_id]))
+        try:
+            return cls(_with_journals(file, parts))
+        except BaseException:
+            file.close()
+            raise
 
     @property
     def path(self) -> Path:
@@ -90,17 +136,32 @@ class Run:
     @cached_property
     def ranks(self) -> list[int]:
         """The ranks that left something."""
-        return sorted(self._source.last_committed)
+        return sorted(self.last_committed)
 
     @property
     def world_size(self) -> int:
         """How many ranks there were."""
-        return self._source.world_size
+        return world_size_of(self._source.shards)
+
+    @property
+    def id(self) -> str:
+        """The id that all its journals have; empty if they were written without."""
+        return self._source.run_id
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """The starts of the job that it belongs to: more than one if it was restarted or resumed."""
+        return attempts_of(self._source.shards)
+
+    @property
+    def others(self) -> list[str]:
+        """Other runs whose journals are in the same folder, and which are not read here."""
+        return self._source.others
 
     @property
     def complete(self) -> bool:
         """Whether all ranks recorded all they should and ended; if not, `missing` says what is not there."""
-        return not self._source.missing
+        return not self._missing
 
     @property
     def running(self) -> bool:
@@ -110,26 +171,26 @@ class Run:
     @property
     def missing(self) -> list[str]:
         """What is not there: ranks, steps, values, each as a sentence."""
-        return self._source.missing
+        return self._missing
 
     @property
     def missing_ranks(self) -> list[int]:
-        """The ranks that left nothing."""
-        return self._source.missing_ranks
+        """The ranks that left nothing, in one of the attempts."""
+        return missing_ranks_of(self._source.shards)
 
     @property
     def last_committed(self) -> dict[int, int | None]:
-        """The last step of each rank."""
-        return self._source.last_committed
+        """The last step of each rank, in its last attempt."""
+        return last_committed_of(self._source.shards)
 
     @property
     def dropped(self) -> int:
         """How many steps could not be written, as on a full disk."""
-        return self._source.dropped
+        return sum(facts.dropped for facts in self._source.shards)
 
     @property
     def about(self) -> dict[str, Any]:
-        """The facts about the run: versions, command, settings."""
+        """The facts about the run, of its last attempt: versions, command, settings."""
         return self._source.about
 
     @property
@@ -188,5 +249,6 @@ class Run:
             return f"<Run {self.path.name!r}: closed>"
         steps = f", steps {self.steps[0]}–{self.steps[-1]}" if len(self.steps) else ", no step"
         ranks = f", {len(self.ranks)} ranks" if self.world_size > 1 else ""
+        attempts = f", {len(self.attempts)} attempts" if len(self.attempts) > 1 else ""
         state = "running" if self.running else "" if self.complete else "not complete"
-        return f"<Run {self.path.name!r}: {len(self)} variables{steps}{ranks}{', ' * bool(state)}{state}>"
+        return f"<Run {self.path.name!r}: {len(self)} variables{steps}{ranks}{attempts}{', ' * bool(state)}{state}>"

@@ -16,8 +16,10 @@ import numpy as np
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from insitu.errors import StoreError
+from insitu.store.attempts import ShardFacts
 from insitu.store.dtypes import JSON, Kind, kind_of
 from insitu.store.names import escaped
+from insitu.store.parts import RUN_ID
 from insitu.store.plan import WIDEST_TEXT
 from insitu.store.safe import RUN_VERSION, attribute, careful, child, open_file, plain, read_rows
 from insitu.store.series import Columns
@@ -30,7 +32,7 @@ _MOST_ABOUT = 2**28
 _MOST_VARIABLES = 2**20
 _INT, _LONG, _TIME = np.dtype("<i4"), np.dtype("<i8"), np.dtype("<f8")
 _TYPES: dict[str, np.dtype[Any]] = {
-    **{"step": _LONG, "rank": _INT, "call": _INT, "time": _TIME},
+    **{"step": _LONG, "rank": _INT, "attempt": _INT, "call": _INT, "time": _TIME},
     **{"index": _LONG, "offset": _LONG, "shape": _LONG},
 }
 
@@ -58,17 +60,23 @@ class RunFile:
             )
         said = json.loads(self._about())
         self.about = dict(plain_value(said["about"]))
-        self.world_size = int(said["world_size"])
-        self.missing = [str(text) for text in said["missing"]]
-        self.missing_ranks = [int(rank) for rank in said["missing_ranks"]]
-        last = said["last_committed"].items()
-        self.last_committed = {int(rank): None if step is None else int(step) for rank, step in last}
-        self.started, self.ended = (None if said[when] is None else float(said[when]) for when in ("started", "ended"))
-        self.dropped = int(said["dropped"])
+        self.run_id = said["run"]
+        if self.run_id and not RUN_ID.fullmatch(self.run_id):
+            raise StoreError(f"{self.run_id!r:.80} is not the id of a run")
+        self._abouts = said["abouts"]
+        self.shards = [ShardFacts.from_json(facts) for facts in said["shards"]]
+        if len({facts.key for facts in self.shards}) < len(self.shards):
+            raise StoreError("it holds a rank twice")
+        self.left_out = [str(text) for text in said["left_out"]]
+        self.others: list[str] = []
         self._tables, self._counts = said["tables"], (said["steps"], said["events"])
         if len(said["variables"]) > _MOST_VARIABLES:
             raise StoreError(f"it holds {len(said['variables'])} variables, and at most {_MOST_VARIABLES} are read")
         self.variables = [InFile(self, described) for described in said["variables"]]
+
+    def about_of(self, attempt: int) -> dict[str, Any]:
+        """The facts about one attempt of the run."""
+        return dict(plain_value(self._abouts[str(attempt)]))
 
     def _about(self) -> bytes:
         dataset = child(self.file, "about", h5py.Dataset)
@@ -79,14 +87,19 @@ class RunFile:
             raise StoreError("it is damaged: its checksum is not that of /about")
         return text
 
-    @cached_property
+    @property
     def steps(self) -> tuple[Array, Array]:
         """The step and the rank of every step that was recorded."""
+        return self.table_of_steps["step"], self.table_of_steps["rank"]
+
+    @cached_property
+    def table_of_steps(self) -> dict[str, Array]:
+        """Step, rank, attempt and time of every step that was recorded."""
         with self.reading("/steps"):
             (count, _), sums = self._counts, self._tables["steps"]
             group = child(self.file, "steps", h5py.Group)
-            step, rank = (self.column(group, name, (count,), _TYPES[name], sums[name]) for name in ("step", "rank"))
-            return step, rank
+            names = ("step", "rank", "attempt", "time")
+            return {name: self.column(group, name, (count,), _TYPES[name], sums[name]) for name in names}
 
     @cached_property
     def events(self) -> list[RunEvent]:
@@ -98,11 +111,11 @@ class RunFile:
         (_, (count, *widths)), sums = self._counts, self._tables["events/marks"]
         group = child(child(self.file, "events", h5py.Group), "marks", h5py.Group)
         types = {**_TYPES, **{n: np.dtype(f"S{int(w)}") for n, w in zip(("kind", "text"), widths, strict=True)}}
-        names = ("kind", "text", "step", "rank", "time")
+        names = ("kind", "text", "step", "rank", "time", "attempt")
         columns = [self.column(group, name, (count,), types[name], sums[name]).tolist() for name in names]
         return [
-            RunEvent(kind.decode(errors="replace"), text.decode(errors="replace"), None if step < 0 else step, rank, at)
-            for kind, text, step, rank, at in zip(*columns, strict=True)
+            RunEvent(kind.decode(errors="replace"), text.decode(errors="replace"), None if step < 0 else step, *rest)
+            for kind, text, step, *rest in zip(*columns, strict=True)
         ]
 
     def column(self, group: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], checksum: Any) -> Array:
@@ -134,7 +147,7 @@ class InFile:
 
     def __init__(self, run: RunFile, said: dict[str, Any]) -> None:
         self._run = run
-        self.name = str(said["name"])
+        self.name, self.path = str(said["name"]), str(said["path"])
         self.kind: Kind = kind_of(said["dtype"])
         self.form: str = said["form"]
         self.shape = checked_shape(said["shape"], self.kind) if self.form == "dense" else None
@@ -160,6 +173,8 @@ class InFile:
     @cached_property
     def _columns(self) -> Columns:
         steps, ranks, calls, times = (self._column(name, (self.rows,)) for name in ("step", "rank", "call", "time"))
+        has_attempts = "attempt" in self._sums
+        attempts = self._column("attempt", (self.rows,)) if has_attempts else np.zeros(self.rows, np.int32)
         if "index" not in self._sums:
             index = np.arange(self.rows)
             if self.rows != self._stored:
@@ -168,7 +183,7 @@ class InFile:
             index = self._column("index", (self.rows,))
             if self.rows and not 0 <= index.min() <= index.max() < self._stored:
                 raise StoreError(f"{self.name!r} refers to values that are not there")
-        return Columns(steps, ranks, calls, times, index).in_order()
+        return Columns(steps, ranks, attempts, calls, times, index).in_order()
 
     @cached_property
     def _digests(self) -> list[bytes]:
@@ -201,6 +216,10 @@ class InFile:
         if self.shape is not None:
             return [self.shape] * len(slots)
         return [self._shapes[slot] for slot in slots.tolist()]
+
+    def sizes(self, slots: Array) -> Array:
+        """The bytes of stored values, with those that fill up a text."""
+        return np.diff(np.array(self._offsets, np.int64))[slots]
 
     @cached_property
     def _values(self) -> Any:

@@ -23,16 +23,17 @@ class Columns:
 
     steps: Array
     ranks: Array
+    attempts: Array
     calls: Array
     times: Array
     index: Array
 
     def in_order(self) -> Columns:
-        """The same rows in the order of the steps, then of the ranks."""
-        order = np.lexsort((self.ranks, self.steps))
+        """The same rows in the order of the steps, then of the ranks and attempts."""
+        order = np.lexsort((self.attempts, self.ranks, self.steps))
         if (order == np.arange(len(order))).all():
             return self
-        every = (self.steps, self.ranks, self.calls, self.times, self.index)
+        every = (self.steps, self.ranks, self.attempts, self.calls, self.times, self.index)
         return Columns(*(column[order] for column in every))
 
 
@@ -40,6 +41,7 @@ class Recorded(Protocol):
     """A variable in a file or in journals; `shape` is None where its values differ in shape."""
 
     name: str
+    path: str
     kind: Kind
     shape: tuple[int, ...] | None
     facts: dict[str, Any]
@@ -63,7 +65,9 @@ Part = tuple[Recorded, Array]
 class Series:
     """The values of a variable. Nothing is read until it is asked for.
 
-    `series[10:20]` are the steps from 10 to 19, `series.rank(1)` those of a rank; both are series again.
+    `series[10:20]` are the steps from 10 to 19, `series.rank(1)` those of a rank; both are series again. A run that was
+    restarted may have a step several times, once in each attempt: all are there, ordered by step, rank and attempt;
+    `series.latest()` has each step once, as the last attempt recorded it.
     """
 
     def __init__(self, parts: list[Part]) -> None:
@@ -110,6 +114,11 @@ class Series:
     def ranks(self) -> Array:
         """The rank of each value."""
         return self._column("ranks")
+
+    @property
+    def attempts(self) -> Array:
+        """The attempt of each value: 0 for the first start of the job, one more for each restart."""
+        return self._column("attempts")
 
     @property
     def calls(self) -> Array:
@@ -168,18 +177,20 @@ class Series:
             padded[place] = value
         return padded, lengths
 
-    def at(self, step: int, *, rank: int | None = None, call: int | None = None) -> Any:
-        """The one value of a step; where there are several, `rank` or `call` say which."""
+    def at(self, step: int, *, rank: int | None = None, attempt: int | None = None, call: int | None = None) -> Any:
+        """The one value of a step; where there are several, `rank`, `attempt` or `call` say which."""
+        given = {"rank": rank, "attempt": attempt, "call": call}
         wanted = self.steps == step
-        for column, value in ((self.ranks, rank), (self.calls, call)):
-            wanted &= True if value is None else column == value
+        for name, value in given.items():
+            wanted &= True if value is None else self._column(f"{name}s") == value
         rows = np.flatnonzero(wanted)
         if len(rows) == 1:
             return next(iter(self.where(wanted)))
-        asked = f"step {step}" + "".join(f", {n} {v}" for n, v in (("rank", rank), ("call", call)) if v is not None)
+        asked = f"step {step}" + "".join(f", {name} {value}" for name, value in given.items() if value is not None)
         if not len(rows):
             raise NotRecordedError(f"{self.name!r} has no value at {asked}{self._near(step)}")
-        raise ChoiceError(f"{self.name!r} has {len(rows)} values at {asked}: say rank=… or call=…")
+        which = "attempt=…, rank=… or call=…" if len(np.unique(self.attempts[rows])) > 1 else "rank=… or call=…"
+        raise ChoiceError(f"{self.name!r} has {len(rows)} values at {asked}: say {which}")
 
     def rank(self, rank: int) -> Series:
         """The values of one rank."""
@@ -188,6 +199,29 @@ class Series:
             there = "there is rank" if len(known) == 1 else "there are ranks"
             raise NotRecordedError(f"{self.name!r} has no value of rank {rank}; {there} {', '.join(map(str, known))}")
         return self.where(self.ranks == rank)
+
+    def attempt(self, attempt: int) -> Series:
+        """The values of one attempt."""
+        known = np.unique(np.concatenate([recorded.columns().attempts for recorded, _ in self._parts])).tolist()
+        if attempt not in known:
+            there = ", ".join(map(str, known))
+            raise NotRecordedError(f"{self.name!r} has no value of attempt {attempt}; there is {there}")
+        return self.where(self.attempts == attempt)
+
+    def latest(self) -> Series:
+        """Each step as the last attempt that recorded it did, without those that an earlier attempt has of it."""
+        return self.where(self._is_latest())
+
+    def _is_latest(self) -> Array:
+        """Whether each value is of the last attempt that recorded its step."""
+        attempts = self.attempts
+        if not len(attempts):
+            return np.ones(0, bool)
+        _, number = np.unique(self.steps, return_inverse=True)
+        last = np.full(number.max() + 1, -1, attempts.dtype)
+        np.maximum.at(last, number, attempts)
+        found: Array = attempts == last[number]
+        return found
 
     def where(self, wanted: Array) -> Series:
         """The values for which an array of booleans, one for each, is true."""
@@ -221,7 +255,7 @@ class Series:
         return Series([*self._parts, *(part for other in others for part in other._parts)])
 
     def to_pandas(self) -> Any:
-        """A DataFrame with the columns step, rank, call, time and value; needs pandas."""
+        """A DataFrame with the columns step, rank, attempt, call, time and value; needs pandas."""
         return convert.to_pandas(self)
 
     def to_torch(self) -> Any:
@@ -246,7 +280,8 @@ class Series:
         kind = "Python values" if self.dtype == JSON else f"{self.dtype}[{shape}]"
         steps = f", steps {self.steps.min()}–{self.steps.max()}" if len(self) else ""
         ranks = f", {count} ranks" if (count := len(np.unique(self.ranks))) > 1 else ""
-        return f"<Series {self.name!r}: {len(self)} × {kind}{steps}{ranks}>"
+        attempts = f", {count} attempts" if (count := len(np.unique(self.attempts))) > 1 else ""
+        return f"<Series {self.name!r}: {len(self)} × {kind}{steps}{ranks}{attempts}>"
 
     @property
     def _kind(self) -> Kind:

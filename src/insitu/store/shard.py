@@ -17,8 +17,10 @@ import numpy as np
 
 from insitu.errors import StoreError
 from insitu.store import frames
+from insitu.store.attempts import ShardFacts
 from insitu.store.dtypes import Kind, kind_of
-from insitu.store.parts import Files, is_live, journal_files
+from insitu.store.parts import Files, Place, journal_files
+from insitu.store.state import State, Writer, state_of
 from insitu.store.stretch import StepFrame
 from insitu.store.template import plain_value
 
@@ -39,6 +41,7 @@ class RunEvent:
     step: int | None
     rank: int
     time: float
+    attempt: int = 0
 
     def __str__(self) -> str:
         where = f"rank {self.rank}" if self.step is None else f"rank {self.rank}, step {self.step}"
@@ -47,9 +50,19 @@ class RunEvent:
 
 @dataclass(slots=True)
 class Shard:
-    """What the journal of one rank says: a file of `sizes` bytes with a tag each, as they were when it was read."""
+    """What the journal of one rank says. `sizes` are the bytes that its files had when they were read.
+
+    `tag` is that of the journal, as text, and `size` the bytes of all files: a file of the run that was merged from it
+    knows by them whether it has all of it. `known` is set where the file of the run said it: the journal is gone.
+    """
 
     rank: int
+    attempt: int = 0
+    run: str = ""
+    tag: str = ""
+    size: int = 0
+    state: State = "unknown"
+    writer: Writer = field(default_factory=Writer)
     files: list[Path] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     tags: list[bytes] = field(default_factory=list)
@@ -58,14 +71,15 @@ class Shard:
     ended: float | None = None
     dropped: int = 0
     torn: int = 0
-    live: bool = False
-    last_committed: int | None = None  # the last step that was written whole
     step_count: int = 0
+    first_step: int | None = None  # the lowest of all
+    last_committed: int | None = None  # the last that was written whole
     variables: dict[int, tuple[str, str]] = field(default_factory=dict)
     layouts: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: list[RunEvent] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
+    known: ShardFacts | None = None
 
     def step_frames(self, number: int, files: Files, first_file: int) -> Iterator[StepFrame]:
         """Read the steps again, as far as the journal went when it was read first.
@@ -81,32 +95,53 @@ class Shard:
             sequence = scan.sequence
 
 
-def read_shard(folder: Path, rank: int) -> Shard:
+def read_shard(place: Place) -> Shard:
     """All that can be read of a journal; what cannot is told in `troubles`."""
-    shard, sequence = Shard(rank), -1
-    live = is_live(folder)  # now: what ends while it is read was not killed
-    try:
-        found = journal_files(folder)
-    except OSError as error:
-        shard.troubles.append(f"rank {rank}: {folder.name} cannot be read: {error.strerror}")
-        return shard
-    for path, tag in found:
+    shard, sequence = Shard(place.rank, place.attempt, place.run), -1
+    hint = state_of(place)  # now: what ends while it is read was not killed
+    for path, tag in _files_of(shard, place):
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
-            shard.troubles.append(f"rank {rank}: {path.name} cannot be read: {error.strerror}")
+            shard.troubles.append(f"rank {place.rank}: {path.name} cannot be read: {error.strerror}")
             continue
         try:
+            shard.size += os.fstat(file).st_size
             sequence = _read_file(shard, path, frames.Scan(frames.Descriptor(file), _tag(file, tag), sequence))
         finally:
             os.close(file)
     if shard.torn and shard.ended is not None:
-        shard.troubles.append(f"rank {rank}: the last {shard.torn} bytes of {shard.files[-1].name} are damaged")
-    if shard.files:
-        shard.live = shard.ended is None and live
-    else:
-        shard.troubles.append(f"rank {rank}: there is no journal in {folder.name}")
+        shard.troubles.append(f"rank {place.rank}: the last {shard.torn} bytes of {shard.files[-1].name} are damaged")
+    shard.state = _state(shard, hint)
     return shard
+
+
+def _files_of(shard: Shard, place: Place) -> list[tuple[Path, bytes]]:
+    """The files of the journal in a folder; where there are several journals, of the largest."""
+    try:
+        found = journal_files(place.path)
+        sizes: dict[bytes, int] = {}
+        for path, tag in found:
+            sizes[tag] = sizes.get(tag, 0) + path.stat().st_size
+    except OSError as error:
+        shard.troubles.append(f"rank {place.rank}: {place.path.name} cannot be read: {error.strerror}")
+        return []
+    if not found:
+        shard.troubles.append(f"rank {place.rank}: there is no journal in {place.path.name}")
+        return []
+    largest = max(sizes, key=lambda tag: sizes[tag])
+    for tag in sizes.keys() - {largest}:
+        shard.troubles.append(
+            f"rank {place.rank}: {place.path.name} also has the journal {tag.hex()} of another process"
+        )
+    shard.tag = largest.hex()
+    return [(path, tag) for path, tag in found if tag == largest]
+
+
+def _state(shard: Shard, hint: State) -> State:
+    if shard.ended is not None:
+        return "ended"
+    return "killed" if hint == "ended" else hint  # its end is damaged
 
 
 def _tag(file: int, named: bytes) -> bytes:
@@ -151,6 +186,7 @@ def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
 def _read_about(shard: Shard, frame: frames.Frame) -> None:
     said = json.loads(frame.index)
     shard.started = float(said["time"]) if shard.started is None else shard.started
+    shard.writer = Writer.from_json(said)
     about = plain_value(_text(said["facts"]))
     shard.about = about if isinstance(about, dict) else {}
     _declare(shard, said["declared"])
@@ -162,8 +198,9 @@ def _read_step(shard: Shard, frame: frames.Frame) -> None:
         raise ValueError(f"a step whose index has {len(frame.index)} bytes")
     if head.text:
         _declare(shard, json.loads(head.text))
-    shard.last_committed = head.step
     shard.step_count += 1
+    shard.last_committed = head.step
+    shard.first_step = head.step if shard.first_step is None else min(shard.first_step, head.step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +228,16 @@ def _step_frame(frame: frames.Frame, head: _StepHead, number: int, file: int) ->
 def _read_event(shard: Shard, frame: frames.Frame) -> None:
     said = json.loads(frame.index)
     step = None if said["step"] is None else int(said["step"])
-    shard.events.append(RunEvent(str(said["kind"]), str(said["text"]), step, shard.rank, float(said["time"])))
+    shard.events.append(
+        RunEvent(str(said["kind"]), str(said["text"]), step, shard.rank, float(said["time"]), shard.attempt)
+    )
 
 
 def _read_end(shard: Shard, frame: frames.Frame) -> None:
     said = json.loads(frame.index)
     _declare(shard, said["declared"])
     shard.ended, shard.dropped = float(said["time"]), int(said["dropped"])
-    shard.events.append(RunEvent("end", "", shard.last_committed, shard.rank, shard.ended))
+    shard.events.append(RunEvent("end", "", shard.last_committed, shard.rank, shard.ended, shard.attempt))
 
 
 _READERS: dict[int, Callable[[Shard, frames.Frame], None]] = {

@@ -18,7 +18,8 @@ _MOST_BYTES = 2**26  # read for the summary of a whole run
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Plain numbers about a variable; `shapes` are the least and the largest, `means` the mean of each group of steps.
+    """Plain numbers about a variable; `shapes` are the least and the largest, `means` the mean of each group of steps,
+    each step as its last attempt has it.
 
     `dtype` is "float", "int" or "bool" of Python numbers, and "json" of other Python values, which have no shapes.
     `sampled` says that range, counts and means are those of a sample.
@@ -43,7 +44,7 @@ def summary_of(series: Series, points: int, shared_by: int) -> Summary:
     """The summary of a series; so many of them share the time that one may take."""
     shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
     chosen = _sample(series, shapes, points, _MOST_BYTES // max(shared_by, 1))
-    steps, values = chosen.steps, _numbers(chosen)
+    values = _numbers(chosen)
     every = np.concatenate([value.ravel() for value in values]) if values else np.empty(0)
     finite = every[np.isfinite(every)]
     return Summary(
@@ -57,7 +58,7 @@ def summary_of(series: Series, points: int, shared_by: int) -> Summary:
         high=float(finite.max()) if finite.size else None,
         nan=int(np.isnan(every).sum()),
         inf=int(np.isinf(every).sum()),
-        means=_means(steps, values, points),
+        means=_means_of_latest(chosen, values, points),
         sampled=len(chosen) < len(series),
         source=series.source,
     )
@@ -100,6 +101,14 @@ def _floats(value: Any) -> Array | None:
         return array.astype(np.float64) if array.dtype.kind in "biufV" else None
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def _means_of_latest(series: Series, values: list[Array], points: int) -> tuple[float | None, ...]:
+    """The means without what an earlier attempt has of a step."""
+    if not values:
+        return ()
+    keep = series._is_latest()
+    return _means(series.steps[keep], [value for value, is_kept in zip(values, keep, strict=True) if is_kept], points)
 
 
 def _means(steps: Array, values: list[Array], points: int) -> tuple[float | None, ...]:

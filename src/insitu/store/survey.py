@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from insitu.store.catalog import NONE
 from insitu.store.dtypes import JSON, Kind, kind_of
+from insitu.store.shard import Shard
 from insitu.store.shards import Shards, unique_names
 from insitu.store.stretch import LastStored, Stretch, stretches
 from insitu.store.value import Array
@@ -35,6 +36,7 @@ class Counted:
     size: int
     width: int
     layouts: tuple[int, ...]
+    has_attempts: bool  # whether a row is of another attempt than the first
 
 
 class Survey:
@@ -47,6 +49,7 @@ class Survey:
         count = len(shards.numbering.keys)
         self.shards, self.verify, self.steps = shards, verify, 0
         self._rows, self._stored, self._size, self._width, self._nones = (np.zeros(count, np.int64) for _ in range(5))
+        self._is_repeated = np.zeros(count, bool)  # seen in another attempt than the first
         self._layouts: dict[int, dict[int, None]] = {}
         done = 0
         for number, shard in enumerate(shards.shards):
@@ -65,8 +68,10 @@ class Survey:
             stretch.resolve(last, slots)
             self.steps += len(frames)
             self._add(stretch)
+            if shards.shards[number].attempt:
+                self._is_repeated[stretch.variable[stretch.whole]] = True
             for frame, lost in zip(*np.unique(stretch.frame[~stretch.whole], return_counts=True), strict=True):
-                shards.troubles.append(shards.lost(frames[frame], int(lost)))
+                shards.tell_lost(frames[frame], int(lost))
 
     def _add(self, stretch: Stretch) -> None:
         stored = stretch.whole & stretch.stored
@@ -110,4 +115,14 @@ class Survey:
             size=int(self._size[number]),
             width=int(self._width[number]),
             layouts=tuple(sorted(self._layouts[number])),
+            has_attempts=bool(self._is_repeated[number]),
         )
+
+
+def find_damage(journals: Sequence[Shard], progress: Progress) -> None:
+    """Read every value of these journals; what is damaged is told in their `troubles`."""
+    shards = Shards(journals)
+    try:
+        Survey(shards, verify=True, progress=progress)
+    finally:
+        shards.files.close()

@@ -70,6 +70,10 @@ class Recorded(Protocol):
     @property
     def missing(self) -> Sequence[str]: ...
     @property
+    def others(self) -> Sequence[str]: ...
+    @property
+    def attempts(self) -> Sequence[object]: ...
+    @property
     def events(self) -> Sequence[Happened]: ...
 
 
@@ -78,6 +82,8 @@ def run_lines(run: Recorded, width: int = 100, only: Sequence[str] = ()) -> Iter
     summaries = _summaries(run, only, max(8, min(32, width // 5)))
     for text in troubles(run):
         yield Line(((f"! {safe(text)}", "red"),))
+    for text in remarks(run):
+        yield Line(((safe(text), "grey"),))
     if not summaries:
         yield Line((("nothing was recorded", "grey"),))
         return
@@ -98,6 +104,8 @@ def run_facts(run: Recorded, only: Sequence[str] = ()) -> dict[str, Any]:
     names = [name for name in vars(Summary) if isinstance(vars(Summary)[name], property)]
     return {
         "missing": list(run.missing),
+        "attempts": [str(attempt) for attempt in run.attempts],
+        "others": list(run.others),
         "troubles": [str(event) for event in run.events if event.kind in TROUBLES],
         "variables": [{name: getattr(summary, name) for name in names} for summary in _summaries(run, only, 32)],
     }
@@ -125,6 +133,14 @@ def troubles(run: Recorded) -> Iterator[str]:
     """What is not there, and what went wrong, each as a sentence."""
     yield from run.missing
     yield from (str(event) for event in run.events if event.kind in TROUBLES)
+
+
+def remarks(run: Recorded) -> Iterator[str]:
+    """The attempts of a run that was restarted, and the runs beside it, each as a sentence."""
+    if len(run.attempts) > 1:
+        yield from map(str, run.attempts)
+        yield "a step that several attempts recorded is counted in each; the means are those of the last"
+    yield from (f"{other} is in the same folder, and not shown" for other in run.others)
 
 
 def _cells(summary: Summary) -> tuple[Span, ...]:

@@ -30,20 +30,20 @@ Checksums = dict[str, int]
 _PENDING = 2**26  # bytes of columns that wait to be written
 
 
-def merge(survey: Survey, plans: list[Plan], made: Building, progress: Progress) -> tuple[list[Checksums], Checksums]:
+def fill(survey: Survey, plans: list[Plan], made: Building, progress: Progress) -> tuple[list[Checksums], Checksums]:
     """Copy everything; the checksums of the columns of each variable, and of the table of steps."""
     shards = survey.shards
     writers = [VariableWriter(plan, made) for plan in plans]
     steps = StepTable(made, survey.steps)
-    merging = _Merging(shards, writers, steps)
+    filling = _Filling(shards, writers, steps)
     total, done = max(1, sum(plan.size for plan in plans)), 0
     for frames in stretches(in_order(shards), STRETCH):
         progress("merging", done, total)
         stretch = Stretch(frames, shards.numbering, shards.files)
         if survey.verify:
             stretch.verify()
-        done += merging.add(stretch)
-    merging.finish()
+        done += filling.add(stretch)
+    filling.finish()
     progress("merging", done, total)
     return [writer.checksums for writer in writers], steps.checksums
 
@@ -86,17 +86,16 @@ class MergedColumn:
 
 
 class StepTable:
-    """`/steps`: the step, rank and time of every step of every rank."""
+    """`/steps`: the step, rank, attempt and time of every step of every rank."""
 
     def __init__(self, made: Building, count: int) -> None:
         group = made.group("steps", {})
-        types = {"step": "<i8", "rank": "<i4", "time": "<f8"}
+        types = {"step": "<i8", "rank": "<i4", "attempt": "<i4", "time": "<f8"}
         self.columns = {name: MergedColumn(made, group, name, (count,), np.dtype(of)) for name, of in types.items()}
 
-    def add(self, step: Array, rank: Array, time: Array) -> int:
+    def add(self, columns: dict[str, Array]) -> int:
         """The next steps; how many bytes they take."""
-        columns = {"step": step, "rank": rank, "time": time}
-        return sum(self.columns[name].add(column) for name, column in columns.items())
+        return sum(column.add(columns[name]) for name, column in self.columns.items())
 
     def flush(self) -> None:
         """Write what waits."""
@@ -169,6 +168,8 @@ def _columns(plan: Plan) -> list[tuple[str, tuple[int, ...], str]]:
         ("call", (rows,), "<i4"),
         ("time", (rows,), "<f8"),
     ]
+    if plan.variable.has_attempts:
+        columns.append(("attempt", (rows,), "<i4"))
     if plan.has_repeats:
         columns.append(("index", (rows,), "<i8"))
     columns.append(("digest", (stored, 16), "u1"))
@@ -177,13 +178,14 @@ def _columns(plan: Plan) -> list[tuple[str, tuple[int, ...], str]]:
     return columns
 
 
-class _Merging:
+class _Filling:
     """Takes stretches of steps apart, variable by variable."""
 
     def __init__(self, shards: Shards, writers: list[VariableWriter], steps: StepTable) -> None:
         count = len(shards.numbering.keys)
         self._writers, self._steps = writers, steps
         self._ranks = np.array([shard.rank for shard in shards.shards], np.int32)
+        self._attempts = np.array([shard.attempt for shard in shards.shards], np.int32)
         self._last, self._slots = LastStored(), np.zeros(count, np.int64)
         self._owners = np.full(max(1, count), -1, np.int64)  # the writer of each variable
         for number, writer in enumerate(writers):
@@ -194,7 +196,7 @@ class _Merging:
     def add(self, stretch: Stretch) -> int:
         """The next steps; how many bytes their values take."""
         stretch.resolve(self._last, self._slots)
-        self._waiting += self._steps.add(stretch.step, self._ranks[stretch.shard], stretch.time)
+        self._waiting += self._steps.add(self._columns_of(stretch, np.arange(len(stretch.step))))
         self._add_columns(stretch)
         if self._waiting > _PENDING:
             self._flush_columns()
@@ -211,18 +213,22 @@ class _Merging:
             writer.flush()
         self._waiting = 0
 
+    def _columns_of(self, stretch: Stretch, frame: Array) -> dict[str, Array]:
+        """When and where each of these frames was written."""
+        shard = stretch.shard[frame]
+        return {
+            "step": stretch.step[frame],
+            "rank": self._ranks[shard],
+            "attempt": self._attempts[shard],
+            "time": stretch.time[frame],
+        }
+
     def _add_columns(self, stretch: Stretch) -> None:
         owners = np.where(stretch.whole, self._owners[stretch.variable], -1)
         rows = np.flatnonzero(owners >= 0)
         rows = rows[np.argsort(owners[rows], kind="stable")]
-        frame = stretch.frame[rows]
-        columns: dict[str, Array] = {
-            "step": stretch.step[frame],
-            "rank": self._ranks[stretch.shard[frame]],
-            "call": stretch.call[rows],
-            "time": stretch.time[frame],
-            "index": stretch.slots[rows],
-        }
+        columns = self._columns_of(stretch, stretch.frame[rows])
+        columns |= {"call": stretch.call[rows], "index": stretch.slots[rows]}
         for number, here in runs(owners[rows]):
             writer = self._writers[number]
             stored = rows[here][stretch.stored[rows[here]]]

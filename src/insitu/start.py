@@ -1,0 +1,222 @@
+"""Which run a process belongs to, and which attempt of it this is: the same on all ranks, without a collective.
+
+The first rank that begins to record chooses an id, and the others find it:
+
+1. Under `torchrun`, in the store of its agents, which outlives restarts; each restart is a new attempt of the same run.
+   So it is, without `torchrun`, in the TCP store of the process group, if that is initialized. Machines need no common
+   file system for this.
+2. Else in `run.h5.parts`, where ranks with the same parent process find each other (`store/claims.py`).
+3. `INSITU_RUN_ID` names the run where neither works: ranks with the same one, and the same file name, are one run.
+
+Ids are random, so one that a killed job left is never met again by accident; `TORCHELASTIC_RUN_ID`, which is often
+"none", is not used. With `resume=True` the id is that of the run that is there already. A rank that finds no other is a
+run of its own: nothing of it is lost, and `insitu recover --run` joins what a person knows to be one run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from xxhash import xxh3_128_hexdigest
+
+from insitu.errors import StoreError
+from insitu.store import PARTS
+from insitu.store.claims import Board, Start
+from insitu.store.files import check_free
+from insitu.store.journal import Journal
+from insitu.store.parts import Place, place_of, places
+from insitu.store.state import state_of
+
+CONNECTING = 5.0  # seconds in which the store must answer
+KNOWING = 5.0  # seconds that a rank waits for another one to say which run is resumed, if it has no file of it
+_MOST_ATTEMPTS = 10_000
+_begun: dict[str, int] = {}  # how many recordings to a file of this name this process has begun
+
+
+def open_journal(
+    parts: Path,
+    target: Path,
+    about: Mapping[str, Any],
+    *,
+    rank: int,
+    ranks: int,
+    overwrite: bool,
+    resume: bool,
+) -> tuple[Journal, Start]:
+    """Begin the journal of this process, in the run and the attempt that it belongs to."""
+    start = _start(parts, target, rank, ranks, resume)
+    _check_free(parts, target, start, rank, overwrite=overwrite, resume=resume)
+    for attempt in range(start.attempt, _MOST_ATTEMPTS):
+        place = place_of(parts, rank, start.run, attempt)
+        if not place.path.exists():
+            journal = Journal(parts, rank, about, run=start.run, attempt=attempt)
+            _begun[target.name] = _begun.get(target.name, 0) + 1
+            return journal, Start(start.run, attempt)
+        _check_over(place)
+    raise StoreError(f"{str(parts)!r} has {_MOST_ATTEMPTS} attempts of one run")
+
+
+def _check_over(place: Place) -> None:
+    if state_of(place) == "running":
+        parts = str(place.path.parent)
+        raise StoreError(f"another run is writing to {parts!r}: give this one a file of its own")
+
+
+def _check_free(parts: Path, target: Path, start: Start, rank: int, *, overwrite: bool, resume: bool) -> None:
+    """Raise if another run is in the way: one that still goes on, or one that nobody said to replace."""
+    others = [place for place in places(parts) if place.run != start.run] if parts.is_dir() else []
+    for place in others:
+        if place.rank == rank:
+            _check_over(place)
+            if not (overwrite or resume):
+                raise StoreError(
+                    f"{str(place.path)!r} is there already, from a run that was killed or still goes on:"
+                    f" `insitu recover {str(parts).removesuffix(PARTS)}` makes its file; or give another name, or"
+                    " overwrite=True, or resume=True to go on with that run"
+                )
+    if rank == 0 and not overwrite and run_in(target) != start.run:
+        check_free(target, overwrite=False)
+
+
+def run_in(target: Path) -> str | None:
+    """The id of the run in a file; None if there is none."""
+    from insitu.store.runfile import RunFile
+    from insitu.store.safe import holds_run
+
+    if not os.path.isfile(target) or not holds_run(target):
+        return None
+    file = RunFile(target)
+    file.close()
+    run_id: str = file.run_id
+    return run_id
+
+
+def _start(parts: Path, target: Path, rank: int, ranks: int, resume: bool) -> Start:
+    given = os.environ.get("INSITU_RUN_ID")
+    if given:
+        run = xxh3_128_hexdigest(f"{given}\0{target.name}".encode())
+        return _next_of_rank(run, parts, target, rank)
+    is_elastic = "TORCHELASTIC_RUN_ID" in os.environ
+    if ranks == 1 and not is_elastic:
+        return (_earlier(parts, target) if resume else None) or Start.new()
+    restart, number = restarts(), _begun.get(target.name, 0)
+    is_restart = restart > 0 and number == 0
+
+    def propose(latest: Start | None) -> Start:
+        if is_restart and latest is not None:
+            return Start(latest.run, latest.attempt + 1)
+        return (_earlier(parts, target) if resume else None) or Start.new()
+
+    waits = resume and rank != 0 and _earlier(parts, target) is None
+    try:
+        store = _store()
+        if store is not None:
+            return _agree(store, target.name, restart, number, propose, KNOWING if waits else 0.0)
+    except (RuntimeError, StoreError, ValueError, OSError):
+        pass  # it does not answer, or something else is in it: the folder is what is left
+    return Board(parts, rank, ranks, is_elastic).agree(restart, number, propose)
+
+
+def restarts() -> int:
+    """How often `torchrun` has restarted the job that this process belongs to."""
+    text = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return int(text) if text.isdigit() else 0
+
+
+def _agree(
+    store: Any, name: str, restart: int, number: int, propose: Callable[[Start | None], Start], patience: float
+) -> Start:
+    """The start that all ranks find in the store: that of the first one to come."""
+    key, latest = f"insitu/{name}/{restart}/{number}", f"insitu/{name}/latest"
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline and not store.check([key]):
+        time.sleep(0.05)
+    before = Start.parse(_text(store.get(latest)).partition(" ")[0]) if store.check([latest]) else None
+    proposal = f"{propose(before)} {os.urandom(8).hex()}"  # no two are the same, so that the winner knows it has won
+    found = _text(store.compare_set(key, "", proposal))
+    if found == proposal:
+        store.set(latest, proposal)
+    return Start.parse(found.partition(" ")[0])
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode("ascii")
+
+
+def _store() -> Any:
+    """A connection of our own to the store that all ranks have; None if there is no such store.
+
+    Not the connection of the process group: another thread may be waiting in it.
+    """
+    address = _agent_address() or _group_address()
+    if address is None:
+        return None
+    dist: Any = import_module("torch.distributed")
+    timeout = timedelta(seconds=CONNECTING)
+    return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timeout)
+
+
+def _agent_address() -> tuple[str, int] | None:
+    """Where the agents of `torchrun` have their store."""
+    host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+    is_there = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return (host, int(port)) if is_there and host and port.isdigit() else None
+
+
+def _group_address() -> tuple[str, int] | None:
+    """Where the process group has its store, if that is one of TCP: a file may be from an older job."""
+    dist: Any = sys.modules.get("torch.distributed")  # without it there is no group
+    if dist is None or not (dist.is_available() and dist.is_initialized()):
+        return None
+    get_store = getattr(dist.group.WORLD, "get_group_store", None)
+    store: Any = get_store() if get_store is not None else None
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return (store.host, store.port) if isinstance(store, dist.TCPStore) else None
+
+
+def _earlier(parts: Path, target: Path) -> Start | None:
+    """The next attempt of the run that is there: in the file, in journals, or in both; the newest, if there are two."""
+    found = _attempts_in_file(target)
+    began = {run: at for run, (at, _) in found.items()}
+    attempts = {run: last for run, (_, last) in found.items()}
+    if parts.is_dir():
+        from insitu.store.runs import runs_in
+
+        for run in runs_in(parts).values():
+            began[run.id] = min(began.get(run.id, run.began), run.began)
+            attempts[run.id] = max(attempts.get(run.id, 0), *run.attempts)
+    named = [run for run in began if run]
+    if not named:
+        return None
+    newest = max(named, key=lambda run: began[run])
+    return Start(newest, attempts[newest] + 1)
+
+
+def _next_of_rank(run: str, parts: Path, target: Path, rank: int) -> Start:
+    """The next attempt of a rank in a run that a person has named."""
+    last = _attempts_in_file(target).get(run, (0.0, -1))[1]
+    own = [place.attempt for place in places(parts) if (place.run, place.rank) == (run, rank)] if parts.is_dir() else []
+    return Start(run, max([last, *own]) + 1)
+
+
+def _attempts_in_file(target: Path) -> dict[str, tuple[float, int]]:
+    """The id of the run in a file, when it began and its last attempt."""
+    from insitu.store.attempts import started_of
+    from insitu.store.runfile import RunFile
+    from insitu.store.safe import holds_run
+
+    if not os.path.isfile(target):
+        return {}
+    if not holds_run(target):
+        raise StoreError(f"{str(target)!r} does not hold a recorded run: it cannot be resumed")
+    file = RunFile(target)
+    file.close()
+    return {file.run_id: (started_of(file.shards) or 0.0, max((facts.attempt for facts in file.shards), default=-1))}
