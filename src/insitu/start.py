@@ -16,6 +16,7 @@ run of its own: nothing of it is lost, and `insitu recover --run` joins what a p
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -71,16 +72,16 @@ def _check_over(place: Place) -> None:
 
 def _check_free(parts: Path, target: Path, start: Start, rank: int, *, overwrite: bool, resume: bool) -> None:
     """Raise if another run is in the way: one that still goes on, or one that nobody said to replace."""
-    others = [place for place in places(parts) if place.run != start.run] if parts.is_dir() else []
-    for place in others:
-        if place.rank == rank:
+    own = [place for place in places(parts) if place.rank == rank] if parts.is_dir() else []
+    for place in own:
+        if restarts() == 0:  # else the launcher has seen to it
             _check_over(place)
-            if not (overwrite or resume):
-                raise StoreError(
-                    f"{str(place.path)!r} is there already, from a run that was killed or still goes on:"
-                    f" `insitu recover {str(parts).removesuffix(PARTS)}` makes its file; or give another name, or"
-                    " overwrite=True, or resume=True to go on with that run"
-                )
+        if place.run != start.run and not (overwrite or resume):
+            raise StoreError(
+                f"{str(place.path)!r} is there already, from a run that was killed or still goes on:"
+                f" `insitu recover {str(parts).removesuffix(PARTS)}` makes its file; or give another name, or"
+                " overwrite=True, or resume=True to go on with that run"
+            )
     if rank == 0 and not overwrite and run_in(target) != start.run:
         check_free(target, overwrite=False)
 
@@ -158,6 +159,8 @@ def _store() -> Any:
     address = _agent_address() or _group_address()
     if address is None:
         return None
+    with socket.create_connection(address, CONNECTING):  # torch prints much before it says that nobody answers
+        pass
     dist: Any = import_module("torch.distributed")
     timeout = timedelta(seconds=CONNECTING)
     return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timeout)

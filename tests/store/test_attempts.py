@@ -267,9 +267,9 @@ def test_a_journal_that_is_damaged_later_does_not_replace_what_the_file_has(part
 def test_only_one_process_merges_at_a_time(parts: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("insitu.store.merging.PATIENCE", 0.1)
     write(parts, 0, range(3), ranks=1)
-    with merging(parts):
-        with pytest.raises(StoreError, match=rf"being merged by process {os.getpid()} on .*remove 'merging-"):
-            compact(parts, target)
+    busy = pytest.raises(StoreError, match=rf"being merged by process {os.getpid()} on .*remove 'merging-")
+    with merging(parts), busy:
+        compact(parts, target)
     assert rows(insitu.load(target)) == expected((0, range(3), 0))
     (parts / f"merging-{'0' * 16}.json").write_text('["elsewhere", "", "", 7, 0]')  # it cannot be known
     with pytest.raises(StoreError, match="being merged by process 7 on elsewhere"):
