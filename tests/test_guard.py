@@ -51,14 +51,30 @@ def trained(model: nn.Module, steps: int = 4, **options: Any) -> insitu.guarding
     return guard
 
 
+def zeros() -> Tensor:
+    return torch.zeros(2, requires_grad=True)
+
+
 def test_it_raises_at_the_call() -> None:
     reached = []
-    with pytest.raises(NonFiniteError, match=r"test_guard\.py:\d+: \.log made Inf") as caught, insitu.guard() as guard:
-        torch.zeros(2).log()
+    with pytest.raises(NonFiniteError, match=r"test_guard\.py:\d+: \.log produced") as caught, insitu.guard() as guard:
+        zeros().log()
         reached.append(True)
     assert not reached
     assert caught.value.finding is guard.findings[0] and str(caught.value) == guard.findings[0].text
     assert isinstance(caught.value, FloatingPointError) and isinstance(caught.value, insitu.InsituError)
+
+
+def test_without_a_gradient_it_raises_where_the_infinity_matters() -> None:
+    reached = []
+    with pytest.raises(NonFiniteError, match=r"test_guard\.py:\d+: \.log produced Inf"), insitu.guard():
+        mask = torch.zeros(2).log()
+        reached.append("log")
+        mask.softmax(-1)
+        reached.append("softmax")
+    assert reached == ["log"]
+    with pytest.raises(NonFiniteError, match="it is in a result that no call used"), insitu.guard():
+        torch.zeros(2).log()
 
 
 def test_it_raises_through_backward_and_names_the_forward_line() -> None:
@@ -83,7 +99,7 @@ def test_it_warns_once_for_each_place() -> None:
 
 def test_it_only_records() -> None:
     with insitu.guard(action="record") as guard:
-        assert torch.zeros(2).log().isinf().all()
+        assert torch.zeros(2, requires_grad=True).log().isinf().all()
     assert [finding.kind for finding in guard.findings] == ["inf"]
 
 
@@ -93,7 +109,7 @@ def test_it_decorates_a_function() -> None:
         return x.log()
 
     assert logarithm.__name__ == "logarithm" and logarithm(torch.ones(2)).sum() == 0
-    with pytest.raises(NonFiniteError, match="log made Inf"):
+    with pytest.raises(NonFiniteError, match="log produced Inf"):
         logarithm(torch.zeros(2))
 
 
@@ -124,12 +140,25 @@ def test_what_runs_later_is_refused() -> None:
             insitu.guard()(function)
 
 
-def test_with_a_model_metrics_are_not_checked_but_the_loss_is() -> None:
+def test_with_a_model_the_loss_and_the_data_are_checked_too() -> None:
     model = Net()
-    with insitu.guard(model):
-        model(torch.ones(2, 4)).detach().mul(0).log()
     with pytest.raises(NonFiniteError, match="log"), insitu.guard(model):
         model(torch.ones(2, 4)).mul(0).log()
+    data = torch.ones(2, 4)
+    with pytest.raises(NonFiniteError, match=r"data - data\) / data\.std") as caught, insitu.guard(model):
+        scaled = (data - data) / data.std(0).sub(data.std(0))
+        model(scaled)
+    assert caught.value.finding is not None and caught.value.finding.kind == "nan"
+
+
+def test_a_metric_of_a_training_only_warns() -> None:
+    model = Net()
+    with pytest.warns(InsituWarning, match="it left torch: .item"), insitu.guard(model) as guard:
+        model(torch.ones(2, 4)).mean().backward()
+        assert (torch.zeros(1) / torch.zeros(1)).item() != 0
+    assert [finding.kind for finding in guard.findings] == ["nan"]
+    with pytest.raises(NonFiniteError, match="it left torch: .item"), insitu.guard(model):
+        (torch.zeros(1) / torch.zeros(1)).item()
 
 
 def test_what_is_allowed_is_silent() -> None:
@@ -349,9 +378,7 @@ def test_weights_that_get_no_gradient_are_named() -> None:
     model.unused = nn.Linear(2, 2)
     guard = trained(model)
     assert kinds(guard) == [("none", ["unused.weight", "unused.bias"])]
-    assert guard.findings[0].text == (
-        "no gradient came to 2 parameters in 4 backward passes: unused.weight, unused.bias"
-    )
+    assert guard.findings[0].text == ("2 parameters got no gradient in 4 backward passes: unused.weight, unused.bias")
 
 
 def test_gradients_that_are_not_set_to_zero_are_named_with_the_line() -> None:
@@ -403,7 +430,7 @@ def test_a_step_that_spoils_a_weight_raises() -> None:
     model = nn.Linear(2, 1, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), 3e38)
     with (
-        pytest.raises(NonFiniteError, match=r"the step of SGD with lr=3e\+38 made weight not finite"),
+        pytest.raises(NonFiniteError, match=r"the step of SGD with lr=3e\+38 wrote NaN or Inf into weight"),
         insitu.guard(model),
     ):
         (model(torch.ones(2, 2)) * 10).sum().backward()

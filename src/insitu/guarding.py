@@ -99,7 +99,7 @@ class Guard:
     def _left(self, error: BaseException | None) -> list[Finding]:
         running = take_last(self._running)
         explain(error, running.recorder)
-        return running.stop(sound=error is None or isinstance(error, KeyboardInterrupt))
+        return running.stop(error)
 
     def __call__(self, function: Function) -> Function:
         """The function, guarded whenever it runs."""
@@ -120,7 +120,8 @@ class Guard:
 
     def _report(self, finding: Finding, *, may_raise: bool = True) -> None:
         """Take a finding: once for each place, and as the user wants it."""
-        raises = may_raise and self._action == "raise" and finding.kind in PRODUCED
+        is_metric = finding.details.get("metric", False)
+        raises = may_raise and self._action == "raise" and finding.kind in PRODUCED and not is_metric
         site, name = finding.site, finding.call.name if finding.call is not None else finding.path
         place = (finding.kind, finding.phase, site and (site.file, site.line), name, finding.details.get("reason"))
         known = self._places.get(place)
@@ -152,7 +153,7 @@ class Running:
 
     def start(self, subject: nn.Module | None, allow: tuple[str, ...], frame: FrameType | None) -> None:
         """Begin to check."""
-        self.checks = checks = Checks(self.report, allow, everywhere=subject is None)
+        self.checks = checks = Checks(self.report, allow)
         self.recorder = Recorder(subject, level="functions", keep="meta", only=(), rank=current_rank(), checks=checks)
         self.health = Health(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
@@ -164,16 +165,20 @@ class Running:
             self.health.start(undo)
             self.undo = undo.pop_all()
 
-    def stop(self, *, sound: bool) -> list[Finding]:
-        """End: what nobody has used so far, and what is wrong with the training, if it came to its end."""
+    def stop(self, error: BaseException | None) -> list[Finding]:
+        """End: what nobody has used so far, and what is wrong with the training, unless an error has ended it."""
         found: list[Finding] = []
+        is_interrupted = isinstance(error, KeyboardInterrupt)
         try:
             if self.health is not None and self.checks is not None:
                 found += [finding for check in self.checks.checks for finding in check.rest()]
-                found += self.health.findings() if sound else ()
-        except Exception as error:
+                if error is None:
+                    found += [finding for check in self.checks.checks for finding in check.unused()]
+                if error is None or is_interrupted:
+                    found += self.health.findings()
+        except Exception as own:
             if self.recorder is not None:
-                self.recorder.trouble("looking at the training", error)
+                self.recorder.trouble("looking at the training", own)
         finally:
             self.undo.close()
         return found

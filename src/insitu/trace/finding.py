@@ -12,11 +12,15 @@ FindingKind = Literal["nan", "inf", "given", "update", "none", "vanishing", "exp
 
 @dataclass(slots=True, eq=False)
 class Operand:
-    """A tensor that went into a call: facts, with statistics where it could be read; its name; who made it."""
+    """A tensor that went into a call: facts, with statistics where it could be read; its name; who made it.
+
+    `source` is the call that computed its numbers, behind calls that only move them (indexing, reshaping, `1 - x`).
+    """
 
     facts: TensorFacts
     name: str = ""
     made: Call | None = None
+    source: Call | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -112,7 +112,7 @@ def hook_cause(check: Check, hook: Hook, made: Any, given: Tensor | None, place:
         return None
     check.checks.found = True
     operands = (Operand(facts_of(given), "the gradient"),) if given is not None else ()
-    details = {"hook": getattr(hook, "__name__", type(hook).__name__)}
+    details = {"hook": getattr(hook, "__name__", type(hook).__name__), "finite": True}
     kind: FindingKind = "nan" if state.nan else "inf"
     index = first_bad(made, nan=state.nan)
     return Finding(kind, "backward", path, call, hook_site(hook), facts_of(made), index, operands, None, details)
