@@ -153,11 +153,11 @@ def test_with_a_model_the_loss_and_the_data_are_checked_too() -> None:
 
 def test_a_metric_of_a_training_only_warns() -> None:
     model = Net()
-    with pytest.warns(InsituWarning, match="it left torch: .item"), insitu.guard(model) as guard:
+    with pytest.warns(InsituWarning, match=r"it left torch: \.item"), insitu.guard(model) as guard:
         model(torch.ones(2, 4)).mean().backward()
         assert (torch.zeros(1) / torch.zeros(1)).item() != 0
     assert [finding.kind for finding in guard.findings] == ["nan"]
-    with pytest.raises(NonFiniteError, match="it left torch: .item"), insitu.guard(model):
+    with pytest.raises(NonFiniteError, match=r"it left torch: \.item"), insitu.guard(model):
         (torch.zeros(1) / torch.zeros(1)).item()
 
 
@@ -509,7 +509,7 @@ def test_two_threads_may_step_at_once() -> None:
     slow.together = fast.together = threading.Barrier(2)
     models = [Stepping(slow), Stepping(fast)]
     with insitu.guard(action="record") as guard:
-        threads = [threading.Thread(target=model, args=(torch.zeros(1),)) for model in models]
+        threads = [threading.Thread(target=model, args=(zeros(),)) for model in models]
         for thread in threads:
             thread.start()
         for thread in threads:

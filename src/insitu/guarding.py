@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch._C import DisableTorchFunction
 
 from insitu.capture.guard.check import Checks, names
 from insitu.capture.guard.health import Health
@@ -171,11 +172,12 @@ class Running:
         is_interrupted = isinstance(error, KeyboardInterrupt)
         try:
             if self.health is not None and self.checks is not None:
-                found += [finding for check in self.checks.checks for finding in check.rest()]
-                if error is None:
-                    found += [finding for check in self.checks.checks for finding in check.unused()]
-                if error is None or is_interrupted:
-                    found += self.health.findings()
+                with DisableTorchFunction():  # modes of others are not to see this
+                    found += [finding for check in self.checks.checks for finding in check.rest()]
+                    if error is None:
+                        found += [finding for check in self.checks.checks for finding in check.unused()]
+                    if error is None or is_interrupted:
+                        found += self.health.findings()
         except Exception as own:
             if self.recorder is not None:
                 self.recorder.trouble("looking at the training", own)

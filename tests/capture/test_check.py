@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import os
-import sysconfig
 import threading
 import weakref
 from collections.abc import Callable
@@ -464,7 +462,7 @@ def test_other_threads_are_checked_too() -> None:
             return x.log()
 
     def run() -> None:
-        thread = threading.Thread(target=lambda: Log()(torch.zeros(2)))
+        thread = threading.Thread(target=lambda: Log()(zeros()))
         thread.start()
         thread.join()
 

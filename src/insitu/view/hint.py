@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isfinite, isinf, log, log2
-from typing import Any
 
 from insitu.trace.event import Stats, TensorFacts
 from insitu.trace.finding import Finding, Operand

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction, _current_autograd_node, _DisableTorchDispatch
+from torch._C import _current_autograd_node
 
 from insitu.capture.calls import FunctionNote
 from insitu.capture.decode import records
@@ -28,6 +28,7 @@ from insitu.capture.guard.facts import (
 from insitu.capture.guard.values import State, first_bad, floats, state_of, tensors_in
 from insitu.capture.guard.waiting import reach
 from insitu.capture.guard.ways import changes
+from insitu.capture.keep import unnoticed
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
 from insitu.capture.tensors import GIVEN, ParameterValue, Value
@@ -163,14 +164,16 @@ def without_out(kwargs: Any) -> Any:
 
 def has_mask(inputs: list[Tensor], result: Tensor) -> bool:
     """Whether an argument holds the least number of its type, with which scores are masked."""
-    with DisableTorchFunction(), _DisableTorchDispatch():
-        for tensor in inputs:
-            found = floats(tensor)
-            if found is not None and found.numel():
-                least = max(torch.finfo(tensor.dtype).min, torch.finfo(result.dtype).min)
-                if found.amin().item() <= NEARLY_LEAST * least:
-                    return True
-    return False
+    return any(unnoticed(lambda tensor=tensor: reaches_least(tensor, result)) for tensor in inputs)
+
+
+def reaches_least(tensor: Tensor, result: Tensor) -> bool:
+    """Whether a tensor holds the least number of its type, or of the type of a result."""
+    found = floats(tensor)
+    if found is None or not found.numel():
+        return False
+    least = max(torch.finfo(tensor.dtype).min, torch.finfo(result.dtype).min)
+    return bool(found.amin().item() <= NEARLY_LEAST * least)
 
 
 def came_in(check: Check, at: int, inputs: list[Tensor], path: str, *, is_loss: bool = False) -> Finding | None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch._C import DisableTorchFunction, _DisableTorchDispatch
+from torch._C import DisableTorchFunction
 
 from insitu.capture.explain.expressions import pairs, segment
 from insitu.capture.explain.origins import MOST_STEPS, MOVING
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.keep import has_values, local, statistics
+from insitu.capture.keep import has_values, local, statistics, unnoticed
 from insitu.capture.names import ModuleNote
 from insitu.capture.tensors import Value, layout_of, short_dtype
 from insitu.trace.event import Call, Stats, TensorFacts
@@ -52,7 +52,7 @@ def operands(
 
 
 def source_of(reading: Reading, at: int | None) -> Call | None:
-    """The call that computed the numbers that another one returns, behind all calls that only move them, and `1 - x`."""
+    """The call that computed the numbers of a result, behind all calls that only move them, and `1 - x`."""
     for _ in range(MOST_STEPS):
         if at is None or reading.note(at).kind != "function":
             return None
@@ -128,6 +128,5 @@ def facts_of(tensor: Tensor) -> TensorFacts:
 
 def stats_of(tensor: Tensor) -> Stats | None:
     """The statistics of a tensor, if it can be read."""
-    with DisableTorchFunction(), _DisableTorchDispatch():
-        tensor = local(tensor)
-        return statistics(Tensor.detach(tensor), bins=False) if has_values(tensor) else None
+    tensor = local(tensor)
+    return unnoticed(lambda: statistics(Tensor.detach(tensor), bins=False)) if has_values(tensor) else None

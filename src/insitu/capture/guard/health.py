@@ -97,7 +97,8 @@ class Health:
 
     def start(self, undo: ExitStack) -> None:
         """Listen to the backward passes and to the optimizers."""
-        self._look_for_new()
+        with DisableTorchFunction():  # modes of others are not to see this
+            self._look_for_new()
         self._checks.on_backward = self._on_backward
         undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
         undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
