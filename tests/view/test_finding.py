@@ -231,8 +231,9 @@ def test_who_introduced_it_or_spoiled_a_gradient_is_said() -> None:
 
 
 def test_where_the_graph_is_cut_is_said() -> None:
-    details = {"paths": ["a", "b"], "passes": 5, "all": True, "cut": made_by("Tensor.detach")}
-    assert text(Finding("none", details=details)) == (
+    details = {"paths": ["a", "b"], "passes": 5, "all": True}
+    cut = made_by("Tensor.detach")
+    assert text(Finding("none", call=cut, site=cut.site, details=details)) == (
         "none of 2 parameters got a gradient in 5 backward passes: a, b\n"
         "  cut   model.py:3: .detach takes a tensor that requires a gradient; its result does not"
     )

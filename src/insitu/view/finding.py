@@ -23,7 +23,7 @@ def text(finding: Finding) -> str:
     2 parameters got no gradient in 3 backward passes: a.weight, a.bias
     """
     if finding.kind in TRAINING:
-        return TRAINING[finding.kind](finding.details) + _at(finding.site) + _cut(finding)
+        return TRAINING[finding.kind](finding.details) + (_cut(finding) or _at(finding.site))
     return "\n".join([_head(finding), *_body(finding)])
 
 
@@ -168,11 +168,10 @@ def _none(details: dict[str, Any]) -> str:
 
 def _cut(finding: Finding) -> str:
     """Where the graph between the parameters and the loss is cut, if that is known."""
-    place = finding.details.get("cut")
-    if place is None:
+    if finding.kind != "none" or finding.call is None:
         return ""
-    site = f"{spot(place.site)}: " if place.site is not None else ""
-    return f"\n  cut   {site}{called(place)} takes a tensor that requires a gradient; its result does not"
+    site = f"{spot(finding.site)}: " if finding.site is not None else ""
+    return f"\n  cut   {site}{called(finding.call)} takes a tensor that requires a gradient; its result does not"
 
 
 def _vanishing(details: dict[str, Any]) -> str:
