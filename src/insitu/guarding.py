@@ -1,4 +1,4 @@
-"""`guard`: an error at the call that makes NaN or Inf; in the end, a word about what is wrong with a training."""
+"""`guard`: an error at the call that produces NaN or Inf; at the end, what is wrong with a training."""
 
 from __future__ import annotations
 
@@ -36,28 +36,33 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str | Iterable[str] = ()) -> Guard:
-    """Raise `NonFiniteError` at the call that turns finite numbers into NaN or Inf, forward or backward.
+    """Raise `NonFiniteError` at the call that produces NaN or Inf from finite inputs, forward or backward.
 
     >>> import torch, insitu
     >>> with insitu.guard(action="record") as guard:
-    ...     _ = torch.log(torch.tensor([1.0, 0.0]))
+    ...     _ = torch.log(torch.tensor([1.0, 0.0], requires_grad=True))
     >>> print(guard.findings[0].text)  # doctest: +ELLIPSIS
-    <doctest ...>:2: torch.log made Inf of finite numbers
+    <doctest ...>:2: torch.log produced Inf from finite inputs
     ...
-      why  the logarithm of 0 is -inf; clamp it first, or use log_softmax where it is a probability
+      why   the logarithm of 0 is -inf: clamp it first; for a probability, use log_softmax or logsigmoid on the scores
 
-    It is a `with` block, or decorates a function. With a model, what its modules do is checked, and what needs a
-    gradient outside of them: the loss, and not the metrics; without, all that torch does in the block. Only the call
-    that makes it counts, not those that pass it on, and only what leaves a torch function; infinities that are written
-    down (a mask of `-inf`), least numbers that masks are made of and uninitialised memory are no news. `allow` names
-    functions ("log", "torch.log") and modules ("h.*.attn") that may make it. Other threads are checked while they run
-    modules: from the first call of one on, until it returns.
+    It is a `with` block, or decorates a function. All torch functions in the block are checked; the model only says
+    whose parameters to look after. Without a model, these are the parameters of the optimizers that step and of the
+    modules that they belong to. Other threads are checked while they run modules: from the first call of one on, until
+    it returns. `allow` names functions ("log", "torch.log") and modules ("h.*.attn") that may produce NaN and Inf.
 
-    `action` is "raise", "warn" (once for each place) or "record"; whatever it is, all is in `guard.findings`. NaN that
-    was there before the block only warns, and so does one that was written down in it, once a loss has it, and what
-    comes to light when an exception has ended the block. So does, in the end, what is wrong with a training: parameters
-    that never get a gradient or never change, gradients that vanish, explode or are not set to zero. What was frozen
-    from the beginning, while the rest learns, is only in the findings.
+    Only the call that produces NaN or Inf counts, not those that pass it on, and only what leaves a torch function. In
+    a tensor that needs no gradient, Inf (outside modules NaN, too) may heal: a mask made by `torch.log`, a reciprocal
+    whose infinities are replaced. It is reported when it reaches a loss or a gradient, when NaN is computed from it,
+    when it leaves torch as a number or an array, or when no call has used it by the end of the block. Infinities that
+    are written down (a mask of `-inf`), least numbers that masks are made of and uninitialised memory are ignored.
+
+    `action` is "raise", "warn" (once for each place) or "record"; in any case all is in `guard.findings`. Some findings
+    only warn: NaN that was there before the block; NaN or Inf that was written down in it, once a loss contains it;
+    metrics of a block that trains; and what comes to light when an exception has ended the block. At the end of the
+    block, a warning says what is wrong with a training: parameters that never get a gradient or never change,
+    gradients that vanish, explode or are not set to zero. Parameters that were frozen from the beginning, while the
+    rest learns, are only in the findings.
     """
     return Guard(subject, action=action, allow=allow)
 

@@ -7,43 +7,24 @@ Where the numbers do not prove a reason, there is no hint.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import inf, isfinite, isinf, log, log2
 
-from insitu.trace.event import Stats, TensorFacts
+from insitu.trace.event import Stats
 from insitu.trace.finding import Finding, Operand
+from insitu.view.inputs import (
+    Inputs,
+    Side,
+    has_infinity,
+    has_zero,
+    inputs_of,
+    is_below,
+    magnitude,
+    maximum_of,
+    minimum_of,
+    number,
+)
+from insitu.view.overflow import end_of, limit_of, overflow, reaches
 
-# The largest number of each type.
-LARGEST = {
-    "f8e5m2": 57344.0,
-    "f16": 65504.0,
-    "bf16": 3.3895313892515355e38,
-    "f32": 3.4028234663852886e38,
-    "f64": 1.7976931348623157e308,
-}
-# Other names of the same operator.
-SAME = {
-    **dict.fromkeys(("__truediv__", "__rtruediv__", "__rdiv__", "__itruediv__", "true_divide", "divide"), "div"),
-    **dict.fromkeys(("__pow__", "__rpow__", "__ipow__", "float_power"), "pow"),
-    **dict.fromkeys(("log2", "log10"), "log"),
-    **dict.fromkeys(("__mul__", "__rmul__", "__imul__", "multiply"), "mul"),
-    **dict.fromkeys(("__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__isub__", "rsub", "sub"), "add"),
-    **dict.fromkeys(("softmin", "log_softmax"), "softmax"),
-    **dict.fromkeys(("vector_norm", "pairwise_distance", "cdist"), "norm"),
-    **dict.fromkeys(("var", "std_mean", "var_mean"), "std"),
-    **dict.fromkeys(("arccos", "arcsin", "asin"), "acos"),
-    **dict.fromkeys(("to", "type", "type_as", "half", "bfloat16", "float"), "to"),
-    **dict.fromkeys(("mm", "bmm", "__matmul__", "__rmatmul__", "linear", "addmm", "baddbmm", "einsum"), "matmul"),
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "dot", "mv", "inner", "outer"), "matmul"),
-    **dict.fromkeys(("mean", "cumsum", "nansum"), "sum"),
-    **dict.fromkeys(("sinh", "cosh"), "cosh"),
-    "cumprod": "prod",
-    "special_logit": "logit",
-}
-REVERSED = ("__rtruediv__", "__rdiv__", "__rpow__")  # the first argument stands on the right
 ROOTS = {"sqrt": "root", "rsqrt": "reciprocal root", "norm": "norm", "std": "deviation", "pow": "fractional power"}
-# What rounding may take off a result that is estimated from the largest inputs.
-NEARLY = 0.99
 # Operators without a pole: where their gradient is infinite, it is too large for its type.
 WITHOUT_POLE = frozenset({"mul", "add", "matmul", "sum", "exp", "exp2", "square", "cosh"})
 # What to take instead of the logarithm of a probability, by the function that made the probability.
@@ -53,91 +34,16 @@ INSTEAD = {
 }
 CLAMP = "clamp it first; for a probability, use log_softmax or logsigmoid on the scores"
 
-Side = Stats | float | None
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What went into the call of a finding, as far as it is known: statistics of tensors, and plain numbers."""
-
-    name: str
-    finding: Finding
-    every: tuple[Stats | None, ...]
-    left: Side
-    right: Side
-
-    @property
-    def first(self) -> Stats | None:
-        """The first tensor, if its numbers are known as they were before the call."""
-        found = self.every[0] if self.every else None
-        return None if found is None or found.inf or found.nan else found
-
-    @property
-    def known(self) -> list[Stats]:
-        return [stats for stats in self.every if stats is not None]
-
-    @property
-    def kind(self) -> str:
-        return self.finding.kind
-
 
 def hint(finding: Finding) -> str:
     """The reason of a finding in one sentence; nothing where the numbers do not prove it."""
     if finding.call is None or "hook" in finding.details:
         return ""
-    inputs = _inputs(finding)
+    inputs = inputs_of(finding)
     if finding.node is not None:
         return _gradient(inputs)
     reason = REASONS.get(inputs.name)
-    return (reason(inputs) if reason is not None else "") or _empty(inputs) or _overflow(inputs)
-
-
-def _inputs(finding: Finding) -> Inputs:
-    last = finding.call.name.rpartition(".")[2] if finding.call is not None else ""
-    name = SAME.get(last) or SAME.get(last.rstrip("_"), last if last.endswith("__") else last.rstrip("_"))
-    every = tuple(operand.facts.stats for operand in finding.operands)
-    left, right = _sides(finding, every)
-    return Inputs(name, finding, every, left, right)
-
-
-def _sides(finding: Finding, every: tuple[Stats | None, ...]) -> tuple[Side, Side]:
-    """The two sides of an operator: statistics of a tensor, a number, or None where it is not known."""
-    call, tensors = finding.call, iter(every)
-    given = (*call.args, *call.kwargs.values()) if call is not None else ()
-    sides = [next(tensors, None) if isinstance(item, TensorFacts) else item for item in given] or list(tensors)
-    left, right = (*(side if isinstance(side, (Stats, int, float)) else None for side in sides), None, None)[:2]
-    is_reversed = call is not None and call.name.endswith(REVERSED)
-    return (right, left) if is_reversed else (left, right)
-
-
-# What is known of one side.
-
-
-def _smallest(side: Side) -> float | None:
-    return side.min if isinstance(side, Stats) else side
-
-
-def _largest(side: Side) -> float | None:
-    return side.max if isinstance(side, Stats) else side
-
-
-def _magnitude(side: Side) -> float | None:
-    """The largest absolute value."""
-    low, high = _smallest(side), _largest(side)
-    return None if low is None or high is None else max(abs(low), abs(high))
-
-
-def _is_below(side: Side, bound: float) -> bool:
-    low = _smallest(side)
-    return low is not None and low < bound
-
-
-def _has_zero(side: Side) -> bool:
-    return bool(side.zeros) if isinstance(side, Stats) else side == 0
-
-
-def _has_infinity(side: Side) -> bool:
-    return bool(side.inf) if isinstance(side, Stats) else side is not None and isinf(side)
+    return (reason(inputs) if reason is not None else "") or _empty(inputs) or overflow(inputs)
 
 
 # Reasons of the forward pass, one for each operator.
@@ -180,7 +86,7 @@ def _undefined(inputs: Inputs, what: str, bound: float) -> str:
     if inputs.first is None:
         return f"{what} is NaN"
     low = inputs.first.min
-    return f"{what} is NaN: the smallest input is {_number(low)}" if low is not None and low < bound else ""
+    return f"{what} is NaN: the smallest input is {number(low)}" if low is not None and low < bound else ""
 
 
 def _reciprocal(inputs: Inputs) -> str:
@@ -188,7 +94,7 @@ def _reciprocal(inputs: Inputs) -> str:
 
 
 def _div(inputs: Inputs) -> str:
-    if _has_zero(inputs.right):
+    if has_zero(inputs.right):
         return _division(inputs.right)
     return _quotient(inputs, inputs.left, inputs.right)
 
@@ -202,32 +108,32 @@ def _division(by: Side) -> str:
 
 def _quotient(inputs: Inputs, above: Side, below: Side) -> str:
     """A quotient that is too large for its type: possible only where no divisor is 0."""
-    largest, low, high = _magnitude(above), _smallest(below), _largest(below)
-    limit = _limit(inputs)
+    largest, low, high = magnitude(above), minimum_of(below), maximum_of(below)
+    limit = limit_of(inputs)
     if limit is None or largest is None or low is None or high is None:
         return ""
     if low <= 0 <= high:  # the divisor that is closest to 0 is not known
-        return f"overflow: {_end(inputs)}, and the quotient is larger"
+        return f"overflow: {end_of(inputs)}, and the quotient is larger"
     smallest = min(abs(low), abs(high))
-    if not _reaches(largest / smallest, limit):
+    if not reaches(largest / smallest, limit):
         return ""
-    return f"overflow: {_end(inputs)}, and {_number(largest)} is divided by {_number(smallest)}"
+    return f"overflow: {end_of(inputs)}, and {number(largest)} is divided by {number(smallest)}"
 
 
 def _pow(inputs: Inputs) -> str:
     if inputs.kind == "nan":
-        is_root = _is_below(inputs.left, 0) and not _has_infinity(inputs.left)
-        smallest = _number(_smallest(inputs.left) or 0.0)
+        is_root = is_below(inputs.left, 0) and not has_infinity(inputs.left)
+        smallest = number(minimum_of(inputs.left) or 0.0)
         what = "a fractional power of a negative number is NaN"
         return f"{what}: the smallest base is {smallest}" if is_root else ""
-    if _has_zero(inputs.left) and _is_below(inputs.right, 0):
+    if has_zero(inputs.left) and is_below(inputs.right, 0):
         return "0 to a negative power is infinite: add an eps, or clamp it"
     return ""
 
 
 def _mul(inputs: Inputs) -> str:
     left, right = inputs.left, inputs.right
-    is_zero_by_infinity = (_has_zero(left) and _has_infinity(right)) or (_has_zero(right) and _has_infinity(left))
+    is_zero_by_infinity = (has_zero(left) and has_infinity(right)) or (has_zero(right) and has_infinity(left))
     if inputs.kind == "nan" and is_zero_by_infinity:
         return "0 * inf is NaN: put the infinity where a mask is with masked_fill or torch.where"
     return ""
@@ -282,7 +188,7 @@ def _pole(inputs: Inputs) -> str:
         return "the gradient of acos and asin at -1 and 1 is infinite: clamp to a little less"
     if name in ROOTS and _is_at_zero(inputs):
         return f"the gradient of a {ROOTS[name]} at 0 is infinite: add an eps inside it"
-    if name == "div" and _has_zero(inputs.right):
+    if name == "div" and has_zero(inputs.right):
         return "the gradient of a quotient is infinite where the divisor is 0"
     if name in ("reciprocal", "log") and any(stats.zeros for stats in inputs.known):
         what = "the logarithm" if name == "log" else "a quotient"
@@ -295,7 +201,7 @@ def _is_at_zero(inputs: Inputs) -> bool:
     if inputs.name == "pow":
         power = inputs.right
         is_smooth = isinstance(power, (int, float)) and power >= 1
-        return not is_smooth and _has_zero(inputs.left)
+        return not is_smooth and has_zero(inputs.left)
     if inputs.name == "std":
         results = [stats for stats, operand in _pairs(inputs) if operand.name.startswith("result")]
         return any(stats.zeros for stats in results) or any(stats.std == 0 for stats in inputs.known)
@@ -309,10 +215,10 @@ def _pairs(inputs: Inputs) -> list[tuple[Stats, Operand]]:
 
 def _gradient_overflow(inputs: Inputs) -> str:
     """A gradient that is too large for its type: certain for operators without a pole."""
-    is_unknown = any(stats.inf or stats.nan for stats in inputs.known) or _limit(inputs) is None
+    is_unknown = any(stats.inf or stats.nan for stats in inputs.known) or limit_of(inputs) is None
     if inputs.kind != "inf" or is_unknown or not _is_without_pole(inputs):
         return ""
-    return f"overflow: {_end(inputs)}, and the gradient is larger"
+    return f"overflow: {end_of(inputs)}, and the gradient is larger"
 
 
 def _is_without_pole(inputs: Inputs) -> bool:
@@ -325,134 +231,5 @@ def _is_without_pole(inputs: Inputs) -> bool:
     return inputs.name in WITHOUT_POLE
 
 
-# Overflow in the forward pass: certain where the largest inputs can give a result beyond the type.
-
-
-def _overflow(inputs: Inputs) -> str:
-    limit = _limit(inputs)
-    is_unknown = any(stats.inf or stats.nan for stats in inputs.known)
-    if inputs.kind != "inf" or is_unknown or limit is None:
-        return ""
-    if inputs.name in EXPONENTIALS:
-        return _exponential(inputs, limit)
-    estimate = ESTIMATES.get(inputs.name)
-    result = estimate(inputs) if estimate is not None else None
-    largest = max((found for stats in inputs.known if (found := _magnitude(stats)) is not None), default=None)
-    if result is None or largest is None or not _reaches(result, limit):
-        return ""
-    return f"overflow: {_end(inputs)}, and the largest absolute input is {_number(largest)}"
-
-
-def _exponential(inputs: Inputs, limit: float) -> str:
-    """exp and its like: only large inputs overflow, and for cosh those far below 0 too."""
-    text, end, takes_absolute = EXPONENTIALS[inputs.name]
-    largest = _magnitude(inputs.first) if takes_absolute else _largest(inputs.first)
-    if largest is None or largest < NEARLY * end(limit):
-        return ""
-    what = "absolute input" if takes_absolute else "input"
-    return f"overflow: {_end(inputs)}, which is {text}({end(limit):.1f}), and the largest {what} is {_number(largest)}"
-
-
-def _limit(inputs: Inputs) -> float | None:
-    output = inputs.finding.output
-    return LARGEST.get(output.dtype) if output is not None else None
-
-
-def _end(inputs: Inputs) -> str:
-    output = inputs.finding.output
-    return f"{output.dtype} ends at {LARGEST[output.dtype]:.5g}" if output is not None else ""
-
-
-def _reaches(result: float, limit: float) -> bool:
-    return result >= NEARLY * limit
-
-
-def _product(inputs: Inputs) -> float | None:
-    left, right = _magnitude(inputs.left), _magnitude(inputs.right)
-    return left * right if left is not None and right is not None else None
-
-
-def _sum_of_two(inputs: Inputs) -> float | None:
-    left, right = _magnitude(inputs.left), _magnitude(inputs.right)
-    if left is None or right is None or inputs.finding.call is None or "alpha" in inputs.finding.call.kwargs:
-        return None
-    return left + right
-
-
-def _sum_of_all(inputs: Inputs) -> float | None:
-    largest = _magnitude(inputs.first)
-    return largest * inputs.first.count if largest is not None and inputs.first is not None else None
-
-
-def _sum_of_products(inputs: Inputs) -> float | None:
-    """More than any sum of products of the inputs can be."""
-    largest = [found for stats in inputs.known if (found := _magnitude(stats)) is not None]
-    if not largest:
-        return None
-    return max(largest) ** 2 * max(stats.count for stats in inputs.known)
-
-
-def _square(inputs: Inputs) -> float | None:
-    largest = _magnitude(inputs.first)
-    return largest * largest if largest is not None else None
-
-
-def _power(inputs: Inputs) -> float | None:
-    base, power = _magnitude(inputs.left), _magnitude(inputs.right)
-    if base is None or power is None:
-        return None
-    try:
-        return max(base, 1.0) ** power
-    except OverflowError:
-        return inf
-
-
-def _product_of_all(inputs: Inputs) -> float | None:
-    largest = _magnitude(inputs.first)
-    if largest is None or inputs.first is None:
-        return None
-    try:
-        return max(largest, 1.0) ** inputs.first.count
-    except OverflowError:
-        return inf
-
-
-# More than the absolute result of an operator can be: where that fits into the type, Inf has another reason.
-ESTIMATES: dict[str, Callable[[Inputs], float | None]] = {
-    "mul": _product,
-    "add": _sum_of_two,
-    "sum": _sum_of_all,
-    "norm": _sum_of_all,
-    "matmul": _sum_of_products,
-    "square": _square,
-    "pow": _power,
-    "prod": _product_of_all,
-    "to": lambda inputs: _magnitude(inputs.first),
-}
-
-
-def _acosh(limit: float) -> float:
-    return log(limit) + log(2)
-
-
-# The name that is shown, the input at which the type ends, and whether inputs far below 0 overflow too.
-EXPONENTIALS: dict[str, tuple[str, Callable[[float], float], bool]] = {
-    "exp": ("exp", log, False),
-    "expm1": ("expm1", log, False),
-    "exp2": ("exp2", log2, False),
-    "cosh": ("cosh", _acosh, True),
-}
-
-
 def _empty(inputs: Inputs) -> str:
     return "the input is empty" if any(stats.count == 0 for stats in inputs.known) else ""
-
-
-def _number(value: float) -> str:
-    """A number as text; whole numbers exactly.
-
-    >>> _number(60000.0), _number(838.25), _number(-1.0)
-    ('60000', '838.2', '-1')
-    """
-    is_whole = isfinite(value) and value == int(value) and abs(value) < 1e9
-    return f"{value:.0f}" if is_whole else f"{value:.4g}"

@@ -164,7 +164,7 @@ def without_out(kwargs: Any) -> Any:
 
 def has_mask(inputs: list[Tensor], result: Tensor) -> bool:
     """Whether an argument holds the least number of its type, with which scores are masked."""
-    return any(unnoticed(lambda tensor=tensor: reaches_least(tensor, result)) for tensor in inputs)
+    return unnoticed(lambda: any(reaches_least(tensor, result) for tensor in inputs))
 
 
 def reaches_least(tensor: Tensor, result: Tensor) -> bool:
@@ -307,8 +307,8 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) ->
         kind, call = "given" if given else kind, unseen_call(check.probe.tape, node._sequence_nr())
         site = definition_of(node) or (call.site if call is not None else None)
         path = call.path if call is not None else ""
-        details = {"finite": not given and not entered}
-        return Finding(kind, "backward", path, call, site, output, index, tuple(saved(node)), name, details)
+        unseen = {"finite": not given and not entered}
+        return Finding(kind, "backward", path, call, site, output, index, tuple(saved(node)), name, unseen)
     reading = Reading(tape)
     try:
         if given:
@@ -330,7 +330,8 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) ->
         found = operands(check.probe, reading, at, alive)
         if any(operand.facts.stats is None for operand in found):
             found += saved(node)
-        details = {"modules": module_chain(reading, at), "follows": passed, "finite": not entered and not passed}
+        details: dict[str, Any] = {"modules": module_chain(reading, at), "follows": passed}
+        details["finite"] = not entered and not passed
         details["entered"] = bool(entered) and kind != "given" and node is not None
         return Finding(kind, "backward", call.path, call, call.site, output, index, tuple(found), name, details)
     finally:
