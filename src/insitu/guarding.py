@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch._C import DisableTorchFunction
 
 from insitu.capture.guard.check import Checks, names
 from insitu.capture.guard.health import Health
@@ -177,12 +176,8 @@ class Running:
         is_interrupted = isinstance(error, KeyboardInterrupt)
         try:
             if self.health is not None and self.checks is not None:
-                with DisableTorchFunction():  # modes of others are not to see this
-                    found += [finding for check in self.checks.checks for finding in check.rest()]
-                    if error is None:
-                        found += [finding for check in self.checks.checks for finding in check.unused()]
-                    if error is None or is_interrupted:
-                        found += self.health.findings()
+                found += self.checks.rest(is_complete=error is None)
+                found += self.health.findings() if error is None or is_interrupted else []
         except Exception as own:
             if self.recorder is not None:
                 self.recorder.trouble("looking at the training", own)

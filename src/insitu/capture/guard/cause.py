@@ -60,7 +60,7 @@ def cause(
         return None
     outgoing = [(tensor, state) for tensor in results if (state := state_of(tensor))]
     incoming = [state for tensor in inputs if (state := state_of(tensor))] + ([before] if before else [])
-    waiting = waiting_in(check, at) if check.waiting else None
+    waiting = waiting_at(check, Reading(check.probe.tape), at)
     if waiting is not None:
         return pass_on(check, at, waiting, outgoing, incoming)
     if is_explicit((args, kwargs), nan=any(state.nan for _, state in outgoing)):
@@ -100,10 +100,12 @@ def may_heal(check: Check, tensor: Tensor, state: State) -> bool:
     return not state.nan or check.probe.module is None
 
 
-def waiting_in(check: Check, at: int) -> Finding | None:
-    """What waits behind the arguments of a call."""
-    reading = Reading(check.probe.tape)
-    return waiting_behind(check, noted_values(reading, at))
+def waiting_at(check: Check, reading: Reading, at: int) -> Finding | None:
+    """What waits behind the arguments of a call, on the tape or in the past."""
+    if not check.waiting:
+        return None
+    noted = noted_values(reading, at)
+    return waiting_behind(check, noted) if reading.tape is check.probe.tape else check.waiting.of_earlier(noted)
 
 
 def waiting_behind(check: Check, values: list[Value]) -> Finding | None:
@@ -301,14 +303,7 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) ->
     output, index = facts_of(bad), first_bad(bad, nan=state.nan)
     tape, at = place_of(check, node._sequence_nr())
     if at is None:
-        if check.checks.found:
-            return None
-        check.checks.found = True
-        kind, call = "given" if given else kind, unseen_call(check.probe.tape, node._sequence_nr())
-        site = definition_of(node) or (call.site if call is not None else None)
-        path = call.path if call is not None else ""
-        unseen = {"finite": not given and not entered}
-        return Finding(kind, "backward", path, call, site, output, index, tuple(saved(node)), name, unseen)
+        return unplaced_cause(check, bad, node, given=given, entered=entered)
     reading = Reading(tape)
     try:
         if given:
@@ -318,7 +313,7 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) ->
         alive = [tensor for value in noted_values(reading, at) if (tensor := value()) is not None]
         if check.checks.allowed(call.name, call.path):
             return None
-        waiting = waiting_behind(check, noted_values(reading, at)) if check.waiting and node is not None else None
+        waiting = waiting_at(check, reading, at) if node is not None else None
         if waiting is not None:
             return report_waiting(check, reach(waiting, "gradient", reading, at))
         passed = follows(node, alive, nan=state.nan and not check.checks.found)
@@ -336,6 +331,29 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) ->
         return Finding(kind, "backward", call.path, call, call.site, output, index, tuple(found), name, details)
     finally:
         reading.close()
+
+
+def unplaced_cause(check: Check, bad: Tensor, node: Any, *, given: bool, entered: State) -> Finding | None:
+    """The same for a node that no call on a tape has made: of a hand-written function, or a compiled region."""
+    if check.checks.found:
+        return None
+    check.checks.found = True
+    state, call = state_of(bad), unseen_call(check.probe.tape, node._sequence_nr())
+    kind: FindingKind = "nan" if state.nan else "inf"
+    site = definition_of(node) or (call.site if call is not None else None)
+    path = call.path if call is not None else ""
+    return Finding(
+        "given" if given else kind,
+        "backward",
+        path,
+        call,
+        site,
+        facts_of(bad),
+        first_bad(bad, nan=state.nan),
+        tuple(saved(node)),
+        node.name(),
+        {"finite": not given and not entered},
+    )
 
 
 def definition_of(node: Any) -> Site | None:

@@ -99,6 +99,14 @@ class Checks:
             if probe.parent == OUTERMOST and not probe.suspended and (backward or len(probe.tape) > LATE):
                 check.clear()
 
+    def rest(self, *, is_complete: bool) -> list[Finding]:
+        """What to say at the end: of results that were not checked and, in a block that is complete, were not used."""
+        with DisableTorchFunction():  # modes of others are not to see this
+            found = [finding for check in self.checks for finding in check.rest()]
+            if is_complete:
+                found += [finding for check in self.checks for finding in check.waiting.unused()]
+            return found
+
     def cleared(self, probe: Probe) -> tuple[int, int]:
         """From where on the tape was cleared last, which is its beginning, and how much of it so far."""
         return 0, probe.check.gone if probe.check is not None else 0
@@ -191,10 +199,6 @@ class Check:
     def waiting_behind(self, found: list[Value]) -> Finding | None:
         """The finding that waits behind one of some values."""
         return waiting_behind(self, found)
-
-    def unused(self) -> Iterator[Finding]:
-        """What was found and has waited in vain to be used."""
-        return self.waiting.unused()
 
     def rest(self) -> Iterator[Finding]:
         """What to say of the results that nobody has used, and that were not checked therefore."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from insitu.capture.calls import FunctionNote
 from insitu.capture.explain.reading import Reading
-from insitu.capture.guard.cause import came_in, is_explicit, is_written, report_waiting, waiting_in
+from insitu.capture.guard.cause import came_in, is_explicit, is_written, report_waiting, waiting_at
 from insitu.capture.guard.facts import facts_of, noted_values
 from insitu.capture.guard.values import first_bad, state_of
 from insitu.capture.guard.waiting import reach
@@ -27,7 +27,7 @@ SURE, WRITTEN, UNFILLED = range(3)
 
 def come_to_loss(check: Check, at: int, losses: list[Tensor]) -> Finding | None:
     """What to say of a loss that is not finite when its backward pass begins."""
-    waiting = waiting_in(check, at) if check.waiting else None
+    waiting = waiting_at(check, Reading(check.probe.tape), at)
     if waiting is not None:
         check.nodes.spoil()
         return report_waiting(check, reach(waiting, "loss", Reading(check.probe.tape), at))

@@ -249,8 +249,12 @@ class Health:
             for index, parameter in enumerate(group["params"])
         }
 
-    def findings(self) -> Iterator[Finding]:
-        """What there is to say in the end."""
+    def findings(self) -> list[Finding]:
+        """What there is to say at the end."""
+        with DisableTorchFunction():  # modes of others are not to see this
+            return list(self._findings())
+
+    def _findings(self) -> Iterator[Finding]:
         paths = self._paths()
         weights = [
             (path, weight, parameter)

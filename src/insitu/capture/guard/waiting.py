@@ -52,12 +52,16 @@ class Waiting:
 
     def of(self, found: Iterable[Value]) -> Finding | None:
         """The finding that waits behind one of some values."""
+        values = list(found)
+        known = (self._by_call[value.producer] for value in values if value.producer in self._by_call)
+        return self.of_earlier(values) or next(known, None)
+
+    def of_earlier(self, found: Iterable[Value]) -> Finding | None:
+        """The same for values from before the tape was cleared: the offsets of their calls mean other calls now."""
         for value in found:
             carrier = self._by_value.get(id(value))
             if carrier is not None and carrier.value is value:
                 return carrier.finding
-            if value.producer in self._by_call:
-                return self._by_call[value.producer]
         return None
 
     def end(self, finding: Finding) -> None:
