@@ -236,6 +236,20 @@ def test_what_waits_is_remembered_when_the_tape_is_cleared(steps: int) -> None:
     assert [each.times for each in guard.findings] == [2]
 
 
+def test_what_waits_is_found_by_a_gradient_after_the_tape_was_cleared() -> None:
+    with insitu.guard(action="record") as guard:
+        mask = torch.zeros(3).log()
+        late = ((zeros() + 1) * mask).exp().sum()
+        while len(guard._running[-1][1].recorder.probes[0].tape) < SOON + 1:  # type: ignore[union-attr]
+            torch.ones(2).exp()
+        (torch.ones(2, requires_grad=True) * 2).sum().backward()
+        assert len(guard._running[-1][1].recorder.probes[0].tape) == 0  # type: ignore[union-attr]
+        late.backward()
+    (finding,) = guard.findings
+    assert finding.site is not None and "mask = torch.zeros(3).log()" in finding.site.text
+    assert finding.details["reached"] == "gradient"
+
+
 def test_an_infinity_that_only_another_thread_uses_is_not_called_unused() -> None:
     def run() -> None:
         mask = torch.log(torch.tril(torch.ones(3, 3)))

@@ -18,7 +18,7 @@ from torch._C._autograd import _get_sequence_nr as sequence
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd.function import BackwardCFunction
 
-from insitu.capture.guard.cause import gradient_cause
+from insitu.capture.guard.gradient import gradient_cause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import NODE_COUNT, NODES

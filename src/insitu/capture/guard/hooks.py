@@ -17,8 +17,8 @@ from torch._C import DisableTorchFunction
 
 from insitu.capture.explain.reading import Reading
 from insitu.capture.functions import code_of
-from insitu.capture.guard.cause import place_of
 from insitu.capture.guard.facts import facts_of, parameter_path
+from insitu.capture.guard.gradient import place_of
 from insitu.capture.guard.values import FINITE, careful_total, first_bad, state_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.sites import Sites, is_hidden
