@@ -26,7 +26,6 @@ SUMMED = {torch.float32: torch.float32, torch.float64: torch.float64}
 WIDENED = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 DTYPES = [item for item in vars(torch).values() if isinstance(item, torch.dtype)]
 WHOLE = frozenset(kind for kind in DTYPES if not kind.is_floating_point and not kind.is_complex)
-PLAIN = frozenset((Tensor, Parameter))
 is_grad_enabled = torch.is_grad_enabled
 HAS_CUDA = torch.cuda.is_available()
 
@@ -36,7 +35,8 @@ def total(tensor: Tensor) -> float:
 
     Zero where there is nothing to sum. Function modes are off; nothing else notices.
     """
-    if type(tensor) in PLAIN and not _len_torch_dispatch_stack() and not _profiler_enabled():
+    is_plain = type(tensor) is Tensor or type(tensor) is Parameter
+    if is_plain and not _len_torch_dispatch_stack() and not _profiler_enabled():
         kind = tensor.dtype
         if kind in WHOLE:
             return 0.0
