@@ -51,14 +51,30 @@ def trained(model: nn.Module, steps: int = 4, **options: Any) -> insitu.guarding
     return guard
 
 
+def zeros() -> Tensor:
+    return torch.zeros(2, requires_grad=True)
+
+
 def test_it_raises_at_the_call() -> None:
     reached = []
-    with pytest.raises(NonFiniteError, match=r"test_guard\.py:\d+: \.log made Inf") as caught, insitu.guard() as guard:
-        torch.zeros(2).log()
+    with pytest.raises(NonFiniteError, match=r"test_guard\.py:\d+: \.log produced") as caught, insitu.guard() as guard:
+        zeros().log()
         reached.append(True)
     assert not reached
     assert caught.value.finding is guard.findings[0] and str(caught.value) == guard.findings[0].text
     assert isinstance(caught.value, FloatingPointError) and isinstance(caught.value, insitu.InsituError)
+
+
+def test_without_a_gradient_it_raises_where_the_infinity_matters() -> None:
+    reached = []
+    with pytest.raises(NonFiniteError, match=r"test_guard\.py:\d+: \.log produced Inf"), insitu.guard():
+        mask = torch.zeros(2).log()
+        reached.append("log")
+        mask.softmax(-1)
+        reached.append("softmax")
+    assert reached == ["log"]
+    with pytest.raises(NonFiniteError, match="it is in a result that no call used"), insitu.guard():
+        torch.zeros(2).log()
 
 
 def test_it_raises_through_backward_and_names_the_forward_line() -> None:
@@ -83,7 +99,7 @@ def test_it_warns_once_for_each_place() -> None:
 
 def test_it_only_records() -> None:
     with insitu.guard(action="record") as guard:
-        assert torch.zeros(2).log().isinf().all()
+        assert torch.zeros(2, requires_grad=True).log().isinf().all()
     assert [finding.kind for finding in guard.findings] == ["inf"]
 
 
@@ -93,7 +109,7 @@ def test_it_decorates_a_function() -> None:
         return x.log()
 
     assert logarithm.__name__ == "logarithm" and logarithm(torch.ones(2)).sum() == 0
-    with pytest.raises(NonFiniteError, match="log made Inf"):
+    with pytest.raises(NonFiniteError, match="log produced Inf"):
         logarithm(torch.zeros(2))
 
 
@@ -124,12 +140,25 @@ def test_what_runs_later_is_refused() -> None:
             insitu.guard()(function)
 
 
-def test_with_a_model_metrics_are_not_checked_but_the_loss_is() -> None:
+def test_with_a_model_the_loss_and_the_data_are_checked_too() -> None:
     model = Net()
-    with insitu.guard(model):
-        model(torch.ones(2, 4)).detach().mul(0).log()
     with pytest.raises(NonFiniteError, match="log"), insitu.guard(model):
         model(torch.ones(2, 4)).mul(0).log()
+    data = torch.ones(2, 4)
+    with pytest.raises(NonFiniteError, match=r"data - data\) / data\.std") as caught, insitu.guard(model):
+        scaled = (data - data) / data.std(0).sub(data.std(0))
+        model(scaled)
+    assert caught.value.finding is not None and caught.value.finding.kind == "nan"
+
+
+def test_a_metric_of_a_training_only_warns() -> None:
+    model = Net()
+    with pytest.warns(InsituWarning, match=r"it left torch: \.item"), insitu.guard(model) as guard:
+        model(torch.ones(2, 4)).mean().backward()
+        assert (torch.zeros(1) / torch.zeros(1)).item() != 0
+    assert [finding.kind for finding in guard.findings] == ["nan"]
+    with pytest.raises(NonFiniteError, match=r"it left torch: \.item"), insitu.guard(model):
+        (torch.zeros(1) / torch.zeros(1)).item()
 
 
 def test_what_is_allowed_is_silent() -> None:
@@ -312,7 +341,7 @@ def test_frozen_and_forgotten_weights_are_named() -> None:
 
 
 def test_fine_tuning_is_recorded_without_a_warning() -> None:
-    def fit(model: Net, *, freeze_late: bool = False) -> Any:
+    def tune(model: Net, *, freeze_late: bool = False) -> Any:
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         with insitu.guard(model) as guard:
             model.body.requires_grad_(not freeze_late and model.body.weight.requires_grad)
@@ -324,10 +353,10 @@ def test_fine_tuning_is_recorded_without_a_warning() -> None:
 
     tuned = Net()
     tuned.body.requires_grad_(False)
-    (finding,) = fit(tuned).findings  # a warning would be an error here
+    (finding,) = tune(tuned).findings  # a warning would be an error here
     assert finding.details["reason"] == "frozen before" and "body.weight, body.bias" in finding.text
     with pytest.warns(InsituWarning, match=r"\(frozen: requires_grad is False\)"):
-        fit(Net(), freeze_late=True)
+        tune(Net(), freeze_late=True)
 
 
 def test_a_fixed_table_is_no_frozen_layer() -> None:
@@ -349,9 +378,83 @@ def test_weights_that_get_no_gradient_are_named() -> None:
     model.unused = nn.Linear(2, 2)
     guard = trained(model)
     assert kinds(guard) == [("none", ["unused.weight", "unused.bias"])]
-    assert guard.findings[0].text == (
-        "no gradient came to 2 parameters in 4 backward passes: unused.weight, unused.bias"
-    )
+    assert guard.findings[0].text == ("2 parameters got no gradient in 4 backward passes: unused.weight, unused.bias")
+
+
+class Cut(Net):
+    """The graph is cut in the middle."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x).relu()
+        return self.head(hidden.detach())
+
+
+def test_the_line_that_cuts_the_graph_is_named() -> None:
+    (finding,) = trained(Cut()).findings
+    assert finding.details["paths"] == ["body.weight", "body.bias"]
+    assert finding.site is not None and "hidden.detach()" in finding.site.text
+    words = ".detach takes a tensor that requires a gradient; its result does not"
+    assert finding.text.endswith(f"  cut   test_guard.py:{finding.site.line}: {words}")
+
+
+def test_a_call_that_cuts_another_graph_is_not_named() -> None:
+    class Other(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unused = nn.Linear(2, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = self.body(x).relu()
+            return self.head(hidden + hidden.detach())
+
+    (finding,) = trained(Other()).findings
+    assert finding.text == "2 parameters got no gradient in 4 backward passes: unused.weight, unused.bias"
+
+
+def fit(model: nn.Module, parameters: Any, *subject: nn.Module, loss: Any = None) -> Any:
+    """A guard around three steps of training."""
+    optimizer = torch.optim.SGD(parameters, 0.1)
+    with insitu.guard(*subject, action="record") as guard:
+        for _ in range(3):
+            optimizer.zero_grad()
+            out = model(torch.ones(2, 4))
+            (out if loss is None else loss(out)).square().mean().backward()
+            optimizer.step()
+    return guard
+
+
+@pytest.mark.parametrize("has_model", [True, False])
+def test_a_training_in_which_no_parameter_gets_a_gradient_is_named(has_model: bool) -> None:
+    model = Net()
+    subject = [model] if has_model else []
+    guard = fit(model, model.parameters(), *subject, loss=lambda out: out.detach().requires_grad_())
+    (finding,) = guard.findings
+    assert finding.text.startswith("none of 4 parameters got a gradient in 3 backward passes: body.weight, body.bias")
+    assert finding.site is not None and "out.detach()" in finding.site.text
+
+
+def test_a_model_that_another_training_only_evaluates_is_fine() -> None:
+    teacher, student = Net(), Net()
+
+    def distance(out: Tensor) -> Tensor:
+        with torch.no_grad():
+            return out - teacher(torch.ones(2, 4))
+
+    for subject in ([], [student]):
+        assert fit(student, student.parameters(), *subject, loss=lambda out: out - distance(out)).findings == []
+    guard = fit(student, student.parameters(), teacher, loss=lambda out: out - distance(out))
+    assert guard.findings == []
+
+
+def test_without_a_model_layers_that_the_optimizer_lacks_are_named() -> None:
+    model = Net()
+    assert kinds(fit(model, model.head.parameters())) == [("unchanged", ["body.weight", "body.bias"])]
+    assert kinds(fit(model, [*model.parameters()])) == []
+
+
+def test_without_a_model_a_network_that_only_computes_the_loss_is_fine() -> None:
+    model, features = Net(), nn.Linear(2, 3)
+    assert fit(model, model.parameters(), loss=features).findings == []
 
 
 def test_gradients_that_are_not_set_to_zero_are_named_with_the_line() -> None:
@@ -403,7 +506,7 @@ def test_a_step_that_spoils_a_weight_raises() -> None:
     model = nn.Linear(2, 1, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), 3e38)
     with (
-        pytest.raises(NonFiniteError, match=r"the step of SGD with lr=3e\+38 made weight not finite"),
+        pytest.raises(NonFiniteError, match=r"the step of SGD with lr=3e\+38 wrote NaN or Inf into weight"),
         insitu.guard(model),
     ):
         (model(torch.ones(2, 2)) * 10).sum().backward()
@@ -482,7 +585,7 @@ def test_two_threads_may_step_at_once() -> None:
     slow.together = fast.together = threading.Barrier(2)
     models = [Stepping(slow), Stepping(fast)]
     with insitu.guard(action="record") as guard:
-        threads = [threading.Thread(target=model, args=(torch.zeros(1),)) for model in models]
+        threads = [threading.Thread(target=model, args=(zeros(),)) for model in models]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -499,7 +602,10 @@ def test_without_a_model_the_weights_of_the_optimizers_are_watched() -> None:
             optimizer.zero_grad()
             model(torch.ones(2, 4)).sum().backward()
             optimizer.step()
-    assert kinds(guard) == [("unchanged", ["head.weight", "head.bias"])]
+    assert kinds(guard) == [
+        ("none", ["SGD.param_groups[0]['params'][2]"]),
+        ("unchanged", ["head.weight", "head.bias"]),
+    ]
     assert unused.grad is None
 
 

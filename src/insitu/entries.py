@@ -9,6 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from insitu.capture.keep import unnoticed
 from insitu.capture.values import SMALL
 from insitu.store.journal import Entry
 
@@ -18,11 +19,16 @@ def entry(path: str, call: int, value: Any) -> Entry:
     if type(value) in SMALL:  # mostly: statistics are so many of them
         return path, call, None, (), value
     if isinstance(value, Tensor):
-        dense = value.cpu().contiguous()
-        return path, call, dtype_name(dense.dtype), tuple(dense.shape), dense.reshape(-1).view(torch.uint8).numpy()
+        return path, call, *unnoticed(lambda: dense(value))
     if isinstance(value, numpy.ndarray):
         return path, call, dtype_name(value.dtype), value.shape, numpy.ascontiguousarray(value).reshape(-1).view("u1")
     return path, call, None, (), value.item() if isinstance(value, numpy.generic) else value
+
+
+def dense(tensor: Tensor) -> tuple[str, tuple[int, ...], Any]:
+    """The dtype, the shape and the bytes of a tensor."""
+    values = tensor.cpu().contiguous()
+    return dtype_name(values.dtype), tuple(values.shape), values.reshape(-1).view(torch.uint8).numpy()
 
 
 @lru_cache(maxsize=256)

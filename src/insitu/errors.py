@@ -7,7 +7,7 @@ InsituError
 ├── StoreError        a file that cannot be read or written
 ├── NotRecordedError  a path or a step that a run does not hold
 ├── MissingError      a feature whose package is not installed
-└── NonFiniteError    a call of the user's program that made NaN or Inf, under `insitu.guard`
+└── NonFiniteError    a call of the user's program that produced NaN or Inf, under `insitu.guard`
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`guard`: an error at the call that makes NaN or Inf; in the end, a word about what is wrong with a training."""
+"""`guard`: an error at the call that produces NaN or Inf; at the end, what is wrong with a training."""
 
 from __future__ import annotations
 
@@ -35,28 +35,33 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str | Iterable[str] = ()) -> Guard:
-    """Raise `NonFiniteError` at the call that turns finite numbers into NaN or Inf, forward or backward.
+    """Raise `NonFiniteError` at the call that produces NaN or Inf from finite inputs, forward or backward.
 
     >>> import torch, insitu
     >>> with insitu.guard(action="record") as guard:
-    ...     _ = torch.log(torch.tensor([1.0, 0.0]))
+    ...     _ = torch.log(torch.tensor([1.0, 0.0], requires_grad=True))
     >>> print(guard.findings[0].text)  # doctest: +ELLIPSIS
-    <doctest ...>:2: torch.log made Inf of finite numbers
+    <doctest ...>:2: torch.log produced Inf from finite inputs
     ...
-      why  the logarithm of 0 is -inf; clamp it first, or use log_softmax where it is a probability
+      why   the logarithm of 0 is -inf: clamp it first; for a probability, use log_softmax or logsigmoid on the scores
 
-    It is a `with` block, or decorates a function. With a model, what its modules do is checked, and what needs a
-    gradient outside of them: the loss, and not the metrics; without, all that torch does in the block. Only the call
-    that makes it counts, not those that pass it on, and only what leaves a torch function; infinities that are written
-    down (a mask of `-inf`), least numbers that masks are made of and uninitialised memory are no news. `allow` names
-    functions ("log", "torch.log") and modules ("h.*.attn") that may make it. Other threads are checked while they run
-    modules: from the first call of one on, until it returns.
+    It is a `with` block, or decorates a function. All torch functions in the block are checked; the model only says
+    whose parameters to look after. Without a model, these are the parameters of the optimizers that step and of the
+    modules that they belong to. Other threads are checked while they run modules: from the first call of one on, until
+    it returns. `allow` names functions ("log", "torch.log") and modules ("h.*.attn") that may produce NaN and Inf.
 
-    `action` is "raise", "warn" (once for each place) or "record"; whatever it is, all is in `guard.findings`. NaN that
-    was there before the block only warns, and so does one that was written down in it, once a loss has it, and what
-    comes to light when an exception has ended the block. So does, in the end, what is wrong with a training: parameters
-    that never get a gradient or never change, gradients that vanish, explode or are not set to zero. What was frozen
-    from the beginning, while the rest learns, is only in the findings.
+    Only the call that produces NaN or Inf counts, not those that pass it on, and only what leaves a torch function. In
+    a tensor that needs no gradient, Inf (outside modules NaN, too) may heal: a mask made by `torch.log`, a reciprocal
+    whose infinities are replaced. It is reported when it reaches a loss or a gradient, when NaN is computed from it,
+    when it leaves torch as a number or an array, or when no call has used it by the end of the block. Infinities that
+    are written down (a mask of `-inf`), least numbers that masks are made of and uninitialised memory are ignored.
+
+    `action` is "raise", "warn" (once for each place) or "record"; in any case all is in `guard.findings`. Some findings
+    only warn: NaN that was there before the block; NaN or Inf that was written down in it, once a loss contains it;
+    metrics of a block that trains; and what comes to light when an exception has ended the block. At the end of the
+    block, a warning says what is wrong with a training: parameters that never get a gradient or never change,
+    gradients that vanish, explode or are not set to zero. Parameters that were frozen from the beginning, while the
+    rest learns, are only in the findings.
     """
     return Guard(subject, action=action, allow=allow)
 
@@ -99,7 +104,7 @@ class Guard:
     def _left(self, error: BaseException | None) -> list[Finding]:
         running = take_last(self._running)
         explain(error, running.recorder)
-        return running.stop(sound=error is None or isinstance(error, KeyboardInterrupt))
+        return running.stop(error)
 
     def __call__(self, function: Function) -> Function:
         """The function, guarded whenever it runs."""
@@ -120,7 +125,8 @@ class Guard:
 
     def _report(self, finding: Finding, *, may_raise: bool = True) -> None:
         """Take a finding: once for each place, and as the user wants it."""
-        raises = may_raise and self._action == "raise" and finding.kind in PRODUCED
+        is_metric = finding.details.get("metric", False)
+        raises = may_raise and self._action == "raise" and finding.kind in PRODUCED and not is_metric
         site, name = finding.site, finding.call.name if finding.call is not None else finding.path
         place = (finding.kind, finding.phase, site and (site.file, site.line), name, finding.details.get("reason"))
         known = self._places.get(place)
@@ -152,7 +158,7 @@ class Running:
 
     def start(self, subject: nn.Module | None, allow: tuple[str, ...], frame: FrameType | None) -> None:
         """Begin to check."""
-        self.checks = checks = Checks(self.report, allow, everywhere=subject is None)
+        self.checks = checks = Checks(self.report, allow)
         self.recorder = Recorder(subject, level="functions", keep="meta", only=(), rank=current_rank(), checks=checks)
         self.health = Health(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
@@ -164,16 +170,17 @@ class Running:
             self.health.start(undo)
             self.undo = undo.pop_all()
 
-    def stop(self, *, sound: bool) -> list[Finding]:
-        """End: what nobody has used so far, and what is wrong with the training, if it came to its end."""
+    def stop(self, error: BaseException | None) -> list[Finding]:
+        """End: what nobody has used so far, and what is wrong with the training, unless an error has ended it."""
         found: list[Finding] = []
+        is_interrupted = isinstance(error, KeyboardInterrupt)
         try:
             if self.health is not None and self.checks is not None:
-                found += [finding for check in self.checks.checks for finding in check.rest()]
-                found += self.health.findings() if sound else ()
-        except Exception as error:
+                found += self.checks.rest(is_complete=error is None)
+                found += self.health.findings() if error is None or is_interrupted else []
+        except Exception as own:
             if self.recorder is not None:
-                self.recorder.trouble("looking at the training", error)
+                self.recorder.trouble("looking at the training", own)
         finally:
             self.undo.close()
         return found

@@ -26,10 +26,13 @@ def test_the_verdict_names_the_fault(program: Program) -> None:
     assert len(said.places) <= MOST_PLACES, said.text
 
 
+@pytest.mark.parametrize("has_model", [True, False])
 @pytest.mark.parametrize("program", healthy(), ids=lambda program: program.name)
-def test_the_guard_is_silent_on_a_healthy_program(program: Program, uninitialised_is_nan: None) -> None:
+def test_the_guard_is_silent_on_a_healthy_program(
+    program: Program, has_model: bool, uninitialised_is_nan: None
+) -> None:
     subject = subjects(program)
-    with warnings.catch_warnings(), insitu.guard(*subject) as guard:
+    with warnings.catch_warnings(), insitu.guard(*subject if has_model else ()) as guard:
         warnings.simplefilter("error")
         result = program.module.run(*subject)
     assert [finding.text for finding in guard.findings] == []

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 import sys
 import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import insitu
 from insitu.capture.recorder import Recorder
@@ -235,3 +240,107 @@ def test_what_a_signal_handler_raises_is_the_users() -> None:
 def test_what_is_no_view_is_refused(view: Any) -> None:
     with pytest.raises(insitu.ChoiceError, match="view="):
         insitu.watch(nn.Linear(1, 1), view=view)
+
+
+class Operators(TorchDispatchMode):
+    """Notes the operators that the program runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+class Functions(TorchFunctionMode):
+    """Notes the functions that the program calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+class Profile:
+    """Notes the operators that torch's profiler sees."""
+
+    def __enter__(self) -> Profile:
+        self._profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+        self._profile.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._profile.__exit__(*error)  # type: ignore[arg-type]
+
+    @property
+    def seen(self) -> list[str]:
+        return sorted(event.name for event in self._profile.events() if event.name.startswith("aten::"))
+
+
+class Random:
+    """Notes the state of the random numbers."""
+
+    def __enter__(self) -> Random:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.seen = [str(torch.get_rng_state().tolist())]
+
+
+def train(model: nn.Module, dtype: torch.dtype) -> None:
+    """Two steps, with a mask that holds -inf, a hook on a gradient, and a parameter that gets no gradient."""
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(2):
+        optimizer.zero_grad()
+        mask = torch.log(torch.tril(torch.ones(4, 4)))
+        out = model(torch.ones(4, 3)).to(dtype)
+        out.register_hook(lambda grad: grad * 2)
+        attention = (out @ out.t() + mask.to(dtype)).softmax(-1)
+        (attention @ out).square().mean().backward()
+        optimizer.step()
+
+
+SESSIONS: dict[str, Callable[[nn.Module, Path], Any]] = {
+    "guard": lambda model, path: insitu.guard(),
+    "guard with a model": lambda model, path: insitu.guard(model),
+    "meta": lambda model, path: insitu.record(),
+    "statistics": lambda model, path: insitu.record(keep="stats"),
+    "a function": lambda model, path: insitu.record(keep=torch.clone),
+    "values": lambda model, path: insitu.record(model, only=["**"], keep="values", to=path),
+}
+
+
+def seen_by(watcher: Any, session: Any, inside: bool, model: nn.Module, dtype: torch.dtype) -> list[str]:
+    """What one of the above sees of a training, in a session or around one."""
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the parameter without a gradient
+        with session if inside else watcher, watcher if inside else session:
+            train(model, dtype)
+    return list(watcher.seen)
+
+
+CASES = [
+    *((name, watcher, inside) for name in SESSIONS for watcher in (Operators, Functions) for inside in (True, False)),
+    *((name, Profile, False) for name in SESSIONS),
+    ("guard with a model", Random, False),
+]
+
+
+@pytest.mark.parametrize(("name", "watcher", "inside"), CASES)
+def test_nobody_sees_the_operators_of_the_tool(name: str, watcher: type[Any], inside: bool, tmp_path: Path) -> None:
+    dtype = torch.bfloat16 if inside else torch.float32
+
+    def model() -> nn.Module:
+        made = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 2))
+        made.register_parameter("spare", nn.Parameter(torch.ones(2)))
+        return made
+
+    alone = seen_by(watcher(), contextlib.nullcontext(), inside, model(), dtype)
+    traced = model()
+    assert seen_by(watcher(), SESSIONS[name](traced, tmp_path / "run.h5"), inside, traced, dtype) == alone

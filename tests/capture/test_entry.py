@@ -70,7 +70,7 @@ ENTRIES: tuple[Callable[[nn.Module], None], ...] = (
 def test_the_line_by_which_it_entered_is_told(run: Callable[[nn.Module], None], with_model: bool) -> None:
     model = layers()
     with (
-        pytest.warns(insitu.InsituWarning, match="brought in what is not finite: the loss has"),
+        pytest.warns(insitu.InsituWarning, match="introduced a number that is not finite, and the loss contains"),
         insitu.guard(model if with_model else None) as guard,
     ):
         run(model)
@@ -123,6 +123,9 @@ def test_what_is_allowed_may_come_to_the_loss() -> None:
 
 def test_gradients_that_nothing_explains_are_told_in_the_end() -> None:
     model = layers()
-    with pytest.warns(insitu.InsituWarning, match=r"the gradient of 0\.weight has NaN"), insitu.guard(model) as guard:
+    with (
+        pytest.warns(insitu.InsituWarning, match=r"the gradient of 0\.weight contains NaN"),
+        insitu.guard(model) as guard,
+    ):
         (model(torch.ones(2, 3)).abs() * INF).clamp(max=1).sum().backward()
     assert [finding.kind for finding in guard.findings] == ["given"]

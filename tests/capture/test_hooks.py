@@ -36,14 +36,14 @@ def test_a_hook_on_an_activation_is_found(hook: Any, with_model: bool) -> None:
         hidden.register_hook(hook)
         model[2](hidden).sum().backward()
     head, *_ = str(caught.value).splitlines()
-    assert head == f"{line_of(hook)}: a hook ({hook.__name__}) on the gradient of F.relu made {words(caught.value)}"
+    assert head == f"{line_of(hook)}: a hook ({hook.__name__}) on the gradient of F.relu produced {words(caught.value)}"
     assert caught.value.finding is not None and caught.value.finding.phase == "backward"
 
 
 def words(error: NonFiniteError) -> str:
     """Whether 0 / 0 was among it depends on the weights."""
     assert error.finding is not None
-    return f"{'NaN' if error.finding.kind == 'nan' else 'Inf'} of finite numbers"
+    return f"{'NaN' if error.finding.kind == 'nan' else 'Inf'} from finite inputs"
 
 
 @pytest.mark.parametrize("with_model", [True, False])
@@ -57,7 +57,7 @@ def test_a_hook_on_a_parameter_is_found_and_left_as_it_was(before: bool, with_mo
             model[0].weight.register_hook(spoil)
         model(torch.ones(2, 3)).sum().backward()
     (finding,) = guard.findings
-    assert f"{line_of(spoil)}: a hook (spoil) on the gradient of 0.weight made Inf" in finding.text
+    assert f"{line_of(spoil)}: a hook (spoil) on the gradient of 0.weight produced Inf" in finding.text
     assert list(model[0].weight._backward_hooks.values()) == [spoil]
 
 
@@ -66,7 +66,7 @@ def test_a_hook_without_code_is_a_hook() -> None:
     with insitu.guard(action="record") as guard:
         x.register_hook(partial(torch.mul, other=float("inf")))
         x.exp().sum().backward()
-    assert "a hook (partial) on the gradient of a tensor made Inf" in guard.findings[0].text
+    assert "a hook (partial) on the gradient of a tensor produced Inf" in guard.findings[0].text
 
 
 def test_what_a_hook_passes_on_is_no_news_and_a_healthy_one_is_called_as_ever() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ import numpy
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction, _DisableTorchDispatch, _set_grad_enabled
+from torch._C._autograd import _enable_record_function, _profiler_enabled
 
 from insitu.capture.tensors import Keep
 from insitu.errors import ChoiceError, choose
@@ -62,7 +64,9 @@ def unseen(
 
 
 def unnoticed(run: Callable[[], T]) -> T:
-    """Run something of ours so that neither autograd nor any mode notices; `torch.no_grad` costs ten calls more."""
+    """Run something of ours so that autograd, modes and profilers do not notice; `torch.no_grad` costs more."""
+    if is_profiled():
+        return unprofiled(lambda: unnoticed(run))
     with DisableTorchFunction(), _DisableTorchDispatch():
         enabled = torch.is_grad_enabled()
         _set_grad_enabled(False)
@@ -70,6 +74,31 @@ def unnoticed(run: Callable[[], T]) -> T:
             return run()
         finally:
             _set_grad_enabled(enabled)
+
+
+def is_profiled() -> bool:
+    """Whether a profiler of torch runs in this thread and would see operators now."""
+    return _profiler_enabled() and not _own.running
+
+
+def unprofiled(run: Callable[[], T]) -> T:
+    """Run something of ours so that torch's profiler does not see it."""
+    try:  # already here: an interrupt may come at any moment
+        _own.running = True
+        _enable_record_function(False)
+        return run()
+    finally:
+        _enable_record_function(True)
+        _own.running = False
+
+
+class _Own(threading.local):
+    """Whether operators of the tool run in this thread, hidden from the profiler."""
+
+    running = False
+
+
+_own = _Own()
 
 
 def as_tensor(array: Any) -> Tensor | None:

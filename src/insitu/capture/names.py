@@ -190,7 +190,8 @@ PLAIN_SETTINGS = frozenset({int, float, bool, str})
 def count(parameter: nn.Parameter) -> int:
     """How many numbers a parameter holds; none yet for a lazy one."""
     try:
-        return int(parameter.numel())
+        with DisableTorchFunction():  # modes of others are not to see this
+            return int(parameter.numel())
     except Exception:
         return 0
 

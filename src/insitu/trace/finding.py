@@ -1,4 +1,4 @@
-"""What a guard found, as plain data; its words are made in view/finding.py."""
+"""What a guard found, as plain data; view/finding.py turns it into text."""
 
 from __future__ import annotations
 
@@ -12,27 +12,34 @@ FindingKind = Literal["nan", "inf", "given", "update", "none", "vanishing", "exp
 
 @dataclass(slots=True, eq=False)
 class Operand:
-    """A tensor that went into a call: facts, with statistics where it could be read; its name; who made it."""
+    """A tensor that went into a call: facts, with statistics where it could be read; its name; who made it.
+
+    `source` is the call that computed its numbers, behind calls that only move them (indexing, reshaping, `1 - x`).
+    """
 
     facts: TensorFacts
     name: str = ""
     made: Call | None = None
+    source: Call | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Finding:
     """One thing that a guard found, at one place of the program.
 
-    `kind` is "nan" or "inf" for a call that made one of finite numbers, in the `phase` "forward" or "backward"; "given"
-    for one that was there before, or was written down and has come to the loss; "update" for one that an optimizer
-    wrote into a parameter. About training: "none" (parameters that never got a gradient), "vanishing", "exploding",
-    "unchanged" (weights), "accumulated" (gradients that were not set to zero). `call` is the call at fault, of a
-    backward pass the forward call whose gradient the autograd `node` computed; `site` is its line, `path` its module,
-    or a parameter. `output` is what came out, with statistics, and `index` its first bad element. `details` holds more
-    names and numbers (`positive`: +inf went in, `entered`: the gradient that came in was not finite, `follows`: the
-    forward call was not, already, `entry`: the call brought it in, and the loss has it, `hook`: the name of a hook on
-    the gradient of `call`, or of the parameter `path`, that made it), `times` how often it was found at this place, and
-    `text` says it all in words.
+    `kind` is "nan" or "inf" for a call that produced it, in the `phase` "forward" or "backward"; "given" for NaN or Inf
+    that was there before, or was written down and has reached the loss; "update" for what an optimizer wrote into a
+    parameter. About training: "none" (parameters that never got a gradient), "vanishing", "exploding", "unchanged"
+    (weights), "accumulated" (gradients that were not set to zero). `call` is the call at fault; in a backward pass it
+    is the forward call whose gradient the autograd `node` computed, for "none" the call that cuts the graph, if it is
+    known. `site` is its line, `path` its module, or a parameter. `output` is the result, with statistics, and `index`
+    its first bad element. `times` is how often it was found at this place, and `text` says it all in words.
+
+    `details` holds more names and numbers: `finite` (all inputs were finite), `positive` (an input contained +inf),
+    `entered` (the incoming gradient was not finite), `follows` (the forward call was not finite already), `entry` (the
+    call introduced a number that is not finite), `hook` (the name of a hook on the gradient of `call`, or of the
+    parameter `path`), `reached` ("nan", "model", "loss", "gradient", "number" or "unused": why a number that might have
+    healed is reported) and `user` (the call that shows it), `metric` (it did not reach the training).
 
     >>> Finding("nan", path="head").kind
     'nan'

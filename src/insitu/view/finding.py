@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite
 from typing import Any
 
 from insitu.trace.event import Call, Site, Stats
@@ -21,10 +20,10 @@ def text(finding: Finding) -> str:
     """A finding as plain text: one line that says it, and some that show it.
 
     >>> print(text(Finding("none", path="a.weight", details={"paths": ["a.weight", "a.bias"], "passes": 3})))
-    no gradient came to 2 parameters in 3 backward passes: a.weight, a.bias
+    2 parameters got no gradient in 3 backward passes: a.weight, a.bias
     """
     if finding.kind in TRAINING:
-        return TRAINING[finding.kind](finding.details) + _at(finding.site)
+        return TRAINING[finding.kind](finding.details) + (_cut(finding) or _at(finding.site))
     return "\n".join([_head(finding), *_body(finding)])
 
 
@@ -32,7 +31,7 @@ def _head(finding: Finding) -> str:
     where = f"{spot(finding.site)}: " if finding.site is not None else ""
     if finding.kind == "update":
         return f"{where}{_update(finding)}"
-    return f"{where}{_subject(finding)} {_made(finding)}"
+    return f"{where}{_subject(finding)} {_verb(finding)}"
 
 
 def _subject(finding: Finding) -> str:
@@ -47,55 +46,68 @@ def _subject(finding: Finding) -> str:
     return f"the gradient of {name} ({safe(finding.node)})" if name else f"the gradient of {safe(finding.node)}"
 
 
-def _made(finding: Finding) -> str:
-    """What was done."""
+def _verb(finding: Finding) -> str:
+    """What the subject did."""
     stats = finding.output.stats if finding.output is not None else None
     what = "NaN" if stats is not None and stats.nan else "Inf"
     if finding.kind != "given":
-        return f"made {what}{_of(finding)}"
+        return f"produced {what}{_from(finding)}"
     if finding.details.get("entry"):
-        return f"brought in what is not finite: the loss has {what}"
+        return f"introduced a number that is not finite, and the loss contains {what}"
     if finding.details.get("grad"):
-        return f"has {what}, from what was not checked"
+        return f"contains {what}; the call that produced it was not checked"
     if finding.details.get("loss"):
-        return f"got a loss that has {what} already, from what was not checked"
+        return f"got a loss that contains {what}; the call that produced it was not checked"
+    if finding.details.get("follows"):
+        return f"contains {what}, because the call itself got or produced a number that is not finite"
     if finding.phase == "backward":
-        if finding.details.get("follows"):
-            return f"has {what}, for the call itself got, or made, what is not finite"
-        return f"got a gradient that has {what} already, from what was not checked"
+        return f"got a gradient that contains {what}; the call that produced it was not checked"
     name = finding.operands[0].name if finding.operands else ""
-    return f"got {safe(name) or 'a tensor'}, which has {what} already: it was there before"
+    return f"got {safe(name) or 'a tensor'}, which already contained {what}"
 
 
-def _of(finding: Finding) -> str:
-    """What it was made of, where that is plain."""
+def _from(finding: Finding) -> str:
+    """What NaN or Inf was computed from, where that is known."""
     if finding.details.get("entered"):
-        return " of a gradient that has Inf"
-    known = [operand.facts.stats for operand in finding.operands if operand.facts.stats is not None]
-    written = [item for item in finding.call.args if isinstance(item, float)] if finding.call is not None else []
-    if any(stats.inf or stats.nan for stats in known) or not all(map(isfinite, written)):
-        return ""
-    return " of finite numbers"
+        return " from a gradient that contains Inf"
+    return " from finite inputs" if finding.details.get("finite") else ""
 
 
 def _update(finding: Finding) -> str:
     details = finding.details
     many = f" and {details['count'] - 1:,} more" if details["count"] > 1 else ""
-    why = ", for its gradient had it," if details["spoiled"] else f" with lr={details['rate']:g}"
-    return f"the step of {safe(details['optimizer'])}{why} made {safe(finding.path) or 'a parameter'}{many} not finite"
+    why = " with a gradient that is not finite" if details["spoiled"] else f" with lr={details['rate']:g}"
+    path = safe(finding.path) or "a parameter"
+    return f"the step of {safe(details['optimizer'])}{why} wrote NaN or Inf into {path}{many}"
 
 
 def _body(finding: Finding) -> Iterator[str]:
     if finding.site is not None and finding.site.text.strip():
         yield f"    {short(safe(finding.site.text.strip()), MOST_TEXT)}"
     if finding.details.get("modules"):
-        yield f"  in   {' ▸ '.join(map(safe, finding.details['modules']))}"
+        yield f"  in    {' ▸ '.join(map(safe, finding.details['modules']))}"
     if finding.output is not None and finding.kind != "given":
-        yield f"  out  {tensor(finding.output)}{_bad(finding.output.stats, finding.index)}"
+        yield f"  out   {tensor(finding.output)}{_bad(finding.output.stats, finding.index)}"
     for index, operand in enumerate(finding.operands):
-        yield f"  {'of ' if index == 0 else '   '}  {_operand(operand)}"
+        yield f"  {'from' if index == 0 else '    '}  {_operand(operand)}"
     if reason := hint(finding):
-        yield f"  why  {reason}"
+        yield f"  why   {reason}"
+    if reached := _reached(finding):
+        yield f"  then  {reached}"
+
+
+def _reached(finding: Finding) -> str:
+    """Why NaN or Inf that might have healed is reported after all."""
+    user = finding.details.get("user")
+    name = called(user) + _at(user.site) if user is not None else ""
+    return {
+        "nan": f"{name} produced NaN from it",
+        "model": f"{name} used it",
+        "loss": f"it reached the loss: {name}",
+        "gradient": f"it reached the gradient of {name}",
+        "number": f"it left torch: {name}",
+        "unused": "it is in a result that no call used",
+    }.get(finding.details.get("reached", ""), "")
 
 
 def _bad(stats: Stats | None, index: tuple[int, ...] | None) -> str:
@@ -150,19 +162,28 @@ def _parameters(paths: list[str]) -> str:
 def _none(details: dict[str, Any]) -> str:
     passes = details["passes"]
     passes = f"{passes:,} backward passes" if passes > 1 else "the backward pass"
-    return f"no gradient came to {_parameters(details['paths'])} in {passes}: {_list(details['paths'])}"
+    count = f"none of {_parameters(details['paths'])}" if details.get("all") else _parameters(details["paths"])
+    return f"{count} got {'a' if details.get('all') else 'no'} gradient in {passes}: {_list(details['paths'])}"
+
+
+def _cut(finding: Finding) -> str:
+    """Where the graph between the parameters and the loss is cut, if that is known."""
+    if finding.kind != "none" or finding.call is None:
+        return ""
+    site = f"{spot(finding.site)}: " if finding.site is not None else ""
+    return f"\n  cut   {site}{called(finding.call)} takes a tensor that requires a gradient; its result does not"
 
 
 def _vanishing(details: dict[str, Any]) -> str:
     share = details["share"]
-    size = f"less than {max(share, 1e-30):.0e} of the largest" if share else "exactly zero"
-    return f"the gradient of {_parameters(details['paths'])} vanishes, all along {size}: {_list(details['paths'])}"
+    size = f"never more than {max(share, 1e-30):.0e} of the largest" if share else "always exactly zero"
+    return f"the gradient of {_parameters(details['paths'])} vanishes ({size}): {_list(details['paths'])}"
 
 
 def _exploding(details: dict[str, Any]) -> str:
-    grown = f" (it began with {details['first']:.3g})" if details["largest"] > 10 * details["first"] else ""
-    norm = f"a norm of {details['largest']:.3g}{grown}"
-    return f"the gradient of {_parameters(details['paths'])} explodes, to {norm}: {_list(details['paths'])}"
+    grown = f" ({details['first']:.3g} at first)" if details["largest"] > 10 * details["first"] else ""
+    norm = f"the norm of all gradients reached {details['largest']:.3g}{grown}"
+    return f"the gradient of {_parameters(details['paths'])} explodes; {norm}: {_list(details['paths'])}"
 
 
 def _unchanged(details: dict[str, Any]) -> str:
@@ -181,8 +202,8 @@ def _unchanged(details: dict[str, Any]) -> str:
 def _accumulated(details: dict[str, Any]) -> str:
     times, steps = details["times"], details["steps"]
     return (
-        f"gradients were not set to zero: {times:,} of {steps:,} optimizer steps also took those of the step before "
-        f"(optimizer.zero_grad() is missing); they were added up by backward"
+        f"gradients were not set to zero: {times:,} of {steps:,} optimizer steps also used the gradients of earlier "
+        f"steps (optimizer.zero_grad() is missing); backward added to them"
     )
 
 

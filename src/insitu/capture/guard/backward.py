@@ -18,9 +18,10 @@ from torch._C._autograd import _get_sequence_nr as sequence
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd.function import BackwardCFunction
 
-from insitu.capture.guard.cause import gradient_cause
+from insitu.capture.guard.gradient import gradient_cause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
 from insitu.capture.modes import skip_when_compiling
+from insitu.capture.tape import NODE_COUNT, NODES
 from insitu.trace.finding import Finding
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ class Nodes:
             waiting += [other for other, is_inside in zip(following, inside, strict=True) if is_inside]
             if not all(inside):
                 node.register_hook(partial(self._leaving_group, first, inside))
+
+    def add_unlikely(self, at: int, results: list[Tensor]) -> None:
+        """A call whose gradients are not checked otherwise has got an infinity: 0 * inf is NaN."""
+        made, first = divmod(self._check.probe.tape[at + NODES], NODE_COUNT)
+        if made and not self._check.has_hooks(self._check.probe.tape[at]):
+            self.add_all(results, first, made)
 
     def find_unseen(self, number: int, args: Any, kwargs: Any) -> None:
         """A call begins at this number: look whether it uses what unseen nodes made."""

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction, _current_autograd_node, _DisableTorchDispatch
 
 from insitu.capture.calls import FunctionNote
-from insitu.capture.decode import records
-from insitu.capture.explain.reading import Reading, values
-from insitu.capture.explain.scene import LIBRARIES
+from insitu.capture.explain.reading import Reading
 from insitu.capture.guard.facts import (
     facts_of,
     module_chain,
@@ -23,15 +20,12 @@ from insitu.capture.guard.facts import (
     noted_values,
     operands,
     parameter_path,
-    saved,
-    saved_tensors,
 )
 from insitu.capture.guard.values import State, first_bad, floats, state_of, tensors_in
+from insitu.capture.guard.waiting import reach
 from insitu.capture.guard.ways import changes
-from insitu.capture.sites import Sites, is_hidden
-from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
+from insitu.capture.keep import unnoticed
 from insitu.capture.tensors import GIVEN, ParameterValue, Value
-from insitu.trace.event import Call, Site
 from insitu.trace.finding import Finding, FindingKind, Operand
 
 if TYPE_CHECKING:
@@ -48,7 +42,7 @@ def cause(
 ) -> Finding | None:
     """What to say of a call whose result is not finite; `before` is the state of a tensor that it changed in place."""
     path = check.probe.module.path if check.probe.module is not None else ""
-    if check.checks.allowed(note.name, path):
+    if check.checks.allowed(note.name, path) or is_explicit((args, kwargs), nan=True):
         return None
     results = tensors_in(result)
     changed = args[0] if changes(note, args, kwargs) else None
@@ -58,48 +52,85 @@ def cause(
     if not inputs and changed is None:  # a factory, or data that is loaded
         return None
     outgoing = [(tensor, state) for tensor in results if (state := state_of(tensor))]
+    incoming = [state for tensor in inputs if (state := state_of(tensor))] + ([before] if before else [])
+    waiting = waiting_at(check, Reading(check.probe.tape), at)
+    if waiting is not None:
+        return pass_on(check, at, waiting, outgoing, incoming)
     if is_explicit((args, kwargs), nan=any(state.nan for _, state in outgoing)):
         return None
-    incoming = [state for tensor in inputs if (state := state_of(tensor))] + ([before] if before else [])
-    waiting = waited_for(check, inputs)
-    if waiting is not None:
-        return come_of(check, at, waiting, outgoing)
     if incoming and (earlier := made_before(check, inputs)) is not None:
         return earlier
     for tensor, state in outgoing:
-        kind: FindingKind = "nan" if state.nan else "inf"
-        if any(each.nan for each in incoming) if state.nan else incoming:
+        if not is_new(state, incoming) or is_mask(note, inputs, tensor, state):
             continue
-        if not state.news and (note.name.rpartition(".")[2] in CONVERSIONS or has_mask(inputs, tensor)):
-            continue
-        finding = made(check, kind, at, tensor, (args, kwargs))
-        if not state.news and not tensor.requires_grad and is_of_a_library(finding.site):
-            check.waiting[at] = finding
+        is_finite = not incoming and not is_explicit((args, kwargs), nan=False)
+        finding = made(check, "nan" if state.nan else "inf", at, tensor, (args, kwargs), is_finite=is_finite)
+        if may_heal(check, tensor, state):
+            check.waiting.add(at, finding)
             return None
         check.checks.found = True
         return finding
     return came_in(check, at, inputs, path) if incoming else None
 
 
-def is_of_a_library(site: Site | None) -> bool:
-    """Whether a line is none of the user's own: what it does with -inf is mostly well thought out."""
-    return site is not None and site.file.startswith(LIBRARIES)
+def is_new(state: State, incoming: list[State]) -> bool:
+    """Whether a result has NaN where no input has, or Inf where all inputs are finite."""
+    return not any(each.nan for each in incoming) if state.nan else not incoming
 
 
-def waited_for(check: Check, inputs: list[Tensor]) -> Finding | None:
-    """What was found and not told, if it comes in here."""
+def is_mask(note: FunctionNote, inputs: list[Tensor], result: Tensor, state: State) -> bool:
+    """Whether -inf comes from the least number of a type, with which scores are masked."""
+    return not state.news and (note.name.rpartition(".")[2] in CONVERSIONS or has_mask(inputs, result))
+
+
+def may_heal(check: Check, tensor: Tensor, state: State) -> bool:
+    """Whether to wait for what comes of a result (waiting.py): it is not a gradient, and none flows through it.
+
+    NaN inside a model hardly ever heals. Outside of one it may be a metric: the mean over a class without samples.
+    """
+    if tensor.requires_grad or check.probe.backward:
+        return False
+    return not state.nan or check.probe.module is None
+
+
+def waiting_at(check: Check, reading: Reading, at: int) -> Finding | None:
+    """What waits behind the arguments of a call, on the tape or in the past."""
     if not check.waiting:
         return None
-    known = [check.probe.table.get(id(tensor)) for tensor in inputs if state_of(tensor)]
-    makers = [source(check, value)[0].producer for value in known if value is not None]
-    return next((check.waiting[maker] for maker in makers if maker in check.waiting), None)
+    noted = noted_values(reading, at)
+    return waiting_behind(check, noted) if reading.tape is check.probe.tape else check.waiting.of_earlier(noted)
 
 
-def come_of(check: Check, at: int, finding: Finding, outgoing: list[tuple[Tensor, State]]) -> Finding | None:
-    """What was found is told now, if more than -inf has come of it, or a gradient is to."""
-    if not any(state.news or tensor.requires_grad for tensor, state in outgoing):
-        check.waiting[at] = finding
-        return None
+def waiting_behind(check: Check, values: list[Value]) -> Finding | None:
+    """What waits behind some values, through the calls that pass them on unchecked."""
+    bad = [value for value in values if (tensor := value()) is None or state_of(tensor)]
+    return check.waiting.of(bad) or check.waiting.of(source(check, value)[0] for value in bad)
+
+
+def pass_on(
+    check: Check, at: int, finding: Finding, outgoing: list[tuple[Tensor, State]], incoming: list[State]
+) -> Finding | None:
+    """What waits has come into a call whose result is not finite either: report it if it matters now."""
+    reading = Reading(check.probe.tape)
+    try:
+        if not outgoing:
+            finding.details["metric"] = check.checks.trains
+            return report_waiting(check, reach(finding, "number", reading, at))
+        if any(state.nan and is_new(state, incoming) for _, state in outgoing):
+            return report_waiting(check, reach(finding, "nan", reading, at))
+        is_in_model = check.probe.module is not None or any(tensor.requires_grad for tensor, _ in outgoing)
+        if finding.kind == "nan" and is_in_model:
+            return report_waiting(check, reach(finding, "model", reading, at))
+    finally:
+        reading.close()
+    check.nodes.add_unlikely(at, [tensor for tensor, _ in outgoing])
+    check.waiting.add(at, finding)
+    return None
+
+
+def report_waiting(check: Check, finding: Finding) -> Finding:
+    """What waited is reported now."""
+    check.waiting.end(finding)
     check.checks.found = True
     return finding
 
@@ -128,25 +159,32 @@ def without_out(kwargs: Any) -> Any:
 
 def has_mask(inputs: list[Tensor], result: Tensor) -> bool:
     """Whether an argument holds the least number of its type, with which scores are masked."""
-    with DisableTorchFunction(), _DisableTorchDispatch():
-        for tensor in inputs:
-            found = floats(tensor)
-            if found is not None and found.numel():
-                least = max(torch.finfo(tensor.dtype).min, torch.finfo(result.dtype).min)
-                if found.amin().item() <= NEARLY_LEAST * least:
-                    return True
-    return False
+    return unnoticed(lambda: any(reaches_least(tensor, result) for tensor in inputs))
 
 
-def came_in(check: Check, at: int, inputs: list[Tensor], path: str) -> Finding | None:
-    """What to say of a call that only passes on what came in: something, if it came from where nothing was checked."""
+def reaches_least(tensor: Tensor, result: Tensor) -> bool:
+    """Whether a tensor holds the least number of its type, or of the type of a result."""
+    found = floats(tensor)
+    if found is None or not found.numel():
+        return False
+    least = max(torch.finfo(tensor.dtype).min, torch.finfo(result.dtype).min)
+    return bool(found.amin().item() <= NEARLY_LEAST * least)
+
+
+def came_in(check: Check, at: int, inputs: list[Tensor], path: str, *, is_loss: bool = False) -> Finding | None:
+    """What to say of a call that only passes on what came in: something, if it came from where nothing was checked.
+
+    Inf that was there before may heal, except in a parameter: it counts once it has come to a loss.
+    """
     earlier = made_before(check, inputs)
     if earlier is not None or check.checks.found:
         return earlier
     for tensor in inputs:
         state = state_of(tensor)
         value = check.probe.table.get(id(tensor))
-        if value is None or value() is not tensor or not (state.news or (state and isinstance(value, ParameterValue))):
+        if value is None or value() is not tensor or not state:
+            continue
+        if not (state.nan or is_loss or isinstance(value, ParameterValue)):
             continue
         origin, _ = source(check, value)
         if origin.producer >= 0 and not isinstance(check.probe.tape[origin.producer], FunctionNote):
@@ -203,7 +241,7 @@ def made_unchecked(check: Check, value: Value, tensor: Tensor) -> Finding | None
     if not state.news and (len(alive) < len(given) or has_mask(alive, output)):
         return None
     check.checks.found = True
-    return made(check, "nan" if state.nan else "inf", value.producer, output, given)
+    return made(check, "nan" if state.nan else "inf", value.producer, output, given, is_finite=True)
 
 
 def made_unseen(check: Check, at: int, tensor: Tensor, state: State) -> Finding | None:
@@ -213,7 +251,8 @@ def made_unseen(check: Check, at: int, tensor: Tensor, state: State) -> Finding 
     if not state.news or any(state_of(each) for value in noted if (each := value()) is not None):
         return None
     check.checks.found = True
-    return made(check, "nan" if state.nan else "inf", at, tensor, [value() for value in noted])
+    is_finite = all(value() is not None for value in noted)
+    return made(check, "nan" if state.nan else "inf", at, tensor, [value() for value in noted], is_finite=is_finite)
 
 
 def given(check: Check, at: int, tensor: Tensor, value: Value, path: str) -> Finding:
@@ -230,8 +269,8 @@ def given(check: Check, at: int, tensor: Tensor, value: Value, path: str) -> Fin
         reading.close()
 
 
-def made(check: Check, kind: FindingKind, at: int, tensor: Tensor, given: Any) -> Finding:
-    """The finding of a call that made NaN or Inf of what it was given."""
+def made(check: Check, kind: FindingKind, at: int, tensor: Tensor, given: Any, *, is_finite: bool) -> Finding:
+    """The finding of a call that produced NaN or Inf; `is_finite` says that all that it was given was finite."""
     reading = Reading(check.probe.tape)
     try:
         call = reading.call(at)
@@ -240,100 +279,7 @@ def made(check: Check, kind: FindingKind, at: int, tensor: Tensor, given: Any) -
         tensors = tensors_in(given)
         found = operands(check.probe, reading, at, tensors, changed=tensor)
         positive = any(state_of(each).inf for each in tensors if each is not tensor)
-        details = {"modules": module_chain(reading, at), "positive": positive}
+        details = {"modules": module_chain(reading, at), "positive": positive, "finite": is_finite}
         return Finding(kind, call.phase, call.path, call, call.site, output, index, tuple(found), None, details)
     finally:
         reading.close()
-
-
-def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) -> Finding | None:
-    """The finding of an autograd node that made NaN or Inf, or got it (`given`) from where nothing was checked.
-
-    `entered` is what was not finite in the gradient that it got.
-    """
-    node: Any = _current_autograd_node()
-    state, name = state_of(bad), node.name()
-    kind: FindingKind = "nan" if state.nan else "inf"
-    output, index = facts_of(bad), first_bad(bad, nan=state.nan)
-    tape, at = place_of(check, node._sequence_nr())
-    if at is None:
-        if check.checks.found:
-            return None
-        check.checks.found = True
-        kind, call = "given" if given else kind, unseen_call(check.probe.tape, node._sequence_nr())
-        site = definition_of(node) or (call.site if call is not None else None)
-        path = call.path if call is not None else ""
-        return Finding(kind, "backward", path, call, site, output, index, tuple(saved(node)), name)
-    reading = Reading(tape)
-    try:
-        if given:
-            user = unchecked_user(check, reading, at)
-            kind, at, node, name = (kind, user, None, "autograd") if user is not None else ("given", at, node, name)
-        call = reading.call(at)
-        alive = [tensor for value in noted_values(reading, at) if (tensor := value()) is not None]
-        if check.checks.allowed(call.name, call.path):
-            return None
-        passed = follows(node, alive, nan=state.nan and not check.checks.found)
-        if passed:
-            if check.checks.found or check.checks.told:
-                return None
-            check.checks.told, kind = True, "given"
-        check.checks.found = check.checks.found or kind != "given" or given
-        found = operands(check.probe, reading, at, alive)
-        if any(operand.facts.stats is None for operand in found):
-            found += saved(node)
-        details = {"modules": module_chain(reading, at), "follows": passed}
-        details["entered"] = bool(entered) and kind != "given" and node is not None
-        return Finding(kind, "backward", call.path, call, call.site, output, index, tuple(found), name, details)
-    finally:
-        reading.close()
-
-
-def definition_of(node: Any) -> Site | None:
-    """Where the user has written the backward pass of a node."""
-    written = getattr(getattr(type(node), "_forward_cls", None), "backward", None)
-    code = getattr(written, "__code__", None)
-    return Sites().definition(code) if code is not None and not is_hidden(code.co_filename) else None
-
-
-def unseen_call(tape: Tape, number: int) -> Call | None:
-    """The compiled region, or the module in which nothing was seen, that made a node that no function has made."""
-    found = None
-    for _, at, parent in records(tape):
-        if parent is None and tape[at + NODES] >= NODE_COUNT and tape[at + NODES] % NODE_COUNT > number:
-            break
-        if parent is None and any(value.producer == at for value in values(tape[at + RESULT])):
-            found = at if not isinstance(tape[at], FunctionNote) else found
-    return Reading(tape).call(found) if found is not None else None
-
-
-def place_of(check: Check, number: int) -> tuple[Tape, int | None]:
-    """The tape, and the call on it, that made the autograd node with a number."""
-    at = made_node(check.probe.tape, number)
-    return (check.probe.tape, at) if at is not None else (check.past, made_node(check.past, number))
-
-
-def unchecked_user(check: Check, reading: Reading, at: int) -> int | None:
-    """The call that used the result of another one, and whose gradients are not checked."""
-    results = {id(value) for value in values(reading.result(at))}
-    later = (other for other in reading.before(len(reading.tape)) if other > at)
-    unchecked = (other for other in later if not check.has_hooks(reading.note(other)))
-    uses = (other for other in unchecked if any(id(value) in results for value in noted_values(reading, other)))
-    return next(uses, None)
-
-
-def follows(node: Any, operands: list[Tensor], *, nan: bool) -> bool:
-    """Whether a gradient is not finite because the forward pass was not; with `nan` only NaN explains it."""
-    states = [state_of(tensor) for tensor in (*operands, *(tensor for _, tensor in saved_tensors(node)))]
-    return any(state.nan if nan else state for state in states)
-
-
-def made_node(tape: Tape, number: int) -> int | None:
-    """The innermost call on a tape that made the node with a number."""
-    found: int | None = None
-    for _, at, parent in records(tape):
-        if parent is None and tape[at + NODES] >= NODE_COUNT:
-            count, first = divmod(tape[at + NODES], NODE_COUNT)
-            if first <= number < first + count:
-                found = at
-    return found

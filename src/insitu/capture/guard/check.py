@@ -19,12 +19,13 @@ from insitu.capture.calls import FunctionNote
 from insitu.capture.explain.notes import settle
 from insitu.capture.explain.reading import values
 from insitu.capture.guard.backward import Nodes
-from insitu.capture.guard.cause import came_in, cause, made_before, made_unseen
+from insitu.capture.guard.cause import came_in, cause, made_before, made_unseen, waiting_behind
 from insitu.capture.guard.entry import come_to_loss
 from insitu.capture.guard.hooks import Hooks
 from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
-from insitu.capture.guard.ways import DIVIDES, HIDES, NODES, OUTPUTS, UNLIKELY, WAYS, changes, way_of
+from insitu.capture.guard.waiting import Waiting
+from insitu.capture.guard.ways import DIVIDES, HIDES, LEAVING, NODES, OUTPUTS, UNLIKELY, WAYS, changes, way_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
@@ -49,14 +50,14 @@ After = Callable[..., None]
 class Checks:
     """The checks of one guard, in all its threads. It also keeps the tapes short: a guard runs for a whole training.
 
-    `report` takes what is found, and raises if that is wanted. With `everywhere` all functions are checked; without,
-    outside the modules of the subject only those whose result needs a gradient: the loss, and not the metrics.
+    `report` takes what is found, and raises if that is wanted.
     """
 
-    def __init__(self, report: Callable[[Finding], None], allow: Iterable[str], *, everywhere: bool) -> None:
-        self.report, self.allow, self.everywhere = report, tuple(allow), everywhere
+    def __init__(self, report: Callable[[Finding], None], allow: Iterable[str]) -> None:
+        self.report, self.allow = report, tuple(allow)
         self.found = False  # whether anything not finite was found: then what comes later may follow from it
         self.told = False  # whether it was told that something came in which was not finite before
+        self.trains = False  # whether a backward pass has run
         self.checks: list[Check] = []
         self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
         self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow
@@ -98,6 +99,14 @@ class Checks:
             if probe.parent == OUTERMOST and not probe.suspended and (backward or len(probe.tape) > LATE):
                 check.clear()
 
+    def rest(self, *, is_complete: bool) -> list[Finding]:
+        """What to say at the end: of results that were not checked and, in a block that is complete, were not used."""
+        with DisableTorchFunction():  # modes of others are not to see this
+            found = [finding for check in self.checks for finding in check.rest()]
+            if is_complete:
+                found += [finding for check in self.checks for finding in check.waiting.unused()]
+            return found
+
     def cleared(self, probe: Probe) -> tuple[int, int]:
         """From where on the tape was cleared last, which is its beginning, and how much of it so far."""
         return 0, probe.check.gone if probe.check is not None else 0
@@ -130,7 +139,7 @@ class Check:
         self.past: Tape = []
         self.pending: set[int] = set()  # the calls whose results were not checked, or came from such
         self.bad: set[int] = set()  # those whose results are not finite, be that news or not
-        self.waiting: dict[int, Finding] = {}  # what is told only when something comes of it, by the calls it came to
+        self.waiting = Waiting(self)
         self.nodes, self.hooks, self.pause = Nodes(self), Hooks(self), Pause(probe)
         self.gone = 0  # how much of the tape was cleared so far
         before, after = make_before(self), make_after(self)
@@ -187,6 +196,10 @@ class Check:
                 self.bad.add(at)
                 self.tell(made_unseen, self, at, tensor, state_of(tensor))
 
+    def waiting_behind(self, found: list[Value]) -> Finding | None:
+        """The finding that waits behind one of some values."""
+        return waiting_behind(self, found)
+
     def rest(self) -> Iterator[Finding]:
         """What to say of the results that nobody has used, and that were not checked therefore."""
         for at in sorted(self.pending):
@@ -211,6 +224,7 @@ class Check:
         """Move what is on the tape into the past: a backward pass may still ask for it."""
         probe = self.probe
         settle(probe)
+        self.waiting.clear_tape()
         self.past[:] = probe.tape
         alive = {key: value for key, value in probe.table.items() if value() is not None}
         for value in alive.values():
@@ -220,7 +234,6 @@ class Check:
         self.gone += len(probe.tape)
         self.pending.clear()
         self.bad.clear()
-        self.waiting.clear()
         probe.tape.clear()
         probe.codes.clear()
 
@@ -269,6 +282,7 @@ def make_before(check: Check) -> Before:
                         return FINITE
                     state = state_of(target)
                 else:
+                    checks.trains = True
                     check.nodes.end()
                     check.nodes.find_unseen(sequence(), args, kwargs)
                     checks.on_backward(probe, None)
@@ -290,8 +304,7 @@ def make_before(check: Check) -> Before:
 
 def make_after(check: Check) -> After:
     """What is done with the result of a function."""
-    probe, everywhere, nodes, ways = check.probe, check.checks.everywhere, check.nodes, WAYS
-    pending, bad = check.pending, check.bad
+    probe, nodes, ways, pending, bad = check.probe, check.nodes, WAYS, check.pending, check.bad
     look = careful_total if probe.careful else total
 
     def after(
@@ -321,7 +334,7 @@ def make_after(check: Check) -> After:
                 half = result.dtype is float16
                 if made and (way & NODES or half):
                     nodes.add(result, first, made)
-                if not way & OUTPUTS or not (everywhere or probe.module is not None or result.requires_grad):
+                if not way & OUTPUTS:
                     return
                 if way & UNLIKELY and made and not half and not kwargs and not check.has_pending(at):
                     pending.add(at)
@@ -345,14 +358,14 @@ def make_after(check: Check) -> After:
             way = NODES  # those of the gradients themselves
         if type(result) is float:
             return isfinite(result)
+        if check.waiting and note.name in LEAVING:
+            return not check.has_pending(at)
         tensors = tensors_in(result)
         if note.in_place and args:
             tensors += tensors_in(args[0])
         if made and (way & NODES or any(tensor.dtype is float16 for tensor in tensors)):
             nodes.add_all(tensors, first, made)
-        if way & OUTPUTS and (everywhere or probe.module is not None or any(one.requires_grad for one in tensors)):
-            return all(isfinite(look(tensor)) for tensor in tensors)
-        return True
+        return not way & OUTPUTS or all(isfinite(look(tensor)) for tensor in tensors)
 
     pass_on = make_pass_on(check)
     skip_when_compiling(after, is_fine)

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from insitu.capture.calls import FunctionNote
 from insitu.capture.explain.reading import Reading
-from insitu.capture.guard.cause import came_in, is_explicit, is_written
+from insitu.capture.guard.cause import came_in, is_explicit, is_written, report_waiting, waiting_at
 from insitu.capture.guard.facts import facts_of, noted_values
 from insitu.capture.guard.values import first_bad, state_of
+from insitu.capture.guard.waiting import reach
 from insitu.capture.tensors import Value
 from insitu.trace.compare.operation import UNINITIALISED
 from insitu.trace.finding import Finding
@@ -26,7 +27,11 @@ SURE, WRITTEN, UNFILLED = range(3)
 
 def come_to_loss(check: Check, at: int, losses: list[Tensor]) -> Finding | None:
     """What to say of a loss that is not finite when its backward pass begins."""
-    finding = came_in(check, at, losses, "")
+    waiting = waiting_at(check, Reading(check.probe.tape), at)
+    if waiting is not None:
+        check.nodes.spoil()
+        return report_waiting(check, reach(waiting, "loss", Reading(check.probe.tape), at))
+    finding = came_in(check, at, losses, "", is_loss=True)
     if finding is not None or check.checks.found:
         return finding
     loss = next((each for each in losses if state_of(each)), None)

@@ -6,18 +6,22 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch._C import DisableTorchFunction, _DisableTorchDispatch
+from torch._C import DisableTorchFunction
 
 from insitu.capture.explain.expressions import pairs, segment
+from insitu.capture.explain.origins import MOST_STEPS, MOVING
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.keep import has_values, local, statistics
+from insitu.capture.keep import has_values, local, statistics, unnoticed
 from insitu.capture.names import ModuleNote
 from insitu.capture.tensors import Value, layout_of, short_dtype
-from insitu.trace.event import Stats, TensorFacts
+from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.trace.finding import Operand
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
+
+# Functions behind which the numbers of a probability come from further back.
+PASSING = MOVING | {"gather", "index_select", "masked_select", "take_along_dim", "rsub", "__rsub__"}
 
 
 def noted_values(reading: Reading, at: int) -> list[Value]:
@@ -42,8 +46,20 @@ def operands(
             facts.stats = stats_of(tensor)
         name = parameter_path(probe, tensor) or written.get(id(value), "")
         producer = reading.producer(value)
-        found.append(Operand(facts, name, reading.call(producer) if producer is not None else None))
+        made = reading.call(producer) if producer is not None else None
+        found.append(Operand(facts, name, made, source_of(reading, producer)))
     return found
+
+
+def source_of(reading: Reading, at: int | None) -> Call | None:
+    """The call that computed the numbers of a result, behind all calls that only move them, and `1 - x`."""
+    for _ in range(MOST_STEPS):
+        if at is None or reading.note(at).kind != "function":
+            return None
+        if reading.note(at).name.rpartition(".")[2] not in PASSING:
+            return reading.call(at)
+        at = next(map(reading.producer, values(reading.args(at))), None)
+    return None
 
 
 def names_at(reading: Reading, at: int) -> dict[int, str]:
@@ -112,6 +128,5 @@ def facts_of(tensor: Tensor) -> TensorFacts:
 
 def stats_of(tensor: Tensor) -> Stats | None:
     """The statistics of a tensor, if it can be read."""
-    with DisableTorchFunction(), _DisableTorchDispatch():
-        tensor = local(tensor)
-        return statistics(Tensor.detach(tensor), bins=False) if has_values(tensor) else None
+    tensor = local(tensor)
+    return unnoticed(lambda: statistics(Tensor.detach(tensor), bins=False)) if has_values(tensor) else None

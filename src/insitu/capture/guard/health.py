@@ -19,7 +19,8 @@ from torch._C import DisableTorchFunction
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from insitu.capture.explain.reading import Reading
-from insitu.capture.guard.facts import facts_of, own_tensors
+from insitu.capture.guard.cut import cut_before
+from insitu.capture.guard.facts import facts_of, noted_values, own_tensors
 from insitu.capture.guard.values import first_bad, state_of, total
 from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from insitu.capture.guard.check import Check, Checks
     from insitu.capture.probe import Probe
 
+SECOND = 2  # the backward pass after which to ask why parameters have no gradient
 FIRST = 4  # steps that are all looked at; then it is those that are powers of two, and each EVERY-th
 EVERY = 64
 VANISHED = 1e-6  # of the largest gradient, element by element
@@ -94,10 +96,12 @@ class Health:
         self._optimizers: dict[int, Stepping] = {}
         self._backwards = 0
         self._totals = Totals()
+        self._cut: Call | None = None  # where the graph is cut, so that parameters get no gradient
 
     def start(self, undo: ExitStack) -> None:
         """Listen to the backward passes and to the optimizers."""
-        self._look_for_new()
+        with DisableTorchFunction():  # modes of others are not to see this
+            self._look_for_new()
         self._checks.on_backward = self._on_backward
         undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
         undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
@@ -112,6 +116,13 @@ class Health:
     def _look_for_new(self) -> None:
         for parameter in self._model.parameters() if self._model is not None else ():
             self._see(parameter)
+
+    def _look_at_called(self) -> None:
+        """Without a model: see the parameters of all modules that were called, which an optimizer may lack."""
+        for check in self._of_this_thread() if self._model is None else ():
+            for _, parameter in own_tensors(check.probe):
+                if isinstance(parameter, nn.Parameter):
+                    self._see(parameter)
 
     def _on_backward(self, probe: Probe, at: int | None) -> None:
         """A backward pass begins (None) or has ended: called inside the checks, which catch what fails here."""
@@ -133,8 +144,20 @@ class Health:
         if due:
             self._look_for_new()
         self._look_for_missing()
-        if due and not self._optimizers:
+        if self._backwards == SECOND and self._missing:
+            self._look_for_cut(probe, at)
+        if due and not self._optimizers and not self._checks.is_scaled:
             self._totals.add(Sample(self._weights.values()).total)
+
+    def _look_for_cut(self, probe: Probe, at: int) -> None:
+        """Find where the graph is cut, from the losses of a backward pass."""
+        parameters = [weight.ref() for weight in self._missing]
+        missing = {id(parameter) for parameter in parameters if parameter is not None and parameter.requires_grad}
+        reading = Reading(probe.tape)
+        try:
+            self._cut = cut_before(reading, noted_values(reading, at), missing) if missing else None
+        finally:
+            reading.close()
 
     def _look_for_missing(self) -> None:
         for weight in self._missing:
@@ -159,6 +182,8 @@ class Health:
                 self._totals = Totals()
             stepping = self._optimizers[id(optimizer)] = Stepping(optimizer)
             stepping.bad = {id(parameter) for parameter in owned(optimizer) if state_of(parameter)}
+        if is_due(stepping.steps):
+            self._look_at_called()
         weights = [self._see(parameter) for parameter in owned(optimizer)]
         for weight in weights:
             weight.owned = True
@@ -209,13 +234,27 @@ class Health:
         """The paths of the parameters, by id."""
         if self._model is not None:
             return {id(parameter): path for path, parameter in unwrapped(self._model).named_parameters()}
-        found: dict[int, str] = {}
+        found = self._places_in_optimizers()
         for check in self._checks.checks:
             found.update((id(tensor), path) for path, tensor in own_tensors(check.probe))
         return found
 
-    def findings(self) -> Iterator[Finding]:
-        """What there is to say in the end."""
+    def _places_in_optimizers(self) -> dict[int, str]:
+        """What to call a parameter that is in no module that was called, by id: where its optimizer has it."""
+        return {
+            id(parameter): f"{type(optimizer).__name__}.param_groups[{number}]['params'][{index}]"
+            for stepping in self._optimizers.values()
+            if (optimizer := stepping.ref()) is not None
+            for number, group in enumerate(optimizer.param_groups)
+            for index, parameter in enumerate(group["params"])
+        }
+
+    def findings(self) -> list[Finding]:
+        """What there is to say at the end."""
+        with DisableTorchFunction():  # modes of others are not to see this
+            return list(self._findings())
+
+    def _findings(self) -> Iterator[Finding]:
         paths = self._paths()
         weights = [
             (path, weight, parameter)
@@ -250,14 +289,26 @@ class Health:
                 yield Finding("given", "backward", path, output=facts_of(grad), index=index, details=details)
                 return
 
+    def _none(self, weights: list[Any]) -> Iterator[Finding]:
+        """What to say of parameters that never got a gradient.
+
+        Where no parameter of the model got one, the model may be one that is only evaluated: an optimizer that has
+        its parameters, and steps, tells otherwise. Without a model, those of the optimizers are looked at.
+        """
+        missing = [item for item in weights if item[2].requires_grad and not item[1].got]
+        none = [(path, weight) for path, weight, parameter in missing if not weight.has_changed(parameter)]
+        if self._model is None:
+            none = [(path, weight) for path, weight in none if weight.owned]
+        is_all = len(none) == len(weights)
+        is_trained = any(weight.owned for _, weight in none)
+        if none and (is_trained or not is_all):
+            paths = [path for path, _ in none]
+            details = {"paths": paths, "passes": self._backwards, "all": is_all and len(paths) > 1}
+            site = self._cut.site if self._cut is not None else None
+            yield Finding("none", path=paths[0], call=self._cut, site=site, details=details)
+
     def _gradients(self, weights: list[Any]) -> Iterator[Finding]:
-        none = [
-            path
-            for path, weight, parameter in weights
-            if parameter.requires_grad and not weight.got and not weight.has_changed(parameter)
-        ]
-        if none and len(none) < len(weights):
-            yield Finding("none", path=none[0], details={"paths": none, "passes": self._backwards})
+        yield from self._none(weights)
         exploded = [path for path, weight, _ in weights if weight.peak > EXPLODED * max(1.0, weight.size)]
         first, last = median(self._totals.first or [0.0]), self._totals.largest
         if not exploded and last > GROWN * first and last > SMALL_ENOUGH:
@@ -288,7 +339,8 @@ class Health:
             if not any(map(self._is_layer, paths)):  # where layers are frozen, what is not one was frozen with them
                 paths.clear()
         learning = [item for item in weights if item[1].got and item[2].requires_grad]
-        left_out = [path for path, weight, _ in learning if not weight.owned]
+        trained = self._trained()
+        left_out = [path for path, weight, parameter in learning if not weight.owned and id(parameter) in trained]
         resting = [
             path
             for path, weight, parameter in learning
@@ -299,6 +351,21 @@ class Health:
             if paths:
                 details = {"paths": paths, "reason": reason, "steps": steps, "rate": rate}
                 yield Finding("unchanged", path=paths[0], details=details)
+
+    def _trained(self) -> set[int]:
+        """The ids of all parameters of the model; without one, of the modules of which an optimizer has a part.
+
+        A module that no optimizer knows may be there to compute a loss, and not to learn.
+        """
+        if self._model is not None:
+            return set(map(id, self._model.parameters()))
+        known = {key for key, weight in self._weights.items() if weight.owned}
+        found: set[int] = set()
+        for module in (note.ref() for check in self._checks.checks for note in check.probe.names.notes.values()):
+            inside = set(map(id, module.parameters())) if module is not None else set()
+            if inside & known:
+                found |= inside
+        return found
 
     def _is_layer(self, path: str) -> bool:
         """Whether a parameter is of a layer of torch that is there to learn; a table of one's own may be fixed."""

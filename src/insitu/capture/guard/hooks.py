@@ -17,8 +17,8 @@ from torch._C import DisableTorchFunction
 
 from insitu.capture.explain.reading import Reading
 from insitu.capture.functions import code_of
-from insitu.capture.guard.cause import place_of
 from insitu.capture.guard.facts import facts_of, parameter_path
+from insitu.capture.guard.gradient import place_of
 from insitu.capture.guard.values import FINITE, careful_total, first_bad, state_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.sites import Sites, is_hidden
@@ -112,7 +112,7 @@ def hook_cause(check: Check, hook: Hook, made: Any, given: Tensor | None, place:
         return None
     check.checks.found = True
     operands = (Operand(facts_of(given), "the gradient"),) if given is not None else ()
-    details = {"hook": getattr(hook, "__name__", type(hook).__name__)}
+    details = {"hook": getattr(hook, "__name__", type(hook).__name__), "finite": True}
     kind: FindingKind = "nan" if state.nan else "inf"
     index = first_bad(made, nan=state.nan)
     return Finding(kind, "backward", path, call, hook_site(hook), facts_of(made), index, operands, None, details)

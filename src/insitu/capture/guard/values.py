@@ -14,10 +14,11 @@ from torch._C import (
     _len_torch_dispatch_stack,
     _set_grad_enabled,
 )
+from torch._C._autograd import _profiler_enabled
 from torch._C._functorch import peek_interpreter_stack
 from torch.nn import Parameter
 
-from insitu.capture.keep import has_values, local
+from insitu.capture.keep import has_values, is_profiled, local, unnoticed, unprofiled
 from insitu.capture.modes import skip_when_compiling
 
 # The types that are summed as they are, and those whose sum needs a wider one. The others are converted.
@@ -34,7 +35,8 @@ def total(tensor: Tensor) -> float:
 
     Zero where there is nothing to sum. Function modes are off; nothing else notices.
     """
-    if (type(tensor) is Tensor or type(tensor) is Parameter) and not _len_torch_dispatch_stack():
+    is_plain = type(tensor) is Tensor or type(tensor) is Parameter
+    if is_plain and not _len_torch_dispatch_stack() and not _profiler_enabled():
         kind = tensor.dtype
         if kind in WHOLE:
             return 0.0
@@ -56,6 +58,8 @@ def careful_total(tensor: Tensor) -> float:
     """The same for any tensor, of any class, on any device, with modes of others around."""
     if not is_readable():
         return 0.0
+    if is_profiled():
+        return unprofiled(lambda: careful_total(tensor))
     with DisableTorchFunction(), _DisableTorchDispatch():  # no_grad is not needed for what is detached
         values = floats(tensor)
         if values is None:
@@ -120,15 +124,19 @@ def state_of(tensor: Tensor, found: float | None = None) -> State:
     found = careful_total(tensor) if found is None else found
     if math.isfinite(found):
         return FINITE
-    with DisableTorchFunction(), _DisableTorchDispatch():
-        values = floats(tensor)
-        if values is None:
-            return FINITE
-        low = values.amin().item()  # NaN if there is one
-        if low != low:
-            inf = values.isinf().any().item()
-            return State(True, bool(inf and values.isposinf().any()), bool(inf and values.isneginf().any()))
-        return State(False, values.amax().item() == math.inf, low == -math.inf)
+    return unnoticed(lambda: closer_state(tensor))
+
+
+def closer_state(tensor: Tensor) -> State:
+    """What is not finite in a tensor, by looking at all its values."""
+    values = floats(tensor)
+    if values is None:
+        return FINITE
+    low = values.amin().item()  # NaN if there is one
+    if low != low:
+        inf = values.isinf().any().item()
+        return State(True, bool(inf and values.isposinf().any()), bool(inf and values.isneginf().any()))
+    return State(False, values.amax().item() == math.inf, low == -math.inf)
 
 
 def first_bad(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:
@@ -137,20 +145,23 @@ def first_bad(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:
     >>> first_bad(torch.tensor([[0.0, 1.0], [float("nan"), 2.0]]), nan=True)
     (1, 0)
     """
-    with DisableTorchFunction(), _DisableTorchDispatch():
-        tensor = local(tensor)
-        values = floats(tensor)
-        if values is None or tensor.is_nested or tensor.layout is not torch.strided:
-            return None
-        bad = values.isnan() if nan else values.isinf()
-        if tensor.is_complex():
-            bad = bad.any(-1)
-        at = int(bad.reshape(-1).to(torch.uint8).argmax())
-        index = []
-        for size in reversed(tensor.shape):
-            at, rest = divmod(at, size)
-            index.append(rest)
-        return tuple(reversed(index))
+    return unnoticed(lambda: index_of(local(tensor), nan=nan))
+
+
+def index_of(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:
+    """The same for what this process holds of a tensor."""
+    values = floats(tensor)
+    if values is None or tensor.is_nested or tensor.layout is not torch.strided:
+        return None
+    bad = values.isnan() if nan else values.isinf()
+    if tensor.is_complex():
+        bad = bad.any(-1)
+    at = int(bad.reshape(-1).to(torch.uint8).argmax())
+    index = []
+    for size in reversed(tensor.shape):
+        at, rest = divmod(at, size)
+        index.append(rest)
+    return tuple(reversed(index))
 
 
 def tensors_in(item: Any, depth: int = 0) -> list[Tensor]:

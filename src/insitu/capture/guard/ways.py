@@ -42,6 +42,9 @@ RARE = frozenset(_UNLIKELY.split())
 DIVIDING = frozenset(("div", "truediv"))  # by a plain number it is unlikely, too
 STRETCHING = frozenset(("resize", "resize_as", "set"))  # to memory that holds anything
 
+# What takes numbers out of torch: nobody can follow them any further.
+LEAVING = frozenset(f"torch.Tensor.{name}" for name in ("numpy", "tolist", "__array__"))
+
 WAYS: dict[str, int] = {}
 
 

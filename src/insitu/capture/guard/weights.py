@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction, _DisableTorchDispatch
 
 from insitu.capture.changes import tensor_print
-from insitu.capture.keep import has_values, local
+from insitu.capture.keep import has_values, local, unnoticed
 
 MOST_DIGESTED = 1 << 24  # elements of a tensor that is told apart by all its bytes
 
@@ -38,12 +37,16 @@ class Weight:
 
 def content(tensor: Tensor) -> Any:
     """What tells the values of a tensor from others: of a huge one, or one on another device, only two sums."""
-    with DisableTorchFunction(), _DisableTorchDispatch():
-        values = local(tensor)
-        if not has_values(values) or (values.is_cpu and values.numel() <= MOST_DIGESTED):
-            return tensor_print(tensor)
-        values = Tensor.detach(values)
-        return (values.sum(dtype=torch.float64).item(), torch.linalg.vector_norm(values, dtype=torch.float64).item())
+    return unnoticed(lambda: content_of(tensor))
+
+
+def content_of(tensor: Tensor) -> Any:
+    """The same, where nobody notices."""
+    values = local(tensor)
+    if not has_values(values) or (values.is_cpu and values.numel() <= MOST_DIGESTED):
+        return tensor_print(tensor)
+    values = Tensor.detach(values)
+    return (values.sum(dtype=torch.float64).item(), torch.linalg.vector_norm(values, dtype=torch.float64).item())
 
 
 class Sample:
@@ -51,18 +54,20 @@ class Sample:
 
     def __init__(self, weights: Iterable[Weight]) -> None:
         self.total = 0.0
-        with DisableTorchFunction(), _DisableTorchDispatch():
-            grads = [(weight, grad) for weight in weights if (grad := dense_grad(weight.ref())) is not None]
-            norms = norms_of([grad for _, grad in grads])
-            self.total = sqrt(sum(norm * norm for norm in norms))
-            each = [norm / sqrt(max(grad.numel(), 1)) for norm, (_, grad) in zip(norms, grads, strict=True)]
-            top = max(each, default=0.0)
-            for (weight, _), norm, mean in zip(grads, norms, each, strict=True):
-                if top > 0:  # where all are zero, there is nothing left to learn
-                    weight.samples += 1
-                    weight.share = max(weight.share, mean / top)
-                if norm > weight.peak:
-                    weight.peak, weight.size = norm, size_of(weight.ref()) if norm > 1 else 0.0
+        unnoticed(lambda: self._take(weights))
+
+    def _take(self, weights: Iterable[Weight]) -> None:
+        grads = [(weight, grad) for weight in weights if (grad := dense_grad(weight.ref())) is not None]
+        norms = norms_of([grad for _, grad in grads])
+        self.total = sqrt(sum(norm * norm for norm in norms))
+        each = [norm / sqrt(max(grad.numel(), 1)) for norm, (_, grad) in zip(norms, grads, strict=True)]
+        top = max(each, default=0.0)
+        for (weight, _), norm, mean in zip(grads, norms, each, strict=True):
+            if top > 0:  # where all are zero, there is nothing left to learn
+                weight.samples += 1
+                weight.share = max(weight.share, mean / top)
+            if norm > weight.peak:
+                weight.peak, weight.size = norm, size_of(weight.ref()) if norm > 1 else 0.0
 
 
 class Totals:
@@ -84,7 +89,7 @@ def dense_grad(parameter: Tensor | None) -> Tensor | None:
     grad = parameter.grad if parameter is not None and parameter.is_leaf else None
     if grad is None or grad.layout is not torch.strided or not has_values(grad):
         return None
-    return grad.detach()
+    return unnoticed(grad.detach)
 
 
 def norms_of(tensors: list[Tensor]) -> list[float]:

@@ -1,0 +1,146 @@
+"""NaN and Inf that may still heal: nothing is reported until they reach something that matters.
+
+A mask made by `torch.log` holds -inf on purpose: it is added to scores, and softmax turns it into zeros. So does a
+reciprocal whose infinities are replaced by zeros in the next line. What is produced in a tensor that needs no gradient
+waits here, with its finding. It is reported when it reaches a loss or a gradient, when NaN is computed from it, when it
+leaves torch as a number or an array, and when no call has used it by the end. Where all calls that used it gave finite
+results, nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from insitu.capture.decode import records
+from insitu.capture.explain.reading import Reading, values
+from insitu.capture.guard.facts import noted_values
+from insitu.capture.guard.values import state_of
+from insitu.capture.tensors import Value
+from insitu.trace.finding import Finding
+
+if TYPE_CHECKING:
+    from insitu.capture.guard.check import Check
+
+Reached = Literal["nan", "model", "loss", "gradient", "number", "unused"]
+
+
+class Carrier:
+    """A tensor that holds what waits, made by a call that is no longer on the tape."""
+
+    __slots__ = ("finding", "is_used", "value")
+
+    def __init__(self, value: Value, finding: Finding, *, is_used: bool) -> None:
+        self.value, self.finding, self.is_used = value, finding, is_used
+
+
+class Waiting:
+    """The findings of one probe that wait, by the calls whose results hold what was found."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._by_call: dict[int, Finding] = {}
+        self._by_value: dict[int, Carrier] = {}  # from before the tape was cleared, by the ids of the values
+        self._unused: dict[Any, Finding] = {}  # of tensors that nobody used before the tape was cleared, by place
+
+    def __bool__(self) -> bool:
+        return bool(self._by_call or self._by_value)
+
+    def add(self, at: int, finding: Finding) -> None:
+        """The results of a call hold what this finding is about."""
+        self._by_call[at] = finding
+
+    def of(self, found: Iterable[Value]) -> Finding | None:
+        """The finding that waits behind one of some values."""
+        values = list(found)
+        known = (self._by_call[value.producer] for value in values if value.producer in self._by_call)
+        return self.of_earlier(values) or next(known, None)
+
+    def of_earlier(self, found: Iterable[Value]) -> Finding | None:
+        """The same for values from before the tape was cleared: the offsets of their calls mean other calls now."""
+        for value in found:
+            carrier = self._by_value.get(id(value))
+            if carrier is not None and carrier.value is value:
+                return carrier.finding
+        return None
+
+    def end(self, finding: Finding) -> None:
+        """A finding was reported: forget all tensors that hold it."""
+        self._by_call = {at: each for at, each in self._by_call.items() if each is not finding}
+        self._by_value = {key: each for key, each in self._by_value.items() if each.finding is not finding}
+
+    def clear_tape(self) -> None:
+        """The tape is about to be cleared: keep what is alive by its value, and what nobody has used."""
+        if not self:
+            return
+        producers, met = self._uses()
+        for carrier in list(self._by_value.values()):
+            carrier.is_used = carrier.is_used or id(carrier.value) in met
+            if carrier.value() is None:
+                del self._by_value[id(carrier.value)]
+                self._note_unused(carrier)
+        tape = self._check.probe.tape
+        for at, finding in self._by_call.items():
+            for value in values(Reading(tape).result(at)):
+                carrier = Carrier(value, finding, is_used=at in producers)
+                if value() is not None:
+                    self._by_value[id(value)] = carrier
+                else:
+                    self._note_unused(carrier)
+        self._by_call.clear()
+
+    def _uses(self) -> tuple[set[int], set[int]]:
+        """The calls whose results were used on the tape, and the ids of all values that were."""
+        reading = Reading(self._check.probe.tape)
+        used = [value for _, at, parent in records(reading.tape) if parent is None for value in noted(reading, at)]
+        return {value.producer for value in used}, set(map(id, used))
+
+    def _note_unused(self, carrier: Carrier) -> None:
+        is_unknown = carrier.value() is None and len(self._check.checks.checks) > 1  # another thread may have used it
+        if not carrier.is_used and not is_unknown:
+            finding = carrier.finding
+            site, call = finding.site, finding.call
+            place = (finding.kind, site and (site.file, site.line), call and call.name)
+            known = self._unused.setdefault(place, finding)
+            known.times += known is not finding
+
+    def unused(self) -> Iterator[Finding]:
+        """What nobody has used by the end of the block."""
+        self._settle_passed_on()
+        if self:
+            self.clear_tape()
+            for carrier in self._by_value.values():
+                if not self._is_known_elsewhere(carrier.value):
+                    self._note_unused(carrier)
+        for finding in self._unused.values():
+            finding.details["metric"] = self._check.checks.trains
+            yield reach(finding, "unused")
+
+    def _settle_passed_on(self) -> None:
+        """Views and parts are not checked one by one: look at those that are alive and hold what waits."""
+        tape = self._check.probe.tape
+        for at in sorted(self._check.pending) if self else ():
+            alive = [value for value in values(Reading(tape).result(at)) if value() is not None]
+            if any(state_of(tensor) for value in alive if (tensor := value()) is not None):
+                finding = self._check.waiting_behind(alive)
+                if finding is not None:
+                    self._by_call.setdefault(at, finding)
+
+    def _is_known_elsewhere(self, value: Value) -> bool:
+        """Whether another thread has met a tensor: it may have used it."""
+        tensor = value()
+        others = (check.probe.table for check in self._check.checks.checks if check is not self._check)
+        return any((other := table.get(id(tensor))) is not None and other() is tensor for table in others)
+
+
+def noted(reading: Reading, at: int) -> list[Value]:
+    """The tensors that were given to a call; a mark has none."""
+    return noted_values(reading, at) if reading.note(at).kind != "mark" else []
+
+
+def reach(finding: Finding, reached: Reached, reading: Reading | None = None, at: int | None = None) -> Finding:
+    """Note what a finding has reached, and the call that shows it."""
+    finding.details["reached"] = reached
+    if reading is not None and at is not None:
+        finding.details["user"] = reading.call(at)
+    return finding
