@@ -545,7 +545,7 @@ def test_of_a_long_trace_the_beginning_and_the_end_are_printed(everything: bool)
 def test_loops_can_be_unfolded() -> None:
     program = "import torch\nfor _ in range(9):\n    torch.ones(2)\n    torch.ones(3)\n"
     folded, unfolded = (run(*words, "script.py", program=program) for words in ([], ["--unfold"]))
-    assert folded.stderr.startswith("× 9 identical")
+    assert folded.stderr.startswith("× 9 alike")
     assert len(unfolded.stderr.splitlines()) == 18
     assert "--unfold is for the view 'tree'" in run("--unfold", "--view", "code", "script.py", program=program).stderr
 

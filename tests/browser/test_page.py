@@ -35,8 +35,8 @@ def softmax(trace: Trace, path: str, step: int) -> Call:
 
 def test_it_opens_with_one_request_and_folds_what_is_identical(opened: Opened) -> None:
     assert len(opened.requests) == 1 and opened.requests[0].startswith("file://")
-    assert opened.rows[0] == "▾ step 0 … 2 × 3 identical"
-    assert "▾ h.0 … h.2 × 3 identical Block" in opened.rows
+    assert opened.rows[0] == "▾ step 0 … 2 × 3 alike"
+    assert "▾ h.0 … h.2 × 3 alike Block" in opened.rows
     assert opened.rows[-1] == "▸ step 3 NaN begins inside"
     assert opened("document.title") == "GPT"
     assert "128 events" in opened("document.getElementById('about').textContent")
@@ -127,7 +127,7 @@ def test_keys_move_open_and_close(opened: Opened) -> None:
     opened.press("ArrowRight", "l")
     assert opened.selected == "▸ wte Embedding"
     opened.press("ArrowDown")
-    assert opened.selected == "▾ h.0 … h.2 × 3 identical Block"
+    assert opened.selected == "▾ h.0 … h.2 × 3 alike Block"
     opened.press("u")
     assert opened.selected == "▾ h.0 fold 3 Block" and "▸ h.2 Block" in opened.rows
     opened.press("u", "k", "h")
@@ -142,7 +142,7 @@ def test_keys_move_open_and_close(opened: Opened) -> None:
 
 def test_everything_is_folded_and_unfolded_by_the_button(opened: Opened) -> None:
     opened.page.click("#fold")
-    assert opened.rows == ["▸ step 0 … 2 × 3 identical", "▸ step 3 NaN begins inside"]
+    assert opened.rows == ["▸ step 0 … 2 × 3 alike", "▸ step 3 NaN begins inside"]
     opened.page.click("#fold")
     assert "▸ GPT" in opened.rows and "▸ GPT NaN begins inside" in opened.rows
 
@@ -267,7 +267,7 @@ def test_paper_gets_a_folded_summary(opened: Opened) -> None:
     seen = "[...document.body.children].filter((one) => one.checkVisibility()).map((one) => one.id)"
     assert opened(seen) == ["summary"]
     text = opened("document.getElementById('summary').innerText")
-    assert "h.0 … h.2" in text and "× 3 identical" in text and "f32[2, 24, 96]" in text
+    assert "h.0 … h.2" in text and "× 3 alike" in text and "f32[2, 24, 96]" in text
     assert len(opened.page.pdf()) > 5_000
 
 

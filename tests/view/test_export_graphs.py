@@ -83,7 +83,7 @@ def test_model_explorer_has_a_node_for_each_operation_in_the_layers_of_its_modul
 
 def test_model_explorer_has_identical_steps_once() -> None:
     (graph,) = explored(to_model_explorer(model(steps=3).trace))
-    assert graph["id"] == "step 0 … 2, 3 identical"
+    assert graph["id"] == "step 0 … 2, 3 alike"
     assert len(explored(to_model_explorer(long_trace(1000)))) == 4
 
 
