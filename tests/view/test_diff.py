@@ -19,7 +19,8 @@ VERDICT = """\
   Δ mean 0.5; known from statistics; 2 calls after it differ because of it
 
   =  calls  1 the same
-  ✗  torch.softmax(f32[2], -1)  f32[2]  Δ mean 0.5  made with another argument: argument 0: -1 | 0: the cause  model.py:2
+  ✗  torch.softmax(f32[2], -1)  f32[2]  Δ mean 0.5  made with another argument: argument 0: -1 | 0: the cause  \
+model.py:2
   ~  calls  2 differ because of it"""
 
 

@@ -13,6 +13,7 @@ from insitu.errors import ChoiceError, MissingError, StoreError
 from insitu.view.value import safe
 
 SUFFIXES = (".png", ".pdf", ".svg")
+INTEGERS = frozenset({f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)})
 MOST = 12  # variables in one picture
 RED = "#d62728"
 INKS = ("C0", "C1", "C2", "C4", "C5", "C6", "C7", "C8", "C9")  # all but red, which is for NaN
@@ -49,6 +50,7 @@ class Curve:
     mean: list[float | None] = field(default_factory=list)
     high: list[float | None] = field(default_factory=list)
     odd: list[int] = field(default_factory=list)  # the steps with a NaN or an Inf
+    is_whole: bool = False  # all of it is integers
 
     @property
     def is_flat(self) -> bool:
@@ -74,7 +76,16 @@ def curves(series: Values) -> list[Curve]:
         number = _numbers(value)
         if number is not None:
             points.setdefault((int(rank), int(step)), _Point(time)).add(*number)
-    return _joined(points)
+    return _joined(points, is_whole=series.dtype in INTEGERS or _are_integers(series))
+
+
+def _are_integers(series: Values) -> bool:
+    """Whether Python values are all integers."""
+    if series.dtype != "json":
+        return False
+    values = series.values
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    return kind in ("i", "u") if kind is not None else all(type(value) is int for value in values)
 
 
 def _each(series: Values) -> Iterable[Any]:
@@ -100,10 +111,10 @@ class _Point:
         self.is_odd |= is_odd
 
 
-def _joined(points: dict[tuple[int, int], _Point]) -> list[Curve]:
+def _joined(points: dict[tuple[int, int], _Point], *, is_whole: bool) -> list[Curve]:
     found: dict[int, Curve] = {}
     for (rank, step), point in sorted(points.items(), key=lambda item: item[0]):
-        curve = found.setdefault(rank, Curve(rank))
+        curve = found.setdefault(rank, Curve(rank, is_whole=is_whole))
         curve.steps.append(step)
         curve.times.append(point.time)
         curve.low.append(point.low if point.count else None)
@@ -191,6 +202,8 @@ def _draw(axis: Any, name: str, lines: list[Curve]) -> None:
         foot = axis.get_xaxis_transform()  # steps across, and 0 to 1 upward
         ticks = {"color": RED, "markersize": 12, "markeredgewidth": 2, "label": "NaN or Inf"}
         axis.plot(odd, [0.03] * len(odd), "|", transform=foot, **ticks)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.ticklabel_format(useOffset=False, style="plain" if all(curve.is_whole for curve in lines) else "sci")
     axis.margins(x=0.02)
     axis.grid(alpha=0.25)
     if len(lines) > 1 or odd:

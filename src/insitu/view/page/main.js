@@ -5,7 +5,7 @@ const KEYS = [
   ["j k ↓ ↑", "next and previous row"],
   ["l h → ←", "open, close; into it, out of it"],
   ["e", "open all that lies in it; again, unfold it"],
-  ["u", "each of identical siblings, or one for all"],
+  ["u", "each of those that are alike, or one for all"],
   ["/", "search"],
   ["n N", "next and previous hit (or difference)"],
   ["p c", "to the producer, to the consumer"],
