@@ -498,7 +498,14 @@ def test_a_trace_that_cannot_be_saved_does_not_hide_the_exit_code() -> None:
 def test_a_program_without_torch_is_told_so() -> None:
     done = run("script.py", program="print('hi')")
     assert (done.returncode, done.stdout) == (0, "hi\n")
-    assert done.stderr == "insitu: the program called nothing of torch\n"
+    assert done.stderr == "insitu: no call of a torch module or function on tensors was recorded\n"
+
+
+def test_a_program_that_failed_before_its_first_call_is_not_said_to_have_called_nothing() -> None:
+    done = run("script.py", program="import torch; torch.load('nowhere.pt')")
+    assert done.returncode == 1
+    said = "insitu: no call of a torch module or function on tensors was recorded before FileNotFoundError\n"
+    assert done.stderr.endswith(said)
 
 
 def test_a_program_may_close_its_output() -> None:

@@ -172,7 +172,7 @@ def _range(summary: Summary) -> str:
     about = "≈ " if summary.sampled else ""
     if summary.nan or summary.inf:
         counts = ((summary.nan, "NaN"), (summary.inf, "Inf"))
-        return about + ", ".join(f"{count:,} {name}" for count, name in counts if count)
+        return ("≥ " if summary.sampled else "") + ", ".join(f"{count:,} {name}" for count, name in counts if count)
     if summary.low is None or summary.high is None:
         return ""
     return about + limits(summary.low, summary.high)

@@ -281,7 +281,7 @@ function paintCall(app, cells, i, element) {
   const number = rows.length === 1 && found.ranges.length === 1 ? calls.firstStats(i) : 0;
   cells[2].replaceChildren(...(hasSpread(calls.data, number) ? [sparkline(calls.data, number)] : []));
   cells[3].textContent = found.values;
-  cells[3].title = found.ranges.length > 1 ? "a range for each output" : "";
+  cells[3].title = found.values; // all of it, where it does not fit
   cells[3].classList.toggle("red", found.ranges.some((one) => one.nan > 0));
   timeCell(app, cells[4], i);
   cells[5].textContent = found.place;
