@@ -361,10 +361,8 @@ def test_numbers_are_rounded_as_in_the_terminal(open_page: Open) -> None:
 
 def cells(opened: Opened, place: int) -> list[str]:
     """The texts of one column of the rows that are elements now."""
-    script = (
-        "(at) => [...document.querySelectorAll('#rows .row:not([hidden])')].map((row) => row.children[at].innerText)"
-    )
-    return [" ".join(text.split()) for text in opened.page.evaluate(script, place)]
+    script = f"[...document.querySelectorAll('#rows .row:not([hidden])')].map((row) => row.children[{place}].innerText)"
+    return [" ".join(text.split()) for text in opened(script)]
 
 
 def test_each_output_has_a_range_and_integers_are_exact(open_page: Open) -> None:

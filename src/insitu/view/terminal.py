@@ -28,19 +28,8 @@ MOST_OUTPUT = 24  # characters of the first column where the terminal is narrow
 CHUNK = 4096  # lines that are laid out and written at a time
 SIGNS = {
     **{"●": "*", "┌": ".", "├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "→": "->", "…": "...", "✗": "!", "µ": "u"},
-    **{
-        "⬇": "v",
-        "\ufe0f": "",
-        "┬": "+",
-        "╰": "`",
-        "▸": ">",
-        "Δ": "d",
-        "–": "-",
-        "≈": "~",
-        "·": ".",
-        "Σ": "sum",
-        "≥": ">=",
-    },
+    **{"⬇": "v", "\ufe0f": "", "┬": "+", "╰": "`", "▸": ">", "Δ": "d", "–": "-", "≈": "~", "·": "."},
+    **{"Σ": "sum", "≥": ">="},
     **dict(zip("▁▂▃▄▅▆▇█", "_,-:=+*#", strict=True)),
 }
 ASCII = str.maketrans(SIGNS)
