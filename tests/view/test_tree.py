@@ -307,6 +307,9 @@ def test_a_tensor_among_the_arguments_has_its_place() -> None:
     assert name("torch.nn.functional.linear", x, x, None) == "F.linear"
     assert name("torch.nn.functional.f", x, x, x, kwargs={"p": 0.5, "mask": mask}) == "F.f(p=0.5, mask=b8[8])"
     assert name("torch.nn.functional.f", x, x, x, 2, kwargs={"bias": mask}) == "F.f(3 × f32[2, 3], 2)"
+    norm = {"weight": tensor(96), "bias": tensor(96), "eps": 0.001}
+    named = name("torch.nn.functional.layer_norm", tensor(2, 24, 96), (96,), kwargs=norm)
+    assert named == "F.layer_norm(f32[…], (96,), eps=0.001, …)"
     assert name("torch.cat", [x, x], 1) == "torch.cat([2 × f32[2, 3]], 1)"
     long = tensor(128, 1024, 1024, 16)
     assert name("torch.f", x, long, tensor(1024, 1024, dtype="i64"), 3) == "torch.f(f32[…], f32[…], i64[…], 3)"

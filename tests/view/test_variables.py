@@ -101,24 +101,24 @@ CHINESE = """\
 └─ 输出 f32[3, 73, 384, 544] cpu  0 … 1  均值 0.43   12.3ms"""
 
 TREE = """\
-T2VDataset.get_merge_data(examples=[{}, {}, {}, {}], index=113, scale=f32…)  f32[3, 73, 384, 544]    0 … 1     12.3ms  \
+T2VDataset.get_merge_data(examples=[{}, {}, {}, {}], index=113, …)  f32[3, 73, 384, 544]    0 … 1     12.3ms  \
 t2v_dataset.py:283
-├─ video =  new                                                              np u8[73, 720, 720, 3]                    \
+├─ video =  new                                                     np u8[73, 720, 720, 3]                    \
 data.py:572
-├─ video =  type, shape changed                                              u8[73, 3, 720, 720]                       \
+├─ video =  type, shape changed                                     u8[73, 3, 720, 720]                       \
 data.py:575
-├─ transform                                                                 f32[3, 73, 384, 544]    0 … 1      8.0µs  \
+├─ transform                                                        f32[3, 73, 384, 544]    0 … 1      8.0µs  \
 t2v_dataset.py:341
-│  ├─ video =  shape, dtype changed                                          f32[3, 73, 384, 544]    0 … 1             \
+│  ├─ video =  shape, dtype changed                                 f32[3, 73, 384, 544]    0 … 1             \
 data.py:588
 │  └─ net  Net
-│     └─ check(mode=train)                                                   ✗ raised ValueError               40.0µs
-│        ├─ x =  values changed                                              f32[2]                  ✗ 48 NaN          \
+│     └─ check(mode=train)                                          ✗ raised ValueError               40.0µs
+│        ├─ x =  values changed                                     f32[2]                  ✗ 48 NaN          \
 data.py:4
-│        └─ x  deleted                                                                                                 \
+│        └─ x  deleted                                                                                        \
 data.py:6
 ├─ frames()
-│  └─ yield                                                                  f32[3]                                    \
+│  └─ yield                                                         f32[3]                                    \
 data.py:61
 └─ ! could not\\nread x"""
 

@@ -126,7 +126,7 @@ def show(
     """Print a trace through a view: "tree", "classic", "code", "table" or "variables".
 
     `only` is path patterns, `width` the columns to use, `color` overrides what the terminal says. The tree also takes
-    `unfold=True`: every one of several identical blocks, and what the leaf modules do inside; `costs=True`: own time,
+    `unfold=True`: every one of several blocks that are alike, and what the leaf modules do inside; `costs=True`: own time,
     memory, parameters, operations; `backward=True`: gradients and backward times beside the forward calls, of a trace
     with `level="aten"`. "variables" takes `lang="zh"`, for Chinese.
 

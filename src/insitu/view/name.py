@@ -137,7 +137,12 @@ def compact(call: Call) -> str:
         return name + "()"
     args = _unless_tensors(args[1:] if is_method(call) else args)
     kwargs = kwargs if _unless_tensors(tuple(kwargs.values())) else {}
-    text = _fitting(lambda brief: arguments(args, kwargs, brief=brief))
+    plain = {key: item for key, item in kwargs.items() if not holds_tensor(item)}
+    text = _fitting(
+        lambda: arguments(args, kwargs),
+        lambda: arguments(args, kwargs, brief=True),
+        lambda: [*arguments(args, plain, brief=True), *["…"] * (len(plain) < len(kwargs))],
+    )
     return f"{name}({text})" if text else name
 
 
@@ -146,10 +151,14 @@ def _unless_tensors(items: tuple[Any, ...]) -> tuple[Any, ...]:
     return () if all(item is None or holds_tensor(item) for item in items) else items
 
 
-def _fitting(listed: Callable[[bool], list[str]]) -> str:
-    """Arguments with commas between; where that is too long, tensors are brief."""
-    text = ", ".join(listed(False))
-    return text if len(text) <= MOST_ARGUMENTS else short(", ".join(listed(True)), MOST_ARGUMENTS)
+def _fitting(*forms: Callable[[], list[str]]) -> str:
+    """The first form that is short enough, with commas between; the last one is cut."""
+    text = ""
+    for form in forms:
+        text = ", ".join(form())
+        if len(text) <= MOST_ARGUMENTS:
+            return text
+    return short(text, MOST_ARGUMENTS)
 
 
 def _operation(call: Call, symbol: str) -> str:
@@ -157,7 +166,7 @@ def _operation(call: Call, symbol: str) -> str:
     if symbol.startswith("[]") and len(call.args) > 1:
         index = call.args[1]
         parts = index if isinstance(index, tuple) else (index,)
-        text = _fitting(lambda brief: [argument(part, brief) for part in parts])
+        text = _fitting(lambda: list(map(argument, parts)), lambda: [argument(part, brief=True) for part in parts])
         return f"[{text}]{symbol[2:]}"
     if len(call.args) != 2:
         return symbol
