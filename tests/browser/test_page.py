@@ -422,7 +422,7 @@ def test_what_is_wrong_in_a_later_copy_is_seen_on_the_folded_row(open_page: Open
     for number in range(3):
         out = tensor(2, id=number, stats=stats(0, 1, inf=int(number == 2)))
         with run.inside(run.module(f"h.{number}", "Block", leaf=False, out=out)):
-            run.call("function", "torch.exp", tensor(2, id=9), out=out, site=place)
+            run.call("function", "torch.exp", tensor(2, id=9, stats=stats(0, 1)), out=out, site=place)
     opened = open_page(page(run.trace))
     opened.press("Home", "h")
     assert opened.rows == ["▸ h.0 … h.2 × 3 alike Block Inf begins inside"]
@@ -450,3 +450,24 @@ def test_copies_have_the_same_rows_even_where_their_lines_differ(open_page: Open
 
 
 PLACES: dict[tuple[int, int], Site] = {}
+
+
+def test_nan_that_goes_in_is_not_said_to_begin(open_page: Open) -> None:
+    run = Run()
+    given, out = tensor(2, id=1, stats=stats(0, 1, nan=1)), tensor(2, id=2, stats=stats(0, 1, nan=1))
+    with run.inside(run.module("", "Net", given, leaf=False, out=out)):
+        run.call("function", "torch.relu", given, out=out)
+    opened = open_page(page(run.trace))
+    assert opened.rows == ["▾ Net", "torch.relu NaN comes in"]
+    assert "NaN FIRST SEEN" in opened.details.replace("NAN", "NaN")
+    opened.press("f")
+    assert "NaN goes in, and no call that is shown made it" in opened.details
+    opened.press("h", "h")
+    assert opened.rows == ["▸ Net NaN inside"]
+    unknown = Run()
+    unknown.call("function", "torch.log", tensor(2, id=1), out=out)
+    assert open_page(page(unknown.trace)).rows == ["torch.log NaN comes out"]
+    known = Run()
+    known.call("function", "torch.log", tensor(2, id=1, stats=stats(-1, 1)), out=out)
+    assert open_page(page(known.trace)).rows == ["torch.log NaN begins"]
+    assert "1 event ·" in open_page(page(known.trace))("document.getElementById('about').textContent") + " ·"

@@ -238,6 +238,20 @@ def test_a_backward_row_names_the_module_it_belongs_to() -> None:
     assert render(run.trace).splitlines()[1].split("  ") == ["aten.mm", "backward of fc"]
 
 
+def test_a_backward_row_for_several_modules_names_the_first_and_the_last() -> None:
+    run, x, place = Run(), tensor(2, 4), site("loss.backward()", 3, "f")
+    calls = [run.module(f"h.{number}", "Linear", x) for number in range(2)]
+    for call in calls:
+        run.call("aten", "aten.mm", x, phase="backward", forward=call.id, module=call.module, site=place)
+    assert "aten.mm  × 2 alike  backward of h.0 … h.1" in render(run.trace)
+
+
+def test_what_was_kept_of_each_output_is_shown() -> None:
+    run = Run()
+    run.call("function", "torch.max", out=(tensor(2, kept=0.25), tensor(2), tensor(kept=3)))
+    assert values(run) == ["0.25 | ? | 3"]
+
+
 def test_numbers_that_no_float_holds_are_shown_also_where_several_are_one_row() -> None:
     run = Run()
     for number, result in enumerate((1, 10**400, 10**5000)):

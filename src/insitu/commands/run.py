@@ -135,7 +135,7 @@ def _show_most(trace: Trace, options: argparse.Namespace) -> None:
         last.append(line)
         left += 1
     if left > 0:
-        more = f"… {left:,} more lines: --all prints them, --to FILE.h5 keeps the trace"
+        more = f"… {left:,} more line{'s' * (left != 1)}: --all prints them, --to FILE.h5 keeps the trace"
         terminal.write([view.Line(((more, ""),))])
     terminal.write(last)
 

@@ -20,6 +20,7 @@ _MOST_BYTES = 2**26  # read for the summary of a whole run
 class Summary:
     """Plain numbers about a variable; `shapes` are the least and the largest, `means` the mean of each group of steps.
 
+    Of shapes with as many dimensions, these are the least and the largest size of each dimension.
     `low` and `high` are those of the finite values, and integers where all values are. A group of steps in which a
     value is not finite at all, as a loss that became NaN, has no mean: it is None.
     `dtype` is "float", "int" or "bool" of Python numbers, and "json" of other Python values, which have no shapes.
@@ -52,7 +53,7 @@ def summary_of(series: Series, points: int, shared_by: int) -> Summary:
     return Summary(
         path=series.name,
         dtype=_dtype(chosen),
-        shapes=(shapes[0], shapes[-1]) if series.dtype != JSON else (),
+        shapes=_bounds(shapes) if series.dtype != JSON else (),
         rows=len(series),
         steps=(int(series.steps.min()), int(series.steps.max())),
         ranks=tuple(np.unique(series.ranks).tolist()),
@@ -64,6 +65,13 @@ def summary_of(series: Series, points: int, shared_by: int) -> Summary:
         sampled=len(chosen) < len(series),
         source=series.source,
     )
+
+
+def _bounds(shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The least and the largest size of each dimension or, where their number differs, the first and the last shape."""
+    if len(shapes[0]) != len(shapes[-1]):
+        return shapes[0], shapes[-1]
+    return tuple(map(min, *shapes, shapes[0])), tuple(map(max, *shapes, shapes[0]))
 
 
 def _ends(values: Array) -> tuple[float | None, float | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from insitu.trace.event import Call, Stats, TensorFacts
@@ -31,7 +32,7 @@ def values_cell(every: Sequence[Outputs]) -> Span | None:
     known = [stats for stats, _ in outputs if stats is not None]
     if not known:
         return None
-    return _cell(_listed(outputs), sum(stats.nan for stats in known))
+    return _cell(_ranges(outputs), sum(stats.nan for stats in known))
 
 
 def outputs_cell(calls: Iterable[Call]) -> Span | None:
@@ -57,16 +58,24 @@ def _united(facts: Iterable[TensorFacts | None]) -> tuple[Stats | None, str]:
     return stats, dtypes.pop() if len(dtypes) == 1 else ""
 
 
-def _listed(outputs: list[tuple[Stats | None, str]]) -> str:
-    """A range for each output; of many the first ones, and what is not finite in the others."""
-    if len(outputs) <= MOST_RANGES:
-        return BETWEEN.join(map(_text, outputs))
-    shown, rest = outputs[: MOST_RANGES - 1], outputs[MOST_RANGES - 1 :]
-    more = f"… {len(rest):,} more"
-    odd = union([stats for stats, _ in rest if stats is not None and (stats.nan or stats.inf)])
-    if odd is not None:
-        more += ", " + spread(Stats(odd.count, None, None, None, None, odd.nan, odd.inf, odd.zeros))
-    return BETWEEN.join([*map(_text, shown), more])
+def listed(texts: Sequence[str], last: str = "") -> str:
+    """A text for each output; of many the first ones, and `last` after how many more there are.
+
+    >>> listed(["1", "2"]), listed(list("abcdef"), ", ✗ 3 NaN")
+    ('1 | 2', 'a | b | c | … 3 more, ✗ 3 NaN')
+    """
+    if len(texts) <= MOST_RANGES:
+        return BETWEEN.join(texts)
+    shown = texts[: MOST_RANGES - 1]
+    return BETWEEN.join([*shown, f"… {len(texts) - len(shown):,} more{last}"])
+
+
+def _ranges(outputs: list[tuple[Stats | None, str]]) -> str:
+    """A range for each output, and what is not finite in those that are left out."""
+    rest = [stats for stats, _ in outputs[MOST_RANGES - 1 :] if stats is not None and (stats.nan or stats.inf)]
+    odd = union(rest)
+    last = f", {spread(replace(odd, min=None, max=None))}" if odd is not None else ""
+    return listed(list(map(_text, outputs)), last)
 
 
 def _text(output: tuple[Stats | None, str]) -> str:

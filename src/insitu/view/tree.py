@@ -15,12 +15,13 @@ from insitu.trace.nesting import Forest, Group, Node
 from insitu.view.beside import Beside
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, expression, is_inner, module_type, spot
-from insitu.view.ranges import outputs_cell, values_cell
+from insitu.view.ranges import UNKNOWN, listed, outputs_cell, values_cell
 from insitu.view.value import duration, held, holds_tensor, kept, limits, result, safe, short, tensor
 
 COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
 NOTHING: Span = ("", "")
 MOST_HELD = 60  # characters of what a variable held
+MOST_KEPT = 24
 SUM = "Σ "
 # Attributes that are only looked at, many times in each step of an optimizer.
 UNSEEN = frozenset({"torch.Tensor.grad", "torch.Tensor.grad=", "torch.Tensor.data"})
@@ -185,7 +186,7 @@ class Tree:
             if item.count > 1:
                 spans.append((f"  × {item.count} alike", "yellow"))
         if call.phase == "backward":
-            of = f" of {safe(call.path)}" if call.forward is not None and call.path else ""
+            of = f" of {_paths(item)}" if call.forward is not None and call.path else ""
             spans.append((f"  backward{of}", "grey"))
         return tuple(spans)
 
@@ -194,6 +195,12 @@ class Tree:
         if text is None:
             text = self._types[module] = module_type(module)
         return text
+
+
+def _paths(item: Fold) -> str:
+    """The path of the module, or of the first and the last of several."""
+    ends = [node.event for node in (item.nodes[0], item.nodes[-1]) if isinstance(node.event, Call)]
+    return " … ".join(dict.fromkeys(safe(call.path) for call in ends))
 
 
 def _is_hidden(node: Node) -> bool:
@@ -310,11 +317,12 @@ def _nan(items: list[Any]) -> int:
 
 
 def _kept(item: Any, count: int = 1) -> Span:
-    """What was kept of the first tensor of a result: its values, or what the user's own function made of it."""
-    found = next((facts.kept for facts in tensors(item) if facts.kept is not None), None)
-    if found is None:
+    """What was kept of each tensor of a result: its values, or what the user's own function made of it."""
+    found = list(tensors(item))
+    if all(facts.kept is None for facts in found):
         return NOTHING
-    return (short(kept(found), 24) + (" and others" if count > 1 else ""), "")
+    text = listed([short(kept(facts.kept), MOST_KEPT) if facts.kept is not None else UNKNOWN for facts in found])
+    return (text + (" and others" if count > 1 else ""), "")
 
 
 def _sources(calls: list[Call]) -> Span:

@@ -49,6 +49,18 @@ class Calls {
     return part(this.data.made, this.madeAt[i], this.madeAt[i + 1]);
   }
 
+  /**
+   * How NaN or Inf comes to a row that is the first to have it: it begins there, it goes in and no row made it, or it
+   * comes out and not all that went in is known.
+   * @param {number} i @returns {"begins"|"comes in"|"comes out"}
+   */
+  origin(i) {
+    const { stats, tensor } = this.data, given = this.inputs(i).map((number) => tensor.stats[number]);
+    const count = this.row.odd[i] & HAS_NAN ? stats.nan : stats.inf;
+    if (given.some((number) => count[number] > 0)) return "comes in";
+    return given.includes(0) ? "comes out" : "begins";
+  }
+
   /** Whether a tensor holds integers, which are exact. @param {number} made */
   isWhole(made) {
     return /^(np )?[iu]\d+\[/.test(this.data.types[this.data.tensor.type[made]][0]);
@@ -143,11 +155,10 @@ class Calls {
     return 0;
   }
 
-  /** What was kept of the first output. @param {number} i */
+  /** What was kept of each output. @param {number} i */
   kept(i) {
-    const { tensor, texts } = this.data;
-    const found = this.outputs(i).find((made) => tensor.kept[made]);
-    return found === undefined ? "" : texts[tensor.kept[found]];
+    const { tensor, texts } = this.data, found = this.outputs(i).map((made) => tensor.kept[made]);
+    return found.some(Boolean) ? listed(found.map((number) => (number ? texts[number] : "?"))) : "";
   }
 
   /**
@@ -237,11 +248,17 @@ function rangesText(ranges) {
   const [only] = ranges;
   if (ranges.length === 1) return rangeText(only);
   const text = (one) => (!one.isKnown ? "?" : one.count ? rangeText(one) : "empty");
-  if (ranges.length <= MOST_RANGES) return ranges.map(text).join(" | ");
-  const shown = ranges.slice(0, MOST_RANGES - 1), rest = ranges.slice(MOST_RANGES - 1);
+  const rest = ranges.slice(MOST_RANGES - 1);
   const nan = rest.reduce((sum, one) => sum + one.nan, 0), inf = rest.reduce((sum, one) => sum + one.inf, 0);
   const odd = nan || inf ? `, ${rangeText({ ...only, min: Infinity, max: -Infinity, nan, inf })}` : "";
-  return [...shown.map(text), `… ${many(rest.length)} more${odd}`].join(" | ");
+  return listed(ranges.map(text), odd);
+}
+
+/** A text for each output; of many the first ones, and how many more there are. @param {string[]} texts */
+function listed(texts, last = "") {
+  if (texts.length <= MOST_RANGES) return texts.join(" | ");
+  const shown = texts.slice(0, MOST_RANGES - 1);
+  return [...shown, `… ${many(texts.length - shown.length)} more${last}`].join(" | ");
 }
 
 /** @param {Range} found */
@@ -314,16 +331,26 @@ function title(app, i) {
   if (kind === "variable") parts.push(make("span", "dim", texts[row.args[i]].split("\t")[1] ?? ""));
   const of = row.forward[i] && calls.path(i) ? ` of ${calls.path(i)}` : "";
   if (row.is_backward[i]) parts.push(make("span", "dim", `backward${of}`));
-  const news = rows.reduce((flags, one) => flags | (row.odd[one] & IS_ORIGIN ? row.odd[one] : 0), 0);
-  const inner = tree.isOpen[i] ? 0 : rows.reduce((flags, one) => flags | app.begun(one, tree.end[one]), 0);
-  const begins = news ? news & (HAS_NAN | HAS_INF) : inner;
-  const where = news ? "begins" : "begins inside";
-  if (begins) parts.push(make("span", "tag red", `${begins & HAS_NAN ? "NaN" : "Inf"} ${where}`));
+  const news = newsText(app, i, rows);
+  if (news) parts.push(make("span", "tag red", news));
   if (app.lineage.makers.has(i)) parts.push(make("span", "tag amber", "made by"));
   if (app.lineage.takers.has(i)) parts.push(make("span", "tag green", "used by"));
   const inside = tree.isOpen[i] ? 0 : rows.reduce((sum, one) => sum + app.hits.count(one + 1, tree.end[one]), 0);
   if (inside) parts.push(make("span", "tag blue", `${many(inside)} ${inside === 1 ? "hit" : "hits"}`));
   return parts;
+}
+
+/** That NaN or Inf begins in a row or inside of it, or comes in there. @param {App} app @param {number} i */
+function newsText(app, i, /** @type {number[]} */ rows) {
+  const { calls, tree } = app, { odd } = calls.row;
+  const name = (flags) => (flags & HAS_NAN ? "NaN" : "Inf");
+  const own = rows.filter((one) => odd[one] & IS_ORIGIN);
+  const first = own.find((one) => calls.origin(one) === "begins") ?? own[0];
+  if (first !== undefined) return `${name(odd[first])} ${calls.origin(first)}`;
+  if (tree.isOpen[i]) return "";
+  const inside = (places) => rows.reduce((flags, one) => flags | app.begun(places, one, tree.end[one]), 0);
+  const begun = inside(app.origins), entered = inside(app.entries);
+  return begun ? `${name(begun)} begins inside` : entered ? `${name(entered)} inside` : "";
 }
 
 /** What says that a row stands for several, or that these can be folded. @param {Tree} tree @param {number} i */

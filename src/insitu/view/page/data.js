@@ -147,3 +147,5 @@ function scaled(value, base, units) {
 const bytesText = (n) => scaled(n, 1024, [" B", " KiB", " MiB", " GiB", " TiB"]);
 const countText = (n) => scaled(n, 1000, ["", " k", " M", " G", " T", " P", " E"]);
 const many = (n) => n.toLocaleString("en");
+/** @param {number} n @param {string} what */
+const counted = (n, what) => `${many(n)} ${what}${n === 1 ? "" : "s"}`;

@@ -10,7 +10,7 @@ function details(app, i) {
   parts.push(make("p", "facts", facts(app, i)));
   const message = row.message[i] ? `: ${texts[row.message[i]]}` : "";
   if (row.raised[i]) parts.push(make("p", "alarm", `✗ raised ${texts[row.raised[i]]}${message}`));
-  if (row.odd[i] & IS_WRONG) parts.push(make("p", "alarm", `✗ ${oddText(row.odd[i])}`));
+  if (row.odd[i] & IS_WRONG) parts.push(make("p", "alarm", `✗ ${oddText(app.calls, i)}`));
   if (app.callTree.parent[i] < 0 && !app.pairs) parts.push(...news(app));
   const likes = app.pairs ? [i] : app.tree.likes(i);
   parts.push(...elsewhere(app, i, likes));
@@ -31,11 +31,16 @@ function elsewhere(app, i, /** @type {number[]} */ likes) {
   return [...said, make("p", "alarm", `✗ ${what} in ${many(wrong.length)} of them, first in `, numbered(app, wrong[0]))];
 }
 
-/** @param {number} odd */
-function oddText(odd) {
-  const what = odd & HAS_NAN ? "NaN" : "Inf";
-  if (odd & IS_ORIGIN) return `${what} begins here: no ${what} goes in, ${what} comes out`;
-  return `${what} in the output: it went in, or began inside`;
+/** @param {Calls} calls @param {number} i */
+function oddText(calls, i) {
+  const odd = calls.row.odd[i], what = odd & HAS_NAN ? "NaN" : "Inf";
+  if (!(odd & IS_ORIGIN)) return `${what} in the output: it went in, or began inside`;
+  const texts = {
+    begins: `${what} begins here: no ${what} goes in, ${what} comes out`,
+    "comes in": `${what} goes in, and no call that is shown made it`,
+    "comes out": `${what} comes out, and not all that goes in is known`,
+  };
+  return texts[calls.origin(i)];
 }
 
 /** Where NaN and Inf begin in the whole run. @param {App} app */
@@ -47,7 +52,8 @@ function news(app) {
   const left = app.news.length - 6;
   const more = left > 0 ? [make("li", "dim", `… ${many(left)} more: f goes from one to the next`)] : [];
   const what = lines.length && row.odd[app.news[0]] & HAS_NAN ? "NaN" : "Inf";
-  return lines.length ? [section(`${what} begins`, make("ul", "links", ...lines, ...more))] : [];
+  const isKnown = lines.length && row.odd[app.news[0]] & IS_ORIGIN && app.calls.origin(app.news[0]) === "begins";
+  return lines.length ? [section(`${what} ${isKnown ? "begins" : "first seen"}`, make("ul", "links", ...lines, ...more))] : [];
 }
 
 /** @param {string} name @param {...(Node|string)} children */
