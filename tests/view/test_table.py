@@ -149,10 +149,10 @@ def test_values_never_raise() -> None:
 
 def test_a_module_that_returned_several_shapes_or_raised_once_says_so() -> None:
     run = Run()
-    for size in (1, 2, 2):
-        run.module("a", "Grow", out=tensor(size))
+    for width in (1, 2, 2):
+        run.module("a", "Grow", out=tensor(width))
         run.module("b", "Same", out=tensor(3))
-        run.module("c", "Fails", out=tensor(size), raised="ValueError" if size == 1 else None)
+        run.module("c", "Fails", out=tensor(width), raised="ValueError" if width == 1 else None)
     rows = [row.split("  ") for row in render(run.trace, "table").splitlines()[1:4]]
     outputs = [next(cell.strip() for cell in row if "[" in cell or "✗" in cell) for row in rows]
     assert outputs == ["f32[1] and others", "f32[3]", "✗ raised ValueError"]

@@ -226,13 +226,14 @@ class Search:
             yield from (join(note.path, name) for name in (*module._parameters, *module._buffers))
             yield from (join(note.path, name, *GRADIENT) for name in module._parameters)
             for name, function in self.members(type(module)).items():
-                if is_torch(function) and name != "forward":
-                    continue
-                yield join(note.path, name)
-                inside = known_names(function.__code__) | words(function.__code__)
-                if is_torch(function):
-                    inside = arguments_of(function)
-                yield from (join(note.path, name, each) for each in inside)
+                yield from (join(note.path, name, each) for each in inside(name, function))
+
+
+def inside(name: str, function: FunctionType) -> frozenset[str]:
+    """What may be named in a method, and the method itself: ``; of torch's own methods, the arguments of `forward`."""
+    if not is_torch(function):
+        return frozenset({"", *known_names(function.__code__), *words(function.__code__)})
+    return arguments_of(function) | {""} if name == "forward" else frozenset()
 
 
 def is_torch(function: FunctionType) -> bool:

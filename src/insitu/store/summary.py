@@ -13,6 +13,7 @@ from insitu.store.dtypes import JSON, kind_of
 from insitu.store.series import Series
 from insitu.store.value import Array
 
+_NOTHING: Array = np.empty(0)
 _MOST_BYTES = 2**26  # read for the summary of a whole run
 
 
@@ -109,13 +110,19 @@ def _numbers(series: Series) -> list[Array]:
         values = list(series) if series.dtype == JSON else list(series.values)
     except MissingError:
         return []
-    found = [_array(value) for value in values if value is not None]
-    made = [array for array in found if array is not None]
-    if not made or len(made) < len(found):
+    made = [_NOTHING if value is None else _array(value) for value in values]
+    if any(array is None for array in made):
         return []
-    dtype = made[0].dtype if len({array.dtype for array in made}) == 1 else np.dtype(np.float64)
-    rest = iter(made)
-    return [np.empty(0, dtype) if value is None else next(rest).astype(dtype) for value in values]
+    return _of_one_type([array for array in made if array is not None])
+
+
+def _of_one_type(arrays: list[Array]) -> list[Array]:
+    """The arrays with the type that all of them have, or else as floats; none has no numbers."""
+    dtypes = {array.dtype for array in arrays if array is not _NOTHING}
+    if not dtypes:
+        return []
+    dtype = dtypes.pop() if len(dtypes) == 1 else np.dtype(np.float64)
+    return [array.astype(dtype) for array in arrays]
 
 
 def _array(value: Any) -> Array | None:

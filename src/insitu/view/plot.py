@@ -202,12 +202,17 @@ def _draw(axis: Any, name: str, lines: list[Curve]) -> None:
         foot = axis.get_xaxis_transform()  # steps across, and 0 to 1 upward
         ticks = {"color": RED, "markersize": 12, "markeredgewidth": 2, "label": "NaN or Inf"}
         axis.plot(odd, [0.03] * len(odd), "|", transform=foot, **ticks)
+    _scale(axis, lines)
+    if len(lines) > 1 or odd:
+        axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1.02), frameon=False)
+
+
+def _scale(axis: Any, lines: list[Curve]) -> None:
+    """Whole steps across, and upward the numbers themselves rather than what they are more than another."""
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.ticklabel_format(useOffset=False, style="plain" if all(curve.is_whole for curve in lines) else "sci")
     axis.margins(x=0.02)
     axis.grid(alpha=0.25)
-    if len(lines) > 1 or odd:
-        axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1.02), frameon=False)
 
 
 def _gaps(numbers: list[float | None]) -> list[float]:
