@@ -149,3 +149,8 @@ def test_the_file_imports_neither_numpy_nor_matplotlib() -> None:
 def test_curves_know_whether_they_are_integers(dtype: str, value: Any, is_whole: bool) -> None:
     (curve,) = curves(Made([(0, 0, value)], dtype=dtype))
     assert curve.is_whole is is_whole
+
+
+def test_a_step_that_ends_in_nan_has_no_mean() -> None:
+    (curve,) = curves(Made([(0, 0, 2.0), (0, 0, 3.0), (1, 0, 1.5), (1, 0, NAN)], shape=()))
+    assert (curve.mean, curve.low, curve.high, curve.odd) == ([2.5, None], [2.0, 1.5], [3.0, 1.5], [1])

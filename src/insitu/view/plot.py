@@ -41,7 +41,10 @@ class Values(Protocol):
 
 @dataclass(slots=True)
 class Curve:
-    """One rank of a variable: a point for each step, with None where no value of the step is finite."""
+    """One rank of a variable: a point for each step; `mean` is None where a value has no finite number in it.
+
+    `low` and `high` are those of the finite numbers of the step, None where there is none.
+    """
 
     rank: int
     steps: list[int] = field(default_factory=list)
@@ -102,6 +105,7 @@ class _Point:
     mean: float = 0.0
     count: int = 0
     is_odd: bool = False
+    is_broken: bool = False  # one of the values has no finite number in it
 
     def add(self, low: float, high: float, mean: float, count: int, is_odd: bool) -> None:
         self.low, self.high = min(self.low, low), max(self.high, high)
@@ -109,6 +113,7 @@ class _Point:
         if count:  # shares, for the sum may be too large for a float
             self.mean = self.mean * (1 - count / self.count) + mean * (count / self.count)
         self.is_odd |= is_odd
+        self.is_broken |= is_odd and not count
 
 
 def _joined(points: dict[tuple[int, int], _Point], *, is_whole: bool) -> list[Curve]:
@@ -118,7 +123,7 @@ def _joined(points: dict[tuple[int, int], _Point], *, is_whole: bool) -> list[Cu
         curve.steps.append(step)
         curve.times.append(point.time)
         curve.low.append(point.low if point.count else None)
-        curve.mean.append(point.mean if point.count else None)
+        curve.mean.append(point.mean if point.count and not point.is_broken else None)
         curve.high.append(point.high if point.count else None)
         if point.is_odd:
             curve.odd.append(step)
