@@ -18,6 +18,7 @@ class Calls {
     this.texts = data.texts;
     /** @type {Map<number, Together>} */
     this.joined = new Map();
+    this.wholeTypes = Uint8Array.from(data.types, (type) => Number(!!type && /^(np )?[iu]\d+\[/.test(type[0])));
     this.size = data.row.id.length;
     this.givenAt = offsets(data.row.taken);
     this.madeAt = offsets(data.row.returned);
@@ -63,28 +64,34 @@ class Calls {
 
   /** Whether a tensor holds integers, which are exact. @param {number} made */
   isWhole(made) {
-    return /^(np )?[iu]\d+\[/.test(this.data.types[this.data.tensor.type[made]][0]);
+    return this.wholeTypes[this.data.tensor.type[made]] > 0;
   }
 
   /** The range of each output, over all rows. @param {number[]} rows @returns {Range[]} */
   ranges(rows) {
-    const { stats, tensor } = this.data;
+    const { stats, tensor, made } = this.data;
     /** @type {Range[]} */
     const found = [];
     for (const i of rows)
-      this.outputs(i).forEach((made, place) => {
+      for (let at = this.madeAt[i], place = 0; at < this.madeAt[i + 1]; at++, place++) {
         found[place] ??= { min: Infinity, max: -Infinity, nan: 0, inf: 0, count: 0, isKnown: false, isWhole: true };
-        const range = found[place], number = tensor.stats[made];
-        range.isWhole &&= this.isWhole(made);
-        if (!number) return;
+        const range = found[place], number = tensor.stats[made[at]];
+        range.isWhole &&= this.isWhole(made[at]);
+        if (!number) continue;
         range.isKnown = true;
         range.nan += stats.nan[number];
         range.inf += stats.inf[number];
         range.count += stats.count[number];
         if (stats.min[number] < range.min) range.min = stats.min[number];
         if (stats.max[number] > range.max) range.max = stats.max[number];
-      });
+      }
     return found;
+  }
+
+  /** What was kept of the outputs; where that differs, the first. @param {number[]} rows */
+  commonKept(rows) {
+    const text = this.kept(rows[0]);
+    return !text || rows.every((i) => this.kept(i) === text) ? text : `${text} and others`;
   }
 
   /** What rows returned, in words: numbers as a range, of other things that differ the first. @param {number[]} rows */
@@ -120,10 +127,9 @@ class Calls {
     const known = this.joined.get(rows[0]);
     if (known?.rows === rows) return known;
     const { row } = this, ranges = this.ranges(rows);
-    const kept = this.kept(rows[0]), isSame = rows.every((i) => this.kept(i) === kept);
     const found = {
       rows, ranges,
-      values: ranges.some((one) => one.isKnown) ? rangesText(ranges) : kept && !isSame ? `${kept} and others` : kept,
+      values: ranges.some((one) => one.isKnown) ? rangesText(ranges) : this.commonKept(rows),
       output: this.outputText(rows),
       label: this.commonLabel(rows),
       place: this.commonPlace(rows),
