@@ -122,9 +122,10 @@ def given(call: Call) -> dict[str, Any]:
 def compact(call: Call) -> str:
     """A function call in a few words: `F.softmax(dim=-1)`, `.view(2, 3)`, `@`, `/ 8`, `[:, 0]`.
 
-    Where all that is given by position is tensors it is left out, and so is what is given by name. Else all of it is
-    shown, but for the tensor whose method it is: a tensor among numbers keeps its place.
+    Positional arguments are left out where all of them are tensors, and so are named ones. Else all of them are shown,
+    but for the tensor whose method it is: a tensor among numbers keeps its place.
 
+    >>> from insitu.trace.event import TensorFacts
     >>> n = TensorFacts(0, (), "i64", "cpu")
     >>> compact(Call(0, None, "function", "torch.zeros", args=(1, n, 5)))
     'torch.zeros(1, i64[], 5)'
