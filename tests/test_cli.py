@@ -503,7 +503,14 @@ def test_a_trace_that_cannot_be_saved_does_not_hide_the_exit_code() -> None:
 def test_a_program_without_torch_is_told_so() -> None:
     done = run("script.py", program="print('hi')")
     assert (done.returncode, done.stdout) == (0, "hi\n")
-    assert done.stderr == "insitu: the program called nothing of torch\n"
+    assert done.stderr == "insitu: no call of a torch module or function on tensors was recorded\n"
+
+
+def test_a_program_that_failed_before_its_first_call_is_not_said_to_have_called_nothing() -> None:
+    done = run("script.py", program="import torch; torch.load('nowhere.pt')")
+    assert done.returncode == 1
+    said = "insitu: no call of a torch module or function on tensors was recorded before FileNotFoundError\n"
+    assert done.stderr.endswith(said)
 
 
 def test_a_program_may_close_its_output() -> None:
@@ -550,7 +557,7 @@ def test_of_a_long_trace_the_beginning_and_the_end_are_printed(everything: bool)
 def test_loops_can_be_unfolded() -> None:
     program = "import torch\nfor _ in range(9):\n    torch.ones(2)\n    torch.ones(3)\n"
     folded, unfolded = (run(*words, "script.py", program=program) for words in ([], ["--unfold"]))
-    assert folded.stderr.startswith("× 9 identical")
+    assert folded.stderr.startswith("× 9 alike")
     assert len(unfolded.stderr.splitlines()) == 18
     assert "--unfold is for the view 'tree'" in run("--unfold", "--view", "code", "script.py", program=program).stderr
 

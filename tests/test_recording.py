@@ -406,9 +406,31 @@ def test_what_several_patterns_name_is_taken_once(only: Any) -> None:
     assert recorded["forward.found.aux.0"].calls.tolist() == [0] == recorded["forward.found.logits"].calls.tolist()
 
 
+class Recurrent(nn.Module):
+    """A model with a module of torch that has methods of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = x.mean()
+        return self.lstm(x)[0] * weight
+
+
+def test_any_path_does_not_lead_into_the_code_of_torch(tmp_path: Path) -> None:
+    net = Recurrent()
+    with insitu.record(net, only=["**.weight", "**.input"], keep="values", to=tmp_path / "run.h5") as recorded:
+        net(torch.randn(3, 2, 4))
+    assert recorded.paths == ["forward.weight", "lstm.forward.input"]
+    with pytest.raises(insitu.PatternError, match="nothing in the model has the path"):
+        insitu.record(net, only="**.weights_changed", keep="values")
+
+
 @pytest.mark.parametrize(
     ("only", "nearest"),
     [
+        ("loss", "forward.loss"),
         ("forward.los", "forward.loss"),
         ("inner.forward.logit", "inner.forward.logits"),
         ("norm.running_mean.grad", "norm.running_mean"),

@@ -8,10 +8,13 @@ from itertools import pairwise
 import pytest
 from tests.browser.conftest import Opened
 from tests.browser.runs import HOSTILE, hostile, training
+from tests.view.build import Run, stats, tensor
 
-from insitu.trace.event import Call, Event, ModuleFacts, Stats, TensorFacts
+from insitu.trace.event import Call, Event, ModuleFacts, Site, Stats, TensorFacts
 from insitu.trace.trace import Trace
+from insitu.view import replay
 from insitu.view.html import page
+from insitu.view.tree import Tree
 from insitu.view.value import spread
 
 pytestmark = pytest.mark.browser
@@ -35,8 +38,8 @@ def softmax(trace: Trace, path: str, step: int) -> Call:
 
 def test_it_opens_with_one_request_and_folds_what_is_identical(opened: Opened) -> None:
     assert len(opened.requests) == 1 and opened.requests[0].startswith("file://")
-    assert opened.rows[0] == "▾ step 0 … 2 × 3 identical"
-    assert "▾ h.0 … h.2 × 3 identical Block" in opened.rows
+    assert opened.rows[0] == "▾ step 0 … 2 × 3 alike"
+    assert "▾ h.0 … h.2 × 3 alike Block" in opened.rows
     assert opened.rows[-1] == "▸ step 3 NaN begins inside"
     assert opened("document.title") == "GPT"
     assert "128 events" in opened("document.getElementById('about').textContent")
@@ -127,7 +130,7 @@ def test_keys_move_open_and_close(opened: Opened) -> None:
     opened.press("ArrowRight", "l")
     assert opened.selected == "▸ wte Embedding"
     opened.press("ArrowDown")
-    assert opened.selected == "▾ h.0 … h.2 × 3 identical Block"
+    assert opened.selected == "▾ h.0 … h.2 × 3 alike Block"
     opened.press("u")
     assert opened.selected == "▾ h.0 fold 3 Block" and "▸ h.2 Block" in opened.rows
     opened.press("u", "k", "h")
@@ -142,7 +145,7 @@ def test_keys_move_open_and_close(opened: Opened) -> None:
 
 def test_everything_is_folded_and_unfolded_by_the_button(opened: Opened) -> None:
     opened.page.click("#fold")
-    assert opened.rows == ["▸ step 0 … 2 × 3 identical", "▸ step 3 NaN begins inside"]
+    assert opened.rows == ["▸ step 0 … 2 × 3 alike", "▸ step 3 NaN begins inside"]
     opened.page.click("#fold")
     assert "▸ GPT" in opened.rows and "▸ GPT NaN begins inside" in opened.rows
 
@@ -267,7 +270,7 @@ def test_paper_gets_a_folded_summary(opened: Opened) -> None:
     seen = "[...document.body.children].filter((one) => one.checkVisibility()).map((one) => one.id)"
     assert opened(seen) == ["summary"]
     text = opened("document.getElementById('summary').innerText")
-    assert "h.0 … h.2" in text and "× 3 identical" in text and "f32[2, 24, 96]" in text
+    assert "h.0 … h.2" in text and "× 3 alike" in text and "f32[2, 24, 96]" in text
     assert len(opened.page.pdf()) > 5_000
 
 
@@ -346,6 +349,7 @@ def test_many_calls_beside_each_other_open_at_once(open_page: Open) -> None:
 
 def test_numbers_are_rounded_as_in_the_terminal(open_page: Open) -> None:
     numbers = [-2.125, 0.0010005, 0.125, 1.125, 1.375, 2.5, 9.9921875, 10.25, 12.3456, 33.0, 98.7654, 101.5, 102.5]
+    numbers += [999.75, 1000.0, 4096.0, 4100.5, 8034.75, 65504.0, 99999.75, 131072.0, 1.25e9, 3e38]
     calls: list[Call] = []
     for low, high in pairwise(numbers):
         out = TensorFacts(len(calls), (2,), "f64", "cpu", stats=Stats(2, low, high, 0.0, 1.0, 0, 0, 0))
@@ -353,3 +357,117 @@ def test_numbers_are_rounded_as_in_the_terminal(open_page: Open) -> None:
     opened = open_page(page(Trace(calls)))
     cells = "[...document.querySelectorAll('#rows .row:not([hidden])')].map((row) => row.children[3].innerText)"
     assert opened(cells) == [spread(stats) for call in calls if (stats := call.outputs[0].stats)]
+
+
+def cells(opened: Opened, place: int) -> list[str]:
+    """The texts of one column of the rows that are elements now."""
+    script = f"[...document.querySelectorAll('#rows .row:not([hidden])')].map((row) => row.children[{place}].innerText)"
+    return [" ".join(text.split()) for text in opened(script)]
+
+
+def test_each_output_has_a_range_and_integers_are_exact(open_page: Open) -> None:
+    run = Run()
+    run.module("", "GPT", out=(tensor(4, 27, stats=stats(-0.381, 0.679)), tensor(stats=stats(3.28, 3.28))))
+    ids = tensor(3, dtype="i64", stats=stats(8031, 16_777_217))
+    run.call("function", "torch.max", out=(tensor(3, stats=stats(0.99991, 1.0001)), ids))
+    parts = [tensor(2, stats=stats(number, number + 1, nan=3 * (number == 8))) for number in range(12)]
+    run.call("function", "torch.chunk", out=tuple(parts))
+    run.call("function", "torch.f", out=tensor(2, dtype="i64", stats=stats(-(2.0**63), 1234567.0)))
+    opened = open_page(page(run.trace))
+    assert cells(opened, 3) == [
+        "-0.381 … 0.679 | 3.28",
+        "0.99991 … 1.0001 | 8031 … 16777217",
+        "0 … 1 | 1 … 2 | 2 … 3 | … 9 more, ✗ 3 NaN",
+        "≈ -9.22e+18 … 1234567",
+    ]
+    assert cells(opened, 3) == [line.cells[1][0] for line in replay(run.events, Tree(live=False))]
+    opened.press("j")
+    assert "16777217" in opened.details and "1.678e+07" not in opened.details
+
+
+def loops() -> Trace:
+    """Three passes of a loop; in each two blocks and two numbers."""
+    run, places = Run(), [Site("train.py", line, "main", "x") for line in range(6)]
+    for step in range(3):
+        x = tensor(2, stats=stats(-step, step))
+        run.call("function", "torch.rand", 2, out=x, site=places[0], duration=1_000_000)
+        for number in range(2):
+            out = tensor(2, stats=stats(-10 * step - number, 1, inf=step))
+            with run.inside(run.module(f"h.{number}", "Block", x, leaf=False, out=out, site=places[1])):
+                run.call("function", "torch.relu", x, out=out, site=places[2], duration=2_000_000)
+        run.call("function", "torch.Tensor.item", x, out=1000 + step, site=places[3])
+        loss = float("nan") if step == 1 else 0.5 + step
+        run.call("function", "torch.Tensor.mean", x, out=loss, site=places[4])
+    return run.trace
+
+
+def test_a_folded_row_shows_the_range_of_all_copies_at_every_depth(open_page: Open) -> None:
+    trace = loops()
+    opened = open_page(page(trace))
+    assert opened.rows[0] == "▾ pass of a loop × 3 alike"
+    shown = dict(zip(opened.rows, zip(cells(opened, 1), cells(opened, 3), cells(opened, 4), strict=True), strict=True))
+    assert shown["torch.rand(2)"] == ("f32[2]", "-2 … 2", "Σ 3.0ms")
+    assert shown["▾ h.0 … h.1 × 2 alike Block"][1] == "-21 … 1, 6 Inf"
+    assert shown["torch.relu Inf begins"] == ("f32[2]", "-21 … 1, 6 Inf", "Σ 12.0ms")
+    assert shown[".item"][0] == "1000 … 1002"
+    assert shown[".mean"][0] == "0.5 … 2.5, 1 NaN"
+    opened.press("j")
+    assert "the row stands for 3 that are alike; this is the first of them" in opened.details
+    opened.press("Home", "u")
+    assert cells(opened, 3)[:2] == ["", "0"] and cells(opened, 4)[1] == "1.0ms"
+
+
+def test_what_is_wrong_in_a_later_copy_is_seen_on_the_folded_row(open_page: Open) -> None:
+    run, place = Run(), Site("train.py", 1, "main", "x")
+    for number in range(3):
+        out = tensor(2, id=number, stats=stats(0, 1, inf=int(number == 2)))
+        with run.inside(run.module(f"h.{number}", "Block", leaf=False, out=out)):
+            run.call("function", "torch.exp", tensor(2, id=9, stats=stats(0, 1)), out=out, site=place)
+    opened = open_page(page(run.trace))
+    opened.press("Home", "h")
+    assert opened.rows == ["▸ h.0 … h.2 × 3 alike Block Inf begins inside"]
+    opened.press("l")
+    assert opened.rows[1] == "torch.exp Inf begins"
+    bad = "[...document.querySelectorAll('#rows .row:not([hidden])')].map((row) => row.classList.contains('bad'))"
+    assert opened(bad) == [True, True]
+    assert "✗ Inf in 1 of them, first in" in opened.details
+
+
+def test_copies_have_the_same_rows_even_where_their_lines_differ(open_page: Open) -> None:
+    """The first block calls one line three times, the second three lines once."""
+    run = Run()
+    for number in range(2):
+        with run.inside(run.module(f"h.{number}", "Block", leaf=False, out=tensor(2))):
+            for line in range(3):
+                place = Site("train.py", 5 + number * line, "f", "x")
+                out = tensor(2, stats=stats(line, 10 * number + line))
+                run.call("function", "torch.relu", out=out, site=PLACES.setdefault((number, place.line), place))
+    opened = open_page(page(run.trace))
+    assert list(zip(opened.rows, cells(opened, 3), cells(opened, 5), strict=True)) == [
+        ("▾ h.0 … h.1 × 2 alike Block", "", ""),
+        ("torch.relu() × 3 alike", "0 … 12", "train.py:5 …"),
+    ]
+
+
+PLACES: dict[tuple[int, int], Site] = {}
+
+
+def test_nan_that_goes_in_is_not_said_to_begin(open_page: Open) -> None:
+    run = Run()
+    given, out = tensor(2, id=1, stats=stats(0, 1, nan=1)), tensor(2, id=2, stats=stats(0, 1, nan=1))
+    with run.inside(run.module("", "Net", given, leaf=False, out=out)):
+        run.call("function", "torch.relu", given, out=out)
+    opened = open_page(page(run.trace))
+    assert opened.rows == ["▾ Net", "torch.relu NaN comes in"]
+    assert "NaN FIRST SEEN" in opened.details.replace("NAN", "NaN")
+    opened.press("f")
+    assert "NaN goes in, and no call that is shown made it" in opened.details
+    opened.press("h", "h")
+    assert opened.rows == ["▸ Net NaN inside"]
+    unknown = Run()
+    unknown.call("function", "torch.log", tensor(2, id=1), out=out)
+    assert open_page(page(unknown.trace)).rows == ["torch.log NaN comes out"]
+    known = Run()
+    known.call("function", "torch.log", tensor(2, id=1, stats=stats(-1, 1)), out=out)
+    assert open_page(page(known.trace)).rows == ["torch.log NaN begins"]
+    assert "1 event ·" in open_page(page(known.trace))("document.getElementById('about').textContent") + " ·"

@@ -11,7 +11,7 @@ from tests.browser.runs import HOSTILE, hostile, large, training
 
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
-from insitu.trace.event import Call
+from insitu.trace.event import Call, Event, Variable
 from insitu.trace.trace import Trace
 from insitu.view.html import page
 from insitu.view.plot import Curve
@@ -166,3 +166,29 @@ def test_a_hundred_thousand_events(open_page: Open) -> None:
     assert opened.search("softmax kind:function").split("/")[1] == f"{len(trace.find('h.*.attn', name='softmax')):,}"
     opened.press("Escape", "End")
     assert opened.selected == "weights = values"
+
+
+def cards(opened: Opened) -> list[str]:
+    """What stands at the head of each card, after the name."""
+    return list(opened("[...document.querySelectorAll('.card .last')].map((last) => last.innerText)"))
+
+
+def test_a_series_that_ends_in_nan_does_not_show_its_last_finite_value(open_page: Open) -> None:
+    mean: list[float | None] = [2.0, 1.5, None]
+    loss = Curve(0, [0, 1, 2], [0.0] * 3, mean, mean, mean, [2])
+    partly = Curve(0, [0, 1], [0.0] * 2, [1.0, 2.0], [1.5, 2.5], [2.0, 3.0], [1])
+    count = Curve(0, [0, 1], [0.0] * 2, *([[4096.0, 131_072.0]] * 3), is_whole=True)
+    opened = open_page(page(curves=[("loss", [loss]), ("x", [partly]), ("count", [count])]))
+    assert cards(opened) == ["NaN or Inf", "2.5 with NaN or Inf", "131072"]
+    scales = opened("[...document.querySelectorAll('.card .scale')].map((scale) => scale.innerText)")
+    assert scales[2].split() == ["131072", "4096"]
+
+
+def test_the_last_change_of_a_step_is_what_a_variable_is(open_page: Open) -> None:
+    changes = [(0, 2.0), (1, 1.5), (1, float("nan"))]
+    events: list[Event] = [
+        Variable(place, None, "loss", value, ("values",), step=step) for place, (step, value) in enumerate(changes)
+    ]
+    events += [Variable(9 + step, None, "seen", 1_234_567 + step, ("values",), step=step) for step in range(2)]
+    opened = open_page(page(Trace(events)))
+    assert cards(opened) == ["NaN or Inf", "1234568"]

@@ -12,6 +12,7 @@ from tests.capture.oracle import troubles
 from torch import Tensor, nn
 
 import insitu
+from insitu.capture import keep
 from insitu.capture.keep import statistics
 from insitu.trace.event import Stats
 
@@ -282,3 +283,14 @@ def test_an_unknown_keep(value: Any) -> None:
 def test_infinite_mean_is_no_number() -> None:
     found = statistics(torch.tensor([1.7e308, 1.7e308], dtype=torch.float64))
     assert found.mean is not None and math.isfinite(found.mean)
+
+
+def test_the_recorded_ends_of_integers_are_integers() -> None:
+    found = keep.stats(torch.tensor([3, 131_073]))
+    assert found is not None and (found["min"], found["max"]) == (3, 131_073)
+    assert type(found["max"]) is int and type(found["mean"]) is float
+    values = (torch.ones(2), torch.tensor([2**62]), torch.empty(0).long())
+    floats, large, empty = map(keep.stats, values)
+    assert floats is not None and type(floats["max"]) is float
+    assert large is not None and type(large["max"]) is float
+    assert empty is not None and empty["max"] is None

@@ -24,6 +24,7 @@ import torch
 from tests.dropins import t2v
 from tests.dropins.running import HERE, own_files_in, printed_by
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import insitu
 import ttracker
@@ -124,15 +125,59 @@ def test_the_snippet_of_log2file_runs_as_written() -> None:
 
 def test_the_hook_that_monitors_accuracy_runs_as_written(printed: Printed) -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    nn.init.constant_(model[0].weight, -1.5)
+    nn.init.constant_(model[0].bias, 1.0)
     exec(HOOK, {"model_executable": model})
     assert printed() == str(model).splitlines()
     model(torch.ones(4, 2))
-    small, wide = "shape=torch.Size([4, 2]) | dtype=torch.float32", "shape=torch.Size([4, 3]) | dtype=torch.float32"
+    small = "shape=torch.Size([4, 2]) | dtype=torch.float32 | mean=1 min=1 max=1 sum=8"
+    wide = "shape=torch.Size([4, 3]) | dtype=torch.float32 |"
+    made, cut = f"{wide} mean=-2 min=-2 max=-2 sum=-24", f"{wide} mean=0 min=0 max=0 sum=0"
     assert printed() == [
-        *(f"Linear [Tensor] input.0@0 → {small}", f"Linear [Tensor] output@0 → {wide}"),
-        *(f"ReLU [Tensor] input.0@0 → {wide}", f"ReLU [Tensor] output@0 → {wide}"),
-        *(f"Sequential [Tensor] input.0@0 → {small}", f"Sequential [Tensor] output@0 → {wide}"),
+        *(f"Linear [Tensor] input.0@0 → {small}", f"Linear [Tensor] output@0 → {made}"),
+        *(f"ReLU [Tensor] input.0@0 → {made}", f"ReLU [Tensor] output@0 → {cut}"),
+        *(f"Sequential [Tensor] input.0@0 → {small}", f"Sequential [Tensor] output@0 → {cut}"),
     ]
+
+
+NAN, INF = float("nan"), float("inf")
+NUMBERS: list[tuple[Any, str]] = [
+    (torch.tensor([1.0, 2.0, 4.5]), " | mean=2.5 min=1 max=4.5 sum=7.5"),
+    (torch.tensor([1.0, NAN]), " | mean=nan min=nan max=nan sum=nan"),
+    (torch.tensor([1.0, INF]), " | mean=inf min=1 max=inf sum=inf"),
+    (torch.full((300,), 300.0, dtype=torch.float16), " | mean=300 min=300 max=300 sum=90000"),
+    (torch.ones(3, dtype=torch.bfloat16), " | mean=1 min=1 max=1 sum=3"),
+    (torch.ones(2).to(torch.float8_e4m3fn), " | mean=1 min=1 max=1 sum=2"),
+    (nn.Parameter(torch.ones(2)), " | mean=1 min=1 max=1 sum=2"),
+    (np.array([0.25, 0.5], np.float32), " | mean=0.375 min=0.25 max=0.5 sum=0.75"),
+    (torch.tensor([1, 2]), ""),
+    (torch.tensor([True]), ""),
+    (torch.ones(2, dtype=torch.complex64), ""),
+    (torch.empty(0), ""),
+    (torch.empty(2, device="meta"), ""),
+    (torch.eye(2).to_sparse(), ""),
+    (np.array([1, 2]), ""),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), NUMBERS, ids=lambda item: str(getattr(item, "dtype", "")))
+def test_floating_tensors_are_logged_with_their_numbers(value: Any, expected: str, printed: Printed) -> None:
+    _log_change("", "x", value, "")
+    (line,) = printed()
+    assert line.partition("dtype=")[2] == f"{value.dtype}{expected}"
+
+
+def test_the_numbers_of_a_log_are_noticed_by_nobody(printed: Printed) -> None:
+    x = torch.ones(3, requires_grad=True)
+    with insitu.record(level="aten") as trace, FlopCounterMode(display=False) as counter:
+        y = x * 2
+        calls = len(trace.calls)
+        _log_change("", "y", y, "")
+        assert len(trace.calls) == calls and counter.get_total_flops() == 0
+    assert y.grad_fn is not None and y.grad_fn.next_functions[0][0] is not None
+    assert printed()[-1].endswith("mean=2 min=2 max=2 sum=6")
+    torch.vmap(lambda row: _log_change("", "row", row, "") or row)(torch.ones(2, 3))
+    assert "mean" not in printed()[-1]
 
 
 def masked(text: str) -> str:
@@ -222,7 +267,7 @@ def test_what_values_are(value: Any, texts: list[str], printed: Printed) -> None
     look(value)
     assert printed()[1:] == [*(f"├─ 输入 {text}" for text in texts), "└─ 输出 value: None"]
     _log_change("├─", "x", value, "│   ", 0)
-    assert printed() == [f"│   ├─ {text}" for text in texts]
+    assert [line.partition(" | mean=")[0] for line in printed()] == [f"│   ├─ {text}" for text in texts]
 
 
 # These need another way to make a tensor, or none has them.

@@ -380,6 +380,14 @@ def test_summaries_say_what_is_there(run: Any) -> None:
     assert found["note"].means == () and found["note"].low is None and found["ragged"].shapes == ((0,), (2, 5))
 
 
+def test_the_shapes_of_a_variable_are_the_bounds_of_each_dimension(tmp_path: Path) -> None:
+    with Journal(tmp_path / "run.h5.parts") as journal:
+        for step, shape in enumerate([(4, 1), (2, 8), (3, 3)]):
+            journal.step(step, 0.0, [tensor("x", 0, np.zeros(shape))])
+    (summary,) = insitu.load(tmp_path / "run.h5").summaries()
+    assert summary.shapes == ((2, 1), (4, 8))
+
+
 def test_a_large_variable_is_summed_up_from_a_sample(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("insitu.store.summary._MOST_BYTES", 1000)
     with Journal(tmp_path / "run.h5.parts") as journal:

@@ -218,6 +218,8 @@ def test_the_ranges_of_indices_are_told() -> None:
     message = "index out of range in self"
     failed = case("torch.nn.functional.embedding", given, table, message=message, limits=lambda facts: (-1.0, 12.0))
     assert only(diagnose(failed)).text == "a holds -1 … 12; b has 10 rows (0 … 9)"
+    failed = case("torch.nn.functional.embedding", given, table, message=message, limits=lambda facts: (0.0, 1234567.0))
+    assert only(diagnose(failed)).text == "a holds 0 … 1234567; b has 10 rows (0 … 9)"
 
 
 def test_a_function_that_takes_the_table_first_is_told_the_same() -> None:

@@ -92,6 +92,15 @@ def test_the_nearest(pattern: str, nearest: str | None) -> None:
         assert f"did you mean {nearest!r}?" in text
 
 
+@pytest.mark.parametrize(
+    ("pattern", "nearest"),
+    [("loss", "forward.loss"), ("los", "forward.loss"), ("lsmt", "lstm"), ("forward.h", "forward.hn")],
+)
+def test_the_end_of_a_path_may_be_meant(pattern: str, nearest: str) -> None:
+    paths = ["lstm", "lstm.weight", "forward.loss", "forward.hn", "decoder.forward.loss"]
+    assert suggestion(pattern, paths) == f" (did you mean {nearest!r}?)"
+
+
 def test_what_is_suggested_matches() -> None:
     for pattern in ("encoder.layer.*.attn", "encodr", "h.*.x", "**.atttn", "encoder.**.atn", "layers.*.attn"):
         hint = suggestion(pattern, PATHS)

@@ -12,7 +12,7 @@ from insitu.trace.trace import Trace
 
 def tensor(*shape: int | str, dtype: str = "f32", device: str = "cpu", **more: Any) -> TensorFacts:
     """A tensor of this shape."""
-    return TensorFacts(0, shape, dtype, device, **more)
+    return TensorFacts(more.pop("id", 0), shape, dtype, device, **more)
 
 
 def stats(low: float | None, high: float | None, *, nan: int = 0, inf: int = 0) -> Stats:

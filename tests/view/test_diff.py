@@ -11,15 +11,16 @@ from insitu.trace.diff import Diff
 from insitu.view.diff import diff_facts, render_diff
 
 VERDICT = """\
-✗ the runs part at model.py:2, torch.softmax(-1): made with another argument: argument 0: -1 | 0
-  a  model.py:2  torch.softmax(-1)  f32[2]  2 … 3
+✗ the runs part at model.py:2, torch.softmax(f32[2], -1): made with another argument: argument 0: -1 | 0
+  a  model.py:2  torch.softmax(f32[2], -1)  f32[2]  2 … 3
      from f32[2]
-  b  model.py:2  torch.softmax(0)  f32[2]  2.5 … 3.5
+  b  model.py:2  torch.softmax(f32[2], 0)  f32[2]  2.5 … 3.5
      from f32[2]
   Δ mean 0.5; known from statistics; 2 calls after it differ because of it
 
   =  calls  1 the same
-  ✗  torch.softmax(-1)  f32[2]  Δ mean 0.5  made with another argument: argument 0: -1 | 0: the cause  model.py:2
+  ✗  torch.softmax(f32[2], -1)  f32[2]  Δ mean 0.5  made with another argument: argument 0: -1 | 0: the cause  \
+model.py:2
   ~  calls  2 differ because of it"""
 
 

@@ -9,7 +9,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from tests.view.build import Run
+from tests.view.build import Run, linear, tensor
 from tests.view.hostile import STRINGS, hostile_trace, long_trace
 
 from insitu.trace.event import Call, Event, ModuleFacts, TensorFacts
@@ -83,7 +83,7 @@ def test_model_explorer_has_a_node_for_each_operation_in_the_layers_of_its_modul
 
 def test_model_explorer_has_identical_steps_once() -> None:
     (graph,) = explored(to_model_explorer(model(steps=3).trace))
-    assert graph["id"] == "step 0 … 2, 3 identical"
+    assert graph["id"] == "step 0 … 2, 3 alike"
     assert len(explored(to_model_explorer(long_trace(1000)))) == 4
 
 
@@ -265,6 +265,14 @@ def test_mermaid_draws_identical_blocks_and_steps_once() -> None:
     assert len(boxes) == 4
     assert frames == ["Net", "h.0 … h.11  × 12  Block"]
     assert ("#43;", "fc  Linear") in arrows, "the next block takes what the one before made"
+
+
+def test_mermaid_does_not_show_one_output_of_a_module_as_all() -> None:
+    run = Run()
+    with run.inside(run.module("", "Net", tensor(2), leaf=False, out=tensor(2))):
+        for size in (2, 3):
+            linear(run, "fc", 4, 6, tensor(size, 4))
+    assert "f32[2, 6] and others" in to_mermaid(run.trace)
 
 
 def test_mermaid_does_not_look_into_the_innermost_modules() -> None:

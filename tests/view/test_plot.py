@@ -135,3 +135,22 @@ def test_the_file_imports_neither_numpy_nor_matplotlib() -> None:
     program = "import insitu.view.plot, sys; print([n for n in ('numpy', 'matplotlib', 'torch') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "is_whole"),
+    [
+        ("int64", np.ones(2, "i8"), True),
+        ("float32", np.ones(2, "f4"), False),
+        ("json", 4096, True),
+        ("json", 0.5, False),
+    ],
+)
+def test_curves_know_whether_they_are_integers(dtype: str, value: Any, is_whole: bool) -> None:
+    (curve,) = curves(Made([(0, 0, value)], dtype=dtype))
+    assert curve.is_whole is is_whole
+
+
+def test_a_step_that_ends_in_nan_has_no_mean() -> None:
+    (curve,) = curves(Made([(0, 0, 2.0), (0, 0, 3.0), (1, 0, 1.5), (1, 0, NAN)], shape=()))
+    assert (curve.mean, curve.low, curve.high, curve.odd) == ([2.5, None], [2.0, 1.5], [3.0, 1.5], [1])

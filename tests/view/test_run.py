@@ -70,6 +70,10 @@ def cells(facts: Facts) -> list[str]:
             Facts("x", "int64", ((3,), (2, 2)), 3, (0, 2), (0,), nan=4, inf=1, means=(), source=None),
             ["x", "3 × i64[…]", "0–2", "0", "4 NaN, 1 Inf", "", ""],
         ),
+        (
+            Facts("x", "float32", ((3,), (3,)), 3, (0, 2), (0,), nan=4, sampled=True, means=(), source=None),
+            ["x", "3 × f32[3]", "0–2", "0", "≥ 4 NaN", "", ""],
+        ),
     ],
 )
 def test_a_variable_is_a_line(facts: Facts, expected: list[str]) -> None:
@@ -135,3 +139,30 @@ def test_a_real_run_is_shown(tmp_path: Path, width: int) -> None:
     assert "forward" in text and "9 × f32[3]" in text
     if width == 200:
         assert "0 … 8" in text and "▁▂▃▄▅▅▆▇█" in text and text.count("▁") == 2
+
+
+def shown(tmp_path: Path, **series: list[Any]) -> dict[str, list[str]]:
+    """The cells `range` and `mean over steps` of recorded Python values."""
+    with Journal(tmp_path / "run.h5.parts") as journal:
+        for step in range(len(next(iter(series.values())))):
+            journal.step(step, 0.0, [(name, 0, None, (), values[step]) for name, values in series.items()])
+    with insitu.load(tmp_path / "run.h5") as run:
+        lines = list(run_lines(run, 200))[1:]
+    return {str(line.spans[0][0]): [line.cells[3][0], line.cells[4][0]] for line in lines}
+
+
+def test_integers_of_a_run_are_exact(tmp_path: Path) -> None:
+    found = shown(tmp_path, count=[4096, 4096], ids=[8031, 2**53 + 1], size=[4096.0, 65504.0], loss=[0.12345, 1234.5])
+    assert {name: cells[0] for name, cells in found.items()} == {
+        "count": "4096",
+        "ids": "8031 … 9007199254740993",
+        "size": "4096 … 65504",
+        "loss": "0.123 … 1234",
+    }
+
+
+def test_a_series_that_ends_in_nan_shows_no_bar_at_its_end(tmp_path: Path) -> None:
+    steps = 400  # many more than there are bars
+    found = shown(tmp_path, loss=[*[1.0] * (steps - 1), float("nan")], none=[*[0.5] * (steps - 1), None])
+    assert found["loss"][0] == "1 NaN" and found["loss"][1].endswith("▄·")
+    assert found["none"] == ["0.5", "▄" * 32]

@@ -145,3 +145,14 @@ def test_values_never_raise() -> None:
     assert value(list(range(100))).endswith("31, … 68 more]")
     assert value({"a\n": "b\n"}) == r"{a\n: 'b\n'}"
     assert size(tensor("s0", 2)) == 0
+
+
+def test_a_module_that_returned_several_shapes_or_raised_once_says_so() -> None:
+    run = Run()
+    for width in (1, 2, 2):
+        run.module("a", "Grow", out=tensor(width))
+        run.module("b", "Same", out=tensor(3))
+        run.module("c", "Fails", out=tensor(width), raised="ValueError" if width == 1 else None)
+    rows = [row.split("  ") for row in render(run.trace, "table").splitlines()[1:4]]
+    outputs = [next(cell.strip() for cell in row if "[" in cell or "✗" in cell) for row in rows]
+    assert outputs == ["f32[1] and others", "f32[3]", "✗ raised ValueError"]

@@ -7,8 +7,11 @@ from typing import Any
 from tests.view.build import Run, linear, site, stats, tensor
 
 from insitu.trace.analysis import completed
-from insitu.trace.event import Fields, Word
-from insitu.view import make, render
+from insitu.trace.event import Fields, Stats, Word
+from insitu.view import make, render, replay
+from insitu.view.tree import Tree
+
+EMPTY = Stats(0, None, None, None, None, 0, 0, 0)
 
 
 def block(run: Run, index: int, *, width: int = 96, nan: int = 0) -> None:
@@ -37,13 +40,13 @@ def gpt(blocks: int = 12, *, odd: int | None = None, nan: int | None = None) -> 
 
 
 FOLDED = """\
-GPT                                   f32[2, 24, 256]                  3.00s
-├─ wte  Embedding(256, 96)            f32[2, 24, 96]
-└─ h.0 … h.11  × 12 identical  Block  f32[2, 24, 96]      -16 … 5.45   2.88s  model.py:43
-   ├─ ln_1  LayerNorm(96)             f32[2, 24, 96]                  26.4ms  model.py:31
-   ├─ c_attn  Linear(96 → 288)        f32[2, 24, 288]                  188ms  model.py:31
-   ├─ .split(96, dim=2)               3 × f32[2, 24, 96]
-   └─ F.softmax(dim=-1)               f32[2, 6, 24, 24]   0 … 1               model.py:31"""
+GPT                               f32[2, 24, 256]                    3.00s
+├─ wte  Embedding(256, 96)        f32[2, 24, 96]
+└─ h.0 … h.11  × 12 alike  Block  f32[2, 24, 96]      -16 … 5.45   Σ 2.88s  model.py:43
+   ├─ ln_1  LayerNorm(96)         f32[2, 24, 96]                  Σ 26.4ms  model.py:31
+   ├─ c_attn  Linear(96 → 288)    f32[2, 24, 288]                  Σ 188ms  model.py:31
+   ├─ .split(96, dim=2)           3 × f32[2, 24, 96]
+   └─ F.softmax(dim=-1)           f32[2, 6, 24, 24]   0 … 1                 model.py:31"""
 
 
 def rows(run: Run, **options: Any) -> list[str]:
@@ -57,9 +60,9 @@ def test_twelve_identical_blocks_are_one() -> None:
 def test_the_block_that_makes_a_nan_stands_alone() -> None:
     found = rows(gpt(nan=3))
     assert [row.split("  f32")[0].strip(" ├└─") for row in found if "Block" in row] == [
-        "h.0 … h.2  × 3 identical  Block",
+        "h.0 … h.2  × 3 alike  Block",
         "h.3  Block",
-        "h.4 … h.11  × 8 identical  Block",
+        "h.4 … h.11  × 8 alike  Block",
     ]
     assert [index for index, row in enumerate(found) if "✗ 48 NaN" in row] == [11]
 
@@ -67,9 +70,9 @@ def test_the_block_that_makes_a_nan_stands_alone() -> None:
 def test_a_block_that_differs_is_not_folded() -> None:
     found = [row for row in rows(gpt(odd=5)) if "Block" in row]
     assert [row.split("  f32")[0].strip(" ├└─") for row in found] == [
-        "h.0 … h.4  × 5 identical  Block",
+        "h.0 … h.4  × 5 alike  Block",
         "h.5  Block",
-        "h.6 … h.11  × 6 identical  Block",
+        "h.6 … h.11  × 6 alike  Block",
     ]
 
 
@@ -92,7 +95,7 @@ def test_a_loop_on_one_line_folds_and_two_lines_do_not() -> None:
     run, x, loop = Run(), tensor(2), site("x = x + 1", 3, "f")
     for place in (loop, loop, loop, site("x = x + 1", 4, "f")):
         run.call("function", "torch.Tensor.__add__", x, 1, operator="+", out=x, site=place)
-    assert rows(run) == ["+ 1  × 3 identical  f32[2]  model.py:3", "+ 1                 f32[2]  model.py:4"]
+    assert rows(run) == ["+ 1  × 3 alike  f32[2]  model.py:3", "+ 1             f32[2]  model.py:4"]
 
 
 def test_identical_steps_fold_when_replayed() -> None:
@@ -102,8 +105,8 @@ def test_identical_steps_fold_when_replayed() -> None:
         run.events[-1].step = run.step
         run.module("", "Net", x, out=tensor(3) if run.step == 3 else x, duration=1_000_000)
     assert rows(run) == [
-        "step 0 … 2  × 3 identical  Net  f32[2]  3.0ms",
-        "step 3  Net                     f32[3]  1.0ms",
+        "step 0 … 2  × 3 alike  Net  f32[2]  Σ 3.0ms",
+        "step 3  Net                 f32[3]    1.0ms",
     ]
 
 
@@ -112,7 +115,7 @@ def test_steps_of_several_roots_have_a_row_of_their_own() -> None:
     for run.step in range(2):
         run.module("", "Net", x, out=x)
         run.call("function", "torch.Tensor.backward", x, kwargs={"gradient": None})
-    assert rows(run) == ["step 0 … 1  × 2 identical", "├─ Net        f32[2]", "└─ .backward"]
+    assert rows(run) == ["step 0 … 1  × 2 alike", "├─ Net        f32[2]", "└─ .backward"]
 
 
 def test_live_shows_each_root_when_it_is_complete() -> None:
@@ -138,7 +141,7 @@ def test_narrow_terminals_drop_source_then_values_then_time() -> None:
     third = render(run.trace, width=70)
     assert "5.45" not in third and "2.88s" in third
     fourth = render(run.trace, width=60)
-    assert "2.88s" not in fourth and "h.0 … h.11  × 12 identical  Block  f32[2, 24, 96]" in fourth
+    assert "2.88s" not in fourth and "h.0 … h.11  × 12 alike  Block  f32[2, 24, 96]" in fourth
     last = render(run.trace, width=40).split("\n")
     assert last[2] == "└─ h.0 … h.11  × 12…  f32[2, 24, 96]"
     assert max(map(len, last)) <= 40
@@ -177,7 +180,7 @@ def test_compact_names() -> None:
     assert name("torch.Tensor.__rsub__", x, 1, operator="-") == "1 -"
     assert name("torch.Tensor.__getitem__", x, (Word("..."), 0), operator="[]") == "[..., 0]"
     assert name("torch.Tensor.__neg__", x, operator="-") == "-"
-    assert name("torch.f", x, "a" * 200) == f"torch.f({'a' * 47}…)"
+    assert name("torch.Tensor.f", x, "a" * 200) == f".f({'a' * 47}…)"
 
 
 def test_marks() -> None:
@@ -235,12 +238,94 @@ def test_a_backward_row_names_the_module_it_belongs_to() -> None:
     assert render(run.trace).splitlines()[1].split("  ") == ["aten.mm", "backward of fc"]
 
 
+def test_a_backward_row_for_several_modules_names_the_first_and_the_last() -> None:
+    run, x, place = Run(), tensor(2, 4), site("loss.backward()", 3, "f")
+    calls = [run.module(f"h.{number}", "Linear", x) for number in range(2)]
+    for call in calls:
+        run.call("aten", "aten.mm", x, phase="backward", forward=call.id, module=call.module, site=place)
+    assert "aten.mm  × 2 alike  backward of h.0 … h.1" in render(run.trace)
+
+
+def test_what_was_kept_of_each_output_is_shown() -> None:
+    run = Run()
+    run.call("function", "torch.max", out=(tensor(2, kept=0.25), tensor(2), tensor(kept=3)))
+    assert values(run) == ["0.25 | ? | 3"]
+
+
 def test_numbers_that_no_float_holds_are_shown_also_where_several_are_one_row() -> None:
     run = Run()
     for number, result in enumerate((1, 10**400, 10**5000)):
         run.module(f"h.{number}", "Power", out=result)
-    assert render(run.trace) == "h.0 … h.2  × 3 identical  Power  1 … <int of 16610 b…"
+    assert render(run.trace) == "h.0 … h.2  × 3 alike  Power  1 … <int of 16610 bits>"
     run = Run()
     run.call("function", "torch.f", {10**5000: tensor(2)}, out={10**5000: tensor(2)})
     for view in ("tree", "classic", "code"):
         assert "<int of 16610 bits>" in render(run.trace, view)
+
+
+def values(run: Run) -> list[str]:
+    """The cells of the column `values`."""
+    return [line.cells[1][0] for line in replay(run.events, Tree(live=False)) if line.cells]
+
+
+def test_each_output_has_a_range_of_its_own() -> None:
+    run = Run()
+    logits, loss = tensor(4, 32, 27, stats=stats(-0.381, 0.679)), tensor(stats=stats(3.28, 3.28))
+    run.module("", "GPT", out=(logits, loss))
+    found = (tensor(3, stats=stats(-1.5, 2.0)), tensor(3, dtype="i64", stats=stats(8031, 122801)))
+    run.call("function", "torch.max", tensor(3, 4), out=found)
+    run.call("function", "torch.f", out=(tensor(2), tensor(2, stats=stats(0, 1)), tensor(0, stats=EMPTY)))
+    assert values(run) == ["-0.381 … 0.679 | 3.28", "-1.5 … 2 | 8031 … 122801", "? | 0 … 1 | empty"]
+
+
+def test_of_many_outputs_the_first_are_shown_and_what_is_not_finite_in_the_others() -> None:
+    run = Run()
+    parts = [tensor(2, stats=stats(number, number + 1)) for number in range(12)]
+    run.call("function", "torch.chunk", out=tuple(parts))
+    run.call("function", "torch.chunk", out=(*parts[:10], tensor(2, stats=stats(0, 1, nan=3)), parts[11]))
+    assert values(run) == ["0 … 1 | 1 … 2 | 2 … 3 | … 9 more", "0 … 1 | 1 … 2 | 2 … 3 | … 9 more, ✗ 3 NaN"]
+
+
+def test_a_folded_row_has_the_range_of_each_output_over_all_copies() -> None:
+    run = Run()
+    for number in range(3):
+        out = (tensor(2, stats=stats(-number, 0)), tensor(2, dtype="i64", stats=stats(5, 4096 + number)))
+        run.module(f"h.{number}", "Block", out=out)
+    assert values(run) == ["-2 … 0 | 5 … 4098"]
+
+
+def test_numbers_of_a_folded_row_are_exact_and_their_nan_is_seen() -> None:
+    run, line = Run(), site("x.item()", 3, "f")
+    for number in (123_456, 1_234_567):
+        run.call("function", "torch.Tensor.item", tensor(), out=number, site=line)
+    assert "123456 … 1234567" in render(run.trace)
+    run = Run()
+    for loss in (0.5, float("nan"), 2.0):
+        run.call("function", "torch.Tensor.item", tensor(), out=loss, site=line)
+    assert "0.5 … 2, 1 NaN" in render(run.trace)
+
+
+def test_a_row_for_calls_on_several_lines_does_not_name_one_of_them_alone() -> None:
+    run = Run()
+    for number in range(2):
+        run.module(f"h.{number}", "Block", out=tensor(2), site=site("self.h", 3 + number, "f"))
+    assert rows(run) == ["h.0 … h.1  × 2 alike  Block  f32[2]  model.py:3 …"]
+
+
+def test_a_tensor_among_the_arguments_has_its_place() -> None:
+    x, n, mask = tensor(2, 3), tensor(dtype="i64"), tensor(8, dtype="b8")
+    assert name("torch.zeros", 1, n, 5) == "torch.zeros(1, i64[], 5)"
+    assert name("torch.where", mask, x, 0.0) == "torch.where(b8[8], f32[2, 3], 0.0)"
+    assert name("torch.Tensor.masked_fill", x, mask, 0.5) == ".masked_fill(b8[8], 0.5)"
+    assert name("torch.clamp", x, None, 5) == "torch.clamp(f32[2, 3], None, 5)"
+    assert name("torch.nn.functional.linear", x, x, None) == "F.linear"
+    assert name("torch.nn.functional.f", x, x, x, kwargs={"p": 0.5, "mask": mask}) == "F.f(p=0.5, mask=b8[8])"
+    assert name("torch.nn.functional.f", x, x, x, 2, kwargs={"bias": mask}) == "F.f(3 × f32[2, 3], 2)"
+    norm = {"weight": tensor(96), "bias": tensor(96), "eps": 0.001}
+    named = name("torch.nn.functional.layer_norm", tensor(2, 24, 96), (96,), kwargs=norm)
+    assert named == "F.layer_norm(f32[…], (96,), eps=0.001, …)"
+    assert name("torch.cat", [x, x], 1) == "torch.cat([2 × f32[2, 3]], 1)"
+    long = tensor(128, 1024, 1024, 16)
+    assert name("torch.f", x, long, tensor(1024, 1024, dtype="i64"), 3) == "torch.f(f32[…], f32[…], i64[…], 3)"
+    assert name("torch.Tensor.__getitem__", x, (Word(":"), mask), operator="[]") == "[:, b8[8]]"
+    assert name("torch.Tensor.__getitem__", x, (Word(":"), None), operator="[]") == "[:, None]"

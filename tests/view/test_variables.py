@@ -101,19 +101,25 @@ CHINESE = """\
 └─ 输出 f32[3, 73, 384, 544] cpu  0 … 1  均值 0.43   12.3ms"""
 
 TREE = """\
-T2VDataset.get_merge_data(examples=[{}, {}, {}, {}], index=113)  f32[3, 73, 384, 544]    0 … 1     12.3ms  \
+T2VDataset.get_merge_data(examples=[{}, {}, {}, {}], index=113, …)  f32[3, 73, 384, 544]    0 … 1     12.3ms  \
 t2v_dataset.py:283
-├─ video =  new                                                  np u8[73, 720, 720, 3]                    data.py:572
-├─ video =  type, shape changed                                  u8[73, 3, 720, 720]                       data.py:575
-├─ transform                                                     f32[3, 73, 384, 544]    0 … 1      8.0µs  \
+├─ video =  new                                                     np u8[73, 720, 720, 3]                    \
+data.py:572
+├─ video =  type, shape changed                                     u8[73, 3, 720, 720]                       \
+data.py:575
+├─ transform                                                        f32[3, 73, 384, 544]    0 … 1      8.0µs  \
 t2v_dataset.py:341
-│  ├─ video =  shape, dtype changed                              f32[3, 73, 384, 544]    0 … 1             data.py:588
+│  ├─ video =  shape, dtype changed                                 f32[3, 73, 384, 544]    0 … 1             \
+data.py:588
 │  └─ net  Net
-│     └─ check(mode=train)                                       ✗ raised ValueError               40.0µs
-│        ├─ x =  values changed                                  f32[2]                  ✗ 48 NaN          data.py:4
-│        └─ x  deleted                                                                                     data.py:6
+│     └─ check(mode=train)                                          ✗ raised ValueError               40.0µs
+│        ├─ x =  values changed                                     f32[2]                  ✗ 48 NaN          \
+data.py:4
+│        └─ x  deleted                                                                                        \
+data.py:6
 ├─ frames()
-│  └─ yield                                                      f32[3]                                    data.py:61
+│  └─ yield                                                         f32[3]                                    \
+data.py:61
 └─ ! could not\\nread x"""
 
 
@@ -333,7 +339,7 @@ def test_changes_on_one_line_of_a_loop_are_one_row_of_the_tree() -> None:
         "f()",
         "├─ i = new 0 data.py:7",
         "├─ x = new f32[1] data.py:8",
-        "├─ i = × 4 values changed 1 … 4 data.py:7",
+        "├─ i = × 4 values changed 1 → 4 data.py:7",
         "├─ s = new 'text' data.py:9",
         "└─ s = type changed None data.py:10",
     ]

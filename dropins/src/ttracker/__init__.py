@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import insitu
 from ttracker.debug import beneath, debug_trace, fstack
+from ttracker.numbers import numbers
 from ttracker.output import h4logger, lines, log2file, logger
 from ttracker.tree import Tree
 from ttracker.values import described
@@ -82,12 +83,14 @@ def var_tracker(*track_vars: str) -> Callable[[F], F]:
 def _log_change(prestr: str, name: object, value: Any, indent: str, lineno: int = 0) -> None:
     """Log what a value is; of a tuple, as hooks are given it, each tensor in it. What is compiled stays compiled.
 
+    Floating tensors are logged with their mean, least, largest and sum, which two runs can be compared by.
+
     >>> import torch
     >>> _log_change("Linear", "input", (torch.ones(2, 3),), "")
-    Linear [Tensor] input.0@0 → shape=torch.Size([2, 3]) | dtype=torch.float32
+    Linear [Tensor] input.0@0 → shape=torch.Size([2, 3]) | dtype=torch.float32 | mean=1 min=1 max=1 sum=6
     """
     torch = sys.modules.get("torch")
     if os.environ.get("INSITU") == "0" or (torch is not None and torch.compiler.is_compiling()):
         return
-    for text in described(name, value, lineno):
+    for text in described(name, value, lineno, numbers):
         lines.write(f"{indent}{prestr} {text}\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from insitu import Fields, Opaque, TensorFacts, Word
@@ -23,8 +23,12 @@ DTYPE = re.compile(r"(bf|f|c|u|i)(\d+)(.*)")
 DTYPES = {"bf": "bfloat", "f": "float", "c": "complex", "u": "uint", "i": "int"}
 
 
-def described(name: object, value: Any, line: int = 0) -> Iterator[str]:
+def described(
+    name: object, value: Any, line: int = 0, numbers: Callable[[Any], str] = lambda tensor: ""
+) -> Iterator[str]:
     """The texts that say what a value is; for a tuple with tensors in it, one for each item.
+
+    `numbers` gives what is added for a tensor.
 
     >>> image = TensorFacts(0, (3, 8), "u8", "cpu")
     >>> print(*described("batch", (image, [1, 2]), 7), sep=chr(10))
@@ -34,11 +38,11 @@ def described(name: object, value: Any, line: int = 0) -> Iterator[str]:
     parts = items_with_tensors(value)
     if parts is not None:
         for part, item in parts.items():
-            yield from described(f"{name}.{part}", item, line)
+            yield from described(f"{name}.{part}", item, line, numbers)
         return
     shape, dtype = shape_and_dtype(value)
     if shape:
-        yield f"[Tensor] {name}@{line} → {shape} | {dtype}"
+        yield f"[Tensor] {name}@{line} → {shape} | {dtype}{numbers(value)}"
     else:
         yield f"[Var] {name}@{line} {plain(value)}"
 

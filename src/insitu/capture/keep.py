@@ -23,6 +23,8 @@ KEEPS = ("meta", "stats")
 BINS = 16
 SMALL = 16  # elements of a tensor whose values are shown themselves
 STATISTICS = ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64)
+MOST_EXACT = 2**53  # of the integers that a float holds exactly
 MANY = 4096  # elements from which on another way of counting is worth it
 
 
@@ -210,10 +212,15 @@ class Small(dict[str, Any]):
 
 
 def stats(value: Any) -> Small | None:
-    """The statistics of a tensor or array as plain numbers, by name."""
+    """The statistics of a tensor or array as plain numbers, by name; the least and the largest integer are integers."""
     tensor = value if isinstance(value, Tensor) else as_tensor(value)
     found = statistics(tensor, bins=False) if tensor is not None else None
-    return Small({name: getattr(found, name) for name in STATISTICS}) if found is not None else None
+    if tensor is None or found is None:
+        return None
+    named = {name: getattr(found, name) for name in STATISTICS}
+    if tensor.dtype in INTEGERS and found.count:
+        named |= {name: int(named[name]) for name in ("min", "max") if abs(named[name]) <= MOST_EXACT}
+    return Small(named)
 
 
 def count_zeros(values: Tensor) -> int:

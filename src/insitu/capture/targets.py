@@ -163,9 +163,15 @@ class Search:
         found = [
             self._in_method(note, module, name, function, deeper)
             for name, function in self.members(type(module)).items()
-            if self._variables(function, deeper[0]) or (name == "forward" and not note.path)
+            if self._is_reached(name, function, deeper[0]) or (name == "forward" and not note.path)
         ]
         return any(found)
+
+    def _is_reached(self, name: str, function: FunctionType, variable: str) -> bool:
+        """Whether `**` leads to a variable: of torch's own code only to the arguments of `forward`."""
+        if is_torch(function):
+            return name == "forward" and variable in arguments_of(function)
+        return bool(self._variables(function, variable))
 
     def _in_functions(self, segments: Rest) -> bool:
         """Variables of functions that the model calls, by the name of the function."""
@@ -220,9 +226,25 @@ class Search:
             yield from (join(note.path, name) for name in (*module._parameters, *module._buffers))
             yield from (join(note.path, name, *GRADIENT) for name in module._parameters)
             for name, function in self.members(type(module)).items():
-                yield join(note.path, name)
-                inside = known_names(function.__code__) | words(function.__code__)
-                yield from (join(note.path, name, each) for each in inside)
+                yield from (join(note.path, name, each) for each in inside(name, function))
+
+
+def inside(name: str, function: FunctionType) -> frozenset[str]:
+    """What may be named in a method, and the method itself: ``; of torch's own methods, the arguments of `forward`."""
+    if not is_torch(function):
+        return frozenset({"", *known_names(function.__code__), *words(function.__code__)})
+    return arguments_of(function) | {""} if name == "forward" else frozenset()
+
+
+def is_torch(function: FunctionType) -> bool:
+    """Whether a function is torch's own code."""
+    return function.__module__.partition(".")[0] == "torch"
+
+
+def arguments_of(function: FunctionType) -> frozenset[str]:
+    """The names of the parameters of a method, less its own object."""
+    code = function.__code__
+    return frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
 
 def shortest(rest: Rest) -> Rest:

@@ -66,20 +66,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace, command: list[str]) -> int:
     """Run the program; its exit code, or 2 if what it did cannot be saved."""
-    from insitu.program import Program
+    from insitu.program import Program, exit_code
 
     if not command:
         raise ChoiceError("run needs a script: insitu run script.py, or insitu run -m module")
     # Whatever can be wrong with the options is found now, and not after hours of running.
     _check(options)
     process = os.getpid()
-    trace, code = _traced(Program(command), options)
+    trace, failure = _traced(Program(command), options)
+    code = exit_code(failure)
     if os.getpid() != process:  # a child that the program forked, and that came back here
         return code
     if os.environ.get("INSITU") == "0":
         print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
         return code
-    delivered = _deliver(trace, options)
+    delivered = _deliver(trace, failure, options)
     return code or delivered
 
 
@@ -102,9 +103,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ChoiceError("--quiet without --to FILE or --html FILE would show nothing: give one, or leave it out")
 
 
-def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:
-    """Run the program; its trace, whole or up to where it failed, and its exit code."""
-    from insitu.program import exit_code
+def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None]:
+    """Run the program; its trace, whole or up to where it failed, and what it raised."""
     from insitu.session import record
 
     failure: BaseException | None = None
@@ -118,7 +118,7 @@ def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:
     except BaseException as error:
         if error is not failure:  # an error of ours, not of the program
             raise
-    return trace, exit_code(failure)
+    return trace, failure
 
 
 def _show_most(trace: Trace, options: argparse.Namespace) -> None:
@@ -135,12 +135,20 @@ def _show_most(trace: Trace, options: argparse.Namespace) -> None:
         last.append(line)
         left += 1
     if left > 0:
-        more = f"… {left:,} more lines: --all prints them, --to FILE.h5 keeps the trace"
+        more = f"… {left:,} more line{'s' * (left != 1)}: --all prints them, --to FILE.h5 keeps the trace"
         terminal.write([view.Line(((more, ""),))])
     terminal.write(last)
 
 
-def _deliver(trace: Trace, options: argparse.Namespace) -> int:
+def _nothing(failure: BaseException | None, options: argparse.Namespace) -> str:
+    """Why there is nothing to show, as far as that is known."""
+    if options.only:
+        return "no call of a module that matches --only was recorded"
+    before = f" before {type(failure).__name__}" if isinstance(failure, Exception) else ""
+    return f"no call of a torch module or function on tensors was recorded{before}"
+
+
+def _deliver(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> int:
     from insitu.saving import save
 
     with suppress(OSError, ValueError):  # a program may have closed it
@@ -151,8 +159,7 @@ def _deliver(trace: Trace, options: argparse.Namespace) -> int:
                 with working(f"writing {os.path.basename(path)}"):
                     save(trace, path, overwrite=options.overwrite)
         if not options.quiet and not trace.events:
-            nothing = "none of its modules matched --only" if options.only else "the program called nothing of torch"
-            print(f"insitu: {nothing}", file=sys.stderr)
+            print(f"insitu: {_nothing(failure, options)}", file=sys.stderr)
         elif not options.quiet:
             _show_most(trace, options)
     except InsituError as error:

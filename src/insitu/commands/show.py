@@ -26,7 +26,7 @@ example:
   insitu show run.h5 --path forward.loss --plot loss.png
 """
 TREE_OPTIONS = {
-    "unfold": "show each call of loops, expressions and identical blocks",
+    "unfold": "show each call of loops, expressions and blocks that are alike",
     "costs": "own time, memory, parameters and FLOPs of each call",
     "backward": "gradients and backward times beside the calls (recorded with --level aten)",
 }

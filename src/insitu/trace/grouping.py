@@ -51,7 +51,15 @@ def _group(kind: Literal["expression", "pass"], nodes: list[Node]) -> Node:
     if kind == "pass":
         return Node(group, nodes, (kind, *[node.signature for node in nodes]))
     # The numbers that an optimizer is given differ from step to step, what it does is the same.
-    return Node(group, nodes, (kind, *[(call.name, frozen_result(call.result)) for call in group.calls()]))
+    return Node(group, nodes, (kind, *map(_done, nodes)))
+
+
+def _done(node: Node) -> Hashable:
+    """What a call did, whatever it was given."""
+    call = node.event
+    if not isinstance(call, Call):
+        return node.signature
+    return (call.name, frozen_result(call.result), *map(_done, node.children))
 
 
 def _expressions(nodes: list[Node]) -> list[Range]:

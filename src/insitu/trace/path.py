@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import lru_cache
 
 from insitu.errors import PatternError
@@ -54,13 +54,27 @@ def nearest(pattern: str, called: Collection[str]) -> str:
 
 
 def suggestion(pattern: str, paths: Iterable[str]) -> str:
-    """The closest path written in the manner of the pattern: its wildcards are kept where they stood."""
+    """The closest path written in the manner of the pattern: its wildcards are kept where they stood.
+
+    A path is as close as its end is: `loss` may be meant for `forward.loss`.
+    """
     parts = pattern.split(".")
     if "**" in parts:
         parts = [part for part in parts if part != "**"]
-    candidates = {_like(parts, path.split(".")) for path in paths if path}
-    near = get_close_matches(".".join(parts), sorted(candidates), n=1, cutoff=0.5)
+    text = ".".join(parts)
+    candidates = sorted({_like(parts, path.split(".")) for path in paths if path})
+    ends: dict[str, str] = {}
+    for path in sorted(candidates, key=lambda path: (path.count("."), path)):
+        ends.setdefault(".".join(path.split(".")[-len(parts) :]), path)
+    near = get_close_matches(text, candidates, n=1, cutoff=0.5)
+    near_end = get_close_matches(text, list(ends), n=1, cutoff=0.8)
+    if near_end and (not near or _likeness(text, near_end[0]) > _likeness(text, near[0])):
+        near = [ends[near_end[0]]]
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _likeness(text: str, other: str) -> float:
+    return SequenceMatcher(None, text, other).ratio()
 
 
 def _like(parts: list[str], names: list[str]) -> str:

@@ -191,7 +191,10 @@ class Trace:
         return found
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row for each call; start and duration are nanoseconds, the statistics those of the first output."""
+        """One row for each call; start and duration are nanoseconds, the statistics those of the first output.
+
+        Where a call has several outputs, `others` has the statistics of the others: a dict for each, or None.
+        """
         try:
             import pandas
         except ImportError:
@@ -217,8 +220,9 @@ class Trace:
 COLUMNS = (
     *("id", "parent", "kind", "name", "path", "type", "inputs", "output", "start", "duration"),
     *("file", "line", "function", "operator", "phase", "step", "rank", "thread", "raised"),
-    *("min", "max", "mean", "std", "nan", "inf", "kept"),
+    *("min", "max", "mean", "std", "nan", "inf", "kept", "others"),
 )
+STATISTICS = ("min", "max", "mean", "std", "nan", "inf")
 
 
 def row(call: Call) -> tuple[Any, ...]:
@@ -230,9 +234,17 @@ def row(call: Call) -> tuple[Any, ...]:
         *(", ".join(map(repr, call.inputs)), ", ".join(map(repr, call.outputs)), call.start, call.duration),
         *((site.file, site.line, site.function) if site else (None, None, None)),
         *(call.operator, call.phase, call.step, call.rank, call.thread, call.raised),
-        *((stats.min, stats.max, stats.mean, stats.std, stats.nan, stats.inf) if stats else (None,) * 6),
+        *[getattr(stats, name) if stats else None for name in STATISTICS],
         outputs[0].kept if outputs else None,
+        _others(outputs),
     )
+
+
+def _others(outputs: tuple[TensorFacts, ...]) -> list[dict[str, Any] | None] | None:
+    """The statistics of all outputs but the first; None where nothing is known of them."""
+    if all(facts.stats is None for facts in outputs[1:]):
+        return None
+    return [{name: getattr(facts.stats, name) for name in STATISTICS} if facts.stats else None for facts in outputs[1:]]
 
 
 def _not_an_id(item: object) -> str:

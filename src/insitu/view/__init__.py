@@ -126,9 +126,9 @@ def show(
     """Print a trace through a view: "tree", "classic", "code", "table" or "variables".
 
     `only` is path patterns, `width` the columns to use, `color` overrides what the terminal says. The tree also takes
-    `unfold=True`: every one of several identical blocks, and what the leaf modules do inside; `costs=True`: own time,
-    memory, parameters, operations; `backward=True`: gradients and backward times beside the forward calls, of a trace
-    with `level="aten"`. "variables" takes `lang="zh"`, for Chinese.
+    `unfold=True`: every one of several blocks that are alike, and what the leaf modules do inside; `costs=True`: own
+    time, memory, parameters, operations; `backward=True`: gradients and backward times beside the forward calls, of a
+    trace with `level="aten"`. "variables" takes `lang="zh"`, for Chinese.
 
     >>> from insitu.trace.event import Call, TensorFacts
     >>> show(Trace([Call(0, None, "function", "torch.ones", args=(3,), result=TensorFacts(0, (3,), "f32", "cpu"))]))

@@ -7,7 +7,8 @@ from insitu.trace.event import Call, Event, tensors
 from insitu.trace.folding import Fold
 from insitu.trace.nesting import Group, calls_of
 from insitu.view.line import Column, Span
-from insitu.view.value import amount, duration, operations, spread, union
+from insitu.view.ranges import values_cell
+from insitu.view.value import amount, duration, operations
 
 COSTS = (
     Column("own", right=True, drop=2),
@@ -91,10 +92,9 @@ def _has_gradient(call: Call) -> bool:
 
 
 def _gradient(calls: list[Call]) -> Span:
-    """The range of the gradients of all outputs."""
-    grads = [facts.grad for call in calls for facts in tensors(call.result) if facts.grad is not None]
-    stats = union([grad.stats for grad in grads if grad.stats is not None])
-    return ("", "") if stats is None else (spread(stats), "red" if stats.nan else "")
+    """The ranges of the gradients of the outputs."""
+    every = [[facts.grad for facts in tensors(call.result) if facts.grad is not None] for call in calls]
+    return values_cell(every) or ("", "")
 
 
 def time_cell(nanoseconds: int) -> Span:

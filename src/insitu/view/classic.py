@@ -9,7 +9,7 @@ from typing import Any
 from insitu.trace.event import Call, Event, Fields, Mark, Opaque, TensorFacts, Variable
 from insitu.view.line import Line, Span
 from insitu.view.name import function_name, is_inner, is_method, key_settings, method, operands
-from insitu.view.value import MOST_DEPTH, MOST_ITEMS, arguments, holds_tensor, safe, value
+from insitu.view.value import MOST_DEPTH, MOST_ITEMS, holds_tensor, safe, value
 
 BETWEEN = Line((("  │", "grey"),))
 MIDDLE: Span = ("  ├─", "grey")
@@ -94,7 +94,7 @@ def _function(call: Call) -> tuple[str, tuple[Span, ...], list[Labelled]]:
     else:
         found = tuple(item for item in args if holds_tensor(item))
         named = {key: item for key, item in call.kwargs.items() if holds_tensor(item)}
-        ink, name = "cyan", function_name(call.name) + _brackets(arguments(args, call.kwargs))
+        ink, name = "cyan", function_name(call.name) + _brackets(_function_arguments(call))
         inputs = _input(found, named)
     title: tuple[Span, ...] = ((name, ink),)
     place = method(call)
@@ -108,6 +108,15 @@ def _function(call: Call) -> tuple[str, tuple[Span, ...], list[Labelled]]:
 def _method_arguments(call: Call) -> list[str]:
     texts = [_plain(item) for item in call.args[1:]]
     return texts + [f"{safe(name)}={_plain(item)}" for name, item in call.kwargs.items()]
+
+
+def _function_arguments(call: Call) -> list[str]:
+    """The arguments of a function; the tensors that come first, and those with names, have a line of their own."""
+    first = next((place for place, item in enumerate(call.args) if not holds_tensor(item)), len(call.args))
+    end = max((place + 1 for place, item in enumerate(call.args) if item is not None), default=0)
+    texts = [_plain(item) for item in call.args[first:end]]
+    named = [(name, item) for name, item in call.kwargs.items() if not (item is None or name.startswith("_"))]
+    return texts + [f"{safe(name)}={value(item)}" for name, item in named if not holds_tensor(item)]
 
 
 def _plain(item: Any) -> str:

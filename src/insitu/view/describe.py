@@ -10,7 +10,7 @@ from typing import Any
 
 from insitu.trace.event import Fields, Stats, TensorFacts, Word
 from insitu.view.line import Span
-from insitu.view.value import kept, safe, short, tensor, value
+from insitu.view.value import figure, is_whole, kept, limits, safe, short, tensor, value
 from insitu.view.words import Words
 
 MOST_NAMES = 8
@@ -121,7 +121,7 @@ def _tensor(facts: TensorFacts, words: Words) -> tuple[Span, ...]:
         text = short(kept(facts.kept), MOST_TEXT)
         if text:
             return (head, where, ("  " + text, "red" if "nan" in text else ""))
-    return (head, where) if facts.stats is None else (head, where, *_statistics(facts.stats, words))
+    return (head, where) if facts.stats is None else (head, where, *_statistics(facts.stats, facts.dtype, words))
 
 
 @lru_cache(maxsize=256)
@@ -132,13 +132,13 @@ def _where(type: str, device: str) -> Span:
     return (f" {safe(device)}" + ("" if type == "Tensor" else f" {safe(type)}"), "green")
 
 
-def _statistics(stats: Stats, words: Words) -> list[Span]:
+def _statistics(stats: Stats, dtype: str, words: Words) -> list[Span]:
     """The range and the mean of the finite elements, and how many are not."""
     text = ""
     if stats.min is not None and stats.max is not None:
-        text = f"  {stats.min:.3g} … {stats.max:.3g}"
+        text = f"  {limits(stats.min, stats.max, whole=is_whole(dtype))}"
     if stats.mean is not None:
-        text += f"  {words.mean} {stats.mean:.3g}"
+        text += f"  {words.mean} {figure(stats.mean)}"
     spans: list[Span] = [(text, "")]
     if not (stats.nan or stats.inf):
         return spans

@@ -11,9 +11,9 @@ from insitu.trace.diff import Cause, Compared, Diff, Difference
 from insitu.trace.event import Call
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, module_type, spot
+from insitu.view.ranges import outputs_cell
 from insitu.view.terminal import Terminal, write_all
-from insitu.view.tree import union_of
-from insitu.view.value import held, result, safe, short, spread
+from insitu.view.value import held, result, safe, short
 
 COLUMNS = (Column("output"), Column("difference", drop=3), Column("why", drop=2), Column("source", drop=1))
 MOST_CAUSES = 5
@@ -305,8 +305,8 @@ def _output(event: Compared) -> str:
 
 
 def _values(event: Compared) -> str:
-    stats = union_of([event]) if isinstance(event, Call) else None
-    return spread(stats) if stats is not None else ""
+    cell = outputs_cell([event]) if isinstance(event, Call) else None
+    return cell[0] if cell is not None else ""
 
 
 def _delta(item: Cause | Difference) -> str:

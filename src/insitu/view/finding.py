@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from insitu.trace.event import Call, Site, Stats
+from insitu.trace.event import Call, Site, Stats, TensorFacts
 from insitu.trace.finding import Finding, Operand
 from insitu.view.hint import hint
 from insitu.view.name import compact, function_name, spot
@@ -125,14 +125,15 @@ def _operand(operand: Operand) -> str:
     if operand.made is not None:
         maker = called(operand.made)
         origin = f"   made{'' if maker == operand.name else f' by {maker}'}{_at(operand.made.site)}"
-    return f"{name}{tensor(operand.facts)}{_range(operand.facts.stats)}{origin}"
+    return f"{name}{tensor(operand.facts)}{_range(operand.facts)}{origin}"
 
 
-def _range(stats: Stats | None) -> str:
+def _range(facts: TensorFacts) -> str:
+    stats = facts.stats
     if stats is None:
         return ""
     zeros = f", {stats.zeros:,} zeros" if stats.zeros > 1 else ", 1 zero" if stats.zeros else ""
-    return f"  {spread(stats)}{zeros}" if stats.count else "  empty"
+    return f"  {spread(stats, facts.dtype)}{zeros}" if stats.count else "  empty"
 
 
 def called(call: Call) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ntpath
 import posixpath
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
-from insitu.trace.event import Call, ModuleFacts, Site, TensorFacts
-from insitu.view.value import arguments, holds_tensor, safe, short, value
+from insitu.trace.event import Call, ModuleFacts, Site
+from insitu.view.value import argument, arguments, holds_tensor, safe, short, value
 
 MOST_ARGUMENTS = 48  # characters of arguments in a compact name
 
@@ -119,26 +120,55 @@ def given(call: Call) -> dict[str, Any]:
 
 
 def compact(call: Call) -> str:
-    """A function call in a few words: `F.softmax(dim=-1)`, `.view(2, 3)`, `@`, `/ 8`, `[:, 0]`; tensors left out."""
+    """A function call in a few words: `F.softmax(dim=-1)`, `.view(2, 3)`, `@`, `/ 8`, `[:, 0]`.
+
+    Positional arguments are left out where all of them are tensors, and so are named ones. Else all of them are shown,
+    but for the tensor whose method it is: a tensor among numbers keeps its place.
+
+    >>> from insitu.trace.event import TensorFacts
+    >>> n = TensorFacts(0, (), "i64", "cpu")
+    >>> compact(Call(0, None, "function", "torch.zeros", args=(1, n, 5)))
+    'torch.zeros(1, i64[], 5)'
+    """
     if call.operator is not None:
         return _operation(call, safe(call.operator))
     name = function_name(call.name)
     args, kwargs = call.args, call.kwargs if call.kind != "python" else given(call)
     if not args and not kwargs:
         return name + "()"
-    texts = arguments(args[1:] if args and type(args[0]) is TensorFacts else args, kwargs)
-    if not texts:
-        return name
-    return f"{name}({short(', '.join(texts), MOST_ARGUMENTS)})"
+    args = _unless_tensors(args[1:] if is_method(call) else args)
+    kwargs = kwargs if _unless_tensors(tuple(kwargs.values())) else {}
+    plain = {key: item for key, item in kwargs.items() if not holds_tensor(item)}
+    text = _fitting(
+        lambda: arguments(args, kwargs),
+        lambda: arguments(args, kwargs, brief=True),
+        lambda: [*arguments(args, plain, brief=True), *["…"] * (len(plain) < len(kwargs))],
+    )
+    return f"{name}({text})" if text else name
+
+
+def _unless_tensors(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The items, or none of them if they are nothing but tensors."""
+    return () if all(item is None or holds_tensor(item) for item in items) else items
+
+
+def _fitting(*forms: Callable[[], list[str]]) -> str:
+    """The first form that is short enough, with commas between; the last one is cut."""
+    text = ""
+    for form in forms:
+        text = ", ".join(form())
+        if len(text) <= MOST_ARGUMENTS:
+            return text
+    return short(text, MOST_ARGUMENTS)
 
 
 def _operation(call: Call, symbol: str) -> str:
-    """An operator with the operands that are no tensors."""
+    """An operator with the operands that are no tensors, or an index with all of its parts."""
     if symbol.startswith("[]") and len(call.args) > 1:
         index = call.args[1]
         parts = index if isinstance(index, tuple) else (index,)
-        inner = ", ".join(["…" if holds_tensor(part) else value(part) for part in parts])
-        return f"[{short(inner, MOST_ARGUMENTS)}]{symbol[2:]}"
+        text = _fitting(lambda: list(map(argument, parts)), lambda: [argument(part, brief=True) for part in parts])
+        return f"[{text}]{symbol[2:]}"
     if len(call.args) != 2:
         return symbol
     left, right = operands(call)

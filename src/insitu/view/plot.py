@@ -13,6 +13,7 @@ from insitu.errors import ChoiceError, MissingError, StoreError
 from insitu.view.value import safe
 
 SUFFIXES = (".png", ".pdf", ".svg")
+INTEGERS = frozenset({f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)})
 MOST = 12  # variables in one picture
 RED = "#d62728"
 INKS = ("C0", "C1", "C2", "C4", "C5", "C6", "C7", "C8", "C9")  # all but red, which is for NaN
@@ -40,7 +41,10 @@ class Values(Protocol):
 
 @dataclass(slots=True)
 class Curve:
-    """One rank of a variable: a point for each step, with None where no value of the step is finite."""
+    """One rank of a variable: a point for each step; `mean` is None where a value has no finite number in it.
+
+    `low` and `high` are those of the finite numbers of the step, None where there is none.
+    """
 
     rank: int
     steps: list[int] = field(default_factory=list)
@@ -49,6 +53,7 @@ class Curve:
     mean: list[float | None] = field(default_factory=list)
     high: list[float | None] = field(default_factory=list)
     odd: list[int] = field(default_factory=list)  # the steps with a NaN or an Inf
+    is_whole: bool = False  # all of it is integers
 
     @property
     def is_flat(self) -> bool:
@@ -74,7 +79,16 @@ def curves(series: Values) -> list[Curve]:
         number = _numbers(value)
         if number is not None:
             points.setdefault((int(rank), int(step)), _Point(time)).add(*number)
-    return _joined(points)
+    return _joined(points, is_whole=series.dtype in INTEGERS or _are_integers(series))
+
+
+def _are_integers(series: Values) -> bool:
+    """Whether Python values are all integers."""
+    if series.dtype != "json":
+        return False
+    values = series.values
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    return kind in ("i", "u") if kind is not None else all(type(value) is int for value in values)
 
 
 def _each(series: Values) -> Iterable[Any]:
@@ -91,6 +105,7 @@ class _Point:
     mean: float = 0.0
     count: int = 0
     is_odd: bool = False
+    is_broken: bool = False  # one of the values has no finite number in it
 
     def add(self, low: float, high: float, mean: float, count: int, is_odd: bool) -> None:
         self.low, self.high = min(self.low, low), max(self.high, high)
@@ -98,16 +113,17 @@ class _Point:
         if count:  # shares, for the sum may be too large for a float
             self.mean = self.mean * (1 - count / self.count) + mean * (count / self.count)
         self.is_odd |= is_odd
+        self.is_broken |= is_odd and not count
 
 
-def _joined(points: dict[tuple[int, int], _Point]) -> list[Curve]:
+def _joined(points: dict[tuple[int, int], _Point], *, is_whole: bool) -> list[Curve]:
     found: dict[int, Curve] = {}
     for (rank, step), point in sorted(points.items(), key=lambda item: item[0]):
-        curve = found.setdefault(rank, Curve(rank))
+        curve = found.setdefault(rank, Curve(rank, is_whole=is_whole))
         curve.steps.append(step)
         curve.times.append(point.time)
         curve.low.append(point.low if point.count else None)
-        curve.mean.append(point.mean if point.count else None)
+        curve.mean.append(point.mean if point.count and not point.is_broken else None)
         curve.high.append(point.high if point.count else None)
         if point.is_odd:
             curve.odd.append(step)
@@ -191,10 +207,17 @@ def _draw(axis: Any, name: str, lines: list[Curve]) -> None:
         foot = axis.get_xaxis_transform()  # steps across, and 0 to 1 upward
         ticks = {"color": RED, "markersize": 12, "markeredgewidth": 2, "label": "NaN or Inf"}
         axis.plot(odd, [0.03] * len(odd), "|", transform=foot, **ticks)
-    axis.margins(x=0.02)
-    axis.grid(alpha=0.25)
+    _scale(axis, lines)
     if len(lines) > 1 or odd:
         axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1.02), frameon=False)
+
+
+def _scale(axis: Any, lines: list[Curve]) -> None:
+    """Whole steps across, and upward the numbers themselves rather than what they are more than another."""
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.ticklabel_format(useOffset=False, style="plain" if all(curve.is_whole for curve in lines) else "sci")
+    axis.margins(x=0.02)
+    axis.grid(alpha=0.25)
 
 
 def _gaps(numbers: list[float | None]) -> list[float]:

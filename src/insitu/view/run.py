@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from insitu.errors import PatternError
 from insitu.trace.path import matches, nearest
 from insitu.view.line import Column, Line, Span
-from insitu.view.value import safe, short
+from insitu.view.value import limits, safe, short
 
 COLUMNS = (
     Column("values"),
@@ -188,16 +188,14 @@ def _range(summary: Summary) -> str:
     about = "≈ " if summary.sampled else ""
     if summary.nan or summary.inf:
         counts = ((summary.nan, "NaN"), (summary.inf, "Inf"))
-        return about + ", ".join(f"{count:,} {name}" for count, name in counts if count)
+        return ("≥ " if summary.sampled else "") + ", ".join(f"{count:,} {name}" for count, name in counts if count)
     if summary.low is None or summary.high is None:
         return ""
-    if summary.low == summary.high:
-        return f"{about}{summary.low:.3g}"
-    return f"{about}{summary.low:.3g} … {summary.high:.3g}"
+    return about + limits(summary.low, summary.high)
 
 
 def sparkline(means: Sequence[float | None]) -> str:
-    """Numbers as bars, from the least to the largest; a dot where there is none.
+    """Numbers as bars, from the least to the largest; a dot where there is none that is finite.
 
     >>> sparkline([0.0, 1.0, None, 7.0]), sparkline([2.0, 2.0])
     ('▁▂·█', '▄▄')

@@ -25,6 +25,7 @@ COLUMNS = (
     Column("memory", right=True, drop=4),
     Column("flops", right=True, drop=3),
 )
+OTHERS = " and others"
 
 
 @dataclass(slots=True)
@@ -104,7 +105,8 @@ class Table:
         if row is None:
             row = self._rows[module.path] = Row(module, call.id, "")
         row.first = min(row.first, call.id)
-        row.output = result(call.result, 40) if call.raised is None else f"✗ raised {safe(call.raised)}"
+        output = result(call.result, 40) if call.raised is None else f"✗ raised {safe(call.raised)}"
+        row.output = _joined(row.output, output) if row.calls else output
         row.calls += 1
         row.costs.add(costs)
         self._tensors.update((facts.id, size(facts)) for facts in call.outputs)
@@ -189,3 +191,10 @@ class Table:
             (amount(sum(self._tensors.values())), ""),
             (operations(self._all.flops) if self._all.flops else "", ""),
         )
+
+
+def _joined(known: str, output: str) -> str:
+    """What the calls of a module returned: of outputs that differ the first, and an exception before all else."""
+    if known.startswith("✗") or output == known.removesuffix(OTHERS):
+        return known
+    return output if output.startswith("✗") else known.removesuffix(OTHERS) + OTHERS

@@ -1,4 +1,4 @@
-"""The tree: every call under the one that made it, identical blocks folded."""
+"""The tree: every call under the one that made it, blocks that are alike folded."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from itertools import compress
 from typing import Any
 
 from insitu.trace.analysis import relative
-from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable, tensors
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable, tensors
 from insitu.trace.folding import Columns, Fold, Steps, fold, steps
 from insitu.trace.grouping import grouped
 from insitu.trace.nesting import Forest, Group, Node
 from insitu.view.beside import Beside
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, expression, is_inner, module_type, spot
-from insitu.view.value import duration, held, holds_tensor, kept, result, safe, short, spread, tensor, union, value
+from insitu.view.ranges import UNKNOWN, listed, outputs_cell, values_cell
+from insitu.view.value import duration, held, holds_tensor, kept, limits, result, safe, short, tensor
 
 COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
 NOTHING: Span = ("", "")
-MOST_FLOAT = 1e300
+MOST_HELD = 60  # characters of what a variable held
+MOST_KEPT = 24
+SUM = "Σ "
 # Attributes that are only looked at, many times in each step of an optimizer.
 UNSEEN = frozenset({"torch.Tensor.grad", "torch.Tensor.grad=", "torch.Tensor.data"})
 GUIDE = ("│  ", "   ")
@@ -32,10 +35,11 @@ Branch = tuple[Fold, Call | None, str, str]
 class Tree:
     """Shows each outermost call, once it is complete, with all that lies in it.
 
-    Identical blocks and the passes of a loop are one row, and so is what one expression does: `optimizer.step()`. How
-    torch's own leaf modules do their work is left out; `unfold` shows it all. Outermost calls, and steps, can be one
-    row only when all events are at hand (`live=False`). `costs` adds own time, memory, parameters and operations;
-    `backward` puts gradients and backward times beside the calls they belong to.
+    Blocks that are alike but for their values, and the passes of a loop, are one row, and so is what one expression
+    does: `optimizer.step()`. Such a row has the range of all values and, behind a Σ, the sum of all times. How torch's
+    own leaf modules do their work is left out; `unfold` shows it all. Outermost calls, and steps, can be one row only
+    when all events are at hand (`live=False`). `costs` adds own time, memory, parameters and operations; `backward`
+    puts gradients and backward times beside the calls they belong to.
     """
 
     def __init__(self, *, unfold: bool = False, live: bool = True, costs: bool = False, backward: bool = False) -> None:
@@ -100,7 +104,7 @@ class Tree:
             title = f"rank {group.folds[0].nodes[0].first.rank} {title}"
         spans: tuple[Span, ...] = ((title + "  ", "grey"),)
         if group.count > 1:
-            spans = (*spans, (f"× {group.count} identical  ", "yellow"))
+            spans = (*spans, (f"× {group.count} alike  ", "yellow"))
         if len(group.folds) == 1:
             return self._rows(group.folds, before=spans)
         return self._titled(group, spans)
@@ -175,14 +179,14 @@ class Tree:
             if path:
                 spans.append((path + "  ", "bold"))
             if item.count > 1:
-                spans.append((f"× {item.count} identical  ", "yellow"))
+                spans.append((f"× {item.count} alike  ", "yellow"))
             spans.append((self._type(module), "purple"))
         else:
             spans.append((safe(call.name), "orange") if call.kind == "aten" else (compact(call), INKS[call.kind]))
             if item.count > 1:
-                spans.append((f"  × {item.count} identical", "yellow"))
+                spans.append((f"  × {item.count} alike", "yellow"))
         if call.phase == "backward":
-            of = f" of {safe(call.path)}" if call.forward is not None and call.path else ""
+            of = f" of {_paths(item)}" if call.forward is not None and call.path else ""
             spans.append((f"  backward{of}", "grey"))
         return tuple(spans)
 
@@ -191,6 +195,12 @@ class Tree:
         if text is None:
             text = self._types[module] = module_type(module)
         return text
+
+
+def _paths(item: Fold) -> str:
+    """The path of the module, or of the first and the last of several."""
+    ends = [node.event for node in (item.nodes[0], item.nodes[-1]) if isinstance(node.event, Call)]
+    return " … ".join(dict.fromkeys(safe(call.path) for call in ends))
 
 
 def _is_hidden(node: Node) -> bool:
@@ -207,7 +217,7 @@ def _is_hidden(node: Node) -> bool:
 
 def _group_name(group: Group, item: Fold) -> tuple[Span, ...]:
     """What an expression did, or the passes of a loop."""
-    number: Span = (f"× {item.count} identical", "yellow")
+    number: Span = (f"× {item.count} alike", "yellow")
     if group.kind == "pass":
         return (number,)
     calls: Span = (f"  {len(group.nodes)} calls", "grey")
@@ -215,10 +225,17 @@ def _group_name(group: Group, item: Fold) -> tuple[Span, ...]:
 
 
 def _group_cells(group: Group, item: Fold) -> tuple[Span, ...]:
-    time = sum(node.event.duration for node in item.nodes if isinstance(node.event, Group))
+    times = [node.event.duration for node in item.nodes if isinstance(node.event, Group)]
     sites = [site for event in (group.first, group.last) if (site := _site(event)) is not None]
     places = dict.fromkeys(map(spot, sites))
-    return (NOTHING, NOTHING, (duration(time), "green"), (" … ".join(places), "grey"))
+    return (NOTHING, NOTHING, _time(times), (" … ".join(places), "grey"))
+
+
+def _time(times: list[int]) -> Span:
+    """A time, or the sum of several."""
+    if not times:
+        return NOTHING
+    return (f"{SUM if len(times) > 1 else ''}{duration(sum(times))}", "green")
 
 
 def _site(event: Event) -> Site | None:
@@ -248,62 +265,76 @@ def _variable(item: Fold, guide: str) -> Line:
         spans.append((f"  × {item.count}", "yellow"))
     if word:
         spans.append((f"  {word}", ink))
-    texts = ["" if variable.changes == ("deleted",) else held(variable.value) for variable in (first, last)]
-    output = short(texts[0] if texts[0] == texts[1] else " … ".join(texts), 60)
-    stats = union([facts.stats for variable in every for facts in tensors(variable.value) if facts.stats is not None])
-    values = _kept(last.value) if stats is None else (spread(stats), "red" if stats.nan else "")
+    every_value = [variable.value for variable in every if variable.changes != ("deleted",)]
+    values = values_cell([tuple(tensors(item)) for item in every_value]) or _kept(last.value)
     source = NOTHING if first.site is None else _source(first.site)
-    return Line(tuple(spans), ((output, "blue"), values, NOTHING, source), COLUMNS)
+    return Line(tuple(spans), ((_course(every), "blue"), values, NOTHING, source), COLUMNS)
+
+
+def _course(every: list[Variable]) -> str:
+    """What a variable held first and last, and how often it was NaN between."""
+    texts = ["" if variable.changes == ("deleted",) else held(variable.value) for variable in (every[0], every[-1])]
+    text = short(" → ".join(filter(None, dict.fromkeys(texts))), MOST_HELD)
+    odd = _nan([variable.value for variable in every]) if len(every) > 2 else 0
+    return f"{text}, {odd:,} NaN" if odd else text
 
 
 def _cells(call: Call, item: Fold) -> tuple[Span, ...]:
     """Output, values, time and source of a row that may stand for many calls."""
-    out, site = call.result, call.site
+    out = call.result
+    calls = [node.event for node in item.nodes if isinstance(node.event, Call)]
     if call.raised is not None:
         inputs = result(call.args) if call.kind != "python" else result(call.inputs or None)
         output = (f"✗ raised {safe(call.raised)}" + (f" ← {inputs}" if inputs else ""), "red")
     else:
-        output = (tensor(out) if type(out) is TensorFacts else _results(out, item), "blue")
-    if len(item.nodes) == 1:
-        time = call.duration
-        stats = out.stats if type(out) is TensorFacts else union_of([call])
-    else:
-        calls = [node.event for node in item.nodes if isinstance(node.event, Call)]
-        times = [other.duration for other in calls if other.duration is not None]
-        time = sum(times) if times else None
-        stats = union_of(calls)
+        output = (tensor(out) if type(out) is TensorFacts else _results(calls), "blue")
     return (
         output,
-        _kept(out) if stats is None else (spread(stats), "red" if stats.nan else ""),
-        NOTHING if time is None else (duration(time), "green"),
-        NOTHING if site is None else _source(site),
+        outputs_cell(calls) or _kept(out, len(calls)),
+        _time([each.duration for each in calls if each.duration is not None]),
+        _sources(calls),
     )
 
 
-def _results(out: Any, item: Fold) -> str:
-    """What was returned; of several numbers the least and the largest."""
-    if len(item.nodes) > 1 and isinstance(out, (int, float)) and not isinstance(out, bool):
-        found = [node.event.result for node in item.nodes if isinstance(node.event, Call)]
-        low, high = min(found), max(found)
-        return f"{_few(low)} … {_few(high)}" if low != high else result(out)
-    texts = {result(node.event.result): None for node in item.nodes if isinstance(node.event, Call)}
+def _results(calls: list[Call]) -> str:
+    """What was returned; of several numbers the least and the largest, and how many are NaN."""
+    out, found = calls[0].result, [call.result for call in calls]
+    if len(found) > 1 and isinstance(out, (int, float)) and not isinstance(out, bool):
+        return _number_range(found)
+    texts = {result(item): None for item in found}
     return result(out) if len(texts) == 1 or holds_tensor(out) else f"{result(out)} and others"
 
 
-def _few(number: float) -> str:
-    """A number in few digits, also one that is too large for a float."""
-    return f"{number:.5g}" if abs(number) < MOST_FLOAT else short(value(number), 16)
+def _number_range(numbers: list[float]) -> str:
+    known = [number for number in numbers if number == number]
+    odd = f"{len(numbers) - len(known):,} NaN" if len(known) < len(numbers) else ""
+    text = short(limits(min(known), max(known)), MOST_HELD) if known else ""
+    return ", ".join(filter(None, (text, odd)))
 
 
-def _kept(item: Any) -> Span:
-    """What was kept of the first tensor of a result: its values, or what the user's own function made of it."""
-    found = next((facts.kept for facts in tensors(item) if facts.kept is not None), None)
-    return NOTHING if found is None else (short(kept(found), 24), "")
+def _nan(items: list[Any]) -> int:
+    return sum(isinstance(item, float) and item != item for item in items)
 
 
-def union_of(calls: list[Call]) -> Stats | None:
-    """The statistics of all outputs of these calls together."""
-    return union([facts.stats for call in calls for facts in tensors(call.result) if facts.stats is not None])
+def _kept(item: Any, count: int = 1) -> Span:
+    """What was kept of each tensor of a result: its values, or what the user's own function made of it."""
+    found = list(tensors(item))
+    if all(facts.kept is None for facts in found):
+        return NOTHING
+    text = listed([short(kept(facts.kept), MOST_KEPT) if facts.kept is not None else UNKNOWN for facts in found])
+    return (text + (" and others" if count > 1 else ""), "")
+
+
+def _sources(calls: list[Call]) -> Span:
+    """Where the calls stand; of several places the first."""
+    site = calls[0].site
+    if site is None:
+        return NOTHING
+    text, ink = _source(site)
+    is_elsewhere = any(
+        call.site is not site and call.site is not None and _source(call.site)[0] != text for call in calls
+    )
+    return (f"{text} …", ink) if is_elsewhere else (text, ink)
 
 
 @lru_cache(maxsize=4096)

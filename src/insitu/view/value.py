@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word, tensors
@@ -12,6 +13,8 @@ MOST_ITEMS = 32
 MOST_DEPTH = 8
 MOST_TEXT = 200
 MOST_VALUES = 64  # of an array that is written out
+MOST_WRITTEN = 1e5  # from here on numbers that are not integers have an exponent
+MOST_EXACT = 2**53  # of the integers that a float holds exactly
 
 
 def safe(text: str) -> str:
@@ -106,13 +109,42 @@ def capped(texts: list[str], most: int = MOST_ITEMS) -> str:
     return ", ".join(texts)
 
 
-def arguments(args: Iterable[Any], kwargs: dict[str, Any]) -> list[str]:
-    """The arguments that are no tensors; what torch passes on for itself, `None` and `_stacklevel`, is left out."""
-    texts = [value(item) for item in args if not (item is None or holds_tensor(item))]
+def arguments(args: Sequence[Any], kwargs: dict[str, Any], *, brief: bool = False) -> list[str]:
+    """The arguments as they were given; what torch passes on for itself is left out: None at the end, `_stacklevel`.
+
+    Tensors stand for themselves by dtype and shape, `brief` by dtype alone; equal ones that follow each other are
+    counted.
+
+    >>> x = TensorFacts(0, (2, 3), "f32", "cpu")
+    >>> arguments((1, x, x, None, 0.5, None), {"out": x, "dim": None})
+    ['1', '2 × f32[2, 3]', 'None', '0.5', 'out=f32[2, 3]']
+    """
+    last = max((place for place, item in enumerate(args) if item is not None), default=-1)
+    texts: list[str] = []
+    for is_tensor, same in groupby(args[: last + 1], key=lambda item: tensor(item) if _is_tensor(item) else None):
+        items = list(same)
+        if is_tensor and len(items) > 1:
+            texts.append(f"{len(items)} × {argument(items[0], brief)}")
+        else:
+            texts += [argument(item, brief) for item in items]
     for name, item in kwargs.items():
-        if not (item is None or name.startswith("_") or holds_tensor(item)):
-            texts.append(f"{safe(name)}={value(item)}")
+        if not (item is None or name.startswith("_")):
+            texts.append(f"{safe(name)}={argument(item, brief)}")
     return texts
+
+
+def argument(item: Any, brief: bool = False) -> str:
+    """One argument, or a part of an index: tensors by dtype and shape, `brief` by dtype alone."""
+    if _is_tensor(item):
+        return safe(f"{item.dtype}[…]") if brief else tensor(item)
+    has_tensors = isinstance(item, (list, tuple)) and len(item) > 1 and all(map(_is_tensor, item))
+    if has_tensors and len({argument(part, brief) for part in item}) == 1:
+        return f"[{len(item)} × {argument(item[0], brief)}]"
+    return value(item)
+
+
+def _is_tensor(item: Any) -> bool:
+    return type(item) is TensorFacts
 
 
 def holds_tensor(item: Any) -> bool:
@@ -150,28 +182,62 @@ def result(item: Any, limit: int = 60) -> str:
     return short(capped(found), limit)
 
 
-def union(every: list[Stats]) -> Stats | None:
-    """The statistics of several tensors taken as one; mean, deviation and histogram are left out."""
-    if len(every) < 2:
-        return every[0] if every else None
-    low = [stats.min for stats in every if stats.min is not None]
-    high = [stats.max for stats in every if stats.max is not None]
-    count, nan, inf, zeros = (sum(getattr(stats, name) for stats in every) for name in ("count", "nan", "inf", "zeros"))
-    return Stats(count, min(low, default=None), max(high, default=None), None, None, nan, inf, zeros)
+def is_whole(dtype: str) -> bool:
+    """Whether the values of a dtype are integers.
+
+    >>> [is_whole(dtype) for dtype in ("i64", "u8", "f32", "b8", "int")]
+    [True, True, False, False, False]
+    """
+    return dtype[:1] in ("i", "u") and dtype[1:].isdigit()
 
 
-def spread(stats: Stats) -> str:
-    """The range of the values, or what is wrong with them.
+def figure(number: float, digits: int = 3, *, whole: bool = False) -> str:
+    """A number in a few digits, of which none before the point is lost up to 100,000; integers are exact.
+
+    A `whole` number that is too large for a float to hold it exactly is marked.
+
+    >>> [figure(number) for number in (0.12345, 4096.0, 8034.7, 131072, 131072.0)]
+    ['0.123', '4096', '8035', '131072', '1.31e+05']
+    >>> figure(131072.0, whole=True), figure(2.0**63, whole=True)
+    ('131072', '≈ 9.22e+18')
+    """
+    if isinstance(number, int):
+        return _number(number)
+    if whole and abs(number) <= MOST_EXACT:
+        return str(int(number))
+    if 10 ** (digits - 1) <= abs(number) < MOST_WRITTEN:
+        return f"{number:.0f}"
+    return f"{'≈ ' if whole else ''}{number:.{digits}g}"
+
+
+def limits(low: float, high: float, *, whole: bool = False) -> str:
+    """A range, with as many digits as tell its ends apart; one number where they are equal.
+
+    >>> limits(-2.2, 2.271), limits(3.0, 3.0), limits(0.9999, 1.0001)
+    ('-2.2 … 2.27', '3', '0.9999 … 1.0001')
+    """
+    if low == high:
+        return figure(low, whole=whole)
+    ends = figure(low, whole=whole), figure(high, whole=whole)
+    if ends[0] == ends[1]:
+        ends = figure(low, 5, whole=whole), figure(high, 5, whole=whole)
+    return " … ".join(ends)
+
+
+def spread(stats: Stats, dtype: str = "") -> str:
+    """The range of the values, or what is wrong with them; those of an integer dtype are exact.
 
     >>> spread(Stats(4, -2.2, 2.271, 0.0, 1.0, 0, 0, 0)), spread(Stats(4, 0.0, 1.0, 0.5, 1.0, 2, 0, 0))
     ('-2.2 … 2.27', '✗ 2 NaN')
+    >>> spread(Stats(2, 8031.0, 122801.0, 0.0, 1.0, 0, 0, 0), "i64")
+    '8031 … 122801'
     """
     if stats.nan:
         return f"✗ {stats.nan:,} NaN" + (f", {stats.inf:,} Inf" if stats.inf else "")
     inf = f"{stats.inf:,} Inf" if stats.inf else ""
     if stats.min is None or stats.max is None:
         return inf
-    return f"{stats.min:.3g} … {stats.max:.3g}" + (f", {inf}" if inf else "")
+    return limits(stats.min, stats.max, whole=is_whole(dtype)) + (f", {inf}" if inf else "")
 
 
 def kept(item: Any) -> str:
@@ -194,7 +260,9 @@ def _values(item: Any) -> str:
 
 
 def _element(item: Any) -> str:
-    return f"{item:.4g}" if isinstance(item, (float, complex)) else safe(str(item))
+    if isinstance(item, float):
+        return figure(item, 4)
+    return f"{item:.4g}" if isinstance(item, complex) else safe(str(item))
 
 
 def duration(nanoseconds: int) -> str:

@@ -17,6 +17,7 @@ SAME_DTYPE = frozenset(
     }
 )
 WIDE = 8  # of a large tensor only so many are listed
+MOST_EXACT = 2**53  # of the integers that a float holds exactly
 
 
 def dtypes(case: Case) -> Misfit | None:
@@ -180,7 +181,15 @@ def target_outside(case: Case) -> Misfit | None:
 
 def _holds(case: Case, facts: TensorFacts) -> str:
     limits = case.limits(facts)
-    return f"{case.named(facts) or 'it'} holds {limits[0]:g} … {limits[1]:g}" if limits is not None else ""
+    if limits is None:
+        return ""
+    return f"{case.named(facts) or 'it'} holds {_number(limits[0])} … {_number(limits[1])}"
+
+
+def _number(limit: float) -> str:
+    """A number; an integer is exact."""
+    is_whole = abs(limit) < MOST_EXACT and float(limit).is_integer()
+    return f"{limit:.0f}" if is_whole else f"{limit:g}"
 
 
 def outside_unit(case: Case) -> Misfit | None:

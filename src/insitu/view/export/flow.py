@@ -30,6 +30,7 @@ class Flow:
         self.nodes: dict[Key, Call] = {}
         self.arrows: dict[tuple[Key, Key], str] = {}
         self._made_by: dict[int, Key] = {}
+        self._results: dict[Key, dict[str, None]] = {}  # what comes out of a node, each form once
         for call in operations(self._calls.values()):
             self._add(call)
         if trace.about.get("level") == "modules":
@@ -52,6 +53,7 @@ class Flow:
         sources = self._sources(call)
         if call.module is not None and call.module.leaf:
             self._put(first.path, first, sources)
+            self._results.setdefault(first.path, {})[result(self._outermost(call).result)] = None
             self._ended(call, first.path)
         elif call.kind == "module":
             return  # what made its output was not recorded: `_ended` lets the last module in it stand for it
@@ -112,7 +114,8 @@ class Flow:
         """What stands in the box: the name, and what comes out."""
         call = self.nodes[key]
         if isinstance(key, str):
-            return self.title(key), result(self._outermost(call).result)
+            output, *others = self._results[key]
+            return self.title(key), f"{output} and others" if others else output
         return call_name(call), ""
 
     def _outermost(self, call: Call) -> Call:

@@ -56,7 +56,7 @@ def step_groups(trace: Trace) -> list[Steps]:
 
 
 def _graph(group: Steps, *, ranked: bool) -> Graph:
-    title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}, {group.count} identical"
+    title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}, {group.count} alike"
     graph = Graph(f"rank {group.folds[0].nodes[0].first.rank} {title}" if ranked else title)
     roots = [node for fold in group.folds for node in fold.nodes[: fold.count]]
     graph.calls = operations(node.first for node in _walk(roots))

@@ -97,7 +97,7 @@ def _output(number: int, facts: TensorFacts) -> Item:
     """What is known of an output; the viewer writes `tensor_shape` beside the edge."""
     known = {"tensor_shape": tensor(facts), "device": safe(facts.device)}
     if facts.stats is not None:
-        known["values"] = spread(facts.stats)
+        known["values"] = spread(facts.stats, facts.dtype)
     return {"id": str(number), "attrs": [{"key": key, "value": text} for key, text in known.items() if text]}
 
 

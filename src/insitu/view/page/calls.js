@@ -1,10 +1,24 @@
 // What is known of calls, by the numbers of their rows, and how a call is written into its row.
 
+const MOST_RANGES = 4; // that are shown one by one
+const INTEGER = 1;
+const PYTHON = 3; // the last kind that is a call
+
+/**
+ * @typedef {{min: number, max: number, nan: number, inf: number, count: number, isKnown: boolean, isWhole: boolean}} Range
+ * @typedef {{rows: number[], ranges: Range[], values: string, output: string, label: string, place: string,
+ *   time: number, isBad: boolean, odd: number}} Together
+ */
+
 class Calls {
   /** @param {Data} data */
   constructor(data) {
     this.data = data;
     this.row = data.row;
+    this.texts = data.texts;
+    /** @type {Map<number, Together>} */
+    this.joined = new Map();
+    this.wholeTypes = Uint8Array.from(data.types, (type) => Number(!!type && /^(np )?[iu]\d+\[/.test(type[0])));
     this.size = data.row.id.length;
     this.givenAt = offsets(data.row.taken);
     this.madeAt = offsets(data.row.returned);
@@ -36,21 +50,109 @@ class Calls {
     return part(this.data.made, this.madeAt[i], this.madeAt[i + 1]);
   }
 
-  /** The range of what rows returned, together. @param {number[]} rows */
-  spread(rows) {
-    const { stats, tensor } = this.data;
-    const found = { min: Infinity, max: -Infinity, nan: 0, inf: 0, isKnown: false };
+  /**
+   * How NaN or Inf comes to a row that is the first to have it: it begins there, it goes in and no row made it, or it
+   * comes out and not all that went in is known.
+   * @param {number} i @returns {"begins"|"comes in"|"comes out"}
+   */
+  origin(i) {
+    const { stats, tensor } = this.data, given = this.inputs(i).map((number) => tensor.stats[number]);
+    const count = this.row.odd[i] & HAS_NAN ? stats.nan : stats.inf;
+    if (given.some((number) => count[number] > 0)) return "comes in";
+    return given.includes(0) ? "comes out" : "begins";
+  }
+
+  /** Whether a tensor holds integers, which are exact. @param {number} made */
+  isWhole(made) {
+    return this.wholeTypes[this.data.tensor.type[made]] > 0;
+  }
+
+  /** The range of each output, over all rows. @param {number[]} rows @returns {Range[]} */
+  ranges(rows) {
+    const { stats, tensor, made } = this.data;
+    /** @type {Range[]} */
+    const found = [];
     for (const i of rows)
-      for (const made of this.outputs(i)) {
-        const number = tensor.stats[made];
+      for (let at = this.madeAt[i], place = 0; at < this.madeAt[i + 1]; at++, place++) {
+        found[place] ??= { min: Infinity, max: -Infinity, nan: 0, inf: 0, count: 0, isKnown: false, isWhole: true };
+        const range = found[place], number = tensor.stats[made[at]];
+        range.isWhole &&= this.isWhole(made[at]);
         if (!number) continue;
-        found.isKnown = true;
-        found.nan += stats.nan[number];
-        found.inf += stats.inf[number];
-        if (stats.min[number] < found.min) found.min = stats.min[number];
-        if (stats.max[number] > found.max) found.max = stats.max[number];
+        range.isKnown = true;
+        range.nan += stats.nan[number];
+        range.inf += stats.inf[number];
+        range.count += stats.count[number];
+        if (stats.min[number] < range.min) range.min = stats.min[number];
+        if (stats.max[number] > range.max) range.max = stats.max[number];
       }
     return found;
+  }
+
+  /** What was kept of the outputs; where that differs, the first. @param {number[]} rows */
+  commonKept(rows) {
+    const text = this.kept(rows[0]);
+    return !text || rows.every((i) => this.kept(i) === text) ? text : `${text} and others`;
+  }
+
+  /** What rows returned, in words: numbers as a range, of other things that differ the first. @param {number[]} rows */
+  outputText(rows) {
+    const { row, texts } = this, [first] = rows, last = rows[rows.length - 1];
+    const text = (i) => texts[row.output[i]];
+    if (row.raised[first]) return `✗ raised ${texts[row.raised[first]]}`;
+    if (rows.every((i) => row.output[i] === row.output[first])) return text(first);
+    if (KINDS[row.kind[first]] === "variable") return `${text(first)} → ${[text(last), this.nanText(rows)].filter(Boolean).join(", ")}`;
+    if (rows.every((i) => row.number_kind[i])) return this.numberRange(rows);
+    return `${text(first)} and others`;
+  }
+
+  /** How many numbers are NaN. @param {number[]} rows */
+  nanText(rows) {
+    const { number_kind: kind, number } = this.row;
+    const count = rows.filter((i) => kind[i] && Number.isNaN(number[i])).length;
+    return count ? `${many(count)} NaN` : "";
+  }
+
+  /** @param {number[]} rows */
+  numberRange(rows) {
+    const { number_kind: kind, number } = this.row;
+    const known = rows.filter((i) => !Number.isNaN(number[i])).map((i) => number[i]);
+    const isWhole = rows.every((i) => kind[i] === INTEGER);
+    const low = known.reduce((least, one) => Math.min(least, one), Infinity);
+    const high = known.reduce((most, one) => Math.max(most, one), -Infinity);
+    return [known.length ? limits(low, high, isWhole) : "", this.nanText(rows)].filter(Boolean).join(", ");
+  }
+
+  /** All that is shown of the rows that one row stands for. @param {number[]} rows @returns {Together} */
+  together(rows) {
+    const known = this.joined.get(rows[0]);
+    if (known?.rows === rows) return known;
+    const { row } = this, ranges = this.ranges(rows);
+    const found = {
+      rows, ranges,
+      values: ranges.some((one) => one.isKnown) ? rangesText(ranges) : this.commonKept(rows),
+      output: this.outputText(rows),
+      label: this.commonLabel(rows),
+      place: this.commonPlace(rows),
+      time: rows.reduce((sum, i) => sum + Math.max(0, row.duration[i] - 1), 0),
+      isBad: rows.some((i) => row.odd[i] & IS_WRONG || row.raised[i]),
+      odd: rows.reduce((flags, i) => flags | row.odd[i], 0),
+    };
+    this.joined.set(rows[0], found);
+    return found;
+  }
+
+  /** What was called; where the arguments differ, without them. @param {number[]} rows */
+  commonLabel(rows) {
+    const text = this.label(rows[0]);
+    if (rows.every((i) => this.row.label[i] === this.row.label[rows[0]]) || this.row.kind[rows[0]] > PYTHON) return text;
+    return `${text.split("(")[0]}(…)`;
+  }
+
+  /** Where it was called; of several places the first. @param {number[]} rows */
+  commonPlace(rows) {
+    const text = this.place(rows[0]);
+    const isSame = (i) => this.row.site[i] === this.row.site[rows[0]] || this.place(i) === text;
+    return !text || rows.every(isSame) ? text : `${text} …`;
   }
 
   /** The number of the statistics of the first output that has them. @param {number} i */
@@ -59,11 +161,10 @@ class Calls {
     return 0;
   }
 
-  /** What was kept of the first output. @param {number} i */
+  /** What was kept of each output. @param {number} i */
   kept(i) {
-    const { tensor, texts } = this.data;
-    const found = this.outputs(i).find((made) => tensor.kept[made]);
-    return found === undefined ? "" : texts[tensor.kept[found]];
+    const { tensor, texts } = this.data, found = this.outputs(i).map((made) => tensor.kept[made]);
+    return found.some(Boolean) ? listed(found.map((number) => (number ? texts[number] : "?"))) : "";
   }
 
   /**
@@ -142,20 +243,36 @@ class Calls {
 
   /** @param {number} i @returns {string} */
   spreadText(i) {
-    const found = this.spread([i]);
-    return found.isKnown ? rangeText(found) : this.kept(i);
+    return this.together([i]).values;
   }
 }
 
 const basename = (file) => file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
 
-/** @param {{min: number, max: number, nan: number, inf: number}} found */
+/** @param {Range[]} ranges @returns {string} one for each output; of many the first, and what is not finite after them */
+function rangesText(ranges) {
+  const [only] = ranges;
+  if (ranges.length === 1) return rangeText(only);
+  const text = (one) => (!one.isKnown ? "?" : one.count ? rangeText(one) : "empty");
+  const rest = ranges.slice(MOST_RANGES - 1);
+  const nan = rest.reduce((sum, one) => sum + one.nan, 0), inf = rest.reduce((sum, one) => sum + one.inf, 0);
+  const odd = nan || inf ? `, ${rangeText({ ...only, min: Infinity, max: -Infinity, nan, inf })}` : "";
+  return listed(ranges.map(text), odd);
+}
+
+/** A text for each output; of many the first ones, and how many more there are. @param {string[]} texts */
+function listed(texts, last = "") {
+  if (texts.length <= MOST_RANGES) return texts.join(" | ");
+  const shown = texts.slice(0, MOST_RANGES - 1);
+  return [...shown, `… ${many(texts.length - shown.length)} more${last}`].join(" | ");
+}
+
+/** @param {Range} found */
 function rangeText(found) {
-  const few = (n) => (n < 1e3 ? many(n) : countText(n));
-  const odd = [found.nan && `${few(found.nan)} NaN`, found.inf && `${few(found.inf)} Inf`].filter(Boolean).join(", ");
+  const odd = [found.nan && `${many(found.nan)} NaN`, found.inf && `${many(found.inf)} Inf`].filter(Boolean).join(", ");
   if (found.nan) return `✗ ${odd}`;
   if (!(found.min <= found.max)) return odd;
-  const text = found.min === found.max ? digits(found.min) : `${digits(found.min)} … ${digits(found.max)}`;
+  const text = limits(found.min, found.max, found.isWhole);
   return odd ? `${text}, ${odd}` : text;
 }
 
@@ -172,27 +289,26 @@ function relative(path, base) {
 function paintCall(app, cells, i, element) {
   const { calls, tree } = app;
   const { row, texts } = calls.data;
-  const rows = tree.isFolded(i) ? tree.siblings(i) : [i];
+  const rows = tree.likes(i), found = calls.together(rows);
   const kind = KINDS[row.kind[i]];
   element.classList.add(`k-${kind}`);
-  const isBad = rows.some((one) => row.odd[one] & IS_WRONG || row.raised[one]);
-  element.classList.toggle("bad", isBad);
+  element.classList.toggle("bad", found.isBad);
   element.classList.toggle("raised", row.raised[i] > 0);
   element.classList.toggle("maker", app.lineage.makers.has(i));
   element.classList.toggle("taker", app.lineage.takers.has(i));
-  element.classList.toggle("hit", app.hits.count(i, i + 1) > 0);
+  element.classList.toggle("hit", rows.some((one) => app.hits.count(one, one + 1) > 0));
   cells[0].style.paddingLeft = `${8 + tree.depth[i] * 14}px`;
   cells[0].replaceChildren(...spaced(title(app, i)));
-  const raised = row.raised[i];
-  cells[1].textContent = raised ? `✗ raised ${texts[raised]}` : texts[row.output[i]];
-  const found = calls.spread(rows);
-  const number = calls.firstStats(i);
+  cells[1].textContent = found.output;
+  // A picture shows one tensor: of several calls or outputs the ranges are all that is known together.
+  const number = rows.length === 1 && found.ranges.length === 1 ? calls.firstStats(i) : 0;
   cells[2].replaceChildren(...(hasSpread(calls.data, number) ? [sparkline(calls.data, number)] : []));
-  cells[3].textContent = found.isKnown ? rangeText(found) : calls.kept(i);
-  cells[3].classList.toggle("red", found.nan > 0);
-  timeCell(app, cells[4], rows, i);
-  cells[5].textContent = calls.place(i);
-  element.title = `${texts[row.name[i]]}${cells[1].textContent ? `  →  ${cells[1].textContent}` : ""}`;
+  cells[3].textContent = found.values;
+  cells[3].title = found.values; // all of it, where it does not fit
+  cells[3].classList.toggle("red", found.ranges.some((one) => one.nan > 0));
+  timeCell(app, cells[4], i);
+  cells[5].textContent = found.place;
+  element.title = `${texts[row.name[i]]}${found.output ? `  →  ${found.output}` : ""}`;
 }
 
 /** What was called: the sign to open it, the path, what it is, and marks. @param {App} app @param {number} i */
@@ -209,7 +325,8 @@ function title(app, i) {
     const other = tree.isFolded(i) ? relative(calls.path(tree.last(i)), base) : own;
     if (own) parts.push(make("b", "path", own === other ? own : `${own} … ${other}`));
   }
-  let text = calls.label(i);
+  const rows = tree.likes(i);
+  let text = calls.together(rows).label;
   if (kind === "step" && tree.isFolded(i)) text += ` … ${row.step[tree.last(i)]}`;
   if (kind === "variable") text += " =";
   if (kind === "note") text = `# ${text}`;
@@ -220,23 +337,33 @@ function title(app, i) {
   if (kind === "variable") parts.push(make("span", "dim", texts[row.args[i]].split("\t")[1] ?? ""));
   const of = row.forward[i] && calls.path(i) ? ` of ${calls.path(i)}` : "";
   if (row.is_backward[i]) parts.push(make("span", "dim", `backward${of}`));
-  const end = tree.isFolded(i) ? tree.end[tree.last(i)] : tree.end[i];
-  const isNews = row.odd[i] & IS_ORIGIN;
-  const begins = isNews ? row.odd[i] & (HAS_NAN | HAS_INF) : tree.isOpen[i] ? 0 : app.begun(i, end);
-  const where = isNews ? "begins" : "begins inside";
-  if (begins) parts.push(make("span", "tag red", `${begins & HAS_NAN ? "NaN" : "Inf"} ${where}`));
+  const news = newsText(app, i, rows);
+  if (news) parts.push(make("span", "tag red", news));
   if (app.lineage.makers.has(i)) parts.push(make("span", "tag amber", "made by"));
   if (app.lineage.takers.has(i)) parts.push(make("span", "tag green", "used by"));
-  const inside = tree.isOpen[i] ? 0 : app.hits.count(i + 1, end);
+  const inside = tree.isOpen[i] ? 0 : rows.reduce((sum, one) => sum + app.hits.count(one + 1, tree.end[one]), 0);
   if (inside) parts.push(make("span", "tag blue", `${many(inside)} ${inside === 1 ? "hit" : "hits"}`));
   return parts;
 }
 
+/** That NaN or Inf begins in a row or inside of it, or comes in there. @param {App} app @param {number} i */
+function newsText(app, i, /** @type {number[]} */ rows) {
+  const { calls, tree } = app, { odd } = calls.row;
+  const name = (flags) => (flags & HAS_NAN ? "NaN" : "Inf");
+  const own = rows.filter((one) => odd[one] & IS_ORIGIN);
+  const first = own.find((one) => calls.origin(one) === "begins") ?? own[0];
+  if (first !== undefined) return `${name(odd[first])} ${calls.origin(first)}`;
+  if (tree.isOpen[i]) return "";
+  const inside = (places) => rows.reduce((flags, one) => flags | app.begun(places, one, tree.end[one]), 0);
+  const begun = inside(app.origins), entered = inside(app.entries);
+  return begun ? `${name(begun)} begins inside` : entered ? `${name(entered)} inside` : "";
+}
+
 /** What says that a row stands for several, or that these can be folded. @param {Tree} tree @param {number} i */
 function folding(tree, i) {
-  const badge = make("span", "badge", tree.isFolded(i) ? `× ${tree.run[i]} identical` : `fold ${tree.run[i]}`);
+  const badge = make("span", "badge", tree.isFolded(i) ? `× ${many(tree.run[i])} alike` : `fold ${many(tree.run[i])}`);
   badge.dataset.do = "unfold";
-  badge.title = tree.isFolded(i) ? "one for all: click, or u, to see each" : "click, or u, to fold them again";
+  badge.title = tree.isFolded(i) ? "one for all, with the range of all values and the sum of all times: click, or u, to see each" : "click, or u, to fold them again";
   return badge;
 }
 
@@ -247,15 +374,16 @@ function twisty(tree, i) {
   return sign;
 }
 
-/** @param {App} app @param {HTMLElement} cell @param {number[]} rows @param {number} i */
-function timeCell(app, cell, rows, i) {
-  const { duration } = app.calls.row;
-  let total = 0;
-  for (const one of rows) total += Math.max(0, duration[one] - 1);
-  if (!duration[i]) return void cell.replaceChildren();
-  const [root = i] = app.tree.ancestors(i);
-  const whole = root === i ? app.longest : duration[root];
+/** A time, or the sum of all that a row stands for. @param {App} app @param {HTMLElement} cell @param {number} i */
+function timeCell(app, cell, i) {
+  const { calls, tree } = app;
+  const rows = tree.likes(i), { time: total } = calls.together(rows);
+  if (!calls.row.duration[i]) return void cell.replaceChildren();
+  const [root = i] = tree.ancestors(i);
+  const whole = root === i ? app.longest : calls.together(tree.likes(root)).time;
   const bar = make("span", "timebar");
   bar.style.width = `${Math.min(100, (100 * total) / Math.max(whole, 1)).toFixed(1)}%`;
-  cell.replaceChildren(make("span", "track", bar), make("span", "clock", time(total)));
+  const clock = make("span", "clock", `${rows.length > 1 ? "Σ " : ""}${time(total)}`);
+  if (rows.length > 1) clock.title = `the sum of ${many(rows.length)}`;
+  cell.replaceChildren(make("span", "track", bar), clock);
 }

@@ -17,8 +17,11 @@ function sparkline(data, number) {
   return draw("svg", { viewBox: "0 0 64 16", class: "spark", "aria-hidden": "true" }, shape);
 }
 
-/** The histogram of a tensor, with its ends written below. @param {Data} data @param {number} number */
-function histogram(data, number) {
+/**
+ * The histogram of a tensor, with its ends written below.
+ * @param {Data} data @param {number} number @param {boolean} isWhole
+ */
+function histogram(data, number, isWhole) {
   const { min, max } = data.stats;
   const shapes = bars(data, number).flatMap((height, k) =>
     height ? [draw("rect", { x: k * 20 + 1, y: 60 - height * 4, width: 18, height: height * 4 })] : []);
@@ -28,8 +31,9 @@ function histogram(data, number) {
   }
   const look = { viewBox: "0 0 320 61", preserveAspectRatio: "none", class: "histogram", role: "img" };
   const picture = draw("svg", look, ...shapes);
-  picture.setAttribute("aria-label", `histogram from ${digits(min[number])} to ${digits(max[number])}`);
-  const ends = make("div", "ends", make("span", "", digits(min[number])), make("span", "", digits(max[number])));
+  const [low, high] = [min[number], max[number]].map((end) => digits(end, 3, isWhole));
+  picture.setAttribute("aria-label", `histogram from ${low} to ${high}`);
+  const ends = make("div", "ends", make("span", "", low), make("span", "", high));
   return make("div", "plot", /** @type {any} */ (picture), ends);
 }
 

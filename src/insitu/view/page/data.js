@@ -98,11 +98,27 @@ function draw(tag, attributes, ...children) {
 /** @param {string} id @returns {any} */
 const at = (id) => document.getElementById(id);
 
-/** A number in about three digits. @param {number} value */
-function digits(value, most = 3) {
+/**
+ * A number in about three digits, as in the terminal: none before the point is lost up to 100,000, integers are exact.
+ * @param {number} value @param {number} [most] digits @param {boolean} [isWhole] whether its type is one of integers
+ */
+function digits(value, most = 3, isWhole = false) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
-  const size = Math.abs(value), text = rounded(value, most);
-  return size && (size >= 1e5 || size < 1e-4) ? text.replace(/\.?0+e/, "e") : String(Number(text));
+  const size = Math.abs(value);
+  if (isWhole && size <= 2 ** 53) return String(value);
+  const isWritten = size >= 10 ** (most - 1) && size < 1e5;
+  const text = rounded(value, isWritten ? String(Math.trunc(size)).length : most);
+  const isShort = !size || (size < 1e5 && size >= 1e-4);
+  if (isShort) return String(Number(text));
+  return (isWhole ? "≈ " : "") + text.replace(/\.?0+e/, "e").replace(/e([+-])(\d)$/, "e$10$2");
+}
+
+/** A range, with as many digits as tell its ends apart; one number where they are equal. */
+function limits(/** @type {number} */ low, /** @type {number} */ high, isWhole = false) {
+  const end = (most) => [digits(low, most, isWhole), digits(high, most, isWhole)];
+  if (low === high) return end(3)[0];
+  const [from, to] = end(3);
+  return (from === to ? end(5) : [from, to]).join(" … ");
 }
 
 /** A number with so many digits; what lies in the middle goes to the even one, as in Python. @param {number} value */
@@ -131,3 +147,5 @@ function scaled(value, base, units) {
 const bytesText = (n) => scaled(n, 1024, [" B", " KiB", " MiB", " GiB", " TiB"]);
 const countText = (n) => scaled(n, 1000, ["", " k", " M", " G", " T", " P", " E"]);
 const many = (n) => n.toLocaleString("en");
+/** @param {number} n @param {string} what */
+const counted = (n, what) => `${many(n)} ${what}${n === 1 ? "" : "s"}`;

@@ -10,19 +10,37 @@ function details(app, i) {
   parts.push(make("p", "facts", facts(app, i)));
   const message = row.message[i] ? `: ${texts[row.message[i]]}` : "";
   if (row.raised[i]) parts.push(make("p", "alarm", `✗ raised ${texts[row.raised[i]]}${message}`));
-  if (row.odd[i] & IS_WRONG) parts.push(make("p", "alarm", `✗ ${oddText(row.odd[i])}`));
+  if (row.odd[i] & IS_WRONG) parts.push(make("p", "alarm", `✗ ${oddText(app.calls, i)}`));
   if (app.callTree.parent[i] < 0 && !app.pairs) parts.push(...news(app));
-  if (app.tree.run[i] > 1) parts.push(...identical(app, i));
+  const likes = app.pairs ? [i] : app.tree.likes(i);
+  parts.push(...elsewhere(app, i, likes));
+  if (app.tree.run[i] > 1) parts.push(...alike(app, i));
   parts.push(...source(app, i), ...argumentList(app, i), ...results(app, i));
   parts.push(...lineage(app, i), ...passes(app, i), ...cost(app, i), ...spent(app, i), ...module(app, i));
   return parts;
 }
 
-/** @param {number} odd */
-function oddText(odd) {
-  const what = odd & HAS_NAN ? "NaN" : "Inf";
-  if (odd & IS_ORIGIN) return `${what} begins here: no ${what} goes in, ${what} comes out`;
-  return `${what} in the output: it went in, or began inside`;
+/** What is to be said of a row that stands for several: the rest is of the first. @param {App} app @param {number} i */
+function elsewhere(app, i, /** @type {number[]} */ likes) {
+  if (likes.length < 2) return [];
+  const { row } = app.calls;
+  const wrong = likes.filter((one) => row.odd[one] & IS_WRONG);
+  const said = [make("p", "facts", `the row stands for ${many(likes.length)} that are alike; this is the first of them`)];
+  if (!wrong.length || row.odd[i] & IS_WRONG) return said;
+  const what = wrong.some((one) => row.odd[one] & HAS_NAN) ? "NaN" : "Inf";
+  return [...said, make("p", "alarm", `✗ ${what} in ${many(wrong.length)} of them, first in `, numbered(app, wrong[0]))];
+}
+
+/** @param {Calls} calls @param {number} i */
+function oddText(calls, i) {
+  const odd = calls.row.odd[i], what = odd & HAS_NAN ? "NaN" : "Inf";
+  if (!(odd & IS_ORIGIN)) return `${what} in the output: it went in, or began inside`;
+  const texts = {
+    begins: `${what} begins here: no ${what} goes in, ${what} comes out`,
+    "comes in": `${what} goes in, and no call that is shown made it`,
+    "comes out": `${what} comes out, and not all that goes in is known`,
+  };
+  return texts[calls.origin(i)];
 }
 
 /** Where NaN and Inf begin in the whole run. @param {App} app */
@@ -34,7 +52,8 @@ function news(app) {
   const left = app.news.length - 6;
   const more = left > 0 ? [make("li", "dim", `… ${many(left)} more: f goes from one to the next`)] : [];
   const what = lines.length && row.odd[app.news[0]] & HAS_NAN ? "NaN" : "Inf";
-  return lines.length ? [section(`${what} begins`, make("ul", "links", ...lines, ...more))] : [];
+  const isKnown = lines.length && row.odd[app.news[0]] & IS_ORIGIN && app.calls.origin(app.news[0]) === "begins";
+  return lines.length ? [section(`${what} ${isKnown ? "begins" : "first seen"}`, make("ul", "links", ...lines, ...more))] : [];
 }
 
 /** @param {string} name @param {...(Node|string)} children */
@@ -76,12 +95,12 @@ function facts(app, i) {
 }
 
 /** @param {App} app @param {number} i */
-function identical(app, i) {
+function alike(app, i) {
   const rows = app.tree.siblings(i);
   const clock = (one) => (app.calls.row.duration[one] ? time(app.calls.row.duration[one] - 1) : "");
   const items = rows.slice(0, 24).map((one) => link(app, one, `${shortName(app.calls, one)} ${clock(one)}`));
   const more = rows.length > 24 ? [make("span", "dim", `… ${many(rows.length - 24)} more`)] : [];
-  return [section(`${many(rows.length)} identical`, make("div", "chips", ...items, ...more))];
+  return [section(`${many(rows.length)} alike`, make("div", "chips", ...items, ...more))];
 }
 
 /** @param {App} app @param {number} i */
@@ -130,22 +149,26 @@ function argumentList(app, i) {
 function results(app, i) {
   const { data } = app.calls;
   const made = app.calls.outputs(i).slice(0, 16);
-  const parts = made.map((number) => tensor(data, number));
+  const parts = made.map((number) => tensor(app.calls, number));
+  const left = app.calls.outputs(i).length - made.length;
+  if (left) parts.push(make("p", "dim", `… ${many(left)} more`));
   const text = data.texts[data.row.output[i]];
   if (!parts.length && text) parts.push(make("code", "value", text));
   const grads = made.filter((number) => data.tensor.grad[number]);
   const found = parts.length ? [section("Output", ...parts)] : [];
-  if (grads.length) found.push(section("Gradient", ...grads.map((number) => tensor(data, data.tensor.grad[number]))));
+  if (grads.length) found.push(section("Gradient", ...grads.map((number) => tensor(app.calls, data.tensor.grad[number]))));
   return found;
 }
 
-/** @param {Data} data @param {number} number */
-function tensor(data, number) {
+/** @param {Calls} calls @param {number} number */
+function tensor(calls, number) {
+  const { data } = calls, isWhole = calls.isWhole(number);
   const [text, device, size, notes] = data.types[data.tensor.type[number]];
   const more = [device, notes, bytesText(size)].filter(Boolean).join(" · ");
   const parts = [make("p", "typed", make("b", "", text), ` ${more}`)];
   const stats = data.tensor.stats[number];
-  if (stats) parts.push(...statistics(data.stats, stats), ...(hasSpread(data, stats) ? [histogram(data, stats)] : []));
+  if (stats) parts.push(...statistics(data.stats, stats, isWhole));
+  if (hasSpread(data, stats)) parts.push(histogram(data, stats, isWhole));
   if (data.tensor.kept[number]) parts.push(make("code", "value", data.texts[data.tensor.kept[number]]));
   return make("div", "tensor", ...parts);
 }
@@ -154,11 +177,13 @@ const COUNTS = [
   ["count", "count", "pair"], ["zeros", "zeros", "pair"], ["nan", "NaN", "pair red"], ["inf", "Inf", "pair red"],
 ];
 
-/** @param {Table} stats @param {number} number */
-function statistics(stats, number) {
+/** @param {Table} stats @param {number} number @param {boolean} isWhole */
+function statistics(stats, number, isWhole) {
   const cells = [];
-  for (const name of ["min", "max", "mean", "std"])
-    if (!Number.isNaN(stats[name][number])) cells.push(entry(name, digits(stats[name][number], 4)));
+  for (const name of ["min", "max", "mean", "std"]) {
+    const value = stats[name][number], isExact = isWhole && (name === "min" || name === "max");
+    if (!Number.isNaN(value)) cells.push(entry(name, digits(value, 4, isExact)));
+  }
   for (const [name, label, look] of COUNTS)
     if (stats[name][number]) cells.push(entry(label, many(stats[name][number]), look));
   return [make("dl", "stats", ...cells)];

@@ -104,11 +104,11 @@ class Grid {
     this.refresh();
   }
 
-  /** Show each of the identical siblings, or one for all again. @param {number} row */
+  /** Show each of the siblings that are alike, or one for all again. @param {number} row */
   unfold(row) {
     const head = this.tree.head[row];
     if (!(this.tree.run[head] > 1)) return;
-    this.tree.isUnfolded[head] = this.tree.isUnfolded[head] ? 0 : 1;
+    this.tree.toggleFold(head);
     this.refresh();
     if (this.tree.position(this.selected) < 0) this.select(head, "moved");
   }

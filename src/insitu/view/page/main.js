@@ -5,7 +5,7 @@ const KEYS = [
   ["j k ↓ ↑", "next and previous row"],
   ["l h → ←", "open, close; into it, out of it"],
   ["e", "open all that lies in it; again, unfold it"],
-  ["u", "each of identical siblings, or one for all"],
+  ["u", "each of those that are alike, or one for all"],
   ["/", "search"],
   ["n N", "next and previous hit (or difference)"],
   ["p c", "to the producer, to the consumer"],
@@ -35,10 +35,12 @@ class App {
     this.hits = new Hits(this.tree.size);
     this.lineage = { makers: new Set(), takers: new Set() };
     this.inks = inks();
-    this.origins = [HAS_NAN, HAS_INF].map((what) => {
+    const hitsOf = (/** @type {(how: string) => boolean} */ isMeant) => [HAS_NAN, HAS_INF].map((what) => {
       const flags = IS_ORIGIN | what;
-      return Hits.of(this.calls.size, (i) => (data.row.odd[i] & flags) === flags);
+      return Hits.of(this.calls.size, (i) => (data.row.odd[i] & flags) === flags && isMeant(this.calls.origin(i)));
     });
+    this.origins = hitsOf((how) => how === "begins");
+    this.entries = hitsOf((how) => how !== "begins");
     const tops = [];
     for (let i = 0; i < this.calls.size; i = this.callTree.end[i]) tops.push(i);
     this.longest = tops.reduce((most, i) => Math.max(most, data.row.duration[i]), 1);
@@ -58,9 +60,9 @@ class App {
     };
   }
 
-  /** What begins in a range of rows: NaN, Inf, both. @param {number} start @param {number} end */
-  begun(start, end) {
-    const [nan, inf] = this.origins.map((hits) => hits.count(start, end));
+  /** What begins in a range of rows, or what comes into it: NaN, Inf, both. @param {Hits[]} places */
+  begun(places, /** @type {number} */ start, /** @type {number} */ end) {
+    const [nan, inf] = places.map((hits) => hits.count(start, end));
     return (nan ? HAS_NAN : 0) | (inf ? HAS_INF : 0);
   }
 

@@ -1,11 +1,11 @@
-// The tree of rows: what is open, which identical siblings are folded, which rows are to be seen.
+// The tree of rows: what is open, which siblings that are alike are folded, which rows are to be seen.
 
 const KINDS = ["module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass"];
 const STEP = 7;
 const HAS_NAN = 1, HAS_INF = 2, IS_WRONG = 4, IS_ORIGIN = 8;
 
 class Tree {
-  /** @param {Numbers} depth @param {Numbers} run how many identical siblings begin at a row, 0 for the others */
+  /** @param {Numbers} depth @param {Numbers} run how many siblings that are alike begin at a row, 0 for the others */
   constructor(depth, run) {
     const size = depth.length;
     this.size = size;
@@ -18,6 +18,8 @@ class Tree {
     this.isUnfolded = new Uint8Array(size);
     /** @type {number[]} */
     this.visible = [];
+    /** @type {Map<number, number[]>} */
+    this.known = new Map();
     const path = [], heads = [];
     for (let i = 0; i < size; i++) {
       while (path.length > depth[i]) this.end[path.pop()] = i;
@@ -37,6 +39,28 @@ class Tree {
   /** Whether one row stands for several now. @param {number} i */
   isFolded(i) {
     return this.run[i] > 1 && !this.isUnfolded[i];
+  }
+
+  /** Show each of the siblings that are alike, or one for all again. @param {number} i */
+  toggleFold(i) {
+    this.isUnfolded[i] = this.isUnfolded[i] ? 0 : 1;
+    this.known.clear();
+  }
+
+  /**
+   * All rows that a row stands for: its siblings, and their likes in every copy of what is folded around it. Copies
+   * have the same rows, so that a like lies as far from the start of its copy.
+   * @param {number} i @returns {number[]}
+   */
+  likes(i) {
+    const known = this.known.get(i);
+    if (known) return known;
+    let found = [i];
+    for (const row of [...this.ancestors(i), i])
+      if (this.isFolded(row))
+        found = found.flatMap((like) => this.siblings(row + like - i).map((one) => one + i - row));
+    this.known.set(i, found);
+    return found;
   }
 
   /** The siblings that a row stands for. @param {number} i @returns {number[]} */
@@ -102,21 +126,24 @@ class Tree {
       if (!this.run[row]) this.isUnfolded[this.head[row]] = 1;
       if (row !== i) this.isOpen[row] = 1;
     }
+    this.known.clear();
     this.refresh();
   }
 
   foldAll() {
     this.isOpen.fill(0);
     this.isUnfolded.fill(0);
+    this.known.clear();
     this.refresh();
   }
 
-  /** Open all that lies in a row; where that is open already, unfold what is identical in it. @param {number} i */
+  /** Open all that lies in a row; where that is open already, unfold what is alike in it. @param {number} i */
   openAll(i) {
     let isNew = false;
     for (let row = i; row < this.end[i]; row++)
       if (!this.isOpen[row] && this.hasChildren(row)) isNew = !!(this.isOpen[row] = 1);
     if (!isNew) for (let row = i; row < this.end[i]; row++) this.isUnfolded[row] = 1;
+    this.known.clear();
     this.refresh();
   }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 _LARGEST = 2**53  # of the integers that a browser counts exactly
 _MASKS = {"f": ("I", 0xFFFF_FFE0, 0x10), "d": ("Q", 0xFFFF_FFFF_0000_0000, 0x8000_0000)}
+_EXACT = 2**24  # of the integers that four bytes hold exactly
 _SINGLE = (1e-37, 3.4e38)  # what fits into four bytes without loss of digits
 
 
@@ -38,15 +39,17 @@ class Columns:
         self._add(name, _fitting(stored, low, high), int(delta))
 
     def floats(self, name: str, values: Sequence[float | None]) -> None:
-        """A column of numbers, of which more than five digits are kept; None becomes NaN."""
-        known = [abs(value) for value in values if value and abs(value) < float("inf")]
-        is_single = all(_SINGLE[0] < value < _SINGLE[1] for value in (min(known, default=1), max(known, default=1)))
-        kind = "f" if is_single else "d"
+        """A column of numbers; integers are exact, of others more than five digits are kept; None becomes NaN."""
+        known = [value for value in values if value and abs(value) < float("inf")]
+        kind = "f" if all(map(_is_single, known)) else "d"
         made = array(kind, [float("nan") if value is None else value for value in values])
         whole, mask, half = _MASKS[kind]
         bits = array(whole, made.tobytes())
-        made = array(kind, array(whole, [_rounded(number, mask, half, kind) for number in bits]).tobytes())
-        self._add(name, made, 0)
+        rounded = [
+            number if exact.is_integer() else _rounded(number, mask, half, kind)
+            for number, exact in zip(bits, made, strict=True)
+        ]
+        self._add(name, array(kind, array(whole, rounded).tobytes()), 0)
 
     def bytes(self, name: str, values: bytes) -> None:
         """A column of bytes as they are."""
@@ -65,6 +68,11 @@ class Columns:
         data, width = values.tobytes(), values.itemsize
         self._described.append((name, values.typecode, delta, len(values)))
         self._pieces += [data[place::width] for place in range(width)]
+
+
+def _is_single(value: float) -> bool:
+    """Whether a number fits into four bytes: without loss of digits or, for an integer, exactly."""
+    return _SINGLE[0] < abs(value) < _SINGLE[1] and (abs(value) < _EXACT or not float(value).is_integer())
 
 
 def _fitting(values: Iterable[int], low: int, high: int) -> array[Any]:

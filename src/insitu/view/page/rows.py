@@ -1,14 +1,16 @@
-"""Events as rows of a page: in the order of the tree, identical siblings counted, each row with its depth."""
+"""Events as rows of a page: in the order of the tree, siblings that are alike counted, each row with its depth."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from typing import Any
 
 from insitu.trace.analysis import completed
 from insitu.trace.costs import Costs, Ledger
 from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, tensors
-from insitu.trace.folding import fold, steps
+from insitu.trace.folding import Fold, path_of, runs, steps
 from insitu.trace.grouping import grouped
 from insitu.trace.nesting import Forest, Group, Node
 from insitu.view.name import compact, expression, module_type
@@ -16,23 +18,27 @@ from insitu.view.page.nonfinite import Nonfinite
 from insitu.view.page.packing import Columns
 from insitu.view.page.tables import Tables
 from insitu.view.tree import UNSEEN
-from insitu.view.value import held, result, safe, short, tensor, value
+from insitu.view.value import MOST_EXACT, held, result, safe, short, tensor, value
 
 # The number of a kind is its place; `model.js` has the same list.
 KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
 NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+Inside = dict[int, list[list[Node]]]
+
 UNIT = 100  # nanoseconds: as exact as times are shown
 DELTAS = frozenset({"id", "start", "forward", "site"})
 MOST_MESSAGE = 2000
+MOST_FLOAT = 10**300
 _INTEGERS = (
     *("id", "depth", "run", "kind", "label", "name", "module", "output", "args", "site", "defined", "start"),
     *("duration", "inside", "flops", "forward", "is_backward", "thread", "step", "rank", "raised", "message", "odd"),
 )
+NO_NUMBER, INTEGER, FLOAT = 0, 1, 2
 
 
 @dataclass(slots=True)
 class Row:
-    """An event in its place; `run` is how many identical siblings begin here, and 0 for the others of them.
+    """An event in its place; `run` is how many siblings that are alike begin here, and 0 for the others of them.
 
     A step and a group have no event but a heading.
     """
@@ -85,7 +91,7 @@ def ordered(
         if root is not None:
             roots.append(root)
     roots = sorted([*roots, *forest.rest()], key=lambda node: node.first.id)
-    rows = _stepped(_arranged(roots))
+    rows = _stepped(_arranged([roots])[0])
     return [row for row in rows if depth is None or row.depth < depth], found
 
 
@@ -106,13 +112,32 @@ def _stepped(roots: list[Node]) -> Iterator[Row]:
     ranked = len({node.first.rank for node in roots}) > 1
     titled = sum(group.count for group in groups) > 1
     for group in groups:
+        inside = _inside(group.folds)
         for number in range(group.count):
-            runs = [item.nodes[number * item.count : (number + 1) * item.count] for item in group.folds]
+            copy = [item.nodes[number * item.count : (number + 1) * item.count] for item in group.folds]
             if titled:
-                heading = _step_heading([node for run in runs for node in run], ranked)
+                heading = _step_heading([node for run in copy for node in run], ranked)
                 yield Row(heading, 0, group.count if number == 0 else 0)
-            for run in runs:
-                yield from _nested(run, int(titled))
+            for run in copy:
+                yield from _nested(run, int(titled), inside)
+
+
+def _inside(folds: list[Fold]) -> Inside:
+    """The runs of siblings in each node; in nodes that are alike they are the same, so that their rows are too."""
+    found: Inside = {}
+    stack = list(folds)
+    while stack:
+        item = stack.pop()
+        if not item.nodes[0].children:
+            continue
+        path = path_of(item.event)
+        columns = [node.children for node in item.nodes]
+        columns = columns if isinstance(item.event, Group) else _arranged(columns, path)
+        places = runs(columns[0], path)
+        for node, column in zip(item.nodes, columns, strict=True):
+            found[id(node)] = [column[start:end] for start, end in places]
+        stack += [Fold([node for column in columns for node in column[start:end]]) for start, end in places]
+    return found
 
 
 def _step_heading(nodes: list[Node], ranked: bool) -> Heading:
@@ -132,22 +157,21 @@ def _group_heading(group: Group) -> Heading:
     return Heading(group.kind, title, first, group.duration, site)
 
 
-def _nested(run: list[Node], depth: int) -> Iterator[Row]:
-    """A run of identical siblings and all that lies in each; a stack, because programs recurse deeper than Python."""
+def _nested(run: list[Node], depth: int, inside: Inside) -> Iterator[Row]:
+    """Siblings that are alike and all that lies in each; a stack, because programs recurse deeper than Python."""
     stack = _stacked(run, depth)
     while stack:
         node, level, count = stack.pop()
         event = node.event
         yield Row(_group_heading(event) if isinstance(event, Group) else event, level, count)
-        children = node.children if isinstance(event, Group) else _arranged(node.children)
-        if children:
-            for item in reversed(fold(children, event)):
-                stack += _stacked(item.nodes, level + 1)
+        for deeper in reversed(inside.get(id(node), ())):
+            stack += _stacked(deeper, level + 1)
 
 
-def _arranged(nodes: list[Node]) -> list[Node]:
+def _arranged(columns: list[list[Node]], path: str = "") -> list[list[Node]]:
     """Siblings without those that are not seen, and in groups, as in the tree."""
-    return grouped([[node for node in nodes if _is_seen(node)]])[0]
+    seen = [_is_seen(node) for node in columns[0]]
+    return grouped([list(compress(nodes, seen)) for nodes in columns], path)
 
 
 def _stacked(run: list[Node], depth: int) -> list[tuple[Node, int, int]]:
@@ -178,6 +202,8 @@ class RowColumns:
         self._taken: list[int] = []
         self._made: list[int] = []
         self._returned: list[int] = []
+        self._kinds: list[int] = []
+        self._numbers: list[float | None] = []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -195,8 +221,18 @@ class RowColumns:
         else:
             cells = self._call(event, row, found.costs.get(event.id) or Costs(), found.odd.get(event.id, 0))
         self._rows.append(cells)
+        self._add_number(event)
         self._taken.append(len(self._given) - before[0])
         self._returned.append(len(self._made) - before[1])
+
+    def _add_number(self, event: Event | Heading) -> None:
+        """What was returned, or what a variable is, if that is a number."""
+        item: Any = event.result if isinstance(event, Call) else getattr(event, "value", None)
+        kind = {int: INTEGER, float: FLOAT}.get(type(item), NO_NUMBER)
+        if kind == INTEGER and abs(item) > MOST_EXACT:
+            kind = FLOAT if abs(item) < MOST_FLOAT else NO_NUMBER
+        self._kinds.append(kind)
+        self._numbers.append(float(item) if kind else None)
 
     def _plain(
         self, id: int, row: Row, kind: str, text: str, event: Event, time: int = 0, site: Site | None = None
@@ -249,6 +285,8 @@ class RowColumns:
         """Add the columns."""
         for place, name in enumerate(_INTEGERS):
             columns.integers(f"row.{name}", [row[place] for row in self._rows], delta=name in DELTAS)
+        columns.integers("row.number_kind", self._kinds)
+        columns.floats("row.number", self._numbers)
         columns.integers("row.taken", self._taken)
         columns.integers("row.returned", self._returned)
         columns.integers("given", self._given, delta=True)

@@ -10,7 +10,7 @@ from typing import Any
 from insitu.trace.event import Stats, Variable, tensors
 from insitu.view.page.packing import Columns
 from insitu.view.plot import Curve
-from insitu.view.value import safe, short
+from insitu.view.value import is_whole, safe, short
 
 MOST_NAME = 200
 
@@ -22,6 +22,7 @@ class Drawn:
     name: str
     rank: int
     unit: str = "step"
+    is_whole: bool = False  # all of it is integers
     x: list[int] = field(default_factory=list)
     low: list[float | None] = field(default_factory=list)
     mean: list[float | None] = field(default_factory=list)
@@ -50,7 +51,8 @@ def of_variables(variables: Sequence[Variable], places: Mapping[int, int]) -> li
         drawn = found.get(key)
         if drawn is None:
             name = short(safe(variable.name), MOST_NAME)
-            drawn = found[key] = Drawn(name, variable.rank, "step" if stepped else "change")
+            drawn = found[key] = Drawn(name, variable.rank, "step" if stepped else "change", is_whole=True)
+        drawn.is_whole &= _is_whole(variable.value)
         x = variable.step if stepped else len(drawn.x)
         _add(drawn, x, numbers, places.get(variable.id, -1) + 1)
     return list(found.values())
@@ -60,7 +62,7 @@ def of_curves(named: Iterable[tuple[str, Sequence[Curve]]]) -> list[Drawn]:
     """Curves of recorded variables, which have no rows."""
     return [
         Drawn(
-            *(short(safe(name), MOST_NAME) or "(root)", curve.rank, "step", list(curve.steps)),
+            *(short(safe(name), MOST_NAME) or "(root)", curve.rank, "step", curve.is_whole, list(curve.steps)),
             *(list(curve.low), list(curve.mean), list(curve.high)),
             is_odd=[int(step in curve.odd) for step in curve.steps],
             rows=[0] * len(curve.steps),
@@ -77,7 +79,7 @@ def fill(columns: Columns, series: Sequence[Drawn]) -> list[Any]:
         columns.integers(f"series.{name}", numbers, delta=name != "is_odd")
     for name in ("low", "mean", "high"):
         columns.floats(f"series.{name}", [number for drawn in series for number in getattr(drawn, name)])
-    return [[drawn.name, drawn.rank, drawn.unit, len(drawn.x)] for drawn in series]
+    return [[drawn.name, drawn.rank, drawn.unit, len(drawn.x), int(drawn.is_whole)] for drawn in series]
 
 
 def _numbers(value: Any) -> tuple[float, float, float, bool] | None:
@@ -90,6 +92,13 @@ def _numbers(value: Any) -> tuple[float, float, float, bool] | None:
         return (number, number, number, False) if isfinite(number) else (inf, 0.0, -inf, True)
     found = [facts.stats for facts in tensors(value) if facts.stats is not None]
     return _of_stats(found) if found else None
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a variable is an integer, or nothing but tensors of them."""
+    if isinstance(value, int):
+        return True
+    return not isinstance(value, float) and all(is_whole(facts.dtype) for facts in tensors(value))
 
 
 def _of_stats(every: list[Stats]) -> tuple[float, float, float, bool]:
@@ -113,9 +122,9 @@ def _add(drawn: Drawn, x: int, numbers: tuple[float, float, float, bool], row: i
         return
     # The last change of a step is the one that stays; the band holds all of them.
     before_low, before_high = drawn.low[-1], drawn.high[-1]
+    drawn.mean[-1] = mean if is_known else None
     if is_known:
         drawn.low[-1] = low if before_low is None else min(low, before_low)
         drawn.high[-1] = high if before_high is None else max(high, before_high)
-        drawn.mean[-1] = mean
     drawn.is_odd[-1] |= int(is_odd)
     drawn.rows[-1] = row

@@ -33,11 +33,11 @@ function lost(address) {
 /** What stands in the bar: how many events, where from, which buttons make sense. @param {App} app */
 function introduce(app) {
   const { about, events, series, diff, row } = app.data;
-  const facts = [events === undefined ? "" : `${many(events)} events`];
+  const facts = [events === undefined ? "" : counted(events, "event")];
   facts.push(about.level && `level ${about.level}`, about.torch && `torch ${about.torch}`, about.started);
-  if (diff) facts.push(`${many(app.pairs?.size ?? 0)} calls compared`);
+  if (diff) facts.push(`${counted(app.pairs?.size ?? 0, "call")} compared`);
   for (const [kind, count] of Object.entries(diff?.evidence ?? {}))
-    if (count) facts.push(`${many(count)} outputs by ${kind}`);
+    if (count) facts.push(`${counted(Number(count), "output")} by ${kind}`);
   at("about").textContent = facts.filter(Boolean).join(" · ");
   at("about").title = Object.entries(about).map(([name, value]) => `${name}: ${value}`).join("\n");
   at("tabs").hidden = !series.length || !app.tree.size;

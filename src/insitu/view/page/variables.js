@@ -2,17 +2,17 @@
 
 const WIDE = 400, HIGH = 120, EDGE = 6;
 
-/** @typedef {{name: string, rank: number, unit: string, x: number[], low: number[], mean: number[], high: number[],
+/** @typedef {{name: string, rank: number, unit: string, isWhole: boolean, x: number[], low: number[], mean: number[], high: number[],
  *   odd: number[], rows: number[]}} Drawn */
 
 /** @param {Data} data @returns {Drawn[]} */
 function drawnSeries(data) {
   let start = 0;
-  return data.series.map(([name, rank, unit, length]) => {
+  return data.series.map(([name, rank, unit, length, isWhole]) => {
     const own = (/** @type {string} */ column) => part(data.points[column], start, start + length);
     const [x, low, mean, high, odd, rows] = ["x", "low", "mean", "high", "is_odd", "rows"].map(own);
     start += length;
-    return { name, rank, unit, x, low, mean, high, odd, rows };
+    return { name, rank, unit, isWhole: !!isWhole, x, low, mean, high, odd, rows };
   });
 }
 
@@ -29,17 +29,29 @@ function card(app, one, isRanked) {
   const low = one.low.reduce((least, value) => (value < least ? value : least), Infinity);
   const high = one.high.reduce((most, value) => (value > most ? value : most), -Infinity);
   const head = make("div", "head", make("h2", "", name));
-  if (known.length) head.append(make("span", "last", digits(known[known.length - 1], 4)));
+  if (one.x.length) head.append(lastValue(one));
   const picture = chart(one, low, high);
-  picture.setAttribute("aria-label", `${name}: ${one.x.length} points from ${digits(low)} to ${digits(high)}`);
+  const end = (value) => digits(value, 3, one.isWhole);
+  const ends = known.length ? ` from ${end(low)} to ${end(high)}` : ", none of them finite";
+  picture.setAttribute("aria-label", `${name}: ${one.x.length} ${one.x.length === 1 ? "point" : "points"}${ends}`);
   picture.addEventListener("click", (event) => point(app, one, /** @type {MouseEvent} */ (event)));
   picture.addEventListener("mousemove", (event) => hover(one, picture, /** @type {MouseEvent} */ (event)));
-  const [top, bottom] = known.length ? [digits(high), digits(low)] : ["", ""];
+  const [top, bottom] = known.length ? [end(high), end(low)] : ["", ""];
   const scale = make("div", "scale", make("span", "", top), make("span", "", bottom));
   const [from, to] = one.x.length ? [`${one.unit} ${one.x[0]}`, String(one.x[one.x.length - 1])] : ["nothing", ""];
   const axis = make("div", "axis", make("span", "", from), foot(app, one), make("span", "", to));
   return make("article", "card", head, make("div", "drawing", scale, /** @type {any} */ (picture)), axis);
 }
+
+/** The value of the last point: where that is not finite, it says so. @param {Drawn} one */
+function lastValue(one) {
+  const k = one.x.length - 1;
+  if (Number.isNaN(one.mean[k])) return make("span", "last red", one.odd[k] ? "NaN or Inf" : "?");
+  return make("span", one.odd[k] ? "last red" : "last", pointText(one, k) + (one.odd[k] ? " with NaN or Inf" : ""));
+}
+
+/** The value of a point; a mean of integers need not be one. @param {Drawn} one @param {number} k */
+const pointText = (one, k) => digits(one.mean[k], 4, one.isWhole && Number.isInteger(one.mean[k]));
 
 /** What is said below a chart: where it is not finite. @param {App} app @param {Drawn} one */
 function foot(app, one) {
@@ -107,8 +119,10 @@ function point(app, one, event) {
 /** @param {Drawn} one @param {Element} picture @param {MouseEvent} event */
 function hover(one, picture, event) {
   const k = nearest(one, picture, event);
-  const range = one.low[k] < one.high[k] ? ` (${digits(one.low[k])} … ${digits(one.high[k])})` : "";
-  const text = `${one.unit} ${one.x[k]}: ${digits(one.mean[k], 4)}${range}${one.odd[k] ? " with NaN or Inf" : ""}`;
+  const isKnown = !Number.isNaN(one.mean[k]);
+  const range = one.low[k] < one.high[k] ? ` (${limits(one.low[k], one.high[k], one.isWhole)})` : "";
+  const value = isKnown ? pointText(one, k) : "NaN or Inf";
+  const text = `${one.unit} ${one.x[k]}: ${value}${range}${isKnown && one.odd[k] ? " with NaN or Inf" : ""}`;
   let title = picture.querySelector("title");
   if (!title) picture.prepend((title = /** @type {any} */ (draw("title", {}))));
   title.textContent = text;
