@@ -156,3 +156,6 @@ def as_anchor(handler: Handler) -> Handler:
     handler.__code__ = handler.__code__.replace()
     skip_when_compiling(handler)
     return handler
+
+
+skip_when_compiling(FunctionMode.enter, FunctionMode.remove, function_stack, lifted)

@@ -22,7 +22,7 @@ from torch._C import DisableTorchFunction, _current_graph_task_id, _get_tracing_
 from insitu.capture.arguments import contained, make_noting
 from insitu.capture.modes import as_anchor, only_own_modes, skip_when_compiling
 from insitu.capture.names import ModuleNote
-from insitu.capture.tape import END, LEFT, RESULT, RUNNING, START
+from insitu.capture.tape import END, FORWARD, LEFT, RECOMPUTE, RESULT, RUNNING, START
 from insitu.capture.tensors import Fresh, Value, guarded
 
 if TYPE_CHECKING:
@@ -207,15 +207,16 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
     made, made_inside = make_module_result(probe, fresh)
 
     def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-        at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module)
+        at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module, probe.recomputes)
         try:
-            record = [note, RUNNING, outer[0], 0.0, 0.0, _current_graph_task_id() != -1, 0, len(args), 0, 0]
+            task = _current_graph_task_id()  # in a backward pass, a module runs forward code again
+            record = [note, RUNNING, outer[0], 0.0, 0.0, RECOMPUTE if task != -1 else FORWARD, 0, len(args), 0, 0]
             noting(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
             record[START] = clock()
             extend(record)
-            probe.parent, probe.function, probe.taking, probe.module = at, False, True, note
+            probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = at, False, True, note, task
         except BaseException as error:
             at = probe.give_up(at, error)
         if at < 0:
@@ -234,7 +235,7 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             tape[at + RESULT] = (made if is_one else made_inside)(result, at, note.in_place)
             return result
         finally:
-            probe.parent, probe.function, probe.taking, probe.module = outer
+            probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = outer
             if close is not None:
                 close(probe, at)
             elif probe.follows:

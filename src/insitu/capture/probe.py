@@ -56,6 +56,7 @@ class Probe:
 
     `taking` says whether calls are recorded now, `parent` is the offset of the innermost call that has not returned,
     `function` whether that is a torch function, `backward` whether one that runs a backward pass has not returned,
+    `recomputes` the number of the backward pass in which forward code runs again, -1 outside of one,
     `module` the innermost running module, `spent` the seconds that went into statistics and printing: the clock of
     the calls leaves them out, `follows` how many watched calls that follow variables run, `suspended` how many
     generators have not ended. With a `live`, records are handed on as soon as they are complete.
@@ -63,7 +64,7 @@ class Probe:
 
     _STATE = (
         *("backward", "end", "follows", "function", "module", "over"),
-        *("parent", "paused", "spent", "suspended", "taking"),
+        *("parent", "paused", "recomputes", "spent", "suspended", "taking"),
     )
     _PARTS = (
         "aten_mode",
@@ -102,6 +103,7 @@ class Probe:
     ) -> None:
         self.function = self.paused = self.backward = self.over = False
         self.follows = self.suspended = 0
+        self.recomputes = -1
         self.end: int | None = None
         self.live = live
         close = live.close if live is not None else None

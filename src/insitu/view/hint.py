@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isinf, log
 from typing import Any
 
+from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Stats, TensorFacts
 from insitu.trace.finding import Finding
 
@@ -44,7 +45,7 @@ def hint(finding: Finding) -> str:
     """The reason of a finding in one sentence; nothing where it is not plain to see."""
     if finding.call is None or "hook" in finding.details:
         return ""
-    name = finding.call.name.rpartition(".")[2]
+    name = own_name(finding.call.kind, finding.call.name)
     name = SAME.get(name, name.removesuffix("_") if not name.endswith("__") else name)
     every = [operand.facts.stats for operand in finding.operands]
     known = [stats for stats in every if stats is not None]
@@ -158,7 +159,7 @@ def _overflow(finding: Finding, known: list[Stats]) -> str:
     infinite = finding.details.get("entered") or any(stats.inf or stats.nan for stats in known)
     if finding.kind != "inf" or infinite or output is None or output.dtype not in LARGEST:
         return ""
-    name = finding.call.name.rpartition(".")[2] if finding.call is not None else ""
+    name = own_name(finding.call.kind, finding.call.name) if finding.call is not None else ""
     name = SAME.get(name, name)
     largest = max((max(abs(stats.min or 0), abs(stats.max or 0)) for stats in known), default=0.0)
     terms = max((stats.count for stats in known), default=0)

@@ -184,6 +184,8 @@ class Tree:
         if call.phase == "backward":
             of = f" of {safe(call.path)}" if call.forward is not None and call.path else ""
             spans.append((f"  backward{of}", "grey"))
+        elif call.phase == "recompute":
+            spans.append(("  recompute", "grey"))
         return tuple(spans)
 
     def _type(self, module: ModuleFacts) -> str:

@@ -31,6 +31,7 @@ from insitu.capture.guard.ways import changes
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
 from insitu.capture.tensors import GIVEN, ParameterValue, Value
+from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Call, Site
 from insitu.trace.finding import Finding, FindingKind, Operand
 
@@ -70,7 +71,7 @@ def cause(
         kind: FindingKind = "nan" if state.nan else "inf"
         if any(each.nan for each in incoming) if state.nan else incoming:
             continue
-        if not state.news and (note.name.rpartition(".")[2] in CONVERSIONS or has_mask(inputs, tensor)):
+        if not state.news and (own_name(note.kind, note.name) in CONVERSIONS or has_mask(inputs, tensor)):
             continue
         finding = made(check, kind, at, tensor, (args, kwargs))
         if not state.news and not tensor.requires_grad and is_of_a_library(finding.site):

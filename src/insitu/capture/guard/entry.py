@@ -15,7 +15,7 @@ from insitu.capture.guard.cause import came_in, is_explicit, is_written
 from insitu.capture.guard.facts import facts_of, noted_values
 from insitu.capture.guard.values import first_bad, state_of
 from insitu.capture.tensors import Value
-from insitu.trace.compare.operation import UNINITIALISED
+from insitu.trace.compare.operation import UNINITIALISED, own_name
 from insitu.trace.finding import Finding
 
 if TYPE_CHECKING:
@@ -98,4 +98,4 @@ def doubt_of(reading: Reading, at: int, *, is_sure: bool, nan: bool) -> int | No
         return SURE
     if is_explicit(given, nan=False):
         return WRITTEN
-    return UNFILLED if note.name.rpartition(".")[2] in UNINITIALISED else None
+    return UNFILLED if own_name(note.kind, note.name) in UNINITIALISED else None
