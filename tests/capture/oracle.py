@@ -33,8 +33,15 @@ class BareMode(TorchDispatchMode):
         self.ops: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.ops.append(operator_name(func))
+        if not is_phantom(func, types):
+            self.ops.append(operator_name(func))
         return func(*args, **(kwargs or {}))
+
+
+def is_phantom(func: Any, types: Any) -> bool:
+    """Whether autograd asks for a copy of a plain tensor, which it does only where a dispatch mode is active."""
+    plain = [kind for kind in types if kind.__torch_dispatch__ is Tensor.__torch_dispatch__]
+    return func is torch.ops.aten.detach.default and bool(plain)
 
 
 class StackMode(TorchFunctionMode):
