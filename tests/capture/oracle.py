@@ -165,6 +165,7 @@ def left_over() -> dict[str, Any]:
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
         "_call_impl": nn.Module._call_impl,
         "__call__": nn.Module.__call__,
+        "has_torch_function": torch.overrides.has_torch_function,
         "collector": (gc.get_threshold(), gc.isenabled()),
         "meta_path": list(sys.meta_path),
         "dynamo": getattr(eval_frame, "_maybe_set_eval_frame", None),

@@ -20,6 +20,7 @@ from torch import nn
 
 from insitu.capture.arguments import contained, make_noting
 from insitu.capture.explain.notes import add_note
+from insitu.capture.fused import question
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.probe import Probe
@@ -38,8 +39,8 @@ class Regions:
         self._installed = False
         self._open: dict[int, tuple[FrameType, list[Region]]] = {}
         self._finder = _Finder(self)
-        # Called with 1 when a region begins, with -1 when it ends: functions with other code must be themselves there.
-        self.pausing: Callable[[int], None] = lambda by: None
+        # Called with 1 when a region begins, with -1 when it ends: what is replaced must be the original there.
+        self.pausing: list[Callable[[int], None]] = [question.pause]
 
     def abandon(self) -> None:
         """This process is the child of a fork, and whoever held the lock is not here."""
@@ -86,8 +87,12 @@ class Regions:
             compilations.remove_start_callback(_compiling)
             compilations.remove_end_callback(_compiled)
         for _ in self._open:
-            self.pausing(-1)
+            self._pause(-1)
         self._open.clear()  # regions that outlive all sessions end unseen
+
+    def _pause(self, by: int) -> None:
+        for pause in self.pausing:
+            pause(by)
 
     def _switch(self, callback: Any) -> Any:
         """In place of `_maybe_set_eval_frame`: only the outermost compiled wrapper of a thread makes a region."""
@@ -96,9 +101,9 @@ class Regions:
         if wrapper is frame:
             del self._open[ident]
             _leave(frame, opened)
-            self.pausing(-1)
+            self._pause(-1)
         elif wrapper is None and callable(callback) and frame.f_code.co_name == "compile_wrapper":
-            self.pausing(1)
+            self._pause(1)
             self._open[ident] = (frame, _enter(frame, ident))
         return original(callback)
 
@@ -216,4 +221,4 @@ class _Finder:
 
 regions = Regions()
 os.register_at_fork(after_in_child=regions.abandon)
-skip_when_compiling(Regions._switch, _enter, _leave)
+skip_when_compiling(Regions._switch, Regions._pause, _enter, _leave)

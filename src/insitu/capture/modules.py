@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
 from torch import Tensor, nn
-from torch._C import DisableTorchFunction, _current_graph_task_id, _get_tracing_state
+from torch._C import _current_graph_task_id, _get_tracing_state
 
 from insitu.capture.arguments import contained, make_noting
-from insitu.capture.modes import as_anchor, only_own_modes, skip_when_compiling
+from insitu.capture.fused import question
+from insitu.capture.modes import as_anchor, skip_when_compiling
 from insitu.capture.names import ModuleNote
 from insitu.capture.tape import END, FORWARD, LEFT, RECOMPUTE, RESULT, RUNNING, START
 from insitu.capture.tensors import Fresh, Value, guarded
@@ -71,6 +71,8 @@ class Patch:
         with self._lock:
             self.sessions = tuple(other for other in self.sessions if other is not session)
             self._settle()
+            if not self.sessions:
+                question.reset()
 
     def take(self, taker: Taker) -> None:
         """Somebody wants the values of some modules."""
@@ -264,19 +266,11 @@ def run_specially(probe: Probe, note: ModuleNote, run: Callable[[], Any], in_fun
 
 
 def run_fused(note: ModuleNote, run: Callable[[], Any]) -> Any:
-    """Run a module, and stay out of it where torch may take a fused path."""
-    module = note.ref()
-    if note.fused and module is not None and may_fuse(module):
-        with DisableTorchFunction():
-            return run()
-    return run()
-
-
-def may_fuse(module: nn.Module) -> bool:
-    """Whether torch could take a fused path here, which it does not when functions are overridden by others too."""
-    if module.training or not only_own_modes():
-        return False
-    return not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in module.parameters())
+    """Run a module, and let it take a fused path where torch would."""
+    if not note.fused:
+        return run()
+    with question.replaced():
+        return run()
 
 
 def make_module_result(probe: Probe, fresh: Fresh) -> tuple[Callable[..., Any], Callable[..., Any]]:

@@ -10,6 +10,7 @@ from torch import nn
 from torch._C import DisableTorchFunction
 
 from insitu.capture.arguments import stranger
+from insitu.capture.fused import FUSED
 from insitu.trace.event import ModuleFacts
 
 # Modules that only wrap another one, by module and class, and the attribute that holds it. Users call children
@@ -28,8 +29,6 @@ WRAPPERS = {
     "lightning.fabric.wrappers._FabricModule": "_forward_module",
     "opacus.grad_sample.grad_sample_module.GradSampleModule": "_module",
 }
-# These choose a fused kernel in eval mode unless something overrides torch functions: the tool then stays out of them.
-FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder, nn.MultiheadAttention)
 
 # Settings that torch's own modules have without declaring them.
 MORE_SETTINGS = ("embed_dim", "num_heads")
