@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.capture.oracle import BareMode, bits, nothing_left, ops, troubles
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import insitu
-from tests.capture.oracle import BareMode, bits, nothing_left, ops, troubles
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*nested")  # torch warns that they are a prototype
 FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")

@@ -47,6 +47,12 @@ class Taker(Protocol):
     def on_module(self, run: Callable[..., Any], module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """Run a module that it wants."""
 
+    def enter(self, module: nn.Module) -> bool:
+        """A module that it wants runs in a compiled region, which begins; the answer is handed to `leave`."""
+
+    def leave(self, module: nn.Module, result: Any, error: BaseException | None, *, is_step: bool) -> None:
+        """The compiled region has ended."""
+
 
 class Patch:
     """The replacement of `nn.Module._call_impl`, and who listens to it."""
@@ -55,6 +61,7 @@ class Patch:
         self.probes: dict[int, tuple[Probe, ...]] = {}
         self.sessions: tuple[Joinable, ...] = ()
         self.takers: tuple[Taker, ...] = ()
+        self.compiled: set[int] = set()  # the threads in which a compiled region runs: nothing is taken in there
         self.original: Callable[..., Any] = nn.Module._call_impl
         self._lock = threading.RLock()
         self._pauses = 0
@@ -143,6 +150,7 @@ class Patch:
             probe.silence()
         self.probes.clear()
         self.sessions, self.takers = (), ()
+        self.compiled.clear()
         self._settle()
 
 
@@ -175,7 +183,7 @@ def call_taken(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """What `nn.Module._call_impl` is while values are taken, too."""
     run: Callable[..., Any] = call_impl if patch.sessions else patch.original
     for taker in patch.takers:
-        if id(self) in taker.modules:
+        if id(self) in taker.modules and get_ident() not in patch.compiled:
             run = partial(taker.on_module, run)
     return run(self, *args, **kwargs)
 
