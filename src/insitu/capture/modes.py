@@ -153,4 +153,4 @@ def as_anchor(handler: Handler) -> Handler:
     return handler
 
 
-skip_when_compiling(FunctionMode.enter, FunctionMode.remove, function_stack, lifted)
+skip_when_compiling(FunctionMode.enter, FunctionMode.remove, function_stack, dispatch_stack, lifted)

@@ -14,6 +14,7 @@ from torch._C import (
     DisableTorchFunction,
     _current_autograd_node,
     _current_graph_task_id,
+    _DisableTorchDispatch,
     _len_torch_dispatch_stack,
 )
 from torch._C._autograd import _get_sequence_nr as sequence
@@ -29,7 +30,7 @@ from insitu.capture.calls import (
     function_note,
     operator_note,
 )
-from insitu.capture.modes import Handler, as_anchor, skip_when_compiling
+from insitu.capture.modes import AtenMode, Handler, as_anchor, dispatch_stack, skip_when_compiling
 from insitu.capture.tape import (
     BACKWARD,
     END,
@@ -190,8 +191,10 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
     noting_carefully = make_noting(probe.table, careful, renewing=probe.keeps)
 
     def on_aten(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if types and func is DETACH and is_phantom(types):
+            return shallow_copy(probe, types, args)
         at, inside = -1, probe.function
-        if probe.taking and not (types and func is DETACH and is_phantom(types)):
+        if probe.taking:
             try:
                 note = notes.get(id(func)) or operator_note(func)
                 record = [note, RUNNING, probe.parent, 0.0, 0.0, FORWARD, 0, len(args), 0, INHERITED]
@@ -254,6 +257,14 @@ def is_phantom(types: tuple[type, ...]) -> bool:
     return types[0].__torch_dispatch__ is NO_DISPATCH  # type: ignore[attr-defined]
 
 
+def shallow_copy(probe: Probe, types: tuple[type, ...], args: Any) -> Any:
+    """What autograd has asked for; another session is not to take it for an operator."""
+    if not all(isinstance(mode, AtenMode) for mode in dispatch_stack()):
+        return call_alone(probe, DETACH, types, args, None)
+    with DisableTorchFunction(), _DisableTorchDispatch():
+        return DETACH(*args)
+
+
 def call_alone(probe: Probe, func: Any, types: tuple[type, ...], args: Any, kwargs: Any) -> Any:
     """Call an operator that no torch function has called, but TorchScript or C++: for function modes it is not there.
 
@@ -308,4 +319,4 @@ def made_inside(result: Any, at: int, note: OperatorNote, args: Any, kwargs: Any
     return noted
 
 
-skip_when_compiling(is_phantom, call_alone, is_native)
+skip_when_compiling(is_phantom, shallow_copy, call_alone, is_native)

@@ -23,7 +23,7 @@ from insitu.capture.names import ModuleNote, Names
 from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
-from insitu.capture.tape import END, FRAMES, OUTERMOST, RESULT, MarkNote, Raised, Tape, VariableNote
+from insitu.capture.tape import END, FRAMES, OUTERMOST, PARENT, RESULT, MarkNote, Raised, Tape, VariableNote
 from insitu.capture.tensors import Keep, Table, guarded, make_fresh
 from insitu.capture.variables import Tracker
 from insitu.trace.event import MarkKind
@@ -192,10 +192,17 @@ class Probe:
 
     def _learn(self, module: nn.Module) -> ModuleNote | None:
         try:
-            return self.names.learn(module, self.module)
+            return self.names.learn(module, self.module, self._call_of(self.module))
         except Exception as error:
             self.trouble("naming a module", error)
             return None
+
+    def _call_of(self, note: ModuleNote | None) -> int:
+        """The offset of the innermost call of a module that runs."""
+        at, tape = self.parent, self.tape
+        while 0 <= at < len(tape) and tape[at] is not note:
+            at = tape[at + PARENT]
+        return at
 
     def _describe(self, note: ModuleNote, module: nn.Module) -> None:
         try:

@@ -7,7 +7,6 @@ import posixpath
 from functools import lru_cache
 from typing import Any, Protocol
 
-from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Call, ModuleFacts, Site, TensorFacts
 from insitu.view.value import arguments, holds_tensor, safe, short, value
 
@@ -105,7 +104,7 @@ def is_method(call: Call) -> bool:
 
 def operands(call: Call) -> tuple[Any, ...]:
     """The arguments of an operator as they stand in the source: `1 - x` calls x.__rsub__(1)."""
-    if len(call.args) == 2 and own_name(call.kind, call.name) in _REFLECTED:
+    if len(call.args) == 2 and call.name.rpartition(".")[2] in _REFLECTED:
         return (call.args[1], call.args[0])
     return call.args
 
