@@ -136,21 +136,31 @@ def name_of(function: Callable[..., Any]) -> Name:
     >>> name_of(torch.Tensor.data.__set__).text, name_of(torch.nn.functional.logsigmoid).text
     ('torch.Tensor.data=', 'torch.nn.functional.logsigmoid')
     """
-    if isinstance(function, OpOverload):
-        overload = function._overloadname
-        return Name(f"torch.ops.{function.namespace}", function._opname, "" if overload == "default" else overload)
-    if isinstance(function, OpOverloadPacket):
-        space, _, own = function._qualified_op_name.partition("::")
-        return Name(f"torch.ops.{space}", own)
+    if isinstance(function, (OpOverload, OpOverloadPacket)):
+        return operator_parts(function)
     if isinstance(function, MethodWrapperType) and function.__name__ in ("__get__", "__set__"):
         return Name("torch.Tensor", attribute_name(function.__self__), access=ACCESS[function.__name__])
     own = getattr(function, "__name__", type(function).__name__)
     if is_tensor_method(function):
         return Name("torch.Tensor", own)
-    module = getattr(function, "__module__", None) or getattr(getattr(function, "__self__", None), "__name__", None)
     if isinstance(function, FunctionType) and "<locals>" not in function.__qualname__:
         own = function.__qualname__
-    return public_name(function, module or "torch", own)
+    return public_name(function, module_of(function), own)
+
+
+def operator_parts(operator: OpOverload | OpOverloadPacket) -> Name:
+    """The name of an operator, or of one of its overloads; the default overload is not named."""
+    if isinstance(operator, OpOverloadPacket):
+        space, _, own = operator._qualified_op_name.partition("::")
+        return Name(f"torch.ops.{space}", own)
+    overload = operator._overloadname if operator._overloadname != "default" else ""
+    return Name(f"torch.ops.{operator.namespace}", operator._opname, overload)
+
+
+def module_of(function: Callable[..., Any]) -> str:
+    """The module that a function says it is of."""
+    owner = getattr(function, "__self__", None)
+    return getattr(function, "__module__", None) or getattr(owner, "__name__", None) or "torch"
 
 
 ACCESS: dict[str, Literal["get", "set"]] = {"__get__": "get", "__set__": "set"}

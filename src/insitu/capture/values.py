@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
-from itertools import islice
 from threading import RLock, get_ident
 from time import time
 from types import FrameType
@@ -24,7 +23,7 @@ from insitu.capture.changes import Print, print_of
 from insitu.capture.compiled import regions
 from insitu.capture.giving import Giver
 from insitu.capture.gradients import Gradients
-from insitu.capture.inside import children, descend
+from insitu.capture.inside import children, parts
 from insitu.capture.keep import Small, has_values, local, unnoticed
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import patch
@@ -258,26 +257,6 @@ class Taking:
             return False
         self._bytes += size
         return True
-
-
-def parts(path: str, value: Any, rests: Collection[Rest]) -> dict[str, Any]:
-    """What the rests of patterns name in a value, by path; what is in another one of these comes with that one.
-
-    >>> parts("d", {"a": {"b": 1}, "c": 2}, {("a",), ("a", "b"), ("c",)}) == {"d.a": {"b": 1}, "d.c": 2}
-    True
-    """
-    if () in rests:
-        return {path: value}
-    found: dict[str, Any] = {}
-    for rest in rests:
-        found.update(islice(descend(path, value, rest, 0), MOST_LEAVES))
-    return {each: item for each, item in found.items() if found.keys().isdisjoint(above(each))}
-
-
-def above(path: str) -> Iterator[str]:
-    """The paths of what holds the value at a path."""
-    while path := path.rpartition(".")[0]:
-        yield path
 
 
 def leaves(path: str, value: Any, met: list[int], depth: int = 0) -> Iterator[tuple[str, Any]]:
