@@ -33,8 +33,15 @@ class BareMode(TorchDispatchMode):
         self.ops: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.ops.append(operator_name(func))
+        if not is_phantom(func, types):
+            self.ops.append(operator_name(func))
         return func(*args, **(kwargs or {}))
+
+
+def is_phantom(func: Any, types: Any) -> bool:
+    """Whether autograd asks for a copy of a plain tensor, which it does only where a dispatch mode is active."""
+    plain = [kind for kind in types if kind.__torch_dispatch__ is Tensor.__torch_dispatch__]
+    return func is torch.ops.aten.detach.default and bool(plain)
 
 
 class StackMode(TorchFunctionMode):
@@ -158,6 +165,7 @@ def left_over() -> dict[str, Any]:
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
         "_call_impl": nn.Module._call_impl,
         "__call__": nn.Module.__call__,
+        "has_torch_function": torch.overrides.has_torch_function,
         "collector": (gc.get_threshold(), gc.isenabled()),
         "meta_path": list(sys.meta_path),
         "dynamo": getattr(eval_frame, "_maybe_set_eval_frame", None),

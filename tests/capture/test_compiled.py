@@ -417,3 +417,95 @@ def test_inductor() -> None:
         assert torch.equal(result, expected)
         assert summary(trace) == [("module", "Model", "")]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before
+
+
+PATTERNS = ["forward", "a.weight", "a.weight.grad", "norm.running_mean"]
+
+
+class Trained(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.norm, self.b = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(torch.relu(self.norm(self.a(x))))
+
+
+def rows(way: str, *, warm: bool) -> tuple[dict[str, Any], int]:
+    """What is recorded of a training whose module is compiled in one way or another, and how many graphs there are."""
+    torch.manual_seed(0)
+    model, backend = Trained(), Backend()
+    called: Any = model
+    if way == "compile()":
+        model.compile(backend=backend)
+    elif way != "eager":
+        called = torch.compile(model, backend=backend)
+    optimizer, inputs = torch.optim.SGD(model.parameters(), 0.1), torch.randn(3, 5, 4)
+
+    def train() -> None:
+        for x in inputs:
+            optimizer.zero_grad()
+            called(x).square().mean().backward()
+            optimizer.step()
+
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    if warm:
+        train()
+        model.load_state_dict(state)
+    with insitu.record(called if way == "wrapper" else model, only=PATTERNS, keep="values") as run:
+        train()
+    train()
+    return {path: run[path].values for path in run}, backend.count
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("way", ["inside", "wrapper", "compile()"])
+def test_values_of_a_compiled_module_are_those_of_the_module(way: str, warm: bool) -> None:
+    expected, _ = rows("eager", warm=False)
+    assert {path: len(values) for path, values in expected.items()} == dict.fromkeys(PATTERNS, 3)
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    with nothing_left():
+        found, graphs = rows(way, warm=warm)
+    assert graphs == 1
+    assert not counters["graph_break"]
+    assert found.keys() == expected.keys()
+    for path in expected:
+        assert (found[path] == expected[path]).all(), path
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_values_of_a_module_that_is_compiled_inside_the_model(wrapped: bool) -> None:
+    backend, x = Backend(), torch.randn(5, 4)
+    model = nn.Sequential(Model(), nn.ReLU())
+    expected = model[0](x)
+    if wrapped:
+        model[0] = torch.compile(model[0], backend=backend)
+    else:
+        model[0].compile(backend=backend)
+    with insitu.record(model, only=["0", "1", "forward"], keep="values") as run:
+        for _ in range(2):
+            model(x)
+    assert backend.count == 1
+    assert {path: len(run[path].values) for path in run} == {"0": 2, "1": 2, "forward": 2}
+    assert (run["0"].values[1] == expected.detach().numpy()).all()
+
+
+def test_a_compiled_module_that_raises_does_not_end_the_recording() -> None:
+    def fail(x: Tensor) -> Tensor:
+        if x.shape[0] == 1:
+            raise ValueError("one")
+        return x
+
+    class Failing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return fail(x) * 2
+
+    model = Failing()
+    compiled = torch.compile(model, backend=Backend())
+    with nothing_left(), insitu.record(model, only="forward", keep="values") as run:
+        compiled(torch.ones(2))
+        with pytest.raises(ValueError, match="one"):
+            compiled(torch.ones(1))
+        compiled(torch.ones(3))
+    assert list(run["forward"].steps) == [0, 2]

@@ -495,7 +495,8 @@ def test_a_gradient_taken_in_a_backward_pass_ends_it_for_nobody() -> None:
     after = [call for call in trace.calls[last:] if call.kind == "aten"]
     assert begin > 0
     engine = [call for call in after if call.name not in ("aten.ones_like", "aten.ones_like.default")]
-    assert [call.name for call in engine if call.phase != "backward"] == []
+    assert [call.name for call in engine if call.phase == "forward"] == []
+    assert {call.name: call.phase for call in engine}["aten.cos"] == "backward"
 
 
 @pytest.mark.parametrize("level", ["modules", "functions", "aten"])
@@ -506,10 +507,32 @@ def test_recomputation_is_part_of_the_backward_pass(level: str, reentrant: bool)
         checkpoint(inner, x, use_reentrant=reentrant).sum().backward()
     modules = [(call.name, call.phase) for call in trace.calls if call.kind == "module"]
     names = ["Sequential", "Linear", "ReLU"]
-    assert modules == [*((name, "forward") for name in names), *((name, "backward") for name in names)]
+    assert modules == [*((name, "forward") for name in names), *((name, "recompute") for name in names)]
     again = trace.find(name="linear", kind="function")
     if level != "modules":
-        assert [call.phase for call in again] == ["forward", "backward"]
+        assert [call.phase for call in again] == ["forward", "recompute"]
+    operators = {call.phase for call in trace.find(name="aten.addmm")}
+    assert operators == ({"forward", "recompute"} if level == "aten" else set())
+    assert {call.phase for call in trace.find(name="aten.mm")} == ({"backward"} if level == "aten" else set())
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_function_that_is_computed_again_is_not_called_backward(reentrant: bool) -> None:
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.sinh()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            return grad.cosh()
+
+    x = torch.randn(2, 4, requires_grad=True)
+    with insitu.record(level="aten") as trace:
+        checkpoint(lambda x: Double.apply(x).exp(), x, use_reentrant=reentrant).sum().backward()
+    phases = {call.name: [each.phase for each in trace.find(name=call.name)] for call in trace.calls}
+    assert phases["aten.exp"] == phases["aten.sinh"] == ["forward", "recompute"]
+    assert phases["aten.cosh"] == ["backward"]
 
 
 def test_what_hooks_do_lies_in_the_module() -> None:
@@ -673,7 +696,7 @@ def test_a_recomputation_that_torch_stops_is_no_failure(level: str) -> None:
     layer = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
     with insitu.record(level=level) as trace:
         checkpoint(layer, torch.ones(2, 3, requires_grad=True), use_reentrant=False).sum().backward()
-    again = [call for call in trace.find("**") if call.phase == "backward" and call.kind == "module"]
+    again = [call for call in trace.find("**") if call.phase == "recompute" and call.kind == "module"]
     assert [call.path for call in again] == ["", "0", "1"]
     assert not [call for call in trace.calls if call.raised is not None] and "✗" not in str(trace)
     assert again[0].result is None and again[0].duration is not None

@@ -6,24 +6,35 @@ A note says what the hot path must know of a callable without looking at it agai
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodWrapperType
 from typing import Any, Literal
 
-# Getters and setters of tensors that make or change a tensor; the others only tell facts.
-TENSOR_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad"})
+from torch import Tensor
+from torch._ops import OpOverload, OpOverloadPacket
 
-# Functions that only tell facts of a tensor, or change facts that are no values.
+# Attributes of tensors whose getter makes a tensor; the other getters only tell facts.
+TENSOR_GETTERS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad"})
+# Attributes of tensors whose setter is recorded.
+TENSOR_SETTERS = frozenset({"real", "imag", "data", "grad", "requires_grad"})
+
+# Functions, methods and operators of torch that only tell facts of a tensor, or change what no call depends on.
 _FACTS = """
     size dim ndimension numel nelement stride storage_offset element_size data_ptr dim_order get_device storage
     untyped_storage is_contiguous is_complex is_conj is_coalesced is_distributed is_floating_point is_inference is_neg
     is_pinned is_same_size is_set_to is_shared is_signed is_storage is_tensor sparse_dim dense_dim qscheme q_scale
     q_zero_point q_per_channel_axis result_type __len__ __hash__ __dir__ __dlpack_device__ _is_view _is_zerotensor
-    register_hook register_post_accumulate_grad_hook retain_grad requires_grad_ device _set_grad_enabled
+    register_hook register_post_accumulate_grad_hook retain_grad device _set_grad_enabled
+    sym_size sym_numel sym_stride sym_storage_offset
 """
 FACTS = frozenset(_FACTS.split())
+FACTS_OWNERS = frozenset({"torch", "torch._C", "torch.Tensor", "torch.ops.aten"})
 _IN_PLACE = "setitem iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor"
 IN_PLACE_OPERATORS = frozenset(f"__{name}__" for name in _IN_PLACE.split())
+BACKWARD = frozenset({"torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"})
 
 
 class FunctionNote:
@@ -34,13 +45,13 @@ class FunctionNote:
     kind: Literal["function"]
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        name = name_of(function)
         self.kind = "function"
-        self.name = function_name(function)
+        self.name = name.text
         self.defaults = plain_defaults(function)
-        last = self.name.rpartition(".")[2]
-        self.silent = is_silent(function, last) or self.name.startswith("torch.ops.profiler.")
-        self.in_place = changes_first(last)
-        self.runs_backward = self.name in ("torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
+        self.silent = is_silent(name)
+        self.in_place = changes_first(function, name)
+        self.runs_backward = self.name in BACKWARD
 
 
 class PythonNote:
@@ -100,38 +111,106 @@ class OperatorNote:
         return [args[index] if index < len(args) else named.get(name) for index, name in self.writes]
 
 
-def function_name(function: Callable[..., Any]) -> str:
-    """The name under which users know a torch function: `torch.Tensor.view`, `torch.nn.functional.softmax`."""
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of a torch function in parts: `torch.ops.aten`, `mean`, `dim`; the last one is that of an overload."""
+
+    owner: str
+    own: str
+    overload: str = ""
+    access: Literal["call", "get", "set"] = "call"
+
+    @property
+    def text(self) -> str:
+        """The whole name; what it names can be looked up, the setter of an attribute has a `=` at the end."""
+        whole = ".".join(filter(None, (self.owner, self.own, self.overload)))
+        return f"{whole}=" if self.access == "set" else whole
+
+
+def name_of(function: Callable[..., Any]) -> Name:
+    """The name under which users know a function that torch calls a mode with, by what kind of callable it is.
+
+    >>> import torch
+    >>> name_of(torch.ops.aten.mean.dim)
+    Name(owner='torch.ops.aten', own='mean', overload='dim', access='call')
+    >>> name_of(torch.Tensor.data.__set__).text, name_of(torch.nn.functional.logsigmoid).text
+    ('torch.Tensor.data=', 'torch.nn.functional.logsigmoid')
+    """
+    if isinstance(function, (OpOverload, OpOverloadPacket)):
+        return operator_parts(function)
+    if isinstance(function, MethodWrapperType) and function.__name__ in ("__get__", "__set__"):
+        return Name("torch.Tensor", attribute_name(function.__self__), access=ACCESS[function.__name__])
+    own = getattr(function, "__name__", type(function).__name__)
+    if is_tensor_method(function):
+        return Name("torch.Tensor", own)
+    if isinstance(function, FunctionType) and "<locals>" not in function.__qualname__:
+        own = function.__qualname__
+    return public_name(function, module_of(function), own)
+
+
+def operator_parts(operator: OpOverload | OpOverloadPacket) -> Name:
+    """The name of an operator, or of one of its overloads; the default overload is not named."""
+    if isinstance(operator, OpOverloadPacket):
+        space, _, own = operator._qualified_op_name.partition("::")
+        return Name(f"torch.ops.{space}", own)
+    overload = operator._overloadname if operator._overloadname != "default" else ""
+    return Name(f"torch.ops.{operator.namespace}", operator._opname, overload)
+
+
+def module_of(function: Callable[..., Any]) -> str:
+    """The module that a function says it is of."""
     owner = getattr(function, "__self__", None)
-    if type(function).__name__ == "method-wrapper":  # the getter or setter of a tensor attribute
-        return f"torch.Tensor.{getattr(owner, '__name__', '?')}{'=' if function.__name__ == '__set__' else ''}"
-    name = getattr(function, "__name__", type(function).__name__)
-    qualified = getattr(function, "__qualname__", name)
-    if qualified.startswith(("TensorBase.", "Tensor.")):
-        return f"torch.Tensor.{name}"
-    module = getattr(function, "__module__", None) or getattr(owner, "__name__", None) or "torch"
-    if module.startswith("torch._ops."):
-        called = qualified.partition("::")[2].removesuffix(".default") or name
-        return f"torch.ops.{module.removeprefix('torch._ops.')}.{called}"
-    return f"{PUBLIC_MODULES.get(module, module)}.{public_name(module, name)}"
+    return getattr(function, "__module__", None) or getattr(owner, "__name__", None) or "torch"
 
 
+ACCESS: dict[str, Literal["get", "set"]] = {"__get__": "get", "__set__": "set"}
+
+
+def attribute_name(descriptor: Any) -> str:
+    """The name of an attribute, from what gets and sets it."""
+    function = descriptor.fget if isinstance(descriptor, property) else descriptor
+    return getattr(function, "__name__", "?")
+
+
+def is_tensor_method(function: Callable[..., Any]) -> bool:
+    """Whether a function is a method of torch's own tensors."""
+    if not isinstance(function, FunctionType):
+        return getattr(function, "__objclass__", None) in Tensor.__mro__
+    is_of_torch = (function.__module__ or "torch").partition(".")[0] == "torch"
+    return is_of_torch and function.__qualname__.startswith(("TensorBase.", "Tensor."))
+
+
+# Modules whose functions users know from another one; a prefix is not part of the public name.
 PUBLIC_MODULES = {
-    "torch._C._nn": "torch.nn.functional",
-    "torch.functional": "torch",
-    "torch._C": "torch",
-    "torch._VF": "torch",
-    "torch._C._linalg": "torch.linalg",
-    "torch._C._fft": "torch.fft",
-    "torch._C._special": "torch.special",
-    "torch._C._sparse": "torch.sparse",
-    "torch._C._nested": "torch.nested",
+    "torch._C._nn": ("torch.nn.functional", ""),
+    "torch.functional": ("torch", ""),
+    "torch._C": ("torch", ""),
+    "torch._VF": ("torch", ""),
+    "torch._C._linalg": ("torch.linalg", "linalg_"),
+    "torch._C._fft": ("torch.fft", "fft_"),
+    "torch._C._special": ("torch.special", "special_"),
+    "torch._C._sparse": ("torch.sparse", "sparse_"),
+    "torch._C._nested": ("torch.nested", "nested_"),
 }
 
 
-def public_name(module: str, name: str) -> str:
-    """`linalg_inv` of `torch._C._linalg` is `inv` to its users."""
-    return name.removeprefix(module.rpartition("._")[2] + "_") if module.startswith("torch._C._") else name
+def public_name(function: Callable[..., Any], module: str, own: str) -> Name:
+    """`linalg_inv` of `torch._C._linalg` is `torch.linalg.inv` to its users; what has no public name has its own."""
+    if module not in PUBLIC_MODULES:
+        return Name(module, own)
+    public, prefix = PUBLIC_MODULES[module]
+    bare = own.removeprefix(prefix)
+    if hasattr(import_module(public), bare):
+        return Name(public, bare)
+    alias = public_aliases(public).get(function)
+    return Name(public, alias) if alias is not None else Name(module, own)
+
+
+@cache
+def public_aliases(module: str) -> dict[Any, str]:
+    """The public names of the functions written in C in a module: `F.logsigmoid` is called `log_sigmoid` there."""
+    names = vars(import_module(module)).items()
+    return {item: name for name, item in names if isinstance(item, BuiltinFunctionType) and not name.startswith("_")}
 
 
 def plain_defaults(function: Callable[..., Any]) -> dict[str, Any]:
@@ -144,18 +223,33 @@ def plain_defaults(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: value for name, value in pairs if value is None or isinstance(value, (int, float, str))}
 
 
-def is_silent(function: Callable[..., Any], last: str) -> bool:
+def is_silent(name: Name) -> bool:
     """Whether a call only tells facts and makes no tensor."""
-    if type(function).__name__ == "method-wrapper":
-        return last.rstrip("=") not in TENSOR_ATTRIBUTES
-    return last in FACTS
+    if name.access == "get":
+        return name.own not in TENSOR_GETTERS
+    if name.access == "set":
+        return name.own not in TENSOR_SETTERS
+    is_fact = name.own in FACTS and name.owner in FACTS_OWNERS
+    return is_fact or name.owner == "torch.ops.profiler"
 
 
-def changes_first(last: str) -> bool:
-    """Whether a function changes its first argument, by torch's naming."""
-    if last.startswith("__"):
-        return last in IN_PLACE_OPERATORS
-    return last.endswith(("_", "=")) and last != "grad="
+def changes_first(function: Callable[..., Any], name: Name) -> bool:
+    """Whether a function changes its first argument: an operator's schema says so, the others are named for it."""
+    if isinstance(function, OpOverload):
+        return writes_first(function._schema)
+    if isinstance(function, OpOverloadPacket):
+        return any(writes_first(schema) for schema in function._schemas.values())
+    if name.access != "call":
+        return name.access == "set" and name.own != "grad"
+    if name.own.startswith("__"):
+        return name.own in IN_PLACE_OPERATORS
+    return name.own.endswith("_")
+
+
+def writes_first(schema: Any) -> bool:
+    """Whether an operator with this schema changes its first argument."""
+    first = schema.arguments[0] if schema.arguments else None
+    return first is not None and first.alias_info is not None and first.alias_info.is_write
 
 
 def operator_name(function: Any) -> str:

@@ -20,8 +20,9 @@ from torch import nn
 
 from insitu.capture.arguments import contained, make_noting
 from insitu.capture.explain.notes import add_note
+from insitu.capture.fused import question
 from insitu.capture.modes import skip_when_compiling
-from insitu.capture.modules import get_ident, patch
+from insitu.capture.modules import Taker, get_ident, patch
 from insitu.capture.probe import Probe
 from insitu.capture.tape import END, RESULT, RUNNING, START, Raised
 
@@ -36,10 +37,10 @@ class Regions:
         self._lock = threading.Lock()
         self._original: Any = None  # kept when all is undone: another thread may be in the switch at that moment
         self._installed = False
-        self._open: dict[int, tuple[FrameType, list[Region]]] = {}
+        self._open: dict[int, tuple[FrameType, list[Region | TakenRegion]]] = {}
         self._finder = _Finder(self)
-        # Called with 1 when a region begins, with -1 when it ends: functions with other code must be themselves there.
-        self.pausing: Callable[[int], None] = lambda by: None
+        # Called with 1 when a region begins, with -1 when it ends: what is replaced must be the original there.
+        self.pausing: list[Callable[[int], None]] = [question.pause]
 
     def abandon(self) -> None:
         """This process is the child of a fork, and whoever held the lock is not here."""
@@ -86,8 +87,13 @@ class Regions:
             compilations.remove_start_callback(_compiling)
             compilations.remove_end_callback(_compiled)
         for _ in self._open:
-            self.pausing(-1)
+            self._pause(-1)
+        patch.compiled.clear()
         self._open.clear()  # regions that outlive all sessions end unseen
+
+    def _pause(self, by: int) -> None:
+        for pause in self.pausing:
+            pause(by)
 
     def _switch(self, callback: Any) -> Any:
         """In place of `_maybe_set_eval_frame`: only the outermost compiled wrapper of a thread makes a region."""
@@ -95,10 +101,12 @@ class Regions:
         wrapper, opened = self._open.get(ident, (None, []))
         if wrapper is frame:
             del self._open[ident]
+            switched = original(callback)  # first: what follows is not to be compiled
             _leave(frame, opened)
-            self.pausing(-1)
-        elif wrapper is None and callable(callback) and frame.f_code.co_name == "compile_wrapper":
-            self.pausing(1)
+            self._pause(-1)
+            return switched
+        if wrapper is None and callable(callback) and frame.f_code.co_name == "compile_wrapper":
+            self._pause(1)
             self._open[ident] = (frame, _enter(frame, ident))
         return original(callback)
 
@@ -149,6 +157,18 @@ class Region:
             self.mode.enter(self.below)
 
 
+class TakenRegion:
+    """A compiled region of a module whose output, or whose steps, somebody takes."""
+
+    def __init__(self, taker: Taker, module: nn.Module) -> None:
+        self._taker, self._module = taker, module
+        self._is_step = taker.enter(module)
+
+    def close(self, result: Any, error: BaseException | None) -> None:
+        """The region has ended."""
+        self._taker.leave(self._module, result, error, is_step=self._is_step)
+
+
 class CompiledNote:
     """A compiled function that is no module."""
 
@@ -167,19 +187,24 @@ def _compiled(*_: Any) -> None:
     patch.pause(-1)
 
 
-def _enter(frame: FrameType, ident: int) -> list[Region]:
+def _enter(frame: FrameType, ident: int) -> list[Region | TakenRegion]:
     scope = frame.f_locals
     function = scope.get("fn")
     owner = getattr(function, "__self__", None)
     if owner is None:
         owner = getattr(function, "__wrapped__", None)
-    called = owner if isinstance(owner, nn.Module) else function
+    called: Any = owner if isinstance(owner, nn.Module) else function
     probes = patch.probes.get(ident, ())
-    return [Region(probe, called, scope.get("args", ()), scope.get("kwargs", {}), frame) for probe in probes]
+    takers = patch.takers if isinstance(called, nn.Module) else ()
+    opened: list[Region | TakenRegion] = [TakenRegion(each, called) for each in takers if id(called) in each.modules]
+    patch.compiled.add(ident)
+    opened += [Region(probe, called, scope.get("args", ()), scope.get("kwargs", {}), frame) for probe in probes]
+    return opened
 
 
-def _leave(frame: FrameType, opened: list[Region]) -> None:
+def _leave(frame: FrameType, opened: list[Region | TakenRegion]) -> None:
     scope = frame.f_locals
+    patch.compiled.discard(get_ident())
     for region in reversed(opened):
         region.close(scope.get("result"), None if "result" in scope else sys.exc_info()[1])
 
@@ -216,4 +241,4 @@ class _Finder:
 
 regions = Regions()
 os.register_at_fork(after_in_child=regions.abandon)
-skip_when_compiling(Regions._switch, _enter, _leave)
+skip_when_compiling(Regions._switch, Regions._pause, _enter, _leave)

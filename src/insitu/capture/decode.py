@@ -16,6 +16,7 @@ from insitu.capture.probe import Probe
 from insitu.capture.sites import Base, Sites
 from insitu.capture.tape import (
     ARGS,
+    BACKWARD,
     ENTERED,
     FIXED,
     FRAMES,
@@ -26,6 +27,7 @@ from insitu.capture.tape import (
     NOTE,
     OUTERMOST,
     PARENT,
+    PHASES,
     RUNNING,
     SHORT,
     START,
@@ -268,7 +270,7 @@ class TapeDecoder:
     def event(self, at: int) -> Event:
         """The event of the record at an offset."""
         decoder, tape = self.decoder, self.probe.tape
-        note, result, parent, start, end, backward, nodes, *_ = tape[at : at + FIXED]
+        note, result, parent, start, end, phase, nodes, *_ = tape[at : at + FIXED]
         site, module, step = self.place(at)
         parent_id = None if parent == OUTERMOST else self.number(parent)
         began = round((start - decoder.origin) * 1e9)
@@ -277,7 +279,7 @@ class TapeDecoder:
             return Mark(number, parent_id, note.mark, note.text, began, self.probe.thread, step, decoder.rank)
         args, kwargs = self._arguments(note, at)
         failed, running = result if type(result) is Raised else None, result is RUNNING
-        origin = self.forwards.find(nodes) if backward and kind is OperatorNote else None
+        origin = self.forwards.find(nodes) if phase == BACKWARD and kind is OperatorNote else None
         if nodes >= NODE_COUNT and kind is FunctionNote and self.probe.level == "aten":
             self.forwards.add(nodes, number, module)
         call = Call(
@@ -294,7 +296,7 @@ class TapeDecoder:
             began,
             None if running else round((end - start) * 1e9),
             failed.type if failed else None,
-            "backward" if backward else "forward",
+            PHASES[phase],
             self.probe.thread,
             step,
             decoder.rank,

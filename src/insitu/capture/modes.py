@@ -113,11 +113,6 @@ def dispatch_stack() -> list[Any]:
     return [_get_dispatch_stack_at(i) for i in range(_len_torch_dispatch_stack())]
 
 
-def only_own_modes() -> bool:
-    """Whether no function mode but those of this tool is on the stack of this thread."""
-    return all(isinstance(mode, FunctionMode) for mode in function_stack())
-
-
 def sweep() -> None:
     """Take off this thread's stacks what sessions had to leave there: those ended in another thread, or in a hook."""
     for mode in (*function_stack(), *dispatch_stack()):
@@ -156,3 +151,6 @@ def as_anchor(handler: Handler) -> Handler:
     handler.__code__ = handler.__code__.replace()
     skip_when_compiling(handler)
     return handler
+
+
+skip_when_compiling(FunctionMode.enter, FunctionMode.remove, function_stack, dispatch_stack, lifted)

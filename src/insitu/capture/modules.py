@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
 from torch import Tensor, nn
-from torch._C import DisableTorchFunction, _current_graph_task_id, _get_tracing_state
+from torch._C import _current_graph_task_id, _get_tracing_state
 
 from insitu.capture.arguments import contained, make_noting
-from insitu.capture.modes import as_anchor, only_own_modes, skip_when_compiling
+from insitu.capture.fused import question
+from insitu.capture.modes import as_anchor, skip_when_compiling
 from insitu.capture.names import ModuleNote
-from insitu.capture.tape import END, LEFT, RESULT, RUNNING, START
+from insitu.capture.tape import END, FORWARD, LEFT, RECOMPUTE, RESULT, RUNNING, START
 from insitu.capture.tensors import Fresh, Value, guarded
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ class Taker(Protocol):
     def on_module(self, run: Callable[..., Any], module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """Run a module that it wants."""
 
+    def enter(self, module: nn.Module) -> bool:
+        """A module that it wants runs in a compiled region, which begins; the answer is handed to `leave`."""
+
+    def leave(self, module: nn.Module, result: Any, error: BaseException | None, *, is_step: bool) -> None:
+        """The compiled region has ended."""
+
 
 class Patch:
     """The replacement of `nn.Module._call_impl`, and who listens to it."""
@@ -55,6 +61,7 @@ class Patch:
         self.probes: dict[int, tuple[Probe, ...]] = {}
         self.sessions: tuple[Joinable, ...] = ()
         self.takers: tuple[Taker, ...] = ()
+        self.compiled: set[int] = set()  # the threads in which a compiled region runs: nothing is taken in there
         self.original: Callable[..., Any] = nn.Module._call_impl
         self._lock = threading.RLock()
         self._pauses = 0
@@ -71,6 +78,8 @@ class Patch:
         with self._lock:
             self.sessions = tuple(other for other in self.sessions if other is not session)
             self._settle()
+            if not self.sessions:
+                question.reset()
 
     def take(self, taker: Taker) -> None:
         """Somebody wants the values of some modules."""
@@ -141,6 +150,7 @@ class Patch:
             probe.silence()
         self.probes.clear()
         self.sessions, self.takers = (), ()
+        self.compiled.clear()
         self._settle()
 
 
@@ -173,7 +183,7 @@ def call_taken(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """What `nn.Module._call_impl` is while values are taken, too."""
     run: Callable[..., Any] = call_impl if patch.sessions else patch.original
     for taker in patch.takers:
-        if id(self) in taker.modules:
+        if id(self) in taker.modules and get_ident() not in patch.compiled:
             run = partial(taker.on_module, run)
     return run(self, *args, **kwargs)
 
@@ -207,15 +217,16 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
     made, made_inside = make_module_result(probe, fresh)
 
     def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-        at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module)
+        at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module, probe.recomputes)
         try:
-            record = [note, RUNNING, outer[0], 0.0, 0.0, _current_graph_task_id() != -1, 0, len(args), 0, 0]
+            task = _current_graph_task_id()  # in a backward pass, a module runs forward code again
+            record = [note, RUNNING, outer[0], 0.0, 0.0, RECOMPUTE if task != -1 else FORWARD, 0, len(args), 0, 0]
             noting(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
             record[START] = clock()
             extend(record)
-            probe.parent, probe.function, probe.taking, probe.module = at, False, True, note
+            probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = at, False, True, note, task
         except BaseException as error:
             at = probe.give_up(at, error)
         if at < 0:
@@ -234,7 +245,7 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             tape[at + RESULT] = (made if is_one else made_inside)(result, at, note.in_place)
             return result
         finally:
-            probe.parent, probe.function, probe.taking, probe.module = outer
+            probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = outer
             if close is not None:
                 close(probe, at)
             elif probe.follows:
@@ -263,19 +274,11 @@ def run_specially(probe: Probe, note: ModuleNote, run: Callable[[], Any], in_fun
 
 
 def run_fused(note: ModuleNote, run: Callable[[], Any]) -> Any:
-    """Run a module, and stay out of it where torch may take a fused path."""
-    module = note.ref()
-    if note.fused and module is not None and may_fuse(module):
-        with DisableTorchFunction():
-            return run()
-    return run()
-
-
-def may_fuse(module: nn.Module) -> bool:
-    """Whether torch could take a fused path here, which it does not when functions are overridden by others too."""
-    if module.training or not only_own_modes():
-        return False
-    return not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in module.parameters())
+    """Run a module, and let it take a fused path where torch would."""
+    if not note.fused:
+        return run()
+    with question.replaced():
+        return run()
 
 
 def make_module_result(probe: Probe, fresh: Fresh) -> tuple[Callable[..., Any], Callable[..., Any]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import nn
 from torch._C import DisableTorchFunction
 
 from insitu.capture.arguments import stranger
+from insitu.capture.fused import FUSED
 from insitu.trace.event import ModuleFacts
 
 # Modules that only wrap another one, by module and class, and the attribute that holds it. Users call children
@@ -28,53 +30,104 @@ WRAPPERS = {
     "lightning.fabric.wrappers._FabricModule": "_forward_module",
     "opacus.grad_sample.grad_sample_module.GradSampleModule": "_module",
 }
-# These choose a fused kernel in eval mode unless something overrides torch functions: the tool then stays out of them.
-FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder, nn.MultiheadAttention)
+
+CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 # Settings that torch's own modules have without declaring them.
 MORE_SETTINGS = ("embed_dim", "num_heads")
 
 
 class ModuleNote:
-    """A module that is, or may be, called: its path, and what the hot path must know of it."""
+    """A module that is, or may be, called: its path, and what the hot path must know of it.
 
-    __slots__ = ("called", "facts", "fused", "in_place", "kind", "path", "ref", "subject", "transparent", "wanted")
+    The path is that of the `anchor` and `own`; without an anchor it is one of the outermost modules of a session.
+    """
+
+    __slots__ = (
+        *("__weakref__", "anchor", "called", "facts", "fused", "in_place", "kind"),
+        *("own", "path", "ref", "subject", "transparent", "wanted"),
+    )
 
     kind: Literal["module"]
+    path: str
 
-    def __init__(self, module: nn.Module, path: str, *, wanted: bool, subject: bool) -> None:
+    def __init__(self, module: nn.Module, anchor: ModuleNote | None, own: str, *, wanted: bool, subject: bool) -> None:
         self.kind = "module"
         self.ref = weakref.ref(module)
-        self.path = path
+        self.anchor, self.own = anchor, own
+        self.path = join(anchor.path if anchor is not None else "", own)
         self.wanted = wanted
         self.called = False
         self.subject = subject
         self.transparent = wrapped_name(module) is not None
         self.fused = isinstance(module, FUSED)
         self.in_place = module.__dict__.get("inplace") is True
-        self.facts = ModuleFacts(path, type(module).__name__)
+        self.facts = ModuleFacts(self.path, type(module).__name__)
+
+    def is_inside(self, other: ModuleNote) -> bool:
+        """Whether the path follows from that of another module."""
+        return self is other or (self.anchor is not None and self.anchor.is_inside(other))
+
+    def move(self) -> None:
+        """Take the path that follows from the anchor, which may have moved."""
+        if self.anchor is not None:
+            self.anchor.move()
+        self.path = self.facts.path = join(self.anchor.path if self.anchor is not None else "", self.own)
 
 
 class Names:
-    """The notes of all modules of a session, found by id."""
+    """The notes of all modules of a session, found by id.
+
+    Without a subject, no module is known before it is called, and which of them is the model is known at the end only:
+    the one outermost module that has parameters. Its path is empty. Where there are several, none of them has the empty
+    path, so the paths in one do not depend on which one is called first.
+    """
 
     def __init__(self, subject: nn.Module | None, wanted: Callable[[str], bool]) -> None:
         self.notes: dict[int, ModuleNote] = {}
         self.has_subject = subject is not None
         self._wanted = wanted
-        self._taken: dict[str, int] = {}
+        self._counts: dict[str, tuple[int, int]] = {}
         self._shared: dict[Any, Any] = {}
+        self._all: weakref.WeakSet[ModuleNote] = weakref.WeakSet()
+        self._roots: list[Root] = []
         if subject is not None:
-            self._taken[""] = 1
-            self._add_tree(subject, "", subject=True)
+            self._add_tree(subject, None, "", subject=True)
 
-    def learn(self, module: nn.Module, caller: ModuleNote | None) -> ModuleNote | None:
-        """The note of a module that has none yet, called while `caller` runs; None if it is not to be traced."""
-        if caller is None and self.has_subject:
+    def learn(self, module: nn.Module, caller: ModuleNote | None, call: int) -> ModuleNote | None:
+        """The note of a module that has none yet, called while `caller` runs; None if it is not to be traced.
+
+        `call` tells the calls of `caller` from each other.
+        """
+        if caller is not None:
+            return self._learn_inside(module, caller, call)
+        if self.has_subject:
             return None
-        path = self._free_path(type(module).__name__ if self._taken or caller else "", caller)
-        self._add_tree(module, path, subject=False)
-        return self.notes[id(module)]
+        name, weight = self._free_name(type(module).__name__, "", 0), weight_of(module)
+        is_first = weight > 0 and not any(root.weight > 0 for root in self._roots)
+        note = self._add_tree(module, None, "" if is_first else name, subject=False)
+        self._roots.append(Root(note, name, weight))
+        return note
+
+    def _learn_inside(self, module: nn.Module, caller: ModuleNote, call: int) -> ModuleNote:
+        """The note of a module that was not in the model before: it has been assigned since, or is nowhere in it."""
+        owner = caller.ref()
+        own = attribute_path(owner, module) if owner is not None else None
+        if own is None:
+            own = self._free_name(type(module).__name__, caller.path, call)
+        return self._add_tree(module, caller, own, subject=False)
+
+    def settle(self) -> None:
+        """Give all modules the paths that follow from the outermost modules that are known now."""
+        if self.has_subject:
+            return
+        roots = [root for root in self._roots if root.note.anchor is None]
+        most = max((root.weight for root in roots), default=0)
+        models = [root for root in roots if root.weight == most]
+        for root in roots:
+            root.note.own = "" if models == [root] else root.name
+        for note in list(self._all):
+            note.move()
 
     def describe(self, note: ModuleNote, module: nn.Module) -> None:
         """Fill in, at the first call, what is needed to show the module: later it may be gone."""
@@ -82,25 +135,82 @@ class Names:
         with DisableTorchFunction():  # modes of others are not to see this
             describe(module, note.facts, self._shared)
 
-    def _free_path(self, name: str, caller: ModuleNote | None) -> str:
-        path = ".".join(filter(None, (caller.path if caller else "", name)))
-        self._taken[path] = count = self._taken.get(path, 0) + 1
-        return path if count == 1 else f"{path}#{count}"
+    def _free_name(self, name: str, path: str, call: int) -> str:
+        """A name that no other module had in this call of the module at the path: each call counts anew."""
+        key = join(path, name)
+        latest, number = self._counts.get(key, (call, 0))
+        number = number + 1 if latest == call else 1
+        self._counts[key] = (call, number)
+        return name if number == 1 else f"{name}#{number}"
 
-    def _add_tree(self, root: nn.Module, path: str, *, subject: bool) -> None:
-        todo, added = [(root, path, subject)], []
+    def _add_tree(self, root: nn.Module, anchor: ModuleNote | None, own: str, *, subject: bool) -> ModuleNote:
+        top = self._add(root, anchor, own, subject)
+        todo, added = [(root, "", subject)], []
         while todo:
             module, path, subject = todo.pop()
-            note = self.notes.get(id(module))
-            if note is not None and note.ref() is module:
+            note = top if module is root else self._known(module)
+            if note is None:
+                note = self._add(module, top, path, subject)
+            elif note is not top:
+                self._adopt(note, top, path)
                 continue
-            note = ModuleNote(module, path, wanted=self._wanted(path), subject=subject)
-            self.notes[id(module)] = note
             inner = list(named_children(module, path, subject))
             todo += reversed(inner)
             added.append((module, note.facts, [child for child, _, _ in inner]))
         with DisableTorchFunction():  # modes of others are not to see this
             count_parameters(added)
+        return top
+
+    def _add(self, module: nn.Module, anchor: ModuleNote | None, own: str, subject: bool) -> ModuleNote:
+        path = join(anchor.path if anchor is not None else "", own)
+        note = ModuleNote(module, anchor, own, wanted=self._wanted(path), subject=subject)
+        self.notes[id(module)] = note
+        self._all.add(note)
+        return note
+
+    def _known(self, module: nn.Module) -> ModuleNote | None:
+        note = self.notes.get(id(module))
+        return note if note is not None and note.ref() is module else None
+
+    def _adopt(self, note: ModuleNote, top: ModuleNote, path: str) -> None:
+        """A module that was called as an outermost one is part of another one; `settle` gives it the path there."""
+        is_root = any(root.note is note for root in self._roots)
+        if is_root and note.anchor is None and not top.is_inside(note):
+            note.anchor, note.own = top, path
+
+
+@dataclass(slots=True)
+class Root:
+    """An outermost module of a session without a subject: its note, its name among them, how likely it is the model."""
+
+    note: ModuleNote
+    name: str
+    weight: int
+
+
+def join(path: str, own: str) -> str:
+    """A path in another one."""
+    return f"{path}.{own}" if path and own else path or own
+
+
+def weight_of(module: nn.Module) -> int:
+    """How likely a module is the model: 2 with parameters, 1 with parts; transforms, losses, activations have none."""
+    try:
+        has_parameters = next(iter(module.parameters()), None) is not None
+    except Exception:
+        has_parameters = False
+    return 2 if has_parameters else int(bool(children(module)))
+
+
+def attribute_path(owner: nn.Module, module: nn.Module) -> str | None:
+    """The attribute of a module that holds another one, be it in a container; None if there is none."""
+    for name, child in children(owner):
+        if child is module:
+            return name
+        inner = attribute_path(child, module) if isinstance(child, CONTAINERS) else None
+        if inner is not None:
+            return join(name, inner)
+    return None
 
 
 def named_children(module: nn.Module, path: str, subject: bool) -> Iterator[tuple[nn.Module, str, bool]]:

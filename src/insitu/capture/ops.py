@@ -5,12 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction, _current_autograd_node, _current_graph_task_id
+from torch._C import (
+    DisableTorchFunction,
+    _current_autograd_node,
+    _current_graph_task_id,
+    _DisableTorchDispatch,
+    _len_torch_dispatch_stack,
+)
 from torch._C._autograd import _get_sequence_nr as sequence
+from torch._ops import OpOverload
+from torch.utils.checkpoint import CheckpointFunction
 
 from insitu.capture.arguments import contained, make_noting
 from insitu.capture.calls import (
@@ -21,8 +30,20 @@ from insitu.capture.calls import (
     function_note,
     operator_note,
 )
-from insitu.capture.modes import Handler, as_anchor, skip_when_compiling
-from insitu.capture.tape import BACKWARD, END, INHERITED, NODE_COUNT, NODES, RESULT, RUNNING, START
+from insitu.capture.modes import AtenMode, Handler, as_anchor, dispatch_stack, skip_when_compiling
+from insitu.capture.tape import (
+    BACKWARD,
+    END,
+    FORWARD,
+    INHERITED,
+    NODE_COUNT,
+    NODES,
+    PHASE,
+    RECOMPUTE,
+    RESULT,
+    RUNNING,
+    START,
+)
 from insitu.capture.tensors import Fresh, Value, guarded
 
 if TYPE_CHECKING:
@@ -33,6 +54,9 @@ REGISTER = Tensor.register_hook
 UNKNOWN = FunctionNote(torch.is_tensor)  # a silent one, for what cannot be named
 # The innermost Python frame while autograd's engine runs its own operators.
 ENGINE = torch.autograd.graph._engine_run_backward.__code__
+CHECKPOINT = CheckpointFunction.forward.__code__.co_filename
+DETACH = torch.ops.aten.detach.default
+NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 
 
 def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
@@ -53,8 +77,8 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             return hooks.register(args[0], result) if hooks is not None and func is REGISTER else result
         at, outer, function, taking, backward = -1, probe.parent, probe.function, probe.taking, probe.backward
         try:
-            in_engine = backward and _current_graph_task_id() != -1
-            record = [note, RUNNING, outer, 0.0, 0.0, in_engine, 0, len(args), 0, 0]
+            phase = phase_of(probe, _getframe(1)) if backward else FORWARD
+            record = [note, RUNNING, outer, 0.0, 0.0, phase, 0, len(args), 0, 0]
             noting(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
@@ -167,24 +191,27 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
     noting_carefully = make_noting(probe.table, careful, renewing=probe.keeps)
 
     def on_aten(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        at = -1
+        if types and func is DETACH and is_phantom(types):
+            return shallow_copy(probe, types, args)
+        at, inside = -1, probe.function
         if probe.taking:
-            inside = probe.function
             try:
                 note = notes.get(id(func)) or operator_note(func)
-                record = [note, RUNNING, probe.parent, 0.0, 0.0, False, 0, len(args), 0, INHERITED]
+                record = [note, RUNNING, probe.parent, 0.0, 0.0, FORWARD, 0, len(args), 0, INHERITED]
                 if inside:
                     noting(record, args, kwargs)
                 else:
                     noting_carefully(record, args, kwargs)
                 if probe.backward or not inside:
                     frame = _getframe(1)
+                    is_engine = frame.f_code is ENGINE
                     if probe.backward and _current_graph_task_id() != -1:
-                        current = _current_autograd_node()
-                        record[BACKWARD] = True
-                        record[NODES] = current._sequence_nr() if current is not None else -1
+                        record[PHASE] = phase = BACKWARD if is_engine else phase_of(probe, frame)
+                        if phase == BACKWARD:
+                            current = _current_autograd_node()
+                            record[NODES] = current._sequence_nr() if current is not None else -1
                     # Autograd may run Python code inside a function: hooks, the backward of the user's own functions.
-                    if not inside or frame.f_code is not ENGINE:
+                    if not inside or not is_engine:
                         stack(frame, record)
                 at = len(tape)
                 record[START] = clock()
@@ -192,9 +219,14 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
             except BaseException as error:
                 at = probe.give_up(at, error)
         if at < 0:
+            if not inside:
+                return call_alone(probe, func, types, args, kwargs)
             return func(*args, **kwargs) if kwargs else func(*args)
         try:
-            result = note.call(*args, **kwargs) if kwargs else note.call(*args)
+            if inside:
+                result = note.call(*args, **kwargs) if kwargs else note.call(*args)
+            else:
+                result = call_alone(probe, func, types, args, kwargs)
             tape[at + END] = clock()
         except BaseException as error:
             probe.failed(at, error)
@@ -217,6 +249,62 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
     return on_aten
 
 
+def is_phantom(types: tuple[type, ...]) -> bool:
+    """Whether a `detach` is none of the dispatcher: under any dispatch mode autograd asks Python for a shallow copy.
+
+    Only there the types are those of tensors that do not dispatch in Python.
+    """
+    return types[0].__torch_dispatch__ is NO_DISPATCH  # type: ignore[attr-defined]
+
+
+def shallow_copy(probe: Probe, types: tuple[type, ...], args: Any) -> Any:
+    """What autograd has asked for; another session is not to take it for an operator."""
+    if not all(isinstance(mode, AtenMode) for mode in dispatch_stack()):
+        return call_alone(probe, DETACH, types, args, None)
+    with DisableTorchFunction(), _DisableTorchDispatch():
+        return DETACH(*args)
+
+
+def call_alone(probe: Probe, func: Any, types: tuple[type, ...], args: Any, kwargs: Any) -> Any:
+    """Call an operator that no torch function has called, but TorchScript or C++: for function modes it is not there.
+
+    All function modes are off where nothing in Python can run inside; elsewhere only the one of this probe.
+    """
+    kwargs = kwargs or {}
+    if is_native(func) and not types and not _len_torch_dispatch_stack():
+        with DisableTorchFunction():
+            return func(*args, **kwargs)
+    mode = probe.function_mode
+    above = mode.remove() if mode is not None else None
+    try:
+        return func(*args, **kwargs)
+    finally:
+        if mode is not None and above is not None:
+            mode.enter(above)
+
+
+def is_native(func: Any) -> bool:
+    """Whether an operator is one of torch's own, written in C++."""
+    return isinstance(func, OpOverload) and func.namespace == "aten"
+
+
+def phase_of(probe: Probe, frame: FrameType | None) -> int:
+    """The phase of what runs while a backward pass does. Checkpointing runs forward code again there."""
+    task = _current_graph_task_id()
+    if task == -1:
+        return FORWARD
+    return RECOMPUTE if task == probe.recomputes or is_in_checkpoint(frame) else BACKWARD
+
+
+def is_in_checkpoint(frame: FrameType | None) -> bool:
+    """Whether autograd's engine runs the code of a frame for checkpointing."""
+    while frame is not None and frame.f_code is not ENGINE:
+        if frame.f_code.co_filename == CHECKPOINT:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def made_at(fresh: Fresh, at: int) -> Callable[[Tensor], Value]:
     """`fresh` for the call at an offset. A closure made in the hot path itself would slow down all of it."""
     return lambda tensor: fresh(tensor, at)
@@ -229,3 +317,6 @@ def made_inside(result: Any, at: int, note: OperatorNote, args: Any, kwargs: Any
     for changed in note.written(args, kwargs):
         contained(changed, new)
     return noted
+
+
+skip_when_compiling(is_phantom, shallow_copy, call_alone, is_native)

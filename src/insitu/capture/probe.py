@@ -23,7 +23,7 @@ from insitu.capture.names import ModuleNote, Names
 from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
-from insitu.capture.tape import END, FRAMES, OUTERMOST, RESULT, MarkNote, Raised, Tape, VariableNote
+from insitu.capture.tape import END, FRAMES, OUTERMOST, PARENT, RESULT, MarkNote, Raised, Tape, VariableNote
 from insitu.capture.tensors import Keep, Table, guarded, make_fresh
 from insitu.capture.variables import Tracker
 from insitu.trace.event import MarkKind
@@ -56,6 +56,7 @@ class Probe:
 
     `taking` says whether calls are recorded now, `parent` is the offset of the innermost call that has not returned,
     `function` whether that is a torch function, `backward` whether one that runs a backward pass has not returned,
+    `recomputes` the number of the backward pass in which forward code runs again, -1 outside of one,
     `module` the innermost running module, `spent` the seconds that went into statistics and printing: the clock of
     the calls leaves them out, `follows` how many watched calls that follow variables run, `suspended` how many
     generators have not ended. With a `live`, records are handed on as soon as they are complete.
@@ -63,7 +64,7 @@ class Probe:
 
     _STATE = (
         *("backward", "end", "follows", "function", "module", "over"),
-        *("parent", "paused", "spent", "suspended", "taking"),
+        *("parent", "paused", "recomputes", "spent", "suspended", "taking"),
     )
     _PARTS = (
         "aten_mode",
@@ -102,6 +103,7 @@ class Probe:
     ) -> None:
         self.function = self.paused = self.backward = self.over = False
         self.follows = self.suspended = 0
+        self.recomputes = -1
         self.end: int | None = None
         self.live = live
         close = live.close if live is not None else None
@@ -190,10 +192,17 @@ class Probe:
 
     def _learn(self, module: nn.Module) -> ModuleNote | None:
         try:
-            return self.names.learn(module, self.module)
+            return self.names.learn(module, self.module, self._call_of(self.module))
         except Exception as error:
             self.trouble("naming a module", error)
             return None
+
+    def _call_of(self, note: ModuleNote | None) -> int:
+        """The offset of the innermost call of a module that runs."""
+        at, tape = self.parent, self.tape
+        while 0 <= at < len(tape) and tape[at] is not note:
+            at = tape[at + PARENT]
+        return at
 
     def _describe(self, note: ModuleNote, module: nn.Module) -> None:
         try:

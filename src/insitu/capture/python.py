@@ -7,13 +7,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from torch._C import _current_graph_task_id
-
 from insitu.capture.arguments import contained
 from insitu.capture.calls import PythonNote
 from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import as_anchor
-from insitu.capture.tape import END, ENTERED, LEFT, RESULT, RUNNING, START, Raised, VariableNote
+from insitu.capture.ops import phase_of
+from insitu.capture.tape import END, ENTERED, FORWARD, LEFT, RESULT, RUNNING, START, Raised, VariableNote
 from insitu.capture.tensors import GIVEN, Fresh, Value, guarded
 from insitu.follow.rewrite import Point
 
@@ -39,8 +38,8 @@ class PythonCalls:
         probe, at = self._probe, -1
         tape = probe.tape
         try:
-            backward = probe.backward and _current_graph_task_id() != -1
-            record = [note, RUNNING, probe.parent, 0.0, 0.0, backward, 0, len(args), 2 * len(kwargs), 0]
+            phase = phase_of(probe, frame) if probe.backward else FORWARD
+            record = [note, RUNNING, probe.parent, 0.0, 0.0, phase, 0, len(args), 2 * len(kwargs), 0]
             record += map(self.look, args)
             for name, item in kwargs.items():
                 record += (name, self.look(item))

@@ -141,6 +141,8 @@ class Recorder:
 
     def events(self) -> list[Event]:
         """Every event so far."""
+        if not self.only:  # patterns were matched with the paths of the moment
+            self.names.settle()
         return self._decoder().all(self.probes)
 
     def _decoder(self) -> Decoder:

@@ -97,5 +97,5 @@ class Swaps:
 
 swaps = Swaps()
 os.register_at_fork(after_in_child=swaps.abandon)
-regions.pausing = swaps.pause
+regions.pausing.append(swaps.pause)
 skip_when_compiling(Swaps.pause, Swaps._settle, Swaps._code)

@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 from insitu.follow.rewrite import Point
-from insitu.trace.event import Change, MarkKind
+from insitu.trace.event import Change, MarkKind, Phase
 
 Tape = list[Any]
 
@@ -24,13 +24,16 @@ RESULT = 1  # what it returned, RUNNING while it has not, a Raised if it never w
 PARENT = 2  # the offset of the call it was made in, or OUTERMOST
 START = 3
 END = 4
-BACKWARD = 5  # whether autograd's engine ran it
+PHASE = 5  # FORWARD; BACKWARD if autograd's engine ran it; RECOMPUTE if forward code ran in the engine
 NODES = 6  # the autograd nodes that it made (see `made_nodes`); of an operator in the engine, the one that ran it
 ARGS = 7  # how many slots of arguments follow
 KWARGS = 8  # and of keyword arguments
 FRAMES = 9  # and of the stack; INHERITED: none, the stack is that of the parent
 FIXED = 10
 SHORT = 2
+
+FORWARD, BACKWARD, RECOMPUTE = 0, 1, 2
+PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute")
 
 OUTERMOST = -1
 INHERITED = -1

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
-from itertools import islice
 from threading import RLock, get_ident
 from time import time
 from types import FrameType
@@ -24,7 +23,7 @@ from insitu.capture.changes import Print, print_of
 from insitu.capture.compiled import regions
 from insitu.capture.giving import Giver
 from insitu.capture.gradients import Gradients
-from insitu.capture.inside import children, descend
+from insitu.capture.inside import children, parts
 from insitu.capture.keep import Small, has_values, local, unnoticed
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import patch
@@ -115,24 +114,39 @@ class Taking:
 
     def on_module(self, run: Callable[..., Any], module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """Run a module and take its output."""
-        ident = get_ident()
-        is_root = id(module) in self._roots
-        is_step = is_root and ident not in self._inside
-        if is_step:
-            with self._lock:
-                if not self._inside and not self._said:  # calls of several threads at a time are one step
-                    self._begin(module)
-                self._inside.add(ident)
+        is_step = id(module) in self._roots and self.enter(module)
         try:
             result = run(module, *args, **kwargs)
         finally:
             if is_step:
-                self._inside.discard(ident)
-        wanted = self.modules.get(id(module))
-        if wanted is not None and self.is_active and is_step == is_root:
-            for path, rests in wanted.items():
-                self.take(path, result, rests)
+                self._inside.discard(get_ident())
+        if self.is_active:
+            self._take_output(module, result, is_step=is_step)
         return result
+
+    def enter(self, module: nn.Module) -> bool:
+        """A module is called; whether it is the outermost call of the model in this thread, which makes a step."""
+        ident = get_ident()
+        if id(module) not in self._roots or ident in self._inside:
+            return False
+        with self._lock:
+            if not self._inside and not self._said:  # calls of several threads at a time are one step
+                self._begin(module)
+            self._inside.add(ident)
+        return True
+
+    def leave(self, module: nn.Module, result: Any, error: BaseException | None, *, is_step: bool) -> None:
+        """The call of a module, with which `enter` was called, has ended."""
+        if is_step:
+            self._inside.discard(get_ident())
+        if error is None and self.is_active:
+            self._take_output(module, result, is_step=is_step)
+
+    def _take_output(self, module: nn.Module, result: Any, *, is_step: bool) -> None:
+        if id(module) in self._roots and not is_step:
+            return  # what is wrapped around the model is called, too, and gives the same
+        for path, rests in (self.modules.get(id(module)) or {}).items():
+            self.take(path, result, rests)
 
     def _begin(self, module: nn.Module, number: int | None = None) -> None:
         self._finish_step()
@@ -243,26 +257,6 @@ class Taking:
             return False
         self._bytes += size
         return True
-
-
-def parts(path: str, value: Any, rests: Collection[Rest]) -> dict[str, Any]:
-    """What the rests of patterns name in a value, by path; what is in another one of these comes with that one.
-
-    >>> parts("d", {"a": {"b": 1}, "c": 2}, {("a",), ("a", "b"), ("c",)}) == {"d.a": {"b": 1}, "d.c": 2}
-    True
-    """
-    if () in rests:
-        return {path: value}
-    found: dict[str, Any] = {}
-    for rest in rests:
-        found.update(islice(descend(path, value, rest, 0), MOST_LEAVES))
-    return {each: item for each, item in found.items() if found.keys().isdisjoint(above(each))}
-
-
-def above(path: str) -> Iterator[str]:
-    """The paths of what holds the value at a path."""
-    while path := path.rpartition(".")[0]:
-        yield path
 
 
 def leaves(path: str, value: Any, met: list[int], depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -391,4 +385,5 @@ class Variables:
         return next((method for (_, other), method in self._methods.items() if other == name and method.result), None)
 
 
-skip_when_compiling(Taking.on_module, Taking._begin, Taking._finish_step, Taking.take)
+skip_when_compiling(Taking.on_module, Taking.enter, Taking.leave, Taking._take_output)
+skip_when_compiling(Taking._begin, Taking._finish_step, Taking.take)

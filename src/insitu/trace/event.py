@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["module", "function", "aten", "python"]
-Phase = Literal["forward", "backward"]
+Phase = Literal["forward", "backward", "recompute"]
 MarkKind = Literal["step", "note", "trouble"]
 Change = Literal["new", "type", "shape", "dtype", "device", "length", "values", "deleted", "yielded"]
 
@@ -147,7 +147,8 @@ class Call:
     source used one (`@`, `+`, `[]`); `start` and `duration` are nanoseconds from the start of the trace; `raised` is
     the name of the exception that ended the call and `message` its text; `phase` is "backward" for what autograd's
     engine ran, and then `forward` is the id of the call whose gradient it computes, if that is in the trace, and
-    `module` the module of that call. `flops` are counted by torch's own formulas, None where it has none. The call of
+    `module` the module of that call; it is "recompute" for forward code that runs again in the backward pass, as
+    checkpointing does. `flops` are counted by torch's own formulas, None where it has none. The call of
     a watched Python function has all its arguments in `kwargs`, by the names of its parameters, and `defined` is
     where it is defined.
     """

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Call, TensorFacts
 
 
@@ -105,7 +106,7 @@ class Case:
     @property
     def name(self) -> str:
         """The last part of the name of the function: `add`, `linear`."""
-        return self.call.name.rpartition(".")[2] if self.call is not None else ""
+        return own_name(self.call.kind, self.call.name) if self.call is not None else ""
 
     def named(self, facts: TensorFacts) -> str:
         """The expression that names a tensor."""

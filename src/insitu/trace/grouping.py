@@ -6,6 +6,7 @@ import re
 from collections.abc import Hashable
 from typing import Literal
 
+from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Call
 from insitu.trace.folding import Columns, place, runs
 from insitu.trace.nesting import Group, Node, frozen_result
@@ -78,7 +79,7 @@ def _expressions(nodes: list[Node]) -> list[Range]:
 
 def _is_written(call: Call) -> bool:
     """Whether the function stands in the expression itself: calls of it are a loop of the user's, to be seen."""
-    name = call.name.removesuffix(".__get__").rpartition(".")[2]
+    name = own_name(call.kind, call.name)
     if call.operator is not None or call.site is None:
         return True
     words = WORDS.findall(call.site.text[call.site.start : call.site.end])

@@ -75,8 +75,8 @@ def _module(call: Call) -> tuple[str, tuple[Span, ...], list[Labelled]]:
         sign = ", "
     if sign == ", ":
         title.append((")", "purple"))
-    if call.phase == "backward":
-        title.append((" backward", "grey"))
+    if call.phase != "forward":
+        title.append((f" {call.phase}", "grey"))
     return "purple", tuple(title), [*_input(call.args, call.kwargs), _outcome(call)]
 
 
@@ -100,8 +100,8 @@ def _function(call: Call) -> tuple[str, tuple[Span, ...], list[Labelled]]:
     place = method(call)
     if place is not None:
         title = (*title, (f" @ [{place}]", "grey"))
-    if call.phase == "backward":
-        title = (*title, (" backward", "grey"))
+    if call.phase != "forward":
+        title = (*title, (f" {call.phase}", "grey"))
     return ink, title, [*inputs, _outcome(call)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite, isinf
 
+from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Stats, TensorFacts
 from insitu.trace.finding import Finding
 
@@ -60,7 +61,7 @@ class Inputs:
 
 def inputs_of(finding: Finding) -> Inputs:
     """What went into the call of a finding, and the common name of its operator."""
-    last = finding.call.name.rpartition(".")[2] if finding.call is not None else ""
+    last = own_name(finding.call.kind, finding.call.name) if finding.call is not None else ""
     name = SAME.get(last) or SAME.get(last.rstrip("_"), last if last.endswith("__") else last.rstrip("_"))
     every = tuple(operand.facts.stats for operand in finding.operands)
     left, right = _sides(finding, every)

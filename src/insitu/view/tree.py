@@ -188,6 +188,8 @@ class Tree:
         if call.phase == "backward":
             of = f" of {_paths(item)}" if call.forward is not None and call.path else ""
             spans.append((f"  backward{of}", "grey"))
+        elif call.phase == "recompute":
+            spans.append(("  recompute", "grey"))
         return tuple(spans)
 
     def _type(self, module: ModuleFacts) -> str:

@@ -12,7 +12,7 @@ from insitu.capture.explain.assigned import assigned
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.explain.saved import share, stale
 from insitu.capture.names import ModuleNote
-from insitu.capture.tape import BACKWARD, NODE_COUNT, NODES, Raised
+from insitu.capture.tape import BACKWARD, NODE_COUNT, NODES, PHASE, Raised
 from insitu.capture.tensors import Value
 from insitu.trace.explanation import Origin
 
@@ -56,7 +56,7 @@ class Graph:
 
     def forward(self, at: int) -> Origin | None:
         """The call whose gradient an operator of the backward pass was computing."""
-        if not self._reading.tape[at + BACKWARD] or self._reading.note(at).kind != "aten":
+        if self._reading.tape[at + PHASE] != BACKWARD or self._reading.note(at).kind != "aten":
             return None
         found = self._maker(self._reading.tape[at + NODES])
         place = self._reading.place(found) if found is not None else None

@@ -12,6 +12,7 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.explain.scene import LIBRARIES
 from insitu.capture.names import ModuleNote, wrapped_name
 from insitu.capture.tensors import Value
+from insitu.trace.compare.operation import own_name
 from insitu.trace.explanation import Origin, Place
 
 # Functions whose result has the values of what went in, moved or converted: values come from further back.
@@ -97,7 +98,7 @@ class Origins:
         """The line where the values of a tensor come from, behind all that only moves or converts them."""
         made = self._reading.producer(value)
         for _ in range(MOST_STEPS):
-            if made is None or self._reading.note(made).name.rpartition(".")[2] not in MOVING:
+            if made is None or not _is_moving(self._reading.note(made)):
                 break
             before = [self._reading.producer(item) for item in values(self._reading.args(made))]
             known = [at for at in before if at is not None]
@@ -105,6 +106,11 @@ class Origins:
                 break
             made = known[-1]
         return self._reading.place(made) if made is not None else None
+
+
+def _is_moving(note: Any) -> bool:
+    """Whether a call only moves or converts what it is given."""
+    return own_name(note.kind, getattr(note, "name", "")) in MOVING
 
 
 def _own_name(module: nn.Module, tensor: Any) -> str | None:

@@ -26,6 +26,7 @@ from insitu.capture.guard.waiting import reach
 from insitu.capture.guard.ways import changes
 from insitu.capture.keep import unnoticed
 from insitu.capture.tensors import GIVEN, ParameterValue, Value
+from insitu.trace.compare.operation import own_name
 from insitu.trace.finding import Finding, FindingKind, Operand
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def is_new(state: State, incoming: list[State]) -> bool:
 
 def is_mask(note: FunctionNote, inputs: list[Tensor], result: Tensor, state: State) -> bool:
     """Whether -inf comes from the least number of a type, with which scores are masked."""
-    return not state.news and (note.name.rpartition(".")[2] in CONVERSIONS or has_mask(inputs, result))
+    return not state.news and (own_name(note.kind, note.name) in CONVERSIONS or has_mask(inputs, result))
 
 
 def may_heal(check: Check, tensor: Tensor, state: State) -> bool:

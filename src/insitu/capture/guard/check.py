@@ -29,6 +29,7 @@ from insitu.capture.guard.ways import DIVIDES, HIDES, LEAVING, NODES, OUTPUTS, U
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
+from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Fields
 from insitu.trace.finding import Finding
 from insitu.trace.path import matches
@@ -126,7 +127,7 @@ def names(pattern: str, name: str, path: str) -> bool:
     >>> names("log", "torch.Tensor.log", ""), names("h.*.attn", "torch.div", "h.0.attn.c_proj"), names("log", "x", "h")
     (True, True, False)
     """
-    if pattern in (name, name.rpartition(".")[2].strip("_")):
+    if pattern in (name, own_name("function", name).strip("_")):
         return True
     return bool(path) and matches(f"{pattern}.**", path)
 

@@ -16,7 +16,7 @@ from insitu.capture.guard.facts import facts_of, noted_values
 from insitu.capture.guard.values import first_bad, state_of
 from insitu.capture.guard.waiting import reach
 from insitu.capture.tensors import Value
-from insitu.trace.compare.operation import UNINITIALISED
+from insitu.trace.compare.operation import UNINITIALISED, own_name
 from insitu.trace.finding import Finding
 
 if TYPE_CHECKING:
@@ -103,4 +103,4 @@ def doubt_of(reading: Reading, at: int, *, is_sure: bool, nan: bool) -> int | No
         return SURE
     if is_explicit(given, nan=False):
         return WRITTEN
-    return UNFILLED if note.name.rpartition(".")[2] in UNINITIALISED else None
+    return UNFILLED if own_name(note.kind, note.name) in UNINITIALISED else None

@@ -14,6 +14,7 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.keep import has_values, local, statistics, unnoticed
 from insitu.capture.names import ModuleNote
 from insitu.capture.tensors import Value, layout_of, short_dtype
+from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.trace.finding import Operand
 
@@ -56,7 +57,7 @@ def source_of(reading: Reading, at: int | None) -> Call | None:
     for _ in range(MOST_STEPS):
         if at is None or reading.note(at).kind != "function":
             return None
-        if reading.note(at).name.rpartition(".")[2] not in PASSING:
+        if own_name("function", reading.note(at).name) not in PASSING:
             return reading.call(at)
         at = next(map(reading.producer, values(reading.args(at))), None)
     return None

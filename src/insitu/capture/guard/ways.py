@@ -6,7 +6,7 @@ from typing import Any
 
 from insitu.capture.calls import FunctionNote
 from insitu.capture.modes import skip_when_compiling
-from insitu.trace.compare.operation import UNINITIALISED
+from insitu.trace.compare.operation import UNINITIALISED, own_name
 
 # What is done at a function: its outputs are checked, and the autograd nodes that it makes. UNLIKELY ones only make it
 # by an overflow, of which little but fp16 is in danger: their nodes are not checked, and their outputs only where an
@@ -17,8 +17,8 @@ OUTPUTS, NODES, UNLIKELY, DIVIDES, HIDES = 1, 2, 4, 8, 16
 _HARMLESS = """
     view reshape transpose permute t T mT H mH adjoint swapaxes swapdims movedim moveaxis squeeze unsqueeze flatten
     unflatten ravel view_as reshape_as contiguous detach clone alias split chunk unbind tensor_split hsplit vsplit
-    dsplit data grad cpu cuda pin_memory zeros_like ones_like relu relu6 hardtanh sigmoid tanh sin cos abs neg sign
-    floor ceil round trunc clamp clip max min amax amin maximum minimum dropout
+    dsplit data grad requires_grad cpu cuda pin_memory zeros_like ones_like relu relu6 hardtanh sigmoid tanh sin cos
+    abs neg sign floor ceil round trunc clamp clip max min amax amin maximum minimum dropout
 """
 HARMLESS = frozenset(_HARMLESS.split())
 # Numbers that are only put elsewhere, whose gradients are added up.
@@ -50,7 +50,7 @@ WAYS: dict[str, int] = {}
 
 def way_of(note: FunctionNote) -> int:
     """What is done at a function that was not met before."""
-    last = note.name.rpartition(".")[2].strip("_=")
+    last = own_name(note.kind, note.name).strip("_=")
     hides = HIDES if last in HIDING else 0
     way = OUTPUTS | NODES if note.runs_backward else OUTPUTS | NODES | HIDES
     if (last in HARMLESS and not note.runs_backward) or last in UNINITIALISED | STRETCHING:

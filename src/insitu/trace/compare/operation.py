@@ -14,6 +14,7 @@ _SPELLINGS = {
     **{"swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim"},
     **{"view": "reshape", "_unsafe_view": "reshape", "_to_copy": "to", "type": "to", "type_as": "to"},
     **dict.fromkeys(("float", "double", "half", "bfloat16", "int", "long", "bool", "cpu", "cuda"), "to"),
+    **{"requires_grad=": "requires_grad_"},
     **dict.fromkeys(("__float__", "__int__", "__bool__", "__index__", "_local_scalar_dense"), "item"),
 }
 # Calls whose result is their input, of which no more than dtype, device and layout can be another one.
@@ -83,6 +84,22 @@ _NAMES = {
 
 
 @lru_cache(maxsize=4096)
+def own_name(kind: Kind, name: str) -> str:
+    """The last part of the name of a function or operator, without the name of an overload.
+
+    >>> own_name("function", "torch.ops.aten.mean.dim"), own_name("aten", "aten.mean.dim")
+    ('mean', 'mean')
+    >>> own_name("function", "torch.nn.functional.linear"), own_name("function", "torch.Tensor.data=")
+    ('linear', 'data=')
+    """
+    parts = name.removesuffix(".__get__").split(".")
+    if kind == "aten":
+        return parts[1] if len(parts) > 1 else parts[0]
+    is_operator = name.startswith("torch.ops.") and len(parts) > 3
+    return parts[3] if is_operator else parts[-1]
+
+
+@lru_cache(maxsize=4096)
 def operation(kind: Kind, name: str) -> str:
     """The one name of an operation, however it was spelled; in place is another one.
 
@@ -93,8 +110,7 @@ def operation(kind: Kind, name: str) -> str:
     """
     if kind in ("module", "python"):
         return name
-    parts = name.removesuffix(".__get__").split(".")
-    own = parts[1] if kind == "aten" and len(parts) > 1 else parts[-1]
+    own = own_name(kind, name)
     bare = own.strip("_") if own.startswith("__") and own.endswith("__") else own
     if own in BESIDE:
         return own

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from insitu.trace.compare.operation import BESIDE, OVERWRITING, READING, operation
+from insitu.trace.compare.operation import BESIDE, OVERWRITING, READING, operation, own_name
 from insitu.trace.event import Call, Event, Kind, Mark, Phase, TensorFacts, Variable
 
 Role = Literal["call", "begin", "end", "variable"]
@@ -111,7 +111,7 @@ def _opened(events: list[Event], chosen: Container[str]) -> set[int]:
         if (event.kind if type(event) is Call else "variable") not in chosen or _is_beside(event):
             continue
         above = by_id.get(event.parent)
-        inner = type(event) is Call and event.kind == "aten" and event.phase == "forward"
+        inner = type(event) is Call and event.kind == "aten" and event.phase != "backward"
         while type(above) is Call and above.id not in opened:
             if above.kind == "aten" or (inner and above.kind == "function"):
                 break
@@ -121,12 +121,7 @@ def _opened(events: list[Event], chosen: Container[str]) -> set[int]:
 
 
 def _is_beside(event: Event) -> bool:
-    return type(event) is Call and _tells_nothing(event.name)
-
-
-@lru_cache(maxsize=4096)
-def _tells_nothing(name: str) -> bool:
-    return name.rpartition(".")[2] in BESIDE
+    return type(event) is Call and own_name(event.kind, event.name) in BESIDE
 
 
 def inputs(call: Call) -> tuple[TensorFacts, ...]:

@@ -84,7 +84,7 @@ class _Frames:
         self._calls: dict[tuple[str, ...], list[Call]] = {}
         self._inside: dict[tuple[str, ...], dict[tuple[str, ...], None]] = {}
         for call in calls:
-            key: tuple[str, ...] = ("backward",) if call.phase == "backward" else ("forward",)
+            key: tuple[str, ...] = ("forward",) if call.phase == "forward" else ("backward",)
             for path in layers.around(call.path) if call.module is not None else []:
                 self._inside.setdefault(key, {})[key := (*key, path)] = None
             self._calls.setdefault(key, []).append(call)

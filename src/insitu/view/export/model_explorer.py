@@ -42,7 +42,7 @@ class _Namespaces(Layers):
     def of(self, call: Call) -> str:
         """The namespace of a call; the backward pass has its own."""
         namespace = self._joined[call.path] if call.module is not None else ""
-        return f"backward/{namespace}".removesuffix("/") if call.phase == "backward" else namespace
+        return f"backward/{namespace}".removesuffix("/") if call.phase != "forward" else namespace
 
 
 def _graph(graph: Graph, layers: _Namespaces) -> Item:

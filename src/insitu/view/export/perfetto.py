@@ -150,7 +150,7 @@ def _rows(lanes: _Lanes, arrows: _Arrows) -> Iterator[Row]:
 
 
 def _name(call: Call) -> str:
-    return f"{call_name(call)} backward" if call.phase == "backward" else call_name(call)
+    return f"{call_name(call)} {call.phase}" if call.phase != "forward" else call_name(call)
 
 
 def _facts(call: Call) -> Row:
