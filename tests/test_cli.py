@@ -241,7 +241,9 @@ def test_show_prints_a_run_as_json(run_file: Path, capsys: pytest.CaptureFixture
     found = json.loads(capsys.readouterr().out)
     (variable,) = found.pop("variables")
     about = {"complete": True, "running": False, "steps": [0, 9], "ranks": [0, 1], "world_size": 2}
-    assert found == {"file": str(run_file), **about, "missing": [], "troubles": []}
+    (attempt,) = found.pop("attempts")
+    assert (attempt["number"], attempt["ranks"], attempt["steps"]) == (0, [0, 1], [0, 9])
+    assert found == {"file": str(run_file), **about, "missing": [], "troubles": [], "others": []}
     assert (variable["path"], variable["rows"], variable["nan"], variable["shapes"]) == ("forward.x", 20, 2, [[2], [2]])
 
 
@@ -311,6 +313,36 @@ def test_a_killed_run_is_shown_and_recovered(capsys: pytest.CaptureFixture[str])
     assert cli.main(["recover", "killed.h5"]) == 1  # the same again
     shutil.rmtree("killed.h5.parts")
     assert cli.main(["recover", "killed.h5"]) == 2
+
+
+def test_attempts_and_other_runs_are_shown_and_recovered(capsys: pytest.CaptureFixture[str]) -> None:
+    def write(run: str, rank: int, attempt: int, steps: range) -> None:
+        with Journal("run.h5.parts", rank, {"world_size": 2}, run=run * 32, attempt=attempt) as journal:
+            for step in steps:
+                journal.step(step, 0.0, [("loss", 0, None, (), float(step + attempt))])
+
+    write("a", 0, 0, range(9))
+    write("b", 0, 0, range(5))
+    write("b", 0, 1, range(3, 8))
+    write("b", 1, 1, range(3, 8))
+    assert cli.main(["show", "run.h5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "! attempt 0: rank 1 left no journal",
+        "attempt 0: steps 0–4 on 1 of 2 ranks",
+        "attempt 1: steps 3–7 on 2 ranks",
+    ]
+    assert lines[4].startswith("run aaaaaaaa (rank 0, began ") and "not shown" in lines[4]
+    assert "15 × float" in lines[6] and "0–7" in lines[6]
+    assert cli.main(["recover", "run.h5"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "run.h5: 1 variable, 8 steps, 2 ranks, 2 attempts"
+    assert lines[-1].startswith("left alone in run.h5.parts: run aaaaaaaa (rank 0")
+    assert cli.main(["recover", "run.h5", "--run", "c"]) == 2
+    assert "there is aaaaaaaa, bbbbbbbb" in capsys.readouterr().err
+    assert cli.main(["recover", "run.h5", "--run", "aa"]) == 2 and "is there already" in capsys.readouterr().err
+    assert cli.main(["recover", "run.h5", "--run", "aa", "--overwrite"]) == 1
+    assert insitu.load("run.h5").id == "a" * 32 and insitu.load("run.h5.parts").id == "b" * 32
 
 
 def test_a_run_that_still_goes_on_is_shown_and_not_recovered(capsys: pytest.CaptureFixture[str]) -> None:

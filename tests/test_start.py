@@ -331,4 +331,8 @@ def test_a_run_that_a_person_names_is_one_run(tmp_path: Path, monkeypatch: pytes
     shutil.copytree(tmp_path / "node1" / "run.h5.parts", tmp_path / "node0" / "run.h5.parts", dirs_exist_ok=True)
     (run,) = runs_in(tmp_path / "node0" / "run.h5.parts").values()
     assert [place.rank for place in run.places] == [0, 1]
-    assert start._start(tmp_path / "node0" / "run.h5.parts", tmp_path / "node0" / "run.h5", 0, 2, False).attempt == 1
+    journal, begin = start.open_journal(
+        tmp_path / "node0" / "run.h5.parts", tmp_path / "node0" / "run.h5", {}, rank=0, **here
+    )
+    journal.close()
+    assert begin == Start(run.id, 1)

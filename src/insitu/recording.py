@@ -338,14 +338,14 @@ class Recorded:
     @property
     def run(self) -> Run:
         """The run as it is on the disk now."""
-        from insitu.store.run import Run
+        from insitu.store.run import joined_run
 
         running = self._running
         if running.folder is None:
             why = "INSITU=0 turned the recording off" if running.is_off else "what was given as `to` has the values"
             raise SubjectError(f"{why}: nothing is kept here")
         run_id = running.start.run if running.start is not None else None
-        return Run.joined(running.to or running.folder.with_suffix(""), running.folder, run_id)
+        return joined_run(running.to or running.folder.with_suffix(""), running.folder, run_id)
 
     @property
     def paths(self) -> list[str]:

@@ -20,6 +20,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -29,10 +30,12 @@ from xxhash import xxh3_128_hexdigest
 
 from insitu.errors import StoreError
 from insitu.store import PARTS
+from insitu.store.attempts import started_of
 from insitu.store.claims import Board, Start
 from insitu.store.files import check_free
 from insitu.store.journal import Journal
 from insitu.store.parts import Place, place_of, places
+from insitu.store.runs import runs_in
 from insitu.store.state import state_of
 
 CONNECTING = 5.0  # seconds in which the store must answer
@@ -52,8 +55,9 @@ def open_journal(
     resume: bool,
 ) -> tuple[Journal, Start]:
     """Begin the journal of this process, in the run and the attempt that it belongs to."""
-    start = _start(parts, target, rank, ranks, resume)
-    _check_free(parts, target, start, rank, overwrite=overwrite, resume=resume)
+    process = _Beginning(parts, target, rank, ranks, overwrite, resume)
+    start = process.start()
+    process.check_free(start)
     for attempt in range(start.attempt, _MOST_ATTEMPTS):
         place = place_of(parts, rank, start.run, attempt)
         if not place.path.exists():
@@ -70,20 +74,80 @@ def _check_over(place: Place) -> None:
         raise StoreError(f"another run is writing to {parts!r}: give this one a file of its own")
 
 
-def _check_free(parts: Path, target: Path, start: Start, rank: int, *, overwrite: bool, resume: bool) -> None:
-    """Raise if another run is in the way: one that still goes on, or one that nobody said to replace."""
-    own = [place for place in places(parts) if place.rank == rank] if parts.is_dir() else []
-    for place in own:
-        if restarts() == 0:  # else the launcher has seen to it
-            _check_over(place)
-        if place.run != start.run and not (overwrite or resume):
-            raise StoreError(
-                f"{str(place.path)!r} is there already, from a run that was killed or still goes on:"
-                f" `insitu recover {str(parts).removesuffix(PARTS)}` makes its file; or give another name, or"
-                " overwrite=True, or resume=True to go on with that run"
-            )
-    if rank == 0 and not overwrite and run_in(target) != start.run:
-        check_free(target, overwrite=False)
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """A process that begins to record."""
+
+    parts: Path
+    target: Path
+    rank: int
+    ranks: int
+    overwrite: bool
+    resume: bool
+
+    def start(self) -> Start:
+        """The run and the attempt that it belongs to."""
+        if given := os.environ.get("INSITU_RUN_ID"):
+            return self._named_start(given)
+        if self.ranks == 1 and not is_elastic():
+            return self._propose(None)
+        return self._start_in_store() or self._start_in_folder()
+
+    def check_free(self, start: Start) -> None:
+        """Raise if another run is in the way: one that still goes on, or one that nobody said to replace."""
+        for place in self._own_places():
+            if restarts() == 0:  # else the launcher has seen to it
+                _check_over(place)
+            if place.run != start.run and not (self.overwrite or self.resume):
+                raise StoreError(
+                    f"{str(place.path)!r} is there already, from a run that was killed or still goes on:"
+                    f" `insitu recover {str(self.parts).removesuffix(PARTS)}` makes its file; or give another name, or"
+                    " overwrite=True, or resume=True to go on with that run"
+                )
+        if self.rank == 0 and not self.overwrite and run_in(self.target) != start.run:
+            check_free(self.target, overwrite=False)
+
+    def _own_places(self) -> list[Place]:
+        """The journals of this rank, of any run."""
+        return [place for place in places(self.parts) if place.rank == self.rank] if self.parts.is_dir() else []
+
+    def _named_start(self, name: str) -> Start:
+        """The next attempt of this rank in the run that a person has named."""
+        run = xxh3_128_hexdigest(f"{name}\0{self.target.name}".encode())
+        attempts = [place.attempt for place in self._own_places() if place.run == run]
+        in_file = _attempts_in_file(self.target).get(run)
+        if in_file is not None:
+            attempts.append(in_file.last)
+        return Start(run, max(attempts, default=-1) + 1)
+
+    def _start_in_store(self) -> Start | None:
+        """What the ranks agree on in a store; None if there is none that answers."""
+        does_not_know = self.resume and self.rank != 0 and _earlier(self.parts, self.target) is None
+        try:
+            store = _store()
+            if store is None:
+                return None
+            patience = KNOWING if does_not_know else 0.0
+            return _agree(store, self.target.name, restarts(), self._number, self._propose, patience)
+        except (RuntimeError, ValueError, OSError):
+            return None
+
+    def _start_in_folder(self) -> Start:
+        board = Board(self.parts, self.rank, self.ranks, is_elastic())
+        return board.agree(restarts(), self._number, self._propose)
+
+    @property
+    def _number(self) -> int:
+        """How many recordings to a file of this name the process has begun before."""
+        return _begun.get(self.target.name, 0)
+
+    def _propose(self, latest: Start | None) -> Start:
+        """The start to be, if no other rank has said it before; `latest` is the last one of the same job."""
+        is_restart = restarts() > 0 and self._number == 0
+        if is_restart and latest is not None:
+            return Start(latest.run, latest.attempt + 1)
+        earlier = _earlier(self.parts, self.target) if self.resume else None
+        return earlier or Start.new()
 
 
 def run_in(target: Path) -> str | None:
@@ -99,30 +163,9 @@ def run_in(target: Path) -> str | None:
     return run_id
 
 
-def _start(parts: Path, target: Path, rank: int, ranks: int, resume: bool) -> Start:
-    given = os.environ.get("INSITU_RUN_ID")
-    if given:
-        run = xxh3_128_hexdigest(f"{given}\0{target.name}".encode())
-        return _next_of_rank(run, parts, target, rank)
-    is_elastic = "TORCHELASTIC_RUN_ID" in os.environ
-    if ranks == 1 and not is_elastic:
-        return (_earlier(parts, target) if resume else None) or Start.new()
-    restart, number = restarts(), _begun.get(target.name, 0)
-    is_restart = restart > 0 and number == 0
-
-    def propose(latest: Start | None) -> Start:
-        if is_restart and latest is not None:
-            return Start(latest.run, latest.attempt + 1)
-        return (_earlier(parts, target) if resume else None) or Start.new()
-
-    waits = resume and rank != 0 and _earlier(parts, target) is None
-    try:
-        store = _store()
-        if store is not None:
-            return _agree(store, target.name, restart, number, propose, KNOWING if waits else 0.0)
-    except (RuntimeError, StoreError, ValueError, OSError):
-        pass  # it does not answer, or something else is in it: the folder is what is left
-    return Board(parts, rank, ranks, is_elastic).agree(restart, number, propose)
+def is_elastic() -> bool:
+    """Whether `torchrun` started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def restarts() -> int:
@@ -185,41 +228,37 @@ def _group_address() -> tuple[str, int] | None:
     return (store.host, store.port) if isinstance(store, dist.TCPStore) else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """When a run began, and the number of its last attempt."""
+
+    began: float
+    last: int
+
+
 def _earlier(parts: Path, target: Path) -> Start | None:
     """The next attempt of the run that is there: in the file, in journals, or in both; the newest, if there are two."""
     found = _attempts_in_file(target)
-    began = {run: at for run, (at, _) in found.items()}
-    attempts = {run: last for run, (_, last) in found.items()}
-    if parts.is_dir():
-        from insitu.store.runs import runs_in
-
-        for run in runs_in(parts).values():
-            began[run.id] = min(began.get(run.id, run.began), run.began)
-            attempts[run.id] = max(attempts.get(run.id, 0), *run.attempts)
-    named = [run for run in began if run]
+    for run in runs_in(parts).values() if parts.is_dir() else ():
+        before = found.get(run.id, _Attempts(run.began, 0))
+        found[run.id] = _Attempts(min(before.began, run.began), max(before.last, *run.attempts))
+    named = [run for run in found if run]
     if not named:
         return None
-    newest = max(named, key=lambda run: began[run])
-    return Start(newest, attempts[newest] + 1)
+    newest = max(named, key=lambda run: found[run].began)
+    return Start(newest, found[newest].last + 1)
 
 
-def _next_of_rank(run: str, parts: Path, target: Path, rank: int) -> Start:
-    """The next attempt of a rank in a run that a person has named."""
-    last = _attempts_in_file(target).get(run, (0.0, -1))[1]
-    own = [place.attempt for place in places(parts) if (place.run, place.rank) == (run, rank)] if parts.is_dir() else []
-    return Start(run, max([last, *own]) + 1)
-
-
-def _attempts_in_file(target: Path) -> dict[str, tuple[float, int]]:
-    """The id of the run in a file, when it began and its last attempt."""
-    from insitu.store.attempts import started_of
+def _attempts_in_file(target: Path) -> dict[str, _Attempts]:
+    """The attempts of the run in a file, by its id; an error if the file holds something else."""
+    if not os.path.isfile(target):
+        return {}
     from insitu.store.runfile import RunFile
     from insitu.store.safe import holds_run
 
-    if not os.path.isfile(target):
-        return {}
     if not holds_run(target):
         raise StoreError(f"{str(target)!r} does not hold a recorded run: it cannot be resumed")
     file = RunFile(target)
     file.close()
-    return {file.run_id: (started_of(file.shards) or 0.0, max((facts.attempt for facts in file.shards), default=-1))}
+    last = max((facts.attempt for facts in file.shards), default=-1)
+    return {file.run_id: _Attempts(started_of(file.shards) or 0.0, last)}

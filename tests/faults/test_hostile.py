@@ -179,7 +179,13 @@ FORGED: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (_variable("forward.x", name="../x"), "is missing"),
     (lambda said: said.update(variables={}), ""),
     (lambda said: said.update(variables=[1]), "damaged, or made by another program"),
-    (lambda said: said.update(last_committed=[]), "damaged, or made by another program"),
+    (lambda said: said.update(shards=[1]), "damaged, or made by another program"),
+    (lambda said: said["shards"][0].update(rank=-1), "rank -1 of 2"),
+    (lambda said: said["shards"][0].update(attempt=2**40), "attempt 1099511627776"),
+    (lambda said: said["shards"][0].update(world_size=2**40), "rank 0 of 1099511627776"),
+    (lambda said: said["shards"][0].update(last="5"), "say last='5'"),
+    (lambda said: said["shards"].append(said["shards"][0]), "holds a rank twice"),
+    (lambda said: said.update(run="../../elsewhere"), "is not the id of a run"),
     (lambda said: said.update(steps=10**9), "and should be"),
     (lambda said: said.update(events=[10**9, 3, 3]), "and should be"),
     (lambda said: said.update(about="[" * 100_000), "cannot be read"),
@@ -234,7 +240,7 @@ def test_folders_that_hold_no_run(tmp_path: Path, name: str) -> None:
     (tmp_path / name / "rank00000" / f"00000-{'0' * 16}.journal").symlink_to("/etc/hostname")
     if name.endswith("parts"):
         run = insitu.load(tmp_path / name)
-        assert run.paths == [] and run.missing[0] == "rank 0 did not end properly (killed?): no step was written"
+        assert run.paths == [] and run.missing[0].startswith("rank 0 did not end: it was killed, or still")
 
 
 def test_a_journal_that_is_a_pipe_or_a_link_is_not_opened(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from insitu.errors import StoreError
 from insitu.store.compact import compact
 from insitu.store.journal import Journal
 from insitu.store.parts import places
-from insitu.store.run import Run
+from insitu.store.run import Run, joined_run
 
 Key = tuple[str, int, int]  # run, rank, attempt
 
@@ -222,7 +222,7 @@ class Model:
         there = {run for run, *_ in self.on_disk(machine)} | {self.in_file[machine]} - {None}
         assert there == {run for run, *_ in self.known[machine]}, self.acts
         for run_id in there:
-            with Run.joined(target, parts, run_id) as run:
+            with joined_run(target, parts, run_id) as run:
                 self.check_rows(machine, run)
                 self.check_missing(machine, run)
 
@@ -395,7 +395,7 @@ def check_processes(folder: Path, replacing: set[int]) -> None:
         if run_id not in there:
             assert any(launch > last for launch in replacing), f"run {run_id} is lost"
             continue
-        with Run.joined(target, parts, run_id) as run:
+        with joined_run(target, parts, run_id) as run:
             found = {tuple(row) for row in run["x"].values.tolist()} if "x" in run else set()
             may_be_replaced = any(launch > last for launch in replacing)
             assert rows <= found or (may_be_replaced and not run.complete), (run_id, rows - found)

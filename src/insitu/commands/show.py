@@ -124,6 +124,7 @@ def _refuse(options: argparse.Namespace, names: Sequence[str], why: str, what: s
 
 def _print_json(run: Run, only: Sequence[str]) -> None:
     import json
+    from dataclasses import asdict
 
     from insitu.view.run import run_facts
 
@@ -134,6 +135,7 @@ def _print_json(run: Run, only: Sequence[str]) -> None:
         "steps": [int(run.steps[0]), int(run.steps[-1])] if len(run.steps) else None,
         "ranks": run.ranks,
         "world_size": run.world_size,
+        "attempts": [asdict(attempt) for attempt in run.attempts],
     }
     print(json.dumps({**about, **run_facts(run, only)}, allow_nan=False))
 

@@ -65,10 +65,10 @@ def _read(source: Path) -> Any:
         from insitu.store.text.read import read
 
         return read(source)
-    if source.name.endswith(PARTS):
+    # Not by the methods of Path, which raise where a folder may not be looked into.
+    if source.name.endswith(PARTS) and os.path.isdir(source):
         return _in_parts(source, source.with_name(source.name.removesuffix(PARTS)))
     parts = source.with_name(source.name + PARTS)
-    # Not by the methods of Path, which raise where a folder may not be looked into.
     if os.path.isdir(parts) and not os.path.isfile(source) and (run := _going_on(parts, source)) is not None:
         return run
     check_plain(source)
@@ -76,20 +76,20 @@ def _read(source: Path) -> Any:
     from insitu.store.safe import holds_run
 
     if holds_run(source):
-        from insitu.store.run import Run
+        from insitu.store.run import joined_run
 
-        return Run.joined(source, parts)
+        return joined_run(source, parts)
     return codec.decode(hdf5.read(source))
 
 
 def _in_parts(parts: Path, source: Path) -> Any:
     """The newest run in a folder of journals, with what the file beside it has of the same run."""
-    from insitu.store.run import Run
+    from insitu.store.run import Run, joined_run
     from insitu.store.runs import newest_run
 
     try:
         run_id = newest_run(parts).id
-        return Run.joined(source, parts, run_id) if run_id and os.path.isfile(source) else Run.open(parts)
+        return joined_run(source, parts, run_id) if run_id and os.path.isfile(source) else Run.open(parts)
     except StoreError:
         # Perhaps it has ended meanwhile: then the journals are removed, and the file is there.
         if os.path.isdir(parts) or not os.path.isfile(source):

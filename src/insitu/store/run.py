@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from insitu.errors import NotRecordedError, tell
+from insitu.errors import NotRecordedError, StoreError, tell
 from insitu.store.attempts import (
     Attempt,
     ShardFacts,
@@ -24,7 +24,7 @@ from insitu.store.attempts import (
 from insitu.store.injournal import RunJournals
 from insitu.store.joined import JoinedRun
 from insitu.store.runfile import RunFile
-from insitu.store.runs import JournaledRun, runs_in, tag_and_size
+from insitu.store.runs import JournaledRun, run_to_merge, runs_in, tag_and_size
 from insitu.store.series import Recorded, Series
 from insitu.store.shard import RunEvent
 from insitu.store.sources import not_in_file
@@ -99,24 +99,6 @@ class Run:
         """The run in a file, or the newest in a folder of journals, and nothing else; `insitu.load` joins the two."""
         found = Path(path)
         return cls(RunJournals(found) if found.is_dir() else RunFile(found))
-
-    @classmethod
-    def joined(cls, source: Path, parts: Path, run_id: str | None = None) -> Run:
-        """A run from its file and from journals that are not in the file; by default the one in the file.
-
-        Where there is no file, or it holds another run than the one asked for, it is read from the journals alone.
-        """
-        file = RunFile(source) if os.path.isfile(source) else None
-        if file is not None and run_id is not None and file.run_id != run_id:
-            file.close()
-            file = None
-        if file is None:
-            return cls(RunJournals(parts, None if run_id is None else runs_in(parts)[run_id]))
-        try:
-            return cls(_with_journals(file, parts))
-        except BaseException:
-            file.close()
-            raise
 
     @property
     def path(self) -> Path:
@@ -252,3 +234,32 @@ class Run:
         attempts = f", {len(self.attempts)} attempts" if len(self.attempts) > 1 else ""
         state = "running" if self.running else "" if self.complete else "not complete"
         return f"<Run {self.path.name!r}: {len(self)} variables{steps}{ranks}{attempts}{', ' * bool(state)}{state}>"
+
+
+def _file_of(source: Path, run_id: str | None) -> RunFile | None:
+    """The file of a run; None if there is none, or it is of another run."""
+    file = RunFile(source) if os.path.isfile(source) else None
+    if file is not None and run_id is not None and file.run_id != run_id:
+        file.close()
+        return None
+    return file
+
+
+def joined_run(source: Path, parts: Path, run_id: str | None = None) -> Run:
+    """A run from its file and from journals that are not in the file; by default the one in the file.
+
+    Where there is no file, or it holds another run than the one asked for, it is read from the journals alone.
+    """
+    file = _file_of(source, run_id)
+    if file is None:
+        try:
+            return Run(RunJournals(parts, None if run_id is None else run_to_merge(parts, [run_id], None)))
+        except StoreError:
+            file = _file_of(source, run_id)  # they may have been merged just now
+            if file is None:
+                raise
+    try:
+        return Run(_with_journals(file, parts))
+    except BaseException:
+        file.close()
+        raise

@@ -100,14 +100,20 @@ def run_to_merge(parts: Path, runs: Sequence[str], in_file: str | None) -> Journ
     there = runs_in(parts)
     if not runs:
         return there.get(in_file or "") or list(there.values())[-1]
-    for run in runs:
-        if run not in there:
-            raise StoreError(f"there is no journal of the run {run!r} in {str(parts)!r}")
+    if unknown := [run for run in runs if run not in there]:
+        raise StoreError(f"{str(parts)!r} has no journal of the run {unknown[0]!r}")
     every = [place for run in runs for place in there[run].places]
-    taken = [(place.rank, place.attempt) for place in every]
-    if twice := [key for key in taken if taken.count(key) > 1]:
-        raise StoreError(f"rank {twice[0][0]} is in several of the runs: they are not one run")
+    _check_once(every)
     return JournaledRun(runs[0], tuple(every))
+
+
+def _check_once(every: Sequence[Place]) -> None:
+    """Raise if two journals say that they are the same rank of the same attempt."""
+    seen: set[tuple[int, int]] = set()
+    for place in every:
+        if (place.rank, place.attempt) in seen:
+            raise StoreError(f"rank {place.rank} is in several of the runs: they are not one run")
+        seen.add((place.rank, place.attempt))
 
 
 def remove_older(parts: Path, run: JournaledRun) -> None:

@@ -20,7 +20,7 @@ from insitu.store import frames
 from insitu.store.attempts import ShardFacts
 from insitu.store.dtypes import Kind, kind_of
 from insitu.store.parts import Files, Place, journal_files
-from insitu.store.state import State, Writer, state_of
+from insitu.store.state import JournalWriter, State, state_of
 from insitu.store.stretch import StepFrame
 from insitu.store.template import plain_value
 
@@ -62,7 +62,7 @@ class Shard:
     tag: str = ""
     size: int = 0
     state: State = "unknown"
-    writer: Writer = field(default_factory=Writer)
+    writer: JournalWriter = field(default_factory=JournalWriter)
     files: list[Path] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     tags: list[bytes] = field(default_factory=list)
@@ -186,7 +186,7 @@ def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
 def _read_about(shard: Shard, frame: frames.Frame) -> None:
     said = json.loads(frame.index)
     shard.started = float(said["time"]) if shard.started is None else shard.started
-    shard.writer = Writer.from_json(said)
+    shard.writer = JournalWriter.from_json(said)
     about = plain_value(_text(said["facts"]))
     shard.about = about if isinstance(about, dict) else {}
     _declare(shard, said["declared"])

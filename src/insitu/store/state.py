@@ -22,7 +22,7 @@ State = Literal["ended", "running", "killed", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class JournalWriter:
     """Who writes a journal, as its first frame says: the process, whether it got the lock, when it began."""
 
     process: Process | None = None
@@ -30,14 +30,14 @@ class Writer:
     began: float = 0.0
 
     @classmethod
-    def from_json(cls, said: Any) -> Writer:
+    def from_json(cls, said: Any) -> JournalWriter:
         """What the frame ABOUT says; nothing is known where it says something else."""
         began = said.get("time")
         is_time = type(began) in (int, float)
         return cls(Process.from_json(said.get("process")), said.get("lock") is True, float(began) if is_time else 0.0)
 
 
-def writer_of(folder: Path) -> Writer:
+def writer_of(folder: Path) -> JournalWriter:
     """Who writes the journal in this folder; empty if its first frame cannot be read."""
     with suppress(OSError, ValueError, AttributeError, RecursionError):
         for path, tag in journal_files(folder)[:1]:
@@ -47,8 +47,8 @@ def writer_of(folder: Path) -> Writer:
             finally:
                 os.close(file)
             if frame is not None and frame.kind == frames.ABOUT:
-                return Writer.from_json(json.loads(frame.index))
-    return Writer()
+                return JournalWriter.from_json(json.loads(frame.index))
+    return JournalWriter()
 
 
 def has_ended(folder: Path) -> bool:
@@ -70,7 +70,7 @@ def state_of(place: Place) -> State:
     return "ended" if has_ended(place.path) else state_of_writer(place.path, writer_of(place.path))
 
 
-def state_of_writer(folder: Path, writer: Writer) -> State:
+def state_of_writer(folder: Path, writer: JournalWriter) -> State:
     """How a journal without an end is getting on."""
     alive = writer.process.is_alive() if writer.process is not None else None
     if alive is False:

@@ -104,7 +104,6 @@ def run_facts(run: Recorded, only: Sequence[str] = ()) -> dict[str, Any]:
     names = [name for name in vars(Summary) if isinstance(vars(Summary)[name], property)]
     return {
         "missing": list(run.missing),
-        "attempts": [str(attempt) for attempt in run.attempts],
         "others": list(run.others),
         "troubles": [str(event) for event in run.events if event.kind in TROUBLES],
         "variables": [{name: getattr(summary, name) for name in names} for summary in _summaries(run, only, 32)],
