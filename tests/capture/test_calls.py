@@ -73,7 +73,7 @@ def test_an_operator_whose_overload_is_called_like_a_property_is_recorded() -> N
 @pytest.mark.parametrize("operator", ["mean", "std", "var", "std_mean", "var_mean"])
 def test_an_operator_whose_overload_is_called_dim_is_guarded(operator: str) -> None:
     call, x = getattr(torch.ops.aten, operator).dim, torch.tensor([[3e38, 3e38 if operator == "mean" else -3e38]])
-    with pytest.raises(insitu.NonFiniteError, match=f"torch.ops.aten.{operator}.dim made Inf"), insitu.guard():
+    with pytest.raises(insitu.NonFiniteError, match=f"torch.ops.aten.{operator}.dim produced Inf"), insitu.guard():
         call(x, [1])
 
 
