@@ -21,8 +21,18 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 
 from insitu.capture.arguments import contained
+from insitu.capture.contents import content_of
 from insitu.capture.sites import is_hidden
-from insitu.capture.tensors import GIVEN, Table, Value, guarded, make_fresh, version_of
+from insitu.capture.tensors import (
+    GIVEN,
+    Table,
+    Value,
+    is_same_layout,
+    layout_of,
+    make_fresh,
+    version_of,
+    with_mode_off,
+)
 from insitu.trace.event import Opaque, Word
 from insitu.tracebacks import is_own
 
@@ -170,8 +180,8 @@ def _locals(frame: FrameType) -> Mapping[str, Any]:
 
 def make_note(table: Table, versions: dict[int, int]) -> Note:
     """The function that notes any value of a frame; tensors that the table has are those that calls have made."""
-    unrecorded = SimpleNamespace(table={}, taking=False, paused=True, spent=0.0)
-    fresh = guarded(make_fresh(cast("Probe", unrecorded), None))
+    unrecorded = SimpleNamespace(table={}, tape=[], taking=False, paused=True, spent=0.0)
+    fresh = with_mode_off(make_fresh(cast("Probe", unrecorded), None, content_of))
     room = MOST_LEAVES
 
     def leaf(tensor: Any) -> Value:
@@ -184,7 +194,9 @@ def make_note(table: Table, versions: dict[int, int]) -> Note:
         value: Any = table.get(id(tensor)) or unrecorded.table.get(id(tensor))
         if value is None or value() is not tensor:
             return fresh(tensor, GIVEN)
-        return value if value.layout[0] == tensor.shape else fresh(tensor, value.producer)  # changed unseen
+        with DisableTorchFunction():
+            is_same = is_same_layout(value.layout, layout_of(tensor))
+        return value if is_same else fresh(tensor, value.producer)  # changed unseen
 
     def note(item: Any) -> Any:
         nonlocal room
