@@ -57,12 +57,17 @@ def make_known(current: Current) -> Callable[[Any], Any]:
 
 def make_noting(values: Values) -> Noting:
     """The function that adds the arguments of a call to its record: one call for all of them."""
-    known = make_known(values.current)
+    current = values.current
+    known = make_known(current)
 
     def noting(record: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         append = record.append
         for item in args:
-            append(item if type(item) in ATOMS else known(item))
+            kind = type(item)
+            if kind is Tensor or kind is Parameter:
+                append(current(item))
+            else:
+                append(item if kind in ATOMS else known(item))
         if kwargs:
             record[KWARGS] = 2 * len(kwargs)  # names and values in turn
             for name, item in kwargs.items():

@@ -100,10 +100,11 @@ def has_values(tensor: Tensor) -> bool:
 
 def fits_its_storage(tensor: Tensor) -> bool:
     """Whether the storage of a tensor is as large as its shape and strides say; True where these say nothing."""
-    if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized or not tensor.numel():
+    count = tensor.numel()
+    if not count or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         return True
     try:
-        end = tensor.storage_offset() + extent(tensor)
+        end = tensor.storage_offset() + (count if tensor.is_contiguous() else extent(tensor))
         return end * tensor.element_size() <= tensor.untyped_storage().nbytes()
     except NotImplementedError:  # a backend whose tensors have no storage
         return True

@@ -158,7 +158,7 @@ class Live:
                 value.noted = 0
         probe.table.clear()
         probe.table.update(alive)
-        probe.writers.clear()
+        probe.writes.clear()
         ids.clear(begin, len(probe.tape))
         del probe.tape[begin:]
         probe.codes.clear()

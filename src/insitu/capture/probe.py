@@ -27,6 +27,7 @@ from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
 from insitu.capture.tape import END, FRAMES, OUTERMOST, RESULT, MarkNote, Raised, Tape, VariableNote
 from insitu.capture.tensors import Keep, Table, guarded, make_values
 from insitu.capture.variables import Tracker
+from insitu.capture.writes import Writes
 from insitu.trace.event import MarkKind
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Probe:
         "variants",
     )
     _RULES = ("careful", "follows_backward", "keeps", "lazy")
-    __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "thread", "trouble", "writers")
+    __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "thread", "trouble", "writes")
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class Probe:
         self.clock = perf_counter if not is_timed else lambda: perf_counter() - self.spent
         self.tape: Tape = []
         self.table: Table = {}
-        self.writers: dict[int, int] = {}  # the last call that has changed a tensor, by the memory of that tensor
+        self.writes = Writes()
         self.tracker = Tracker(self)
         self.variants: dict[Any, Any] = {}
         self.keeps = keep is not None

@@ -126,8 +126,8 @@ def make_fresh(probe: Probe, keep: Keep | None, content: Content) -> Fresh:
         before = table.get(id(tensor))
         table[id(tensor)] = value
         if keep is not None:
-            if producer >= 0 and before is not None and before() is tensor:
-                probe.writers[storage_of(tensor)] = producer
+            if producer >= 0 and before is not None and before() is tensor and before.producer != producer:
+                probe.writes.note(tensor, producer)
             value.content = unmeasured(probe, content, tensor)
             value.stat = kept(probe, keep, tensor)
         return value
@@ -140,64 +140,56 @@ def make_renew(probe: Probe, fresh: Fresh, content: Content) -> Renew:
 
     It is given the call that has just returned the tensor, which has made it what it is, or None.
     """
-
     keeps = probe.keeps
 
-    def renew(value: Value, tensor: Any, at: int | None) -> Value:
-        if not keeps and has_same_facts(value, tensor):
-            return value
-        if not is_same_layout(value.layout, unheard(probe, tensor)):
+    def renew(value: Any, tensor: Any, at: int | None) -> Value:
+        if value.requires_grad is None:  # an operator returned it below autograd
+            value.requires_grad = requires_grad_of(tensor)
+            if value.facts is not None:
+                value.facts.requires_grad = value.requires_grad
+        is_same = has_same_facts(value, tensor)
+        if not is_same and not is_same_layout(value.layout, unheard(probe, tensor)):
             return fresh(tensor, GIVEN if at is None else at)
         if keeps and not holds(value, tensor):
-            return fresh(tensor, writer(value, tensor) if at is None else at)
-        requires_grad = requires_grad_of(tensor)
-        if value.kind is not type(tensor) or value.requires_grad is (not requires_grad):
-            return fresh(tensor, value.producer)
-        if value.requires_grad is None:
-            value.requires_grad = requires_grad
-            if value.facts is not None:
-                value.facts.requires_grad = requires_grad
-        return value
+            return fresh(tensor, probe.writes.last(tensor, value.noted) if at is None else at)
+        if is_same or (value.kind is type(tensor) and value.requires_grad is requires_grad_of(tensor)):
+            return value  # type: ignore[no-any-return]
+        return fresh(tensor, value.producer)
 
-    def holds(value: Any, tensor: Any) -> bool:
+    def holds(value: RichValue, tensor: Any) -> bool:
         """Whether what was kept is still true; nobody knows where the bytes cannot be read."""
         now = unmeasured(probe, content, tensor)
-        return value.content == now and (now is not None or value.stat is None)
-
-    def writer(value: Any, tensor: Any) -> int:
-        """The last call that has written into the memory of a tensor since its value was noted."""
-        last = probe.writers.get(storage_of(tensor), GIVEN)
-        return last if last >= value.noted else GIVEN
+        return bool(value.content == now) and (now is not None or value.stat is None)
 
     return renew
 
 
 def has_same_facts(value: Value, tensor: Any) -> bool:
     """Whether the facts of a plain tensor are those of its value; False where more must be asked (see `make_renew`)."""
-    layout = value.layout
+    kind, layout = type(tensor), value.layout
+    if value.kind is not kind or (kind is not Tensor and kind is not Parameter):
+        return False
     try:
         return (
-            type(value) is not RichValue
-            and value.kind is type(tensor)
-            and layout[1] is tensor.dtype
+            layout[1] is tensor.dtype
             and value.requires_grad is tensor.requires_grad
             and layout[0] == tensor.shape
             and (tensor.is_cpu if layout[2] is CPU else layout[2] == tensor.device)
             and (tensor.is_contiguous() if len(layout) == 3 else layout[3] == tensor.stride())
         )
-    except Exception:  # sparse and nested tensors, other classes
+    except Exception:  # sparse tensors have no strides, strided nested ones no shape
         return False
 
 
-def make_current(table: Table, fresh: Fresh, renew: Renew) -> Current:
+def make_current(probe: Probe, fresh: Fresh, renew: Renew) -> Current:
     """The function that finds the value of a tensor as it is now."""
-    get = table.get
+    get, keeps = probe.table.get, probe.keeps
 
     def current(tensor: Any) -> Value:
         value = get(id(tensor))
         if value is None or value() is not tensor:
             return fresh(tensor, GIVEN)
-        return renew(value, tensor, None)
+        return value if not keeps and has_same_facts(value, tensor) else renew(value, tensor, None)
 
     return current
 
@@ -205,14 +197,6 @@ def make_current(table: Table, fresh: Fresh, renew: Renew) -> Current:
 def requires_grad_of(tensor: Any) -> bool:
     """Whether a tensor requires a gradient; an array never does."""
     return not issubclass(type(tensor), numpy.ndarray) and tensor.requires_grad
-
-
-def storage_of(tensor: Any) -> int:
-    """Which memory a tensor has its values in; 0 if it has none that others could share."""
-    try:
-        return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
-    except Exception:  # an array; a tensor with no storage of its own
-        return 0
 
 
 def version_of(tensor: Any) -> int:
@@ -296,7 +280,7 @@ def make_values(probe: Probe, keep: Keep | None, content: Content) -> Values:
     """These functions, for a probe."""
     fresh = make_fresh(probe, keep, content)
     renew = make_renew(probe, fresh, content)
-    return Values(fresh, renew, make_current(probe.table, fresh, renew))
+    return Values(fresh, renew, make_current(probe, fresh, renew))
 
 
 def guarded(values: Values) -> Values:
