@@ -153,7 +153,8 @@ class Probe:
         """Switch the modes on, for this thread."""
         sweep()
         if self.function_mode is not None:
-            self.function_mode.enter()
+            # Below modes that came after the session, as if it had been there all the time: they do not see our reads.
+            self.function_mode.enter(0 if self.careful else _len_torch_function_stack())
         if self.aten_mode is not None:
             self.aten_mode.enter()
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 # The producer of a tensor that was there before, or was changed by something that is not on the tape.
 GIVEN = -1
 # One object for the device of most tensors: `is_cpu` is cheaper than to make and compare a device.
-CPU = torch.device("cpu")
+with DisableTorchFunction():
+    CPU = torch.device("cpu")
 MOST_DTYPE = 40  # characters: a structured array may have any number of fields
 
 Keep = Callable[[Tensor], Any]
