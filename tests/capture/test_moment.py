@@ -67,6 +67,16 @@ def test_explain_tells_the_shape_of_a_loaded_tensor(tmp_path: Path) -> None:
     assert "the last dimension of input is 3, the layer takes 4" in str(insitu.explain(caught.value))
 
 
+def test_explain_does_not_read_a_tensor_that_has_changed_since() -> None:
+    table = nn.Embedding(4, 2)
+    indices = torch.tensor([1, 9])
+    with pytest.raises(IndexError) as caught, insitu.record():
+        table(indices)
+    indices.numpy()[:] = 0  # where torch does not count it
+    text = str(insitu.explain(caught.value))
+    assert "4 rows" in text and "holds" not in text
+
+
 CHANGES: dict[str, tuple[Callable[[Tensor], object], dict[str, Any]]] = {
     "set_": (lambda x: x.set_(torch.ones(4, 5)), {"shape": (4, 5)}),
     "data": (lambda x: setattr(x, "data", torch.ones(4, 5).t()), {"shape": (5, 4), "strides": (1, 5)}),

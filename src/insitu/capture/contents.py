@@ -24,6 +24,7 @@ digest: Callable[[Any], bytes] = xxh3_128_digest
 _NAMES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool"
 PLAIN_DTYPES = {getattr(torch, name): getattr(torch, name).itemsize for name in _NAMES.split()}
 EMPTY = b""
+SMALL = 1 << 20  # bytes
 
 
 def content_of(item: Any) -> Any:
@@ -38,6 +39,15 @@ def content_of(item: Any) -> Any:
             return array_digest(item)
         return unnoticed(lambda: tuple(map(digest_of, parts_of(Tensor.detach(item)))) if has_values(item) else None)
     except Exception:  # a type that cannot be read
+        return None
+
+
+def small_content_of(item: Any) -> Any:
+    """The same for what is read at once, in this process; None for what is large, or elsewhere."""
+    try:
+        is_small = isinstance(item, numpy.ndarray) or (item.is_cpu and item.nbytes <= SMALL)
+        return content_of(item) if is_small else None
+    except Exception:  # a tensor that does not tell its size
         return None
 
 

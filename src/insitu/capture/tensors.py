@@ -200,14 +200,6 @@ def requires_grad_of(tensor: Any) -> bool:
     return not issubclass(type(tensor), numpy.ndarray) and tensor.requires_grad
 
 
-def version_of(tensor: Any) -> int:
-    """How often a tensor was changed in place; -1 for one that does not count it."""
-    try:
-        return tensor._version  # type: ignore[no-any-return]
-    except (RuntimeError, AttributeError):  # made in inference mode; an array
-        return -1
-
-
 def unmeasured(probe: Probe, content: Content, tensor: Any) -> Any:
     """The digest of a tensor; the time that it takes is not counted."""
     began = perf_counter()
