@@ -15,7 +15,7 @@ from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 
 from insitu.capture.tape import KWARGS
-from insitu.capture.tensors import GIVEN, Fresh, Table, Value, has_changed
+from insitu.capture.tensors import CPU, GIVEN, Current, ParameterValue, Table, Value, Values
 from insitu.errors import came_by_signal
 from insitu.trace.event import Fields, Opaque, Word
 
@@ -39,59 +39,76 @@ Leaf = Callable[[Any], Any]
 Noting = Callable[[list[Any], tuple[Any, ...], dict[str, Any] | None], None]
 
 
-def make_known(table: Table, fresh: Fresh, *, renewing: bool) -> Callable[[Any], Any]:
-    """The function that notes an argument: a tensor by the value it has, or as one that was there before.
-
-    With `renewing`, one that was there before and has changed since, as weights do outside of their model, gets a new
-    value: where more than facts is kept.
-    """
-    get = table.get
+def make_known(current: Current) -> Callable[[Any], Any]:
+    """The function that notes an argument: tensors by the values they have now."""
 
     def known(item: Any) -> Any:
         kind = type(item)
         if kind is Tensor or kind is Parameter:
-            value = get(id(item))
-            if value is not None and value() is item:
-                return value
-            return fresh(item, GIVEN)
+            return current(item)
         if kind in ATOMS:
             return item
         if kind is list and INTS.issuperset(map(type, item)):  # sizes, which so many operators are given
             return shared_ints(item)
-        return contained(item, known_tensor)
+        return contained(item, current)
 
-    def known_tensor(tensor: Tensor) -> Value:
-        value = get(id(tensor))
-        if value is not None and value() is tensor:
-            return value
-        return fresh(tensor, GIVEN)
-
-    def renewed(item: Any) -> Any:
-        if type(item) is Parameter or type(item) is Tensor:
-            value = get(id(item))
-            if value is not None and value() is item:
-                with DisableTorchFunction():
-                    return fresh(item, GIVEN) if has_changed(value, item) else value
-        return known(item)
-
-    return renewed if renewing else known
+    return known
 
 
-def make_noting(table: Table, fresh: Fresh, *, renewing: bool) -> Noting:
+def make_noting(values: Values) -> Noting:
     """The function that adds the arguments of a call to its record: one call for all of them."""
-    get, known = table.get, make_known(table, fresh, renewing=renewing)
+    current = values.current
+    known = make_known(current)
 
     def noting(record: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         append = record.append
         for item in args:
             kind = type(item)
             if kind is Tensor or kind is Parameter:
-                value = get(id(item))
-                append(value if value is not None and value() is item and not renewing else known(item))
+                append(current(item))
             else:
                 append(item if kind in ATOMS else known(item))
         if kwargs:
             record[KWARGS] = 2 * len(kwargs)  # names and values in turn
+            for name, item in kwargs.items():
+                record += (name, known(item))
+
+    return noting
+
+
+def make_quick_noting(table: Table, values: Values) -> Noting:
+    """The same for where nothing is kept of tensors but facts, and no function mode is on: facts are read in line.
+
+    The facts of each tensor are compared with those that were noted last, as `has_same_facts` does.
+    """
+    get, known, fresh, renew, cpu = table.get, make_known(values.current), values.fresh, values.renew, CPU
+
+    def noting(record: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
+        append = record.append
+        for item in args:
+            kind = type(item)
+            if kind is Tensor or kind is Parameter:
+                value: Any = get(id(item))
+                if value is None or value() is not item:
+                    append(fresh(item, GIVEN))
+                    continue
+                layout = value.layout
+                try:
+                    same = (
+                        layout[1] is item.dtype
+                        and value.requires_grad is item.requires_grad
+                        and layout[0] == item.shape
+                        and (item.is_cpu if layout[2] is cpu else layout[2] == item.device)
+                        and (item.is_contiguous() if len(layout) == 3 else layout[3] == item.stride())
+                        and type(value) is (Value if kind is Tensor else ParameterValue)
+                    )
+                except Exception:  # sparse tensors have no strides, strided nested ones no shape
+                    same = False
+                append(value if same else renew(value, item, None))
+            else:
+                append(item if kind in ATOMS else known(item))
+        if kwargs:
+            record[KWARGS] = 2 * len(kwargs)
             for name, item in kwargs.items():
                 record += (name, known(item))
 

@@ -27,7 +27,7 @@ class Gradients:
             return
         with DisableTorchFunction():
             # On the node and not on the tensor: one with hooks of its own cannot be saved without a warning.
-            if (node := tensor.grad_fn) is not None:
+            if is_sound(tensor) and (node := tensor.grad_fn) is not None:
                 node.register_prehook(self._hook(value, tensor.output_nr))
 
     def _hook(self, value: Value, index: int) -> Callable[[Any], None]:
@@ -43,7 +43,8 @@ class Gradients:
             if isinstance(value, RichValue) and value.requires_grad and value.producer == GIVEN:
                 with DisableTorchFunction():
                     tensor = value()
-                    grad = tensor.grad if tensor is not None and tensor.is_leaf else None
+                    is_leaf = tensor is not None and is_sound(tensor) and tensor.is_leaf
+                    grad = tensor.grad if tensor is not None and is_leaf else None
                 if grad is not None:
                     self._note(value, grad)
 
@@ -56,3 +57,12 @@ class Gradients:
             value.grad = found
         except Exception as error:
             self._probe.trouble("noting a gradient", error)
+
+
+def is_sound(tensor: Tensor) -> bool:
+    """Whether autograd lets itself be asked: not for a view that it refuses, because its base was changed in place."""
+    try:
+        _ = tensor.is_leaf
+    except RuntimeError:
+        return False
+    return True

@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor, nn
-from xxhash import xxh3_128_digest
 
+from insitu.capture.contents import array_digest, digest, digest_of, parts_of
 from insitu.capture.inside import attributes
 from insitu.capture.keep import has_values, local, unnoticed
 from insitu.capture.tensors import array_layout, layout_of, short_dtype
@@ -127,45 +127,14 @@ def _tensor_print(tensor: Tensor) -> Print:
     return (TENSOR, facts, contents)
 
 
-def parts_of(tensor: Tensor) -> list[Tensor]:
-    """The dense tensors that hold the values."""
-    if tensor.is_quantized:
-        return [tensor.int_repr()]
-    if tensor.is_nested:
-        return [part.detach() for part in tensor.unbind()]
-    if tensor.layout is torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    return [tensor]
-
-
-def digest_of(tensor: Tensor) -> bytes:
-    """A digest of the bytes of a dense tensor, in the order of its elements."""
-    if not tensor.is_contiguous():
-        for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
-            if stride == 0 and size > 1:  # expanded: the same element again and again
-                tensor = tensor.narrow(dim, 0, 1)
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-    return digest(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-
-
 def array_print(item: Any, left: list[int], depth: int) -> Print:
     """The print of a NumPy array; the objects in one are items like those of a list."""
     shape, dtype, *_ = array_layout(item)
     facts = (type(item), shape, short_dtype(dtype), "cpu")
-    whole = numpy.ndarray.view(item, numpy.ndarray)
-    mask = digest(numpy.ma.getmaskarray(item)) if issubclass(type(item), numpy.ma.MaskedArray) else None
     if dtype.hasobject:
-        flat = whole.reshape(-1).tolist() if dtype.kind == "O" else []
+        flat = numpy.ndarray.view(item, numpy.ndarray).reshape(-1).tolist() if dtype.kind == "O" else []
         return (ARRAY, facts, _items(flat, left, depth + 1))
-    return (ARRAY, facts, (digest(numpy.ascontiguousarray(whole).reshape(-1).view(numpy.uint8)), mask))
-
-
-digest: Callable[[Any], bytes] = xxh3_128_digest
+    return (ARRAY, facts, array_digest(item))
 
 
 def differences(before: Print | None, now: Print) -> tuple[Change, ...]:

@@ -25,6 +25,7 @@ from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import Taker, get_ident, patch
 from insitu.capture.probe import Probe
 from insitu.capture.tape import END, RESULT, RUNNING, START, Raised
+from insitu.capture.tensors import guarded
 
 EVAL_FRAME = "torch._dynamo.eval_frame"
 
@@ -130,7 +131,7 @@ class Region:
         if note is None:
             return
         record = [note, RUNNING, probe.parent, 0.0, 0.0, False, 0, len(args), 0, 0]
-        make_noting(probe.table, probe.fresh, renewing=probe.keeps)(record, args, kwargs)
+        make_noting(guarded(probe.values))(record, args, kwargs)
         probe.stack(frame, record)
         self.at = len(probe.tape)
         record[START] = probe.clock()
@@ -147,7 +148,7 @@ class Region:
                 if error is not None:
                     add_note(error, probe, at)
                 probe.tape[at + END] = probe.clock()
-                made = Raised(error) if error else contained(result, lambda tensor: probe.fresh(tensor, at))
+                made = Raised(error) if error else contained(result, lambda tensor: probe.values.fresh(tensor, at))
                 probe.tape[at + RESULT] = made
                 if probe.close is not None:
                     probe.close(probe, at)

@@ -170,7 +170,7 @@ class Decoder:
         if value.facts is None:
             shape, dtype, device, strides = self._layout(value.layout)
             producer = number(value.producer) if value.producer >= 0 else -1
-            facts = TensorFacts(next(self._tensor_numbers), shape, dtype, device, value.requires_grad, strides)
+            facts = TensorFacts(next(self._tensor_numbers), shape, dtype, device, bool(value.requires_grad), strides)
             facts.producer = producer if producer >= 0 else None
             value.facts = facts
             if type(value) is not Value:
@@ -184,7 +184,7 @@ class Decoder:
         if not isinstance(value, RichValue):
             facts.type = "Parameter"
             return
-        facts.type = value.type.__name__
+        facts.type = value.kind.__name__
         if isinstance(value.stat, Stats):
             facts.stats = value.stat
         else:

@@ -122,10 +122,28 @@ def local(tensor: Any) -> Any:
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Whether there is memory to look at: not on the meta device, not fake, not inside a functorch transform."""
+    """Whether there is memory to look at: not on the meta device, not fake, not inside a functorch transform, not
+    where the storage was freed, as FSDP does: torch itself crashes on these."""
     if tensor.device.type == "meta" or not is_plain_class(tensor) or tensor._is_zerotensor():
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor) and fits_its_storage(tensor)
+
+
+def fits_its_storage(tensor: Tensor) -> bool:
+    """Whether the storage of a tensor is as large as its shape and strides say; True where these say nothing."""
+    count = tensor.numel()
+    if not count or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        return True
+    try:
+        end = tensor.storage_offset() + (count if tensor.is_contiguous() else extent(tensor))
+        return end * tensor.element_size() <= tensor.untyped_storage().nbytes()
+    except NotImplementedError:  # a backend whose tensors have no storage
+        return True
+
+
+def extent(tensor: Tensor) -> int:
+    """How many elements lie between the first and the last of a tensor, with both."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def is_plain_class(tensor: Tensor) -> bool:

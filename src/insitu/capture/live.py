@@ -15,7 +15,7 @@ from insitu.capture.decode import Decoder, TapeDecoder, end_of, records
 from insitu.capture.explain.notes import settle
 from insitu.capture.probe import Probe, Trouble
 from insitu.capture.tape import OUTERMOST, RESULT, RUNNING, Tape, VariableNote
-from insitu.capture.tensors import GIVEN
+from insitu.capture.tensors import GIVEN, RichValue
 from insitu.trace.event import Event, Mark
 
 Sink = Callable[[Event], None]
@@ -154,8 +154,11 @@ class Live:
             tape.plain(value)
             if value.producer >= begin:
                 value.producer = GIVEN  # its facts know better; the offset means nothing any more
+            if isinstance(value, RichValue):
+                value.noted = 0
         probe.table.clear()
         probe.table.update(alive)
+        probe.writes.clear()
         ids.clear(begin, len(probe.tape))
         del probe.tape[begin:]
         probe.codes.clear()

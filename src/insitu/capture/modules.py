@@ -23,7 +23,7 @@ from insitu.capture.fused import question
 from insitu.capture.modes import as_anchor, skip_when_compiling
 from insitu.capture.names import ModuleNote
 from insitu.capture.tape import END, FORWARD, LEFT, RECOMPUTE, RESULT, RUNNING, START
-from insitu.capture.tensors import Fresh, Value, guarded
+from insitu.capture.tensors import Value, Values, guarded
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -209,12 +209,12 @@ def call_in_new_thread(module: nn.Module, args: Any, kwargs: Any) -> Any:
         return call_impl(module, *args, **kwargs)
 
 
-def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
+def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
     """The handler of module calls. The function mode is on while it runs: facts are read with care."""
     tape, stack, close, clock = probe.tape, probe.stack, probe.close, probe.clock
-    fresh = guarded(fresh)
-    extend, noting = tape.extend, make_noting(probe.table, fresh, renewing=probe.keeps)
-    made, made_inside = make_module_result(probe, fresh)
+    values = guarded(values)
+    extend, noting = tape.extend, make_noting(values)
+    made, made_inside = make_module_result(probe, values)
 
     def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module, probe.recomputes)
@@ -281,16 +281,19 @@ def run_fused(note: ModuleNote, run: Callable[[], Any]) -> Any:
         return run()
 
 
-def make_module_result(probe: Probe, fresh: Fresh) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def make_module_result(probe: Probe, values: Values) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """What notes a tensor that a module returned, mostly one that has a value already; and anything else."""
-    get, gradients = probe.table.get, probe.gradients
+    get, gradients, fresh, renew = probe.table.get, probe.gradients, values.fresh, values.renew
 
     def made(tensor: Tensor, at: int, in_place: bool) -> Value | None:
         try:
-            value = get(id(tensor))
-            if value is not None and value() is tensor and (value.producer >= at or not in_place):
+            known = get(id(tensor))
+            if known is not None and known() is tensor and (known.producer >= at or not in_place):
+                value = renew(known, tensor, at)
+            else:
+                value = fresh(tensor, at)
+            if value is known:
                 return value
-            value = fresh(tensor, at)
             if gradients is not None:
                 gradients.follow(value, tensor)
             return value

@@ -21,7 +21,7 @@ from torch._C._autograd import _get_sequence_nr as sequence
 from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointFunction
 
-from insitu.capture.arguments import contained, make_noting
+from insitu.capture.arguments import contained, make_noting, make_quick_noting
 from insitu.capture.calls import (
     FUNCTION_NOTES,
     OPERATOR_NOTES,
@@ -44,7 +44,7 @@ from insitu.capture.tape import (
     RUNNING,
     START,
 )
-from insitu.capture.tensors import Fresh, Value, guarded
+from insitu.capture.tensors import Fresh, Value, Values, guarded
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -59,11 +59,12 @@ DETACH = torch.ops.aten.detach.default
 NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 
 
-def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
+def make_on_function(probe: Probe, values: Values) -> Handler:
     """The handler of torch functions. Their mode is off while it runs, so facts can be read freely."""
     tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_NOTES
-    noting, learn = make_noting(probe.table, fresh, renewing=probe.keeps), make_learn(probe)
-    extend, made, made_inside = tape.extend, *make_function_result(probe, fresh)
+    is_quick = not (probe.keeps or probe.careful)
+    noting, learn = make_quick_noting(probe.table, values) if is_quick else make_noting(values), make_learn(probe)
+    extend, made, made_inside = tape.extend, *make_function_result(probe, values)
     before, after = probe.check.pair if probe.check is not None else (None, None)
     hooks = probe.check.hooks if probe.check is not None else None
 
@@ -132,23 +133,23 @@ def make_learn(probe: Probe) -> Callable[[Any], FunctionNote]:
     return learn
 
 
-def make_function_result(probe: Probe, fresh: Fresh) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def make_function_result(probe: Probe, values: Values) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """What notes a tensor that a function returned, and anything else that it returned.
 
-    A tensor that an operator of this call has made keeps that value. Otherwise the function made it, unless the same
-    tensor went in and the function is none that changes it.
+    A tensor that an operator of this call has made keeps that value, if it has not changed since. Otherwise the
+    function made it, unless the same tensor went in and the function is none that changes it.
     """
-    get, careful, gradients = probe.table.get, probe.careful, probe.gradients
+    get, gradients, fresh, renew = probe.table.get, probe.gradients, values.fresh, values.renew
 
     def made(tensor: Tensor, at: int, in_place: bool) -> Value | None:
         try:
             value = get(id(tensor))
             if value is None or value() is not tensor or (in_place and value.producer < at):
                 value = fresh(tensor, at)
-            elif value.producer >= at:
-                settle(value, tensor, careful=careful)
             else:
-                return value
+                known, value = value, renew(value, tensor, at)
+                if value is known and value.producer < at:
+                    return value
             if gradients is not None:
                 gradients.follow(value, tensor)
             return value
@@ -159,8 +160,8 @@ def make_function_result(probe: Probe, fresh: Fresh) -> tuple[Callable[..., Any]
     def made_inside(result: Any, at: int, in_place: bool, note: FunctionNote, args: Any) -> Any:
         try:
             noted = contained(result, partial(made, at=at, in_place=in_place))
-            if note.in_place and args and isinstance(args[0], Tensor):
-                contained(args[0], made_at(fresh, at))
+            if note.in_place and args and isinstance(args[0], (Tensor, list, tuple)):
+                contained(args[0], partial(made, at=at, in_place=True))
             if note.runs_backward and gradients is not None:
                 gradients.of_parameters()
             return noted
@@ -171,24 +172,12 @@ def make_function_result(probe: Probe, fresh: Fresh) -> tuple[Callable[..., Any]
     return made, made_inside
 
 
-def settle(value: Value, tensor: Tensor, *, careful: bool) -> None:
-    """A value was noted below autograd, where nothing requires a gradient yet."""
-    if not isinstance(tensor, Tensor):  # an array
-        return
-    if careful:
-        with DisableTorchFunction():
-            value.requires_grad = tensor.requires_grad
-    else:
-        value.requires_grad = tensor.requires_grad
-    if value.facts is not None:
-        value.facts.requires_grad = value.requires_grad
-
-
-def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
+def make_on_aten(probe: Probe, values: Values) -> Handler:
     """The handler of ATen operators. Inside a function it can read facts freely and needs no stack of its own."""
     tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, OPERATOR_NOTES
-    extend, noting, careful = tape.extend, make_noting(probe.table, fresh, renewing=probe.keeps), guarded(fresh)
-    noting_carefully = make_noting(probe.table, careful, renewing=probe.keeps)
+    is_quick = not (probe.keeps or probe.careful)
+    noting, extend = make_quick_noting(probe.table, values) if is_quick else make_noting(values), tape.extend
+    noting_carefully, fresh, careful = make_noting(guarded(values)), values.fresh, guarded(values).fresh
 
     def on_aten(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if types and func is DETACH and is_phantom(types):
@@ -234,7 +223,8 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
         else:
             try:
                 if type(result) is Tensor:
-                    tape[at + RESULT] = fresh(result, at) if inside else careful(result, at)
+                    tape[at + RESULT] = value = fresh(result, at) if inside else careful(result, at)
+                    value.requires_grad = value.requires_grad or None  # autograd says so later
                 else:
                     tape[at + RESULT] = made_inside(result, at, note, args, kwargs, fresh if inside else careful)
             except Exception as error:
@@ -305,14 +295,14 @@ def is_in_checkpoint(frame: FrameType | None) -> bool:
     return False
 
 
-def made_at(fresh: Fresh, at: int) -> Callable[[Tensor], Value]:
-    """`fresh` for the call at an offset. A closure made in the hot path itself would slow down all of it."""
-    return lambda tensor: fresh(tensor, at)
-
-
 def made_inside(result: Any, at: int, note: OperatorNote, args: Any, kwargs: Any, fresh: Fresh) -> Any:
     """What an operator returned that is no plain tensor: all in it is new, also what was changed in place."""
-    new = made_at(fresh, at)
+
+    def new(tensor: Any) -> Value:
+        value = fresh(tensor, at)
+        value.requires_grad = value.requires_grad or None  # autograd says so later
+        return value
+
     noted = contained(result, new)
     for changed in note.written(args, kwargs):
         contained(changed, new)

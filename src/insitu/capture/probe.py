@@ -16,6 +16,7 @@ from torch import nn
 from torch._C import _len_torch_function_stack
 
 from insitu.capture.backward import Gradients
+from insitu.capture.contents import content_of
 from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module
@@ -24,8 +25,9 @@ from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
 from insitu.capture.tape import END, FRAMES, OUTERMOST, PARENT, RESULT, MarkNote, Raised, Tape, VariableNote
-from insitu.capture.tensors import Keep, Table, guarded, make_fresh
+from insitu.capture.tensors import Keep, Table, guarded, make_values
 from insitu.capture.variables import Tracker
+from insitu.capture.writes import Writes
 from insitu.trace.event import MarkKind
 
 if TYPE_CHECKING:
@@ -72,7 +74,6 @@ class Probe:
         "clock",
         "close",
         "codes",
-        "fresh",
         "function_mode",
         "gradients",
         "level",
@@ -82,10 +83,11 @@ class Probe:
         "open",
         "_python",
         "tracker",
+        "values",
         "variants",
     )
     _RULES = ("careful", "follows_backward", "keeps", "lazy")
-    __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "thread", "trouble")
+    __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "thread", "trouble", "writes")
 
     def __init__(
         self,
@@ -117,29 +119,30 @@ class Probe:
         self.clock = perf_counter if not is_timed else lambda: perf_counter() - self.spent
         self.tape: Tape = []
         self.table: Table = {}
+        self.writes = Writes()
         self.tracker = Tracker(self)
         self.variants: dict[Any, Any] = {}
         self.keeps = keep is not None
         self.codes = Codes()
         self.stack = make_stack(self, base)
-        self.fresh = fresh = make_fresh(self, keep)
+        self.values = make_values(self, keep, content_of)
         self.careful = _len_torch_function_stack() > 0  # modes of others are not to see how facts are read
         if self.careful:
-            self.fresh = fresh = guarded(fresh)
-        self.gradients = Gradients(self, fresh) if keep is not None and level != "python" else None
-        self.on_module = make_on_module(self, fresh)
+            self.values = guarded(self.values)
+        self.gradients = Gradients(self, self.values.fresh) if keep is not None and level != "python" else None
+        self.on_module = make_on_module(self, self.values)
         self.check = checks.of(self) if checks is not None else None
-        on_function = make_on_function(self, fresh)
+        on_function = make_on_function(self, self.values)
         self._python: PythonCalls | None = None
         self.codes.stop_at(self.on_module.__code__, on_function.__code__)
         self.function_mode = FunctionMode(on_function) if level in ("functions", "aten") else None
-        self.aten_mode = AtenMode(make_on_aten(self, fresh)) if level == "aten" else None
+        self.aten_mode = AtenMode(make_on_aten(self, self.values)) if level == "aten" else None
 
     @property
     def python(self) -> PythonCalls:
         """What records watched functions, which most sessions do not have."""
         if self._python is None:
-            self._python = PythonCalls(self, self.fresh)
+            self._python = PythonCalls(self, self.values)
             self.codes.stop_at(self._python.on_call.__code__, self._python.on_step.__code__)
         return self._python
 
@@ -152,7 +155,8 @@ class Probe:
         """Switch the modes on, for this thread."""
         sweep()
         if self.function_mode is not None:
-            self.function_mode.enter()
+            # Below modes that came after the session, as if it had been there all the time: they do not see our reads.
+            self.function_mode.enter(0 if self.careful else _len_torch_function_stack())
         if self.aten_mode is not None:
             self.aten_mode.enter()
 

@@ -13,7 +13,7 @@ from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import as_anchor
 from insitu.capture.ops import phase_of
 from insitu.capture.tape import END, ENTERED, FORWARD, LEFT, RESULT, RUNNING, START, Raised, VariableNote
-from insitu.capture.tensors import GIVEN, Fresh, Value, guarded
+from insitu.capture.tensors import GIVEN, Value, Values, guarded
 from insitu.follow.rewrite import Point
 
 if TYPE_CHECKING:
@@ -26,10 +26,9 @@ Run = Callable[..., Any]
 class PythonCalls:
     """Records the calls of watched functions. What runs inside of one is its child, in the module it was called in."""
 
-    def __init__(self, probe: Probe, fresh: Fresh) -> None:
+    def __init__(self, probe: Probe, values: Values) -> None:
         self._probe = probe
-        self._fresh = guarded(fresh)
-        self.look = make_look(probe, self._fresh)
+        self.look = make_look(probe, guarded(values))
         self.on_call = as_anchor(make_on_call(probe, self))
         self.on_step = as_anchor(make_on_step(probe, self))
 
@@ -96,14 +95,14 @@ class PythonCalls:
             self.leave(at)
 
 
-def make_look(probe: Probe, fresh: Fresh) -> Callable[[Any], Any]:
+def make_look(probe: Probe, values: Values) -> Callable[[Any], Any]:
     """The function that notes a value: a tensor that some operation has made as that one, where they are recorded."""
-    get = probe.table.get if probe.level != "python" else lambda number: None
+    fresh = values.fresh
 
-    def leaf(tensor: Any) -> Value:
-        value = get(id(tensor))
-        return value if value is not None and value() is tensor else fresh(tensor, GIVEN)
+    def given(tensor: Any) -> Value:
+        return fresh(tensor, GIVEN)
 
+    leaf = values.current if probe.level != "python" else given
     return lambda item: contained(item, leaf)
 
 

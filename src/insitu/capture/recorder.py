@@ -24,6 +24,7 @@ from insitu.capture.names import Names
 from insitu.capture.probe import Delivery, Probe
 from insitu.capture.sites import Base
 from insitu.capture.tape import Patience
+from insitu.capture.tensor_swaps import swaps as tensor_swaps
 from insitu.errors import came_by_signal, tell
 from insitu.trace.event import Event, MarkKind
 from insitu.trace.path import matches, nearest
@@ -63,6 +64,7 @@ class Recorder:
         self._threads: dict[int, Probe] = {}
         self._earlier_threads: WeakSet[threading.Thread] = WeakSet()
         self._undo = ExitStack()
+        tensor_swaps.hold(self)
 
     def _wanted(self, path: str) -> bool:
         if self.level == "python":

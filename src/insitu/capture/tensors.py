@@ -3,6 +3,11 @@
 A `Value` is a weak reference that also holds the facts of a tensor at one moment. A table by `id` finds the value of
 a tensor again, and `value() is tensor` proves that the id was not reused. An operation gives each of its outputs a
 new value, so a tensor that is changed in place has several, one after the other.
+
+A tensor can change where no probe sees it: `Tensor.set_` does not pass the function mode, other threads have modes of
+their own, a view or a NumPy array writes into the same memory. Therefore a value is compared with its tensor each time
+the tensor is met again (`make_renew`). Its facts are read again. What `keep` made of it holds as long as a digest of
+the tensor's bytes is the same: torch's version counter misses too many ways to write.
 """
 
 from __future__ import annotations
@@ -12,9 +17,10 @@ import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
+import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.nn import Parameter
@@ -24,25 +30,34 @@ if TYPE_CHECKING:
     from insitu.capture.probe import Probe
     from insitu.trace.event import TensorFacts
 
-# The producer of a tensor that was there before.
+# The producer of a tensor that was there before, or was changed by something that is not on the tape.
 GIVEN = -1
+# One object for the device of most tensors: `is_cpu` is cheaper than to make and compare a device.
+with DisableTorchFunction():
+    CPU = torch.device("cpu")
 MOST_DTYPE = 40  # characters: a structured array may have any number of fields
 
 Keep = Callable[[Tensor], Any]
-Fresh = Callable[[Tensor, int], "Value"]
+Content = Callable[[Any], Any]
+Fresh = Callable[[Any, int], "Value"]
+Renew = Callable[["Value", Any, int | None], "Value"]
+Current = Callable[[Any], "Value"]
 
 
 class Value(weakref.ref[Tensor]):
     """A tensor at one moment.
 
     `layout` is shape, dtype and device, and the strides too where it is not contiguous; equal ones are one object.
-    `producer` is the offset of the call that made it; `facts` is the decoded form, once there is one.
+    `producer` is the offset of the call that made it; `facts` is the decoded form, once there is one. `requires_grad`
+    is None as long as it is not known: an operator returns below autograd, which says so later. `kind` is the class of
+    the tensor.
     """
 
     __slots__ = ("facts", "layout", "producer", "requires_grad")
 
+    kind: Any = Tensor
     layout: Layout
-    requires_grad: bool
+    requires_grad: bool | None
     producer: int
     facts: TensorFacts | None
 
@@ -52,29 +67,35 @@ class ParameterValue(Value):
 
     __slots__ = ()
 
+    kind = Parameter
+
 
 class RichValue(Value):
-    """A tensor of which there is more to say: its class is another one, or `keep` made something of it."""
+    """A tensor of which there is more to say: its class is another one, or `keep` made something of it.
 
-    __slots__ = ("grad", "stat", "type", "version")
+    `stat` is what `keep` made of it, `content` the digest of the bytes that `keep` has seen, `noted` the length of the
+    tape at that moment.
+    """
+
+    __slots__ = ("content", "grad", "kind", "noted", "stat")
 
     stat: Any
-    type: type
     grad: RichValue | None
-    version: int
+    content: Any
+    noted: int
 
 
 Layout = tuple[Any, ...]
 Table = dict[int, Value]
 
 
-def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
+def make_fresh(probe: Probe, keep: Keep | None, content: Content) -> Fresh:
     """The function that gives a tensor a new value, made by the call at an offset."""
     table = probe.table
     layouts: dict[Layout, Layout] = {}
     same = layouts.setdefault
 
-    def fresh(tensor: Tensor, producer: int) -> Value:
+    def fresh(tensor: Any, producer: int) -> Value:
         kind = type(tensor)
         if keep is not None or (kind is not Tensor and kind is not Parameter):
             return rich(tensor, producer)
@@ -82,7 +103,7 @@ def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
         value.producer = producer
         value.facts = None
         try:
-            layout: Layout = (tensor.shape, tensor.dtype, tensor.device)
+            layout: Layout = (tensor.shape, tensor.dtype, CPU if tensor.is_cpu else tensor.device)
             if not tensor.is_contiguous():
                 layout += (tensor.stride(),)
             value.layout = same(layout, layout)
@@ -98,35 +119,94 @@ def make_fresh(probe: Probe, keep: Keep | None) -> Fresh:
         except Exception:  # a symbolic size cannot be hashed
             return layout
 
-    def rich(tensor: Tensor, producer: int) -> Value:
+    def rich(tensor: Any, producer: int) -> Value:
         value = RichValue(tensor)
-        value.type = type(tensor)
-        value.producer = producer
-        value.facts = value.stat = value.grad = None
-        if issubclass(type(tensor), numpy.ndarray):
-            value.layout, value.requires_grad = shared(array_layout(tensor)), False
-        else:
-            value.layout, value.requires_grad = shared(unheard(probe, tensor)), tensor.requires_grad
+        value.kind, value.producer, value.noted = type(tensor), producer, len(probe.tape)
+        value.facts = value.stat = value.grad = value.content = None
+        value.layout, value.requires_grad = shared(unheard(probe, tensor)), requires_grad_of(tensor)
+        before = table.get(id(tensor))
         table[id(tensor)] = value
         if keep is not None:
-            value.version = version_of(tensor)
+            if producer >= 0 and before is not None and before() is tensor and before.producer != producer:
+                probe.writes.note(tensor, producer)
+            value.content = unmeasured(probe, content, tensor)
             value.stat = kept(probe, keep, tensor)
         return value
 
     return fresh
 
 
-def version_of(tensor: Any) -> int:
-    """How often a tensor was changed in place; -1 for one that does not count it."""
+def make_renew(probe: Probe, fresh: Fresh, content: Content) -> Renew:
+    """The function that compares a value with its tensor: it returns the value if that holds, and a new one if not.
+
+    It is given the call that has just returned the tensor, which has made it what it is, or None.
+    """
+    keeps = probe.keeps
+
+    def renew(value: Any, tensor: Any, at: int | None) -> Value:
+        if value.requires_grad is None:  # an operator returned it below autograd
+            value.requires_grad = requires_grad_of(tensor)
+            if value.facts is not None:
+                value.facts.requires_grad = value.requires_grad
+        is_same = has_same_facts(value, tensor)
+        if not is_same and not is_same_layout(value.layout, unheard(probe, tensor)):
+            return fresh(tensor, GIVEN if at is None else at)
+        if keeps and not holds(value, tensor):
+            return fresh(tensor, probe.writes.last(tensor, value.noted) if at is None else at)
+        if is_same or (value.kind is type(tensor) and value.requires_grad is requires_grad_of(tensor)):
+            return value  # type: ignore[no-any-return]
+        return fresh(tensor, value.producer)
+
+    def holds(value: RichValue, tensor: Any) -> bool:
+        """Whether what was kept is still true; nobody knows where the bytes cannot be read."""
+        now = unmeasured(probe, content, tensor)
+        return bool(value.content == now) and (now is not None or value.stat is None)
+
+    return renew
+
+
+def has_same_facts(value: Value, tensor: Any) -> bool:
+    """Whether the facts of a plain tensor are those of its value; False where more must be asked (see `make_renew`)."""
+    kind, layout = type(tensor), value.layout
+    if value.kind is not kind or (kind is not Tensor and kind is not Parameter):
+        return False
     try:
-        return tensor._version  # type: ignore[no-any-return]
-    except (RuntimeError, AttributeError):  # made in inference mode; an array
-        return -1
+        return (
+            layout[1] is tensor.dtype
+            and value.requires_grad is tensor.requires_grad
+            and layout[0] == tensor.shape
+            and (tensor.is_cpu if layout[2] is CPU else layout[2] == tensor.device)
+            and (tensor.is_contiguous() if len(layout) == 3 else layout[3] == tensor.stride())
+        )
+    except Exception:  # sparse tensors have no strides, strided nested ones no shape
+        return False
 
 
-def has_changed(value: Value, tensor: Tensor) -> bool:
-    """Whether a tensor that was there before has changed, out of our sight, since something of it was kept."""
-    return type(value) is RichValue and value.producer == GIVEN and value.version != version_of(tensor)
+def make_current(probe: Probe, fresh: Fresh, renew: Renew) -> Current:
+    """The function that finds the value of a tensor as it is now."""
+    get, keeps = probe.table.get, probe.keeps
+
+    def current(tensor: Any) -> Value:
+        value = get(id(tensor))
+        if value is None or value() is not tensor:
+            return fresh(tensor, GIVEN)
+        return value if not keeps and has_same_facts(value, tensor) else renew(value, tensor, None)
+
+    return current
+
+
+def requires_grad_of(tensor: Any) -> bool:
+    """Whether a tensor requires a gradient; an array never does."""
+    return not issubclass(type(tensor), numpy.ndarray) and tensor.requires_grad
+
+
+def unmeasured(probe: Probe, content: Content, tensor: Any) -> Any:
+    """The digest of a tensor; the time that it takes is not counted."""
+    began = perf_counter()
+    try:
+        return content(tensor)
+    finally:
+        probe.spent += perf_counter() - began
 
 
 def kept(probe: Probe, keep: Keep, tensor: Tensor) -> Any:
@@ -141,7 +221,7 @@ def kept(probe: Probe, keep: Keep, tensor: Tensor) -> Any:
         probe.spent += perf_counter() - began
 
 
-def unheard(probe: Probe, tensor: Tensor) -> Layout:
+def unheard(probe: Probe, tensor: Any) -> Layout:
     """The layout of any tensor. A subclass may dispatch to tell it: that is no call of the user."""
     taking, probe.taking = probe.taking, False
     try:
@@ -150,13 +230,26 @@ def unheard(probe: Probe, tensor: Tensor) -> Layout:
         probe.taking = taking
 
 
-def layout_of(tensor: Tensor) -> Layout:
-    """Shape, dtype and device, and the strides too where it is not contiguous."""
+def layout_of(tensor: Any) -> Layout:
+    """Shape, dtype and device of a tensor or array, and the strides too where it is not contiguous."""
+    if issubclass(type(tensor), numpy.ndarray):
+        return array_layout(tensor)
     try:
-        layout = (tensor.shape, tensor.dtype, tensor.device)
+        layout = (tensor.shape, tensor.dtype, CPU if tensor.is_cpu else tensor.device)
         return layout if tensor.is_contiguous() else (*layout, tensor.stride())
     except Exception:
         return (odd_shape(tensor), tensor.dtype, tensor.device)
+
+
+def is_same_layout(one: Layout, other: Layout) -> bool:
+    """Whether two layouts are equal; symbolic sizes are compared by their text, for `==` would have to decide them."""
+    return one is other or (len(one) == len(other) and [*map(_plain, one)] == [*map(_plain, other)])
+
+
+def _plain(item: Any) -> Any:
+    if not isinstance(item, tuple):
+        return item
+    return [size if type(size) is int else str(size) for size in item]
 
 
 def array_layout(array: Any) -> Layout:
@@ -168,14 +261,34 @@ def array_layout(array: Any) -> Layout:
     return (shape, dtype, "cpu", tuple(stride // dtype.itemsize for stride in strides))
 
 
-def guarded(fresh: Fresh) -> Fresh:
+class Values(NamedTuple):
+    """The functions that give tensors their values: a new one; one that holds; the one that a tensor has now."""
+
+    fresh: Fresh
+    renew: Renew
+    current: Current
+
+
+def make_values(probe: Probe, keep: Keep | None, content: Content) -> Values:
+    """These functions, for a probe."""
+    fresh = make_fresh(probe, keep, content)
+    renew = make_renew(probe, fresh, content)
+    return Values(fresh, renew, make_current(probe, fresh, renew))
+
+
+def guarded(values: Values) -> Values:
     """The same for where the function mode is on: there, reading a fact would come back to the tool as a call."""
+    return Values(with_mode_off(values.fresh), with_mode_off(values.renew), with_mode_off(values.current))
 
-    def fresh_unseen(tensor: Tensor, producer: int) -> Value:
+
+def with_mode_off(function: Callable[..., Value]) -> Callable[..., Value]:
+    """The same function, with the function mode off."""
+
+    def call(*args: Any) -> Value:
         with DisableTorchFunction():
-            return fresh(tensor, producer)
+            return function(*args)
 
-    return fresh_unseen
+    return call
 
 
 @lru_cache(maxsize=256)

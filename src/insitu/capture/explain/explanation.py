@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction, _DisableTorchDispatch
 
 from insitu.capture.calls import FunctionNote
+from insitu.capture.contents import small_content_of
 from insitu.capture.explain.assigned import assigned, returned
 from insitu.capture.explain.expressions import Expression, expression_at
 from insitu.capture.explain.graph import Change, Graph
@@ -26,7 +27,7 @@ from insitu.capture.explain.scene import Scene
 from insitu.capture.keep import has_values
 from insitu.capture.sites import is_hidden
 from insitu.capture.tape import ARGS, FIXED, FRAMES, KWARGS, OUTERMOST, PARENT
-from insitu.capture.tensors import Value, version_of
+from insitu.capture.tensors import Value
 from insitu.trace.diagnose import diagnose
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.explanation import Case, Explanation, Mark, Operand, Origin, Place
@@ -205,7 +206,8 @@ class _Explaining:
         tensor = value() if value is not None else None
         if not isinstance(tensor, Tensor) or not has_values(tensor) or not tensor.numel():
             return None
-        if self.moment.versions.get(id(value)) != version_of(tensor):
+        before = self.moment.contents.get(id(value))
+        if before is None or before != small_content_of(tensor):
             return None
         low, high = tensor.detach().aminmax()
         return float(low), float(high)

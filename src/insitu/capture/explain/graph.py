@@ -153,5 +153,4 @@ def _sharing(module: nn.Module, tensor: Tensor) -> list[str]:
 
 
 def _is_array(value: Value) -> bool:
-    kind = getattr(value, "type", Tensor)
-    return not issubclass(kind, Tensor)
+    return not issubclass(value.kind, Tensor)

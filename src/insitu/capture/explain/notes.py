@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from torch._C import DisableTorchFunction
 
 from insitu.capture.calls import FunctionNote, OperatorNote
+from insitu.capture.contents import small_content_of
 from insitu.capture.explain.scene import Scene, entries, has_come_further, is_shown, last_raised, take
 from insitu.capture.tape import ARGS, FIXED, KWARGS, Tape, arguments_of
-from insitu.capture.tensors import Value, version_of
+from insitu.capture.tensors import Value
 from insitu.errors import InsituError
 from insitu.trace.explanation import Explanation
 from insitu.tracebacks import is_own
@@ -48,18 +49,18 @@ class Moment:
         is_text = bool(args) and type(args[0]) is str and not any(type(item) in PLAIN for item in args[1:])
         is_text = is_text and not isinstance(error, KeyError)  # whose argument is the key
         self.message = args[0] if is_text else ", ".join(map(_told, args))
-        self.versions = {**(scene.versions if scene is not None else {}), **self._given()}
+        self.contents = {**(scene.contents if scene is not None else {}), **self._given()}
         if probe is not None and probe.live is not None:
             waiting[next(_numbers)] = self
 
-    def _given(self) -> dict[int, int]:
-        """How often each tensor that the call was given had been changed in place."""
+    def _given(self) -> dict[int, Any]:
+        """What each tensor held that the call was given, as far as it is small."""
         if self.at is None:
             return {}
         first = self.at + FIXED
         given = self.tape[first : first + self.tape[self.at + ARGS] + self.tape[self.at + KWARGS]]
         with DisableTorchFunction():
-            return {id(item): version_of(item()) for item in given if isinstance(item, Value)}
+            return {id(item): small_content_of(item()) for item in given if isinstance(item, Value)}
 
     def explanation(self) -> Explanation:
         """Why it was raised."""

@@ -21,8 +21,17 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 
 from insitu.capture.arguments import contained
+from insitu.capture.contents import content_of, small_content_of
 from insitu.capture.sites import is_hidden
-from insitu.capture.tensors import GIVEN, Table, Value, guarded, make_fresh, version_of
+from insitu.capture.tensors import (
+    GIVEN,
+    Table,
+    Value,
+    is_same_layout,
+    layout_of,
+    make_fresh,
+    with_mode_off,
+)
 from insitu.trace.event import Opaque, Word
 from insitu.tracebacks import is_own
 
@@ -56,14 +65,14 @@ class Scene:
     """What an exception has left: the innermost frame that is the user's, the innermost of all, the modules around.
 
     `own` is None where only torch ran, and the same as `inner` where no code of torch lies further in; `note` is how
-    values are noted, `versions` how often each (by its id) had been changed in place.
+    values are noted, `contents` the digests of their values, by id, as far as they are small.
     """
 
     own: View | None
     inner: View
     modules: list[weakref.ref[nn.Module]]
     note: Note
-    versions: dict[int, int] = field(default_factory=dict)
+    contents: dict[int, Any] = field(default_factory=dict)
 
 
 def take(traceback: TracebackType | None, table: Table, until: TracebackType | None = None) -> Scene | None:
@@ -86,11 +95,11 @@ def take(traceback: TracebackType | None, table: Table, until: TracebackType | N
     own = own or shown
     if last is None:
         return None
-    versions: dict[int, int] = {}
-    note = make_note(table, versions)
+    contents: dict[int, Any] = {}
+    note = make_note(table, contents)
     inner = _view(last, note)
     view = inner if own is last else _view(own, note) if own is not None else None
-    return Scene(view, inner, modules, note, dict(versions))  # what is noted later has none: it is not of this moment
+    return Scene(view, inner, modules, note, dict(contents))  # what is noted later has none: it is not of this moment
 
 
 def entries(traceback: TracebackType | None, until: TracebackType | None = None) -> Iterator[TracebackType]:
@@ -168,23 +177,25 @@ def _locals(frame: FrameType) -> Mapping[str, Any]:
     return found
 
 
-def make_note(table: Table, versions: dict[int, int]) -> Note:
+def make_note(table: Table, contents: dict[int, Any]) -> Note:
     """The function that notes any value of a frame; tensors that the table has are those that calls have made."""
-    unrecorded = SimpleNamespace(table={}, taking=False, paused=True, spent=0.0)
-    fresh = guarded(make_fresh(cast("Probe", unrecorded), None))
+    unrecorded = SimpleNamespace(table={}, tape=[], taking=False, paused=True, spent=0.0)
+    fresh = with_mode_off(make_fresh(cast("Probe", unrecorded), None, content_of))
     room = MOST_LEAVES
 
     def leaf(tensor: Any) -> Value:
         value = known(tensor)
         with DisableTorchFunction():
-            versions[id(value)] = version_of(tensor)
+            contents[id(value)] = small_content_of(tensor)
         return value
 
     def known(tensor: Any) -> Value:
         value: Any = table.get(id(tensor)) or unrecorded.table.get(id(tensor))
         if value is None or value() is not tensor:
             return fresh(tensor, GIVEN)
-        return value if value.layout[0] == tensor.shape else fresh(tensor, value.producer)  # changed unseen
+        with DisableTorchFunction():
+            is_same = is_same_layout(value.layout, layout_of(tensor))
+        return value if is_same else fresh(tensor, value.producer)  # changed unseen
 
     def note(item: Any) -> Any:
         nonlocal room

@@ -1,0 +1,106 @@
+"""What a tensor holds at one moment, as a digest of its bytes.
+
+It decides whether what was kept of a tensor is still true. Torch's version counter does not: it misses fused
+optimizers, running statistics, `.data`, NumPy views, DLPack, collectives and compiled code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from xxhash import xxh3_128_digest
+
+from insitu.capture.keep import extent, has_values, unnoticed
+
+digest: Callable[[Any], bytes] = xxh3_128_digest
+
+# Numbers whose bytes are all that there is to them: not quantized, not complex (a conjugate has the bytes of another).
+_NAMES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool"
+PLAIN_DTYPES = {getattr(torch, name): getattr(torch, name).itemsize for name in _NAMES.split()}
+EMPTY = b""
+SMALL = 1 << 20  # bytes
+
+
+def content_of(item: Any) -> Any:
+    """A digest of all that a tensor or an array holds; None where it cannot be read."""
+    kind = type(item)
+    if kind is Tensor or kind is Parameter:
+        found = quick_digest(item)
+        if found is not None:
+            return found
+    try:
+        if issubclass(kind, numpy.ndarray):
+            return array_digest(item)
+        return unnoticed(lambda: tuple(map(digest_of, parts_of(Tensor.detach(item)))) if has_values(item) else None)
+    except Exception:  # a type that cannot be read
+        return None
+
+
+def small_content_of(item: Any) -> Any:
+    """The same for what is read at once, in this process; None for what is large, or elsewhere."""
+    try:
+        is_small = isinstance(item, numpy.ndarray) or (item.is_cpu and item.nbytes <= SMALL)
+        return content_of(item) if is_small else None
+    except Exception:  # a tensor that does not tell its size
+        return None
+
+
+def quick_digest(tensor: Tensor) -> bytes | None:
+    """The digest of a plain tensor that is all of one piece of the memory of this process; None for all others.
+
+    Its bytes are read where they are, and in the order in which they are there: to make an array of them first would
+    take longer than to read most of them.
+    """
+    itemsize = PLAIN_DTYPES.get(tensor.dtype)
+    if itemsize is None or not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_neg():
+        return None
+    try:
+        storage = tensor.untyped_storage()  # held while it is read
+        size = tensor.numel() * itemsize
+        is_one_piece = tensor.is_contiguous() or extent(tensor) == tensor.numel()
+        if not is_one_piece or tensor.storage_offset() * itemsize + size > storage.nbytes():
+            return None
+        return digest((ctypes.c_char * size).from_address(tensor.data_ptr())) if size else EMPTY
+    except RuntimeError:  # one that stands for another, such as inside vmap
+        return None
+
+
+def parts_of(tensor: Tensor) -> list[Tensor]:
+    """The dense tensors that hold the values."""
+    if tensor.is_quantized:
+        return [tensor.int_repr()]
+    if tensor.is_nested:
+        return [part.detach() for part in tensor.unbind()]
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor]
+
+
+def digest_of(tensor: Tensor) -> bytes:
+    """A digest of the bytes of a dense tensor, in the order of its elements."""
+    if not tensor.is_contiguous():
+        for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+            if stride == 0 and size > 1:  # expanded: the same element again and again
+                tensor = tensor.narrow(dim, 0, 1)
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    return digest(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def array_digest(item: Any) -> Any:
+    """The digest of a NumPy array, and of its mask if it has one; None if there are objects in it."""
+    whole = numpy.ndarray.view(item, numpy.ndarray)
+    if whole.dtype.hasobject:
+        return None
+    mask = digest(numpy.ma.getmaskarray(item)) if issubclass(type(item), numpy.ma.MaskedArray) else None
+    return digest(numpy.ascontiguousarray(whole).reshape(-1).view(numpy.uint8)), mask

@@ -1,0 +1,87 @@
+"""`torch.utils.swap_tensors` while tensors have values: it refuses a tensor with a weak reference, and a value is one.
+
+`module.to()` swaps parameters that are tensor subclasses, and all parameters if the user has asked torch for it. As
+long as there are values, torch does not see our weak references, and the values of swapped tensors are swapped as well.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from insitu.capture.modules import get_ident, patch
+from insitu.capture.tensors import GIVEN, Value, guarded
+
+if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
+    from insitu.capture.recorder import Recorder
+
+
+def others(item: Any) -> list[Any]:
+    """The weak references to an object, less our own."""
+    return [each for each in weakref.getweakrefs(item) if not isinstance(each, Value)]
+
+
+class TensorSwaps:
+    """What is put into torch as long as a recorder, whose tapes hold values, is there."""
+
+    def __init__(self) -> None:
+        self._recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+        self._lock = threading.RLock()
+        self._weakref = SimpleNamespace(getweakrefs=others)
+        self._original = torch._C._swap_tensor_impl
+
+    def abandon(self) -> None:
+        """This process is the child of a fork, and whoever held the lock is not here."""
+        self._lock = threading.RLock()
+
+    def hold(self, recorder: Recorder) -> None:
+        """This recorder makes values."""
+        with self._lock:
+            self._recorders.add(recorder)
+            weakref.finalize(recorder, self._settle).atexit = False
+            self._settle()
+
+    def _settle(self) -> None:
+        with self._lock:
+            is_needed = any(True for _ in self._recorders)
+            utils: Any = torch.utils
+            core: Any = torch._C
+            if getattr(utils, "weakref", None) in (weakref, self._weakref):  # what others put there is left alone
+                utils.weakref = self._weakref if is_needed else weakref
+            if core._swap_tensor_impl in (self._original, self._swap):
+                core._swap_tensor_impl = self._swap if is_needed else self._original
+
+    def _swap(self, one: Any, other: Any) -> None:
+        """Swap two tensors, and the values that all probes have of them."""
+        self._original(one, other)
+        here = patch.probes.get(get_ident(), ())
+        with self._lock:
+            recorders = list(self._recorders)
+        for probe in [probe for recorder in recorders for probe in recorder.probes]:
+            try:
+                swap_values(probe, one, other, is_here=probe in here)
+            except Exception as error:
+                probe.trouble("noting swapped tensors", error)
+
+
+def swap_values(probe: Probe, one: Any, other: Any, *, is_here: bool) -> None:
+    """What the one was is the other one now. In another thread, which may run, both are only forgotten."""
+    known = [probe.table.pop(id(tensor), None) for tensor in (one, other)]
+    makers = [
+        value.producer if value is not None and value() is tensor else GIVEN
+        for value, tensor in zip(known, (one, other), strict=True)
+    ]
+    if is_here and not probe.over and any(maker != GIVEN for maker in makers):
+        fresh = guarded(probe.values).fresh
+        fresh(one, makers[1])
+        fresh(other, makers[0])
+
+
+swaps = TensorSwaps()
+os.register_at_fork(after_in_child=swaps.abandon)

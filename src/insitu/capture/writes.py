@@ -1,0 +1,88 @@
+"""Which calls have changed the memory that tensors share: who last wrote to a tensor through a view of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy
+from numpy.lib.stride_tricks import as_strided
+
+from insitu.capture.keep import extent
+
+MOST_WRITES = 16  # for each storage: who wrote earlier is not known
+LONGEST = 1 << 20  # elements that are compared one by one
+UNKNOWN = -1
+
+
+class Area(NamedTuple):
+    """The elements of a storage that a tensor covers."""
+
+    begin: int
+    end: int
+    itemsize: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: Any) -> Area:
+        """The area of a tensor."""
+        begin = tensor.storage_offset()
+        end = begin + extent(tensor) if tensor.numel() else begin
+        return cls(begin, end, tensor.element_size(), tuple(tensor.shape), tensor.stride())
+
+    def meets(self, other: Area) -> bool | None:
+        """Whether two areas have an element in common; None if that is not known.
+
+        >>> even, odd = Area(0, 7, 4, (4,), (2,)), Area(1, 8, 4, (4,), (2,))
+        >>> even.meets(odd), even.meets(Area(2, 4, 4, (2,), (1,))), even.meets(Area(8, 9, 4, (1,), (1,)))
+        (False, True, False)
+        """
+        begin, end = min(self.begin, other.begin), max(self.end, other.end)
+        if self.itemsize != other.itemsize or end - begin > LONGEST:
+            return None
+        if self.end <= other.begin or other.end <= self.begin:
+            return False
+        marks = numpy.zeros(end - begin, dtype=bool)
+        self._elements(marks, begin)[...] = True
+        return bool(other._elements(marks, begin).any())
+
+    def _elements(self, marks: Any, begin: int) -> Any:
+        """The marks of all elements that are in this area, where the first mark is that of the element `begin`."""
+        return as_strided(marks[self.begin - begin :], self.shape, self.strides)
+
+
+class Writes:
+    """The calls that have changed tensors in place, by the storages of these."""
+
+    def __init__(self) -> None:
+        self._writes: dict[int, deque[tuple[int, Area]]] = {}
+
+    def note(self, tensor: Any, at: int) -> None:
+        """The call at an offset has changed a tensor."""
+        try:
+            storage, area = tensor.untyped_storage()._cdata, Area.of(tensor)
+        except (RuntimeError, NotImplementedError, AttributeError):  # it has no storage, or is an array
+            return
+        self._writes.setdefault(storage, deque(maxlen=MOST_WRITES)).append((at, area))
+
+    def last(self, tensor: Any, since: int) -> int:
+        """The last call from an offset on that has changed any element of a tensor; UNKNOWN if nobody knows."""
+        try:
+            writes = self._writes.get(tensor.untyped_storage()._cdata)
+            area = Area.of(tensor) if writes else None
+        except (RuntimeError, NotImplementedError, AttributeError):
+            return UNKNOWN
+        if writes is None or area is None:
+            return UNKNOWN
+        for at, written in reversed(writes):
+            if at < since:
+                break
+            meets = written.meets(area)
+            if meets is not False:
+                return at if meets else UNKNOWN
+        return UNKNOWN
+
+    def clear(self) -> None:
+        """Forget all: offsets mean nothing any more."""
+        self._writes.clear()
