@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from threading import get_ident
 from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
@@ -22,7 +23,7 @@ from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.targets import targets
 from insitu.dist import current_rank
 from insitu.errors import InsituError, PatternError, SubjectError, brief, choose, not_entered, tell
-from insitu.interrupts import begun, ended
+from insitu.interrupts import Exit, begun, ended, undone_with
 from insitu.recording import Recording, is_recording, patterns
 from insitu.trace.event import Event
 from insitu.trace.path import compiled, require
@@ -143,12 +144,16 @@ class Session:
         off = os.environ.get("INSITU") == "0"
         running = Running.off() if off else self.start(frame, self._variables)
         self._running.append((get_ident(), running))
+        undone_with(self, partial(self._abandon, running))
         return running
 
     def _abandon(self, running: Running) -> None:
-        """An interrupt came while it was entered: it never was."""
-        self._running = [entry for entry in self._running if entry[1] is not running]
+        """Roll back: an interrupt came while the block was entered, or kept `__exit__` from running."""
         running.undo_all()
+        self._forget(running)
+
+    def _forget(self, running: Running) -> None:
+        self._running = [entry for entry in self._running if entry[1] is not running]
 
     def start(self, frame: FrameType, variables: tuple[str, ...] = ()) -> Running:
         """Begin a recording in a frame, of which these variables are followed."""
@@ -176,15 +181,18 @@ class Session:
             raise
         return running
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        ended(lambda: self._left(error)).report(sound=error is None)
+    def _leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        running = last_entry(self._running)
+        ended(lambda: self._left(running, error))
+        running.report(sound=error is None)
         without_own_frames(tb)
 
-    def _left(self, error: BaseException | None) -> Running:
-        running = take_last(self._running)
+    __exit__ = Exit(_leave)
+
+    def _left(self, running: Running, error: BaseException | None) -> None:
         explain(error, running.recorder)
         running.undo_all()
-        return running
+        self._forget(running)
 
 
 class Running:
@@ -227,12 +235,12 @@ class Running:
                 self.recorder.trouble("printing", error)
 
 
-def take_last(running: list[tuple[int, Entry]]) -> Entry:
-    """Take out what this thread has entered last, or any has: a block may be left in another thread."""
+def last_entry(running: list[tuple[int, Entry]]) -> Entry:
+    """What this thread has entered last, or any has: a block may be left in another thread."""
     if not running:
         raise InsituError("this session has not begun, or has ended already: `with session:` begins and ends it")
-    mine = [index for index, (ident, _) in enumerate(running) if ident == get_ident()]
-    return running.pop(mine[-1] if mine else -1)[1]
+    mine = [entry for ident, entry in running if ident == get_ident()]
+    return mine[-1] if mine else running[-1][1]
 
 
 def explain(error: BaseException | None, recorder: Recorder | None) -> None:

@@ -65,8 +65,8 @@ def unnoticed(run: Callable[[], T]) -> T:
     """Run something of ours so that neither autograd nor any mode notices; `torch.no_grad` costs ten calls more."""
     with DisableTorchFunction(), _DisableTorchDispatch():
         enabled = torch.is_grad_enabled()
-        _set_grad_enabled(False)
         try:
+            _set_grad_enabled(False)
             return run()
         finally:
             _set_grad_enabled(enabled)

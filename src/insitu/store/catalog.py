@@ -121,9 +121,23 @@ class Catalog:
                 none = "no step was written" + " yet" * shard.live
                 last = none if shard.last_committed is None else f"the last step written is {shard.last_committed}"
                 found.append(f"rank {shard.rank} {state}: {last}")
+            if shard.is_open:
+                found.append(
+                    f"rank {shard.rank}: step {shard.last_committed} had not ended: values of it may be missing"
+                )
             if shard.dropped:
                 found.append(f"rank {shard.rank}: {shard.dropped} step{'s' * (shard.dropped > 1)} could not be written")
+            for (path, reason), step in shard.left_out.items():
+                found.append(f"rank {shard.rank}: not all of {path!r} is recorded, first at step {step}: {reason}")
         return found + self.troubles
+
+    def step_rows(self) -> Array:
+        """One frame of each step, in the order of step and rank: a step may have several, all with its time."""
+        order = np.lexsort((self.time, self.rank, self.step))
+        is_first = np.ones(len(order), bool)
+        columns = [column[order] for column in (self.step, self.rank, self.time)]
+        is_first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+        return order[is_first]
 
     def _collect(self) -> None:
         steps = [
@@ -236,7 +250,7 @@ class Catalog:
         self._tell_lost()
 
     def _tell_lost(self) -> None:
-        lost = np.flatnonzero(~self.whole)
+        lost = np.flatnonzero(~self.whole & (self.call != frames.REPLACED))
         for frame, count in zip(*np.unique(self.frame[lost], return_counts=True), strict=True):
             values = "1 value is" if count == 1 else f"{count} values are"
             self.troubles.append(f"rank {self.rank[frame]}: step {self.step[frame]}: {values} lost")

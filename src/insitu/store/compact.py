@@ -86,7 +86,7 @@ def _made(catalog: Catalog, passing: Path, compression: str) -> Catalog:
 
 def _tables(made: Building, catalog: Catalog) -> dict[str, dict[str, int]]:
     """Write the steps and the events; the checksums of their columns."""
-    order = np.lexsort((catalog.rank, catalog.step))
+    order = catalog.step_rows()
     steps = {"step": catalog.step[order], "rank": catalog.rank[order], "time": catalog.time[order]}
     events = catalog.events
     marks: dict[str, Array] = {
@@ -126,7 +126,7 @@ def describe(
         "started": catalog.started,
         "ended": catalog.ended,
         "dropped": catalog.dropped,
-        "steps": len(catalog.step),
+        "steps": len(catalog.step_rows()),
         "events": [len(events), *(_texts([getattr(e, name) for e in events]).itemsize for name in ("kind", "text"))],
         "tables": tables,
         "variables": [_described(plan, sums) for plan, sums in zip(plans, checksums, strict=True)],

@@ -62,6 +62,9 @@ class Shard:
     layouts: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: list[RunEvent] = field(default_factory=list)
+    left_out: dict[tuple[str, str], int] = field(default_factory=dict)  # by path and reason, the first step
+    first_frame: int = 0  # of the last step, as its place in `steps`
+    is_open: bool = False  # more of the last step was expected
     troubles: list[str] = field(default_factory=list)
 
     @property
@@ -123,7 +126,7 @@ def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
             shard.troubles.append(f"rank {shard.rank}: {count} frames are missing before byte {frame.start}")
         expected = frame.sequence + 1
         try:
-            _READERS[frame.kind](shard, number, frame)
+            _READERS[frame.kind & frames.KIND](shard, number, frame)
         except (StoreError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
             shard.troubles.append(f"rank {shard.rank}: a frame of {path.name} says nothing that is known: {error!r}")
     size = os.fstat(scan.file).st_size
@@ -150,8 +153,31 @@ def _read_step(shard: Shard, number: int, frame: frames.Frame) -> None:
         raise ValueError(f"{count} entries in {len(frame.index)} bytes")
     if length:
         _declare(shard, json.loads(frame.index[end:]))
+    entries: Array = np.frombuffer(frame.index, frames.ENTRY, count, frames.STEP_HEAD.size)
+    if not frame.kind & frames.MORE or shard.last_committed != step:
+        shard.first_frame = len(shard.steps)
+    elif frame.kind & frames.AGAIN:
+        entries = _replace(shard, entries)
+    shard.is_open = bool(frame.kind & frames.OPEN)
     shard.steps.append((number, step, time, frame.start, frame.length))
-    shard.entries.append(np.frombuffer(frame.index, frames.ENTRY, count, frames.STEP_HEAD.size))
+    shard.entries.append(entries)
+
+
+def _replace(shard: Shard, entries: Array) -> Array:
+    """Mark the entries of a step that these replace; one that repeats what the step has already is marked itself."""
+    entries = entries.copy()
+    keys, is_same = _keys(entries), entries["kind"] == frames.SAME
+    for number in range(shard.first_frame, len(shard.entries)):
+        before = shard.entries[number].copy()
+        known = _keys(before)
+        before["call"][np.isin(known, keys[~is_same])] = frames.REPLACED
+        entries["call"][is_same & np.isin(keys, known)] = frames.REPLACED
+        shard.entries[number] = before
+    return entries
+
+
+def _keys(entries: Array) -> Array:
+    return entries["variable"].astype(np.uint64) << np.uint64(32) | entries["call"].astype(np.uint64)
 
 
 def _read_event(shard: Shard, _: int, frame: frames.Frame) -> None:
@@ -186,6 +212,9 @@ def _declare(shard: Shard, records: list[Any]) -> None:
             path, facts = said
             known = {_text(name): plain_value(_text(fact)) for name, fact in facts.items()}
             shard.facts.setdefault(_text(path), {}).update(known)
+        elif what == "left out":
+            path, reason, step = said
+            shard.left_out.setdefault((_text(path), _text(reason)), int(step))
 
 
 def _text(value: Any) -> str:
