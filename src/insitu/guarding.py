@@ -22,7 +22,7 @@ from insitu.capture.guard.scaling import scaling
 from insitu.capture.recorder import Recorder
 from insitu.dist import current_rank
 from insitu.errors import NonFiniteError, PatternError, SubjectError, brief, choose, tell
-from insitu.interrupts import Exit, begun, ended, undone_with
+from insitu.interrupts import Dropped, Exit, begun, ended, undone_with
 from insitu.session import checked_subject, explain, last_entry, module_paths
 from insitu.trace.finding import Finding
 from insitu.trace.path import compiled, suggestion
@@ -86,7 +86,7 @@ class Guard:
         if os.environ.get("INSITU") != "0":
             running.start(self._subject, self._allow, frame)
         self._running.append((get_ident(), running))
-        undone_with(entered, partial(self.abandon, running))
+        running.dropped = undone_with(entered, partial(self.abandon, running))
         return running
 
     def abandon(self, running: Running) -> None:
@@ -95,6 +95,7 @@ class Guard:
         self._forget(running)
 
     def _forget(self, running: Running) -> None:
+        running.dropped = None
         self._running = [entry for entry in self._running if entry[1] is not running]
 
     def leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -169,6 +170,7 @@ class Running:
         self.checks: Checks | None = None
         self.health: Health | None = None
         self.undo = ExitStack()
+        self.dropped: Dropped = None
 
     def start(self, subject: nn.Module | None, allow: tuple[str, ...], frame: FrameType | None) -> None:
         """Begin to check."""

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -20,38 +21,27 @@ Found = TypeVar("Found")
 Handlers = list[tuple[int, Callable[..., Any]]]
 
 
-class Leave(partial[None]):
-    """The `__exit__` that a `with` statement holds on to.
-
-    Python looks for signals at the first instruction of `__exit__`, before any line of it can run. When a handler
-    raises there, `__exit__` has done nothing, the statement lets go of this object, and `undo` is called in its stead.
-    """
-
-    subject: Any = None
-    undo: Callable[[], None] | None = None
-
-    def __del__(self) -> None:
-        undo, self.undo = self.undo, None
-        if undo is not None:
-            undo()
-
-
-class _Leaves(threading.local):
-    """What the `with` statements of a thread hold on to, by the id of the object that they enter."""
+class _Exits(threading.local):
+    """The latest `__exit__` methods that were looked up in a thread."""
 
     def __init__(self) -> None:
-        self.by_id: weakref.WeakValueDictionary[int, Leave] = weakref.WeakValueDictionary()
+        self.latest: deque[weakref.ref[partial[None]]] = deque(maxlen=8)
 
 
-_leaves = _Leaves()
+_exits = _Exits()
+Dropped = weakref.ref[Any] | None
 
 
 class Exit:
-    """`__exit__` of a class whose work is undone even if `__exit__` itself never runs; see `Leave`.
+    """`__exit__` of a class whose work is undone even if `__exit__` never runs.
+
+    Python looks for signals at the first instruction of `__exit__`, before any line of it can run. When a handler
+    raises there, `__exit__` has done nothing. But the `with` statement lets go of the method that it has looked up, and
+    that is noticed: `undone_with` says what is to be done then.
 
     >>> class Session:
     ...     def __enter__(self):
-    ...         undone_with(self, lambda: print("undone"))
+    ...         self.dropped = undone_with(self, lambda: print("undone"))
     ...     __exit__ = Exit(lambda self, *error: exec("raise KeyboardInterrupt"))
     >>> with Session():
     ...     print("inside")
@@ -65,20 +55,21 @@ class Exit:
     def __get__(self, subject: Any, owner: type | None = None) -> Callable[..., None]:
         if subject is None:
             return self._function
-        leave = Leave(self._function, subject)
-        leave.subject = subject
-        _leaves.by_id[id(subject)] = leave
-        return leave
+        method = partial(self._function, subject)
+        _exits.latest.append(weakref.ref(method))
+        return method
 
 
-def undone_with(subject: object, undo: Callable[[], None]) -> None:
-    """If a `with` statement is entering this object, let its end call `undo` in any case.
+def undone_with(subject: object, undo: Callable[[], None]) -> Dropped:
+    """If a `with` statement is entering this object, call `undo` when the statement lets go of it.
 
-    `undo` must do nothing if `__exit__` has done its work. Without the statement, nothing is promised.
+    Keep what this returns until `__exit__` has done its work, and no longer. Without the statement, it is None.
     """
-    leave = _leaves.by_id.get(id(subject))
-    if leave is not None and leave.subject is subject:
-        leave.undo = undo
+    for found in reversed(_exits.latest):
+        method = found()
+        if method is not None and method.args[0] is subject:
+            return weakref.ref(method, lambda _: undo())
+    return None
 
 
 class Undisturbed:
@@ -98,11 +89,12 @@ class Undisturbed:
     def __init__(self) -> None:
         self._handlers: Handlers = []
         self._came: dict[int, FrameType | None] = {}
+        self._dropped: Dropped = None
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():  # only that one runs handlers
             return
-        undone_with(self, self._leave)
+        self._dropped = undone_with(self, self._leave)
         try:
             for number in SIGNALS:
                 handler = signal.getsignal(number)
@@ -122,8 +114,9 @@ class Undisturbed:
         for_each([partial(handler, number, before), partial(handler, number, frame)])
 
     def _leave(self, *raised: object) -> None:
+        put_back(self._handlers)
+        self._dropped = None
         handlers, self._handlers = self._handlers, []
-        put_back(handlers)
         came, self._came = self._came, {}
         for_each([partial(handler, number, came[number]) for number, handler in handlers if number in came])
 

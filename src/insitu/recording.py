@@ -25,7 +25,7 @@ from insitu.capture.targets import targets
 from insitu.capture.values import Keep, Sink, Taking
 from insitu.entries import ToFunction, ToJournal, ToNothing
 from insitu.errors import ChoiceError, PatternError, StoreError, SubjectError, choose, not_entered, tell
-from insitu.interrupts import Exit, Termination, begun, ended, undone_with
+from insitu.interrupts import Dropped, Exit, Termination, begun, ended, undone_with
 from insitu.store import RUN_SUFFIXES, check
 from insitu.store.building import check_compression
 from insitu.store.journal import Journal
@@ -86,7 +86,7 @@ class Recording:
     def _entered(self) -> Running:
         running = Running(self)
         self._running.append(running)
-        undone_with(self, partial(self._cut_short, running))
+        running.dropped = undone_with(self, partial(self._cut_short, running))
         return running
 
     def _abandon(self, running: Running) -> None:
@@ -99,12 +99,12 @@ class Recording:
 
     def _cut_short(self, running: Running) -> None:
         """End the recording: an interrupt has kept `__exit__` from running. The file is left to `insitu recover`."""
-        if any(entry is running for entry in self._running):
-            ended(lambda: self._left(running, None))
-            running.tell_parts()
-            running.release()
+        ended(lambda: self._left(running, None))
+        running.tell_parts()
+        running.release()
 
     def _forget(self, running: Running) -> None:
+        running.dropped = None
         self._running = [entry for entry in self._running if entry is not running]
 
     def _leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -178,6 +178,7 @@ class Running:
         self.journal: Journal | None = None
         self.recorded = Recorded(self)
         self._termination: Termination | None = None
+        self.dropped: Dropped = None
         if self.is_on and recording._sink is None:
             self._open()
         self.taking = Taking(

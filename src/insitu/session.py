@@ -23,7 +23,7 @@ from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.targets import targets
 from insitu.dist import current_rank
 from insitu.errors import InsituError, PatternError, SubjectError, brief, choose, not_entered, tell
-from insitu.interrupts import Exit, begun, ended, undone_with
+from insitu.interrupts import Dropped, Exit, begun, ended, undone_with
 from insitu.recording import Recording, is_recording, patterns
 from insitu.trace.event import Event
 from insitu.trace.path import compiled, require
@@ -144,7 +144,7 @@ class Session:
         off = os.environ.get("INSITU") == "0"
         running = Running.off() if off else self.start(frame, self._variables)
         self._running.append((get_ident(), running))
-        undone_with(self, partial(self._abandon, running))
+        running.dropped = undone_with(self, partial(self._abandon, running))
         return running
 
     def _abandon(self, running: Running) -> None:
@@ -153,6 +153,7 @@ class Session:
         self._forget(running)
 
     def _forget(self, running: Running) -> None:
+        running.dropped = None
         self._running = [entry for entry in self._running if entry[1] is not running]
 
     def start(self, frame: FrameType, variables: tuple[str, ...] = ()) -> Running:
@@ -201,6 +202,7 @@ class Running:
     def __init__(self, recorder: Recorder | None, trace: Trace, printer: Printing | None) -> None:
         self.recorder, self.trace, self.printer = recorder, trace, printer
         self.undo = ExitStack()
+        self.dropped: Dropped = None
 
     @classmethod
     def off(cls) -> Running:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from insitu.capture.changes import tensor_print
 from insitu.capture.compiled import regions
-from insitu.capture.copies import PLAIN, LeftOutError, copies, is_dense, readable, shard_facts
+from insitu.capture.copies import PLAIN, LeftOutError, copies, dense_copy, is_dense, readable, shard_facts
 from insitu.capture.gradients import Gradients
 from insitu.capture.keep import Small, is_plain_class, local, stats, unnoticed
 from insitu.capture.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
@@ -382,7 +382,7 @@ class Taking:
             elif is_dense(value):
                 self._reserve(value.nbytes)
                 self.seen.add(path)
-                put(path, value.detach().clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg())
+                put(path, dense_copy(value.detach()))
             else:
                 self._add_copies(path, value, put)
         except Exception as error:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_128_digest
 
-from insitu.errors import StoreError
+from insitu.errors import StoreError, is_interrupt
 from insitu.store import PARTS, frames
 from insitu.store.declared import Declared, dumps
 from insitu.store.files import sync_directory
@@ -265,7 +265,8 @@ class Journal:
 
     def _failed(self, what: str, error: OSError) -> bool:
         self._last.clear()
-        if isinstance(error, StoreError):  # not the disk, but what was given
+        is_given = isinstance(error, StoreError)  # not the disk, but what was given
+        if is_given or is_interrupt(error):  # a TimeoutError of the user is an OSError, too
             raise error
         self.dropped += what != self._failed_last and what.startswith("step")
         self._failed_last = what
@@ -335,6 +336,8 @@ class Journal:
                     self._named = True
                     sync_directory(self.folder)
             except OSError as error:
+                if is_interrupt(error):
+                    raise
                 self._sync_error = error
             finally:
                 for file in full:
