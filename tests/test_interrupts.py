@@ -20,6 +20,7 @@ from insitu.capture.modules import patch
 from insitu.capture.recorder import patience
 from insitu.interrupts import Undisturbed
 
+
 def ctrl_c(frame: Any) -> None:
     """What Python does when SIGINT has come."""
     signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # type: ignore[operator, misc, arg-type]
@@ -86,7 +87,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing(name: str, part: int, capsys:
     first = moment_of_leaving(kind, work)
     moment, came = part, True
     while came:
-        moment += 1 if moment < 12 or abs(moment - first) < 12 else amount(97, PARTS)
+        moment += 1 if moment < 12 or abs(moment - first) < 12 else amount(397, PARTS)
         session = SESSIONS[kind]()
         with nothing_left():
             came = interrupted(lambda session=session: work(session), moment)

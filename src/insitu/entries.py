@@ -15,7 +15,7 @@ from insitu.capture.step import Batch
 from insitu.errors import is_interrupt
 from insitu.store import frames
 from insitu.store.dtypes import kind_of
-from insitu.store.journal import Entry, Journal, value_json
+from insitu.store.journal import Entry, Journal
 
 Tell = Callable[[str, str], None]
 
@@ -122,8 +122,6 @@ class ToNothing:
 def entry(path: str, call: int, value: Any) -> Entry:
     """A value as the journal takes it; an error if it cannot be stored."""
     if type(value) in SMALL:  # mostly: statistics are so many of them
-        if type(value) is int and value.bit_length() > LONGEST:
-            value_json(value)  # raises where Python refuses to write so many digits
         return path, call, None, (), value
     if isinstance(value, Tensor):
         dense = value.cpu().contiguous()
@@ -131,9 +129,6 @@ def entry(path: str, call: int, value: Any) -> Entry:
     if isinstance(value, numpy.ndarray):
         return path, call, dtype_name(value.dtype), value.shape, numpy.ascontiguousarray(value).reshape(-1).view("u1")
     return path, call, None, (), value.item() if isinstance(value, numpy.generic) else value
-
-
-LONGEST = 1000  # bits of an int that can be written in any case
 
 
 @lru_cache(maxsize=256)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from insitu.capture.keep import is_plain_class, local, stats
 
@@ -108,6 +109,8 @@ def _copies_of_wrapper(path: str, tensor: Tensor, depth: int) -> Iterator[Copy]:
     inner = inner_tensor(tensor)
     if inner is not None:
         yield from _with_facts(copies(path, inner, depth + 1), shard_facts(tensor))
+    elif isinstance(tensor, FakeTensor):
+        raise LeftOutError("a FakeTensor has no values")
     elif tensor.layout is torch.jagged:
         yield from _copies_of_jagged(path, tensor)
     elif tensor.data_ptr():
@@ -173,6 +176,7 @@ def readable(tensor: Tensor, keep: Callable[[Any], Any]) -> Tensor:
         return tensor.detach()
     if keep is stats and tensor.layout is torch.jagged:
         return tensor._values.detach()  # type: ignore[attr-defined, no-any-return]
-    if tensor.layout is torch.strided and tensor.data_ptr():
+    has_memory = tensor.layout is torch.strided and not isinstance(tensor, FakeTensor) and tensor.data_ptr()
+    if has_memory:
         return tensor.detach()
     raise LeftOutError(f"no function is called with a {type(tensor).__name__}: keep='values' records what it wraps")
