@@ -7,34 +7,32 @@ import os
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
 from insitu import dist
 from insitu.about import about_run
 from insitu.capture.explain.notes import add_note
+from insitu.capture.intake import Keep, Sink
 from insitu.capture.keep import stats
 from insitu.capture.targets import targets
-from insitu.capture.values import Keep, Sink, Taking
+from insitu.capture.values import Taking
 from insitu.entries import ToFunction, ToJournal, ToNothing
 from insitu.errors import ChoiceError, PatternError, StoreError, SubjectError, choose, not_entered, tell
 from insitu.interrupts import Dropped, Exit, Termination, begun, ended, undone_with
+from insitu.recorded import Recorded
 from insitu.store import RUN_SUFFIXES, check
 from insitu.store.building import check_compression
 from insitu.store.journal import Journal
 from insitu.store.parts import parts_of
 from insitu.trace.path import compiled, matches, nearest
-
-if TYPE_CHECKING:
-    from insitu.store.run import Run
-    from insitu.store.series import Series
 
 KEEPS = ("values", "stats")
 WHENS = ("train", "eval")
@@ -348,69 +346,6 @@ class Running:
         if what not in self._troubles:
             self._troubles.add(what)
             tell(f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}")
-
-
-class Recorded:
-    """What a recording has so far: `recorded["forward.x"]` has `.steps`, `.ranks` and `.values`."""
-
-    def __init__(self, running: Running) -> None:
-        self._running = running
-
-    def __getitem__(self, path: str) -> Series:
-        return self.run[path]
-
-    def __contains__(self, path: object) -> bool:
-        return path in self.paths
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.paths)
-
-    @property
-    def run(self) -> Run:
-        """The run as it is on the disk now."""
-        from insitu.store.run import Run
-
-        running = self._running
-        if running.folder is None:
-            why = "INSITU=0 turned the recording off" if running.is_off else "what was given as `to` has the values"
-            raise SubjectError(f"{why}: nothing is kept here")
-        to = running.to
-        return Run.open(to if to is not None and to.is_file() and not running.folder.is_dir() else running.folder)
-
-    @property
-    def paths(self) -> list[str]:
-        """The paths that were recorded."""
-        return list(self.run.paths) if self._running.folder is not None else []
-
-    @property
-    def committed_step(self) -> int | None:
-        """The last step that a crash cannot take back."""
-        return self._running.journal.committed_step if self._running.journal is not None else None
-
-    def flush(self) -> None:
-        """Wait until all finished steps are on the disk."""
-        if self._running.journal is not None:
-            with self._running.taking.lock:  # the end of the process waits meanwhile
-                self._running.journal.flush()
-
-    def step(self, number: int | None = None) -> None:
-        """Say that a new step begins here; without it, each outermost call of the model is a step."""
-        if self._running.is_on:
-            self._running.taking.begin_step(number)
-
-    def end_step(self) -> None:
-        """Say that the step is over; what comes before the next one, an evaluation, is in none."""
-        if self._running.is_on:
-            self._running.taking.end_step()
-
-    def __str__(self) -> str:
-        return str(self.run) if self._running.folder is not None else repr(self)
-
-    def __repr__(self) -> str:
-        return f"<Recorded: {len(self._running.taking.seen)} paths, {self._running.taking.step + 1} steps>"
 
 
 def is_off() -> bool:

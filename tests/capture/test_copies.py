@@ -154,9 +154,12 @@ def test_what_cannot_be_stored_is_named_and_left_out_alone(kind: str, tmp_path: 
 def test_statistics_of_odd_tensors_are_recorded_or_named() -> None:
     for kind, is_there in {"jagged": True, "coo": True, "own memory": True, "less than a byte": False}.items():
         model = Given(STORED[kind][0])
-        with warnings.catch_warnings(record=True):
-            with insitu.record(model, only="forward", keep={"**": "stats"}) as recorded:
-                model(torch.ones(2))
+        quiet, session = (
+            warnings.catch_warnings(record=True),
+            insitu.record(model, only="forward", keep={"**": "stats"}),
+        )
+        with quiet, session as recorded:
+            model(torch.ones(2))
         run = recorded.run
         assert ("forward.odd.max" in run, run.complete, "forward.last.max" in run) == (is_there, is_there, True), kind
 

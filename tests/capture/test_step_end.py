@@ -1,4 +1,4 @@
-"""When a step ends: what is in the journal at each moment of a training, as a process that was killed then would leave it."""
+"""What the journal has at each moment of a training, as a process that was killed then would leave it."""
 
 from __future__ import annotations
 
@@ -183,9 +183,10 @@ def test_a_value_that_an_interrupt_cuts_short_is_named() -> None:
         return tensor
 
     net = Slow()
-    with pytest.raises(KeyboardInterrupt), pytest.warns(insitu.InsituWarning, match="KeyboardInterrupt while"):
-        with insitu.record(net, only=["forward.h", "forward.x"], keep={"forward.h": keep, "**": "values"}) as recorded:
-            net(X)
+    session = insitu.record(net, only=["forward.h", "forward.x"], keep={"forward.h": keep, "**": "values"})
+    told = pytest.warns(insitu.InsituWarning, match="KeyboardInterrupt while")
+    with pytest.raises(KeyboardInterrupt), told, session as recorded:
+        net(X)
     assert recorded["forward.x"].steps.tolist() == [0] and not recorded.run.complete
     assert any("'forward.h'" in text and "KeyboardInterrupt" in text for text in recorded.run.missing)
 
@@ -200,8 +201,8 @@ def test_an_alarm_of_the_user_reaches_the_user() -> None:
 
     net, before = nn.Linear(2, 1), signal.signal(signal.SIGALRM, alarm)
     try:
-        with pytest.raises(TimeoutError), pytest.warns(insitu.InsituWarning):
-            with insitu.record(net, only=["forward.input"], keep=keep, every=1, when="train", to=lambda *of: None):
-                net(X)
+        session = insitu.record(net, only=["forward.input"], keep=keep, to=lambda *of: None)
+        with pytest.raises(TimeoutError), pytest.warns(insitu.InsituWarning), session:
+            net(X)
     finally:
         signal.signal(signal.SIGALRM, before)

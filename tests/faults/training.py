@@ -1,7 +1,7 @@
 """A small training that is recorded, notes what it has done, and whose run is checked against these notes.
 
-`python -m tests.faults.training FOLDER DEATH…` forks a child for each death: "SIGTERM after 3" comes after the third write
-to the journal, "exit 1" after the update of step 1.
+`python -m tests.faults.training FOLDER DEATH…` forks a child for each death: "SIGTERM after 3" comes after the third
+write to the journal, "exit 1" after the update of step 1.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,8 @@ def main(folder: Path, deaths: list[str]) -> None:
             os.waitpid(child, 0)
             continue
         way, _, number = death.rpartition(" ")
-        try:
+        with suppress(KeyboardInterrupt):
             work(place, way, int(number))
-        except KeyboardInterrupt:
-            pass
         return
 
 

@@ -8,9 +8,13 @@ from itertools import count
 from time import time
 from typing import Any
 
+from insitu.capture.copies import LeftOutError
+
 # The path, which value of it this is in the step, and the value: a tensor or array of its own, or a small Python value.
 Taken = tuple[str, int, Any]
 Put = Callable[[str, Any], None]
+
+MOST_BYTES = 2**32  # that a step may hold until it is written
 
 _numbers = count(1)
 
@@ -62,6 +66,13 @@ class Step:
     def set(self, call: int, path: str, value: Any) -> None:
         """Take the one value of a path."""
         self.settled[path, call] = value
+
+    def reserve(self, size: int) -> None:
+        """Count the bytes of a value; LeftOutError if a step may not hold them."""
+        if self.size + size > MOST_BYTES:
+            limit = f"a step may hold {MOST_BYTES:,} bytes, and this has {size:,}"
+            raise LeftOutError(f"{limit}: keep='stats', or a function of the tensor, takes less")
+        self.size += size
 
     def take_back(self, length: int) -> None:
         """Forget the values that were appended after the first so many."""

@@ -13,52 +13,28 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from functools import partial
-from itertools import islice
 from threading import RLock, get_ident
-from typing import Any, Protocol
+from typing import Any
 
-import numpy
 import torch
 from torch import Tensor, nn
 
 from insitu.capture.changes import tensor_print
 from insitu.capture.compiled import regions
-from insitu.capture.copies import PLAIN, LeftOutError, copies, dense_copy, is_dense, readable, shard_facts
+from insitu.capture.copies import is_dense
 from insitu.capture.gradients import Gradients
-from insitu.capture.keep import Small, is_plain_class, local, stats, unnoticed
-from insitu.capture.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
+from insitu.capture.intake import Intake, Keep, Sink, text_of
+from insitu.capture.keep import is_plain_class, local, unnoticed
 from insitu.capture.methods import Variables
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import patch
 from insitu.capture.names import unwrapped, wrapping
-from insitu.capture.step import Batch, Put, Step
+from insitu.capture.step import Batch, Step
 from insitu.capture.targets import Rest, Targets
 from insitu.errors import is_interrupt
 
-Keep = Callable[[Any], Any]
-
 WHOLE = frozenset[Rest]([()])
-MOST_BYTES = 2**32  # that a step may hold until it is written
-MOST_LEFT_OUT = 1000  # paths, with a reason each, that are named
 MISSING = object()
-
-
-class Sink(Protocol):
-    """Takes the values of a recording."""
-
-    is_early: bool  # whether it takes values as soon as they are final; else a step as a whole, when it is over
-
-    def write(self, batch: Batch) -> None:
-        """Take a batch; one that was interrupted is given again, and then its values must not be taken twice."""
-
-    def holds(self, path: str, tensor: Tensor) -> bool:
-        """Whether these are the values of a path that were written last."""
-
-    def describe(self, path: str, facts: dict[str, Any]) -> None:
-        """Take what is to be known of a path besides its values."""
-
-    def leave_out(self, path: str, reason: str, step: int) -> None:
-        """Values of a path are not recorded."""
 
 
 class Taking:
@@ -83,13 +59,13 @@ class Taking:
         self._roots = {id(module) for module in wrapping(model)}
         self.modules: dict[int, dict[str, set[Rest]] | None] = {**targets.outputs}
         self.modules.update(dict.fromkeys(self._roots, targets.outputs.get(id(self.root))))
-        self.step, self.seen = -1, set[str]()
-        self._keep_of, self._every, self._when, self.sink, self.trouble = keep_of, every, when, sink, trouble
+        self.step = -1
+        self._intake = Intake(keep_of, sink)
+        self._every, self._when, self.sink, self.trouble = every, when, sink, trouble
         self.is_active = self._said = False  # whether this step is one that is recorded
         self._fitting = 0
         self.now = Step(-1)
         self._batch: Batch | None = None  # what is being written
-        self._left_out: set[tuple[str, str]] = set()
         self._results: list[tuple[dict[str, set[Rest]], Any]] = []  # outputs that are yet to be taken
         self._inside: set[int] = set()
         self.lock = RLock()
@@ -173,7 +149,7 @@ class Taking:
     def _add_results(self, wanted: dict[str, set[Rest]], result: Any) -> None:
         for path, rests in wanted.items() if self.is_active else ():
             try:
-                self._add_all(path, result, rests)
+                self._intake.add_all(self.now, path, result, rests)
             except Exception as error:
                 if is_interrupt(error):
                     raise
@@ -279,8 +255,13 @@ class Taking:
         """All is over: let go of the model."""
         self.root, self.targets = nn.Module(), Targets()
         self.modules, self._results = {}, []
-        self._keep_of = lambda path, whole: None
+        self._intake.keep_of = lambda path, whole: None
         self.gradients, self.variables = Gradients(self), Variables(self)
+
+    @property
+    def seen(self) -> set[str]:
+        """The paths that had a value."""
+        return self._intake.seen
 
     @property
     def has_unwritten(self) -> bool:
@@ -289,14 +270,7 @@ class Taking:
 
     def leave_out(self, path: str, reason: str) -> None:
         """Name a value that is not recorded, and why; each reason once."""
-        key = (path, reason)
-        if key in self._left_out or len(self._left_out) > MOST_LEFT_OUT:
-            return
-        if len(self._left_out) == MOST_LEFT_OUT:
-            path, reason = "**", f"more than {MOST_LEFT_OUT:,} values are left out, and only the first are named"
-        self._left_out.add(key)
-        self.seen.add(path)
-        self.sink.leave_out(path, reason, self.step)
+        self._intake.leave_out(path, reason, self.step)
 
     def take(self, path: str, value: Any, rests: Collection[Rest] = WHOLE) -> None:
         """Take a value, or what the rests name in it; of a container each of the values in it."""
@@ -305,7 +279,7 @@ class Taking:
         with self.lock:
             mark = len(self.now.taken)
             try:
-                unnoticed(lambda: self._add_all(path, value, rests))
+                unnoticed(lambda: self._intake.add_all(self.now, path, value, rests))
             except BaseException as error:
                 self._failed(path, error, mark)
         if self.afterwards is not None:
@@ -322,7 +296,7 @@ class Taking:
 
     def settle(self, path: str, value: Any, call: int) -> None:
         """Take the value that this step has at a path; taken again, it replaces the one before."""
-        self._add(path, value, self._keep_of(path, path), partial(self.now.set, call))
+        self._intake.add(self.now, path, value, self._intake.keep_of(path, path), partial(self.now.set, call))
 
     def _settle(self, targets: Iterable[tuple[nn.Module, str, str]]) -> None:
         """Take parameters and buffers, those left out that this step has as they are."""
@@ -332,7 +306,7 @@ class Taking:
             if value is MISSING:
                 self.leave_out(path, f"its module has no {name!r} any more")
                 continue
-            keep = self._keep_of(path, path)
+            keep = self._intake.keep_of(path, path)
             if path in contents and self._is_as_written(path, value, keep):
                 continue
             content = tensor_print(value) if keep is not None and self.sink.is_early else None
@@ -347,83 +321,6 @@ class Taking:
         if keep is not None:
             return bool(tensor_print(value) == self.now.contents[path])
         return is_dense(tensor) and self.sink.holds(path, tensor.detach())
-
-    def _add_all(self, path: str, value: Any, rests: Collection[Rest]) -> None:
-        put = self.now.append
-        found = parts(path, value, rests)
-        for whole, item in islice(found.items(), MOST_LEAVES):
-            if type(item) in PLAIN:  # mostly
-                self._add(whole, item, self._keep_of(whole, whole), put)
-                continue
-            self._add_leaves(whole, item, partial(self._keep_of_leaf, whole), put)
-        if len(found) > MOST_LEAVES:
-            self.leave_out(path, TOO_MANY)
-
-    def _keep_of_leaf(self, whole: str, path: str) -> Keep | None:
-        return self._keep_of(path, whole)
-
-    def _add_leaves(self, path: str, value: Any, keep_of: Callable[[str], Keep | None], put: Put) -> None:
-        leaves = Leaves(path, value)
-        for leaf_path, leaf in leaves:
-            self._add(leaf_path, leaf, keep_of(leaf_path), put)
-        for cut, reason in leaves.cut.items():
-            self.leave_out(cut, reason)
-
-    def _add(self, path: str, value: Any, keep: Keep | None, put: Put) -> None:
-        """Take one tensor, array or small value; what cannot be taken is left out alone."""
-        if type(value) in SMALL:
-            self.seen.add(path)
-            if value is not None or keep is None:  # nothing can be made of None; the name is yet to be bound
-                put(path, value)
-            return
-        try:
-            if keep is not None and isinstance(value, (Tensor, numpy.ndarray)):
-                self._add_kept(path, value, keep, put)
-            elif is_dense(value):
-                self._reserve(value.nbytes)
-                self.seen.add(path)
-                put(path, dense_copy(value.detach()))
-            else:
-                self._add_copies(path, value, put)
-        except Exception as error:
-            if is_interrupt(error):
-                raise
-            self.leave_out(path, text_of(error))
-
-    def _add_copies(self, path: str, value: Any, put: Put) -> None:
-        for part, copy, facts in copies(path, value):
-            self._reserve(getattr(copy, "nbytes", 0))
-            self.seen.add(part)
-            put(part, copy)
-            if facts:
-                self.sink.describe(part, facts)
-
-    def _add_kept(self, path: str, value: Any, keep: Keep, put: Put) -> None:
-        """Take what a function makes of a tensor or array."""
-        kept = keep(readable(value, keep) if isinstance(value, Tensor) else value)
-        if facts := shard_facts(value):
-            self.sink.describe(path, facts)
-        if type(kept) is Small:
-            for name, number in kept.items():
-                put(f"{path}.{name}", number)
-                self.seen.add(f"{path}.{name}")
-        elif kept is None and keep is stats:
-            raise LeftOutError(f"torch has no statistics of {value.dtype}")
-        else:
-            self._add_leaves(path, kept, lambda leaf: None, put)
-
-    def _reserve(self, size: int) -> None:
-        """Count the bytes of a value; LeftOutError if a step may not hold them."""
-        if self.now.size + size > MOST_BYTES:
-            limit = f"a step may hold {MOST_BYTES:,} bytes, and this has {size:,}"
-            raise LeftOutError(f"{limit}: keep='stats', or a function of the tensor, takes less")
-        self.now.size += size
-
-
-def text_of(error: BaseException) -> str:
-    """Why a value is not recorded."""
-    text = str(error) if isinstance(error, LeftOutError) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:300]
 
 
 skip_when_compiling(
