@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from insitu import dist
 from insitu.about import about_run
 from insitu.capture.explain.notes import add_note
-from insitu.capture.intake import Keep, Sink
+from insitu.capture.intake import Keep, ValueSink
 from insitu.capture.keep import stats
 from insitu.capture.targets import targets
 from insitu.capture.values import Taking
@@ -198,7 +198,7 @@ class Running:
                 self.discard()
                 raise
 
-    def _sink(self, function: Callable[..., Any] | None) -> Sink:
+    def _sink(self, function: Callable[..., Any] | None) -> ValueSink:
         if self.is_off:
             return ToNothing()
         if function is not None:

@@ -63,9 +63,9 @@ def record(
     and no calls: outputs (`encoder.1`), variables (`encoder.*.forward.scores`), parameters (`head.weight`), gradients
     (`head.weight.grad`). A step is one outermost call of the model, or what `recorded.step()` says; `every=4` takes
     each fourth, `when="train"` those in training. Outputs and variables are taken when they come to be, several in a
-    step if there are; gradients when an optimizer is about to use them; parameters and buffers after the update. Each is
-    written as soon as it is final, so a killed process loses nothing of a step that has ended.
-    `keep` is "values", "stats" (`head.weight.mean`, …), a function of a tensor, or these by pattern.
+    step if there are; gradients when an optimizer is about to use them; parameters and buffers after the update. Each
+    is written as soon as it is final, so a killed process loses nothing of a step that has ended. `keep` is "values",
+    "stats" (`head.weight.mean`, …), a function of a tensor, or these by pattern.
 
     `to="run.h5"` writes to a file while the run goes on, each rank a journal in `run.h5.parts`, merged in the end; a
     function is called with path, value, step and rank; without it the values are in a temporary folder. A file that is

@@ -14,9 +14,8 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
-from insitu.capture.keep import is_plain_class, local, stats
+from insitu.capture.keep import is_fake, is_plain_class, is_transformed, local, stats
 
 # A path, the copy, and what is to be known of it besides its values.
 Copy = tuple[str, Any, dict[str, Any]]
@@ -47,7 +46,7 @@ def is_dense(tensor: Any) -> bool:
 
 def has_no_values(tensor: Tensor) -> bool:
     """Whether a tensor of torch's own class has nothing that can be read."""
-    return tensor.device.type == "meta" or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.device.type == "meta" or is_transformed(tensor)
 
 
 def dense_copy(tensor: Tensor) -> Tensor:
@@ -76,7 +75,7 @@ def copies(path: str, value: Any, depth: int = 0) -> Iterator[Copy]:
 def _copies_of_plain(path: str, tensor: Tensor) -> Iterator[Copy]:
     if tensor.device.type == "meta":
         raise LeftOutError("tensors on the meta device have no values")
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if is_transformed(tensor):
         raise LeftOutError("its values cannot be read inside a transform of torch.func")
     if tensor.is_quantized:
         yield from _copies_of_quantized(path, tensor)
@@ -109,7 +108,7 @@ def _copies_of_wrapper(path: str, tensor: Tensor, depth: int) -> Iterator[Copy]:
     inner = inner_tensor(tensor)
     if inner is not None:
         yield from _with_facts(copies(path, inner, depth + 1), shard_facts(tensor))
-    elif isinstance(tensor, FakeTensor):
+    elif is_fake(tensor):
         raise LeftOutError("a FakeTensor has no values")
     elif tensor.layout is torch.jagged:
         yield from _copies_of_jagged(path, tensor)
@@ -176,7 +175,7 @@ def readable(tensor: Tensor, keep: Callable[[Any], Any]) -> Tensor:
         return tensor.detach()
     if keep is stats and tensor.layout is torch.jagged:
         return tensor._values.detach()  # type: ignore[attr-defined, no-any-return]
-    has_memory = tensor.layout is torch.strided and not isinstance(tensor, FakeTensor) and tensor.data_ptr()
+    has_memory = tensor.layout is torch.strided and not is_fake(tensor) and tensor.data_ptr()
     if has_memory:
         return tensor.detach()
     raise LeftOutError(f"no function is called with a {type(tensor).__name__}: keep='values' records what it wraps")

@@ -13,7 +13,7 @@ from torch import Tensor
 from insitu.capture.copies import PLAIN, LeftOutError, copies, dense_copy, is_dense, readable, shard_facts
 from insitu.capture.keep import Small, stats
 from insitu.capture.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
-from insitu.capture.step import Batch, Put, Step
+from insitu.capture.step import Batch, Put, StepValues
 from insitu.capture.targets import Rest
 from insitu.errors import is_interrupt
 
@@ -22,7 +22,7 @@ Keep = Callable[[Any], Any]
 MOST_LEFT_OUT = 1000  # paths, with a reason each, that are named
 
 
-class Sink(Protocol):
+class ValueSink(Protocol):
     """Takes the values of a recording."""
 
     is_early: bool  # whether it takes values as soon as they are final; else a step as a whole, when it is over
@@ -47,7 +47,7 @@ class Intake:
     that had a value.
     """
 
-    def __init__(self, keep_of: Callable[[str, str], Keep | None], sink: Sink) -> None:
+    def __init__(self, keep_of: Callable[[str, str], Keep | None], sink: ValueSink) -> None:
         self.keep_of, self._sink = keep_of, sink
         self.seen: set[str] = set()
         self._left_out: set[tuple[str, str]] = set()
@@ -63,7 +63,7 @@ class Intake:
         self.seen.add(path)
         self._sink.leave_out(path, reason, step)
 
-    def add_all(self, step: Step, path: str, value: Any, rests: Collection[Rest]) -> None:
+    def add_all(self, step: StepValues, path: str, value: Any, rests: Collection[Rest]) -> None:
         """Take a value, or what the rests name in it; of a container each of the values in it."""
         found = parts(path, value, rests)
         for whole, item in islice(found.items(), MOST_LEAVES):
@@ -77,14 +77,16 @@ class Intake:
     def _keep_of_leaf(self, whole: str, path: str) -> Keep | None:
         return self.keep_of(path, whole)
 
-    def _add_leaves(self, step: Step, path: str, value: Any, keep_of: Callable[[str], Keep | None], put: Put) -> None:
+    def _add_leaves(
+        self, step: StepValues, path: str, value: Any, keep_of: Callable[[str], Keep | None], put: Put
+    ) -> None:
         leaves = Leaves(path, value)
         for leaf_path, leaf in leaves:
             self.add(step, leaf_path, leaf, keep_of(leaf_path), put)
         for cut, reason in leaves.cut.items():
             self.leave_out(cut, reason, step.number)
 
-    def add(self, step: Step, path: str, value: Any, keep: Keep | None, put: Put) -> None:
+    def add(self, step: StepValues, path: str, value: Any, keep: Keep | None, put: Put) -> None:
         """Take one tensor, array or small value; what cannot be taken is left out alone."""
         if type(value) in SMALL:
             self.seen.add(path)
@@ -105,7 +107,7 @@ class Intake:
                 raise
             self.leave_out(path, text_of(error), step.number)
 
-    def _add_copies(self, step: Step, path: str, value: Any, put: Put) -> None:
+    def _add_copies(self, step: StepValues, path: str, value: Any, put: Put) -> None:
         for part, copy, facts in copies(path, value):
             step.reserve(getattr(copy, "nbytes", 0))
             self.seen.add(part)
@@ -113,7 +115,7 @@ class Intake:
             if facts:
                 self._sink.describe(part, facts)
 
-    def _add_kept(self, step: Step, path: str, value: Any, keep: Keep, put: Put) -> None:
+    def _add_kept(self, step: StepValues, path: str, value: Any, keep: Keep, put: Put) -> None:
         """Take what a function makes of a tensor or array."""
         kept = keep(readable(value, keep) if isinstance(value, Tensor) else value)
         if facts := shard_facts(value):

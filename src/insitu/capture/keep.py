@@ -10,6 +10,7 @@ import numpy
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction, _DisableTorchDispatch, _set_grad_enabled
+from torch._subclasses.fake_tensor import FakeTensor
 
 from insitu.capture.tensors import Keep
 from insitu.errors import ChoiceError, choose
@@ -94,7 +95,17 @@ def has_values(tensor: Tensor) -> bool:
     """Whether there is memory to look at: not on the meta device, not fake, not inside a functorch transform."""
     if tensor.device.type == "meta" or not is_plain_class(tensor) or tensor._is_zerotensor():
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return not is_transformed(tensor)
+
+
+def is_transformed(tensor: Tensor) -> bool:
+    """Whether a tensor is inside a transform of `torch.func`, where its values cannot be read."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def is_fake(tensor: Tensor) -> bool:
+    """Whether a tensor has facts alone; to ask one for its memory makes torch warn."""
+    return isinstance(tensor, FakeTensor)
 
 
 def is_plain_class(tensor: Tensor) -> bool:

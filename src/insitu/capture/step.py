@@ -37,7 +37,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Step:
+class StepValues:
     """One step. Its parts change by single operations only, so that an exception finds it whole at any moment."""
 
     number: int
@@ -80,7 +80,7 @@ class Step:
             self.counts[path] = call
         del self.taken[length:]
 
-    def split(self, *, is_open: bool) -> tuple[Batch, Step]:
+    def split(self, *, is_open: bool) -> tuple[Batch, StepValues]:
         """What is to be written now, and the step as it is once that is done."""
         moment = time() if self.time is None else self.time
         taken = self.taken
@@ -96,6 +96,6 @@ class Step:
             is_again=not self.written.isdisjoint(self.settled),
         )
         written = self.written.union(self.settled) if self.settled else self.written
-        rest = Step(self.number, moment, is_open, written=written)
+        rest = StepValues(self.number, moment, is_open, written=written)
         rest.counts, rest.contents, rest.uses = self.counts, self.contents, self.uses
         return batch, rest

@@ -23,13 +23,13 @@ from insitu.capture.changes import tensor_print
 from insitu.capture.compiled import regions
 from insitu.capture.copies import is_dense
 from insitu.capture.gradients import Gradients
-from insitu.capture.intake import Intake, Keep, Sink, text_of
+from insitu.capture.intake import Intake, Keep, ValueSink, text_of
 from insitu.capture.keep import is_plain_class, local, unnoticed
 from insitu.capture.methods import Variables
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import patch
 from insitu.capture.names import unwrapped, wrapping
-from insitu.capture.step import Batch, Step
+from insitu.capture.step import Batch, StepValues
 from insitu.capture.targets import Rest, Targets
 from insitu.errors import is_interrupt
 
@@ -51,7 +51,7 @@ class Taking:
         keep_of: Callable[[str, str], Keep | None],
         every: int,
         when: str | None,
-        sink: Sink,
+        sink: ValueSink,
         trouble: Callable[[str, Exception], None],
     ) -> None:
         self.root, self.targets = unwrapped(model), targets
@@ -64,7 +64,7 @@ class Taking:
         self._every, self._when, self.sink, self.trouble = every, when, sink, trouble
         self.is_active = self._said = False  # whether this step is one that is recorded
         self._fitting = 0
-        self.now = Step(-1)
+        self.now = StepValues(-1)
         self._batch: Batch | None = None  # what is being written
         self._results: list[tuple[dict[str, set[Rest]], Any]] = []  # outputs that are yet to be taken
         self._inside: set[int] = set()
@@ -190,7 +190,7 @@ class Taking:
         following = self.step + 1 if number is None else number
         fits = self._when is None or module.training == (self._when == "train")
         is_active = fits and self._fitting % self._every == 0
-        fitting, now = self._fitting + fits, Step(following)
+        fitting, now = self._fitting + fits, StepValues(following)
         self.step, self.is_active, self._fitting, self.now = following, is_active, fitting, now
 
     def _finish_step(self, *, is_last: bool = False) -> None:
@@ -199,7 +199,7 @@ class Taking:
             if self.is_active:
                 self._guarded(self._collect)
                 self._commit(is_open=bool(self._inside), is_last=is_last)
-                self.is_active, self.now = False, Step(self.step)
+                self.is_active, self.now = False, StepValues(self.step)
                 if not self._inside:
                     self.variables.forget()
             self._write()

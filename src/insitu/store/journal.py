@@ -336,9 +336,7 @@ class Journal:
                     self._named = True
                     sync_directory(self.folder)
             except OSError as error:
-                if is_interrupt(error):
-                    raise
-                self._sync_error = error
+                self._sync_error = _of_the_disk(error)
             finally:
                 for file in full:
                     os.close(file)
@@ -359,6 +357,13 @@ class Journal:
 @lru_cache(maxsize=256)
 def _entries(count: int) -> Struct:
     return Struct("<" + frames.ENTRY_FORMAT * count)
+
+
+def _of_the_disk(error: OSError) -> OSError:
+    """The error, unless it is a TimeoutError of the user that came by a signal: that one is raised."""
+    if is_interrupt(error):
+        raise error
+    return error
 
 
 def _bytes_of(path: str, dtype: str, shape: tuple[int, ...], size: int, data: Any) -> memoryview:
