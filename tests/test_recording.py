@@ -261,6 +261,32 @@ def test_compiled_models_stay_compiled() -> None:
     assert recorded["0.weight"].values.shape == (3, 2, 2)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script")
+def test_a_compiled_optimizer_stays_compiled_and_its_steps_are_written() -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    step = torch.compile(lambda: optimizer.step(), backend=backend)
+
+    def train_once() -> None:
+        optimizer.zero_grad()
+        net(torch.ones(1, 2)).sum().backward()
+        step()
+
+    train_once()
+    before = len(graphs)
+    with insitu.record(net, only=["weight", "weight.grad"], keep="values") as recorded:
+        for _ in range(2):
+            train_once()
+            assert recorded["weight"].values[-1].tolist() == net.weight.tolist()
+    assert len(graphs) == before and recorded["weight.grad"].steps.tolist() == [0, 1] and recorded.run.complete
+
+
 class Labelled(nn.Module):
     """As models of transformers do: the loss is None until there is one."""
 

@@ -10,6 +10,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from insitu.capture.intake import text_of
 from insitu.capture.leaves import SMALL
 from insitu.capture.step import Batch
 from insitu.errors import is_interrupt
@@ -37,7 +38,7 @@ class ToJournal:
             self._journal.step(batch.step, batch.time, entries, flags=flags, ticket=batch.number)
         except Exception as error:
             if not is_interrupt(error) and self._journal.dropped == dropped:  # else the journal says it
-                self.leave_out(f"step {batch.step}", f"{type(error).__name__}: {error}", batch.step)
+                self.leave_out(f"step {batch.step}", text_of(error), batch.step)
             raise
 
     def _entries(self, batch: Batch) -> Iterator[Entry]:
@@ -47,7 +48,7 @@ class ToJournal:
             except Exception as error:
                 if is_interrupt(error):
                     raise
-                self.leave_out(path, f"{type(error).__name__}: {error}", batch.step)
+                self.leave_out(path, text_of(error), batch.step)
 
     def holds(self, path: str, tensor: Tensor) -> bool:
         """Whether these are the values of a path that were written last."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from insitu.capture.intake import text_of
 from insitu.capture.keep import local, unnoticed
+from insitu.capture.modes import skip_all_when_compiling
 from insitu.errors import is_interrupt
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class Gradients:
         except Exception as error:
             if is_interrupt(error):
                 raise
-            self._taking.leave_out(path, f"{type(error).__name__}: {error}")
+            self._taking.leave_out(path, text_of(error))
 
     def _before_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not any(callable(argument) for argument in (*args, *kwargs.values())):  # else the backward pass comes in it
@@ -93,6 +95,9 @@ class Gradients:
         """The step ends: take what no optimizer has asked for."""
         self._take(list(self._pending))
         self._stash.clear()
+
+
+skip_all_when_compiling(Gradients._ready, Gradients._before_update, Gradients._after_update)
 
 
 def ids_of(optimizer: Any) -> set[int]:

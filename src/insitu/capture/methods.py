@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.capture.changes import Print, print_of
 from insitu.capture.giving import Giver
+from insitu.capture.intake import text_of
 from insitu.capture.leaves import parts
 from insitu.capture.reporters import hearers
 from insitu.capture.swaps import swaps
@@ -70,7 +71,7 @@ class Variables:
         except Exception as error:
             if is_interrupt(error):
                 raise
-            self._taking.leave_out(f"{point.function}.{point.name}", str(error))
+            self._taking.leave_out(f"{point.function}.{point.name}", text_of(error))
 
     def _enter(self, point: Point, frame: FrameType) -> None:
         """A call begins, in a frame that may have the id of one that has ended."""

@@ -26,7 +26,7 @@ from insitu.capture.gradients import Gradients
 from insitu.capture.intake import Intake, Keep, ValueSink, text_of
 from insitu.capture.keep import is_plain_class, local, unnoticed
 from insitu.capture.methods import Variables
-from insitu.capture.modes import skip_when_compiling
+from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
 from insitu.capture.modules import patch
 from insitu.capture.names import unwrapped, wrapping
 from insitu.capture.step import Batch, StepValues
@@ -218,7 +218,7 @@ class Taking:
             if is_interrupt(error):
                 raise
             self.trouble("recording a step", error)
-            self.leave_out(f"step {self.step}", f"{type(error).__name__}: {error}")
+            self.leave_out(f"step {self.step}", text_of(error))
 
     def _commit(self, *, is_open: bool, is_last: bool = False) -> None:
         """Write what was taken and not written yet; of each step there is one frame at least."""
@@ -323,7 +323,5 @@ class Taking:
         return is_dense(tensor) and self.sink.holds(path, tensor.detach())
 
 
-skip_when_compiling(
-    *(Taking.on_module, Taking._begin_call, Taking._end_call, Taking._begin, Taking._finish_step, Taking.take),
-    *(Taking._take_results, Taking.after_update),
-)
+skip_when_compiling(Taking.on_module)
+skip_all_when_compiling(Taking._begin_call, Taking._take_results, Taking._end_call, Taking._finish_step, Taking.take)
