@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import signal
 import sys
 from collections.abc import Callable
@@ -12,44 +11,24 @@ import pytest
 import torch
 from tests.capture.oracle import nothing_left
 from tests.faults.amount import amount
+from tests.faults.interrupt import Interrupt
 from torch import nn
 
 import insitu
+from insitu.capture.functions import alone
 from insitu.capture.modules import patch
 from insitu.capture.recorder import patience
 from insitu.interrupts import Undisturbed
 
-# Where Python looks whether a signal has come: after calls into C, at the begin of functions, and in loops.
-LOOKS = {dis.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD") if name in dis.opmap}
 
-
-class Interrupt:
-    """Lets a signal come at the n-th moment at which Python would notice it, inside the tool."""
-
-    def __init__(self, moment: int) -> None:
-        self.moment, self.came = moment, False
-        self._last: dict[int, int] = {}
-
-    def __call__(self, frame: Any, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.endswith("/contextlib.py") and "/src/insitu/" not in frame.f_code.co_filename:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            before, self._last[id(frame)] = self._last.get(id(frame)), frame.f_code.co_code[frame.f_lasti]
-            self.moment -= before in LOOKS
-            if self.moment == 0:
-                self.came = True
-                sys.settrace(None)
-                signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # type: ignore[operator, misc, arg-type]
-        elif event == "return":
-            self._last.pop(id(frame), None)
-            self._last.pop(id(frame.f_back), None)  # coming back from a function in Python is no such moment
-        return self
+def ctrl_c(frame: Any) -> None:
+    """What Python does when SIGINT has come."""
+    signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # type: ignore[operator, misc, arg-type]
 
 
 def interrupted(work: Callable[[], Any], moment: int) -> bool:
     """Do something, with an interrupt at a moment; whether there was such a moment."""
-    interrupt = Interrupt(moment)
+    interrupt = Interrupt(moment, ctrl_c)
     before = sys.gettrace()
     try:
         sys.settrace(interrupt)
@@ -70,29 +49,76 @@ SESSIONS: dict[str, Callable[[], Any]] = {
     "watch": lambda: insitu.watch(model, file=sys.stderr),
     "guard": lambda: insitu.guard(model, action="record"),
     "values": lambda: insitu.record(model, only=["forward"], to=lambda *of: None),
+    "journal": lambda: insitu.record(model, only=["forward", "0.weight"], keep="values"),
+    "watch all": lambda: insitu.watch(file=sys.stderr, level="functions"),
+}
+
+
+def guarded_call(guard: Any) -> Any:
+    """What is done by a decorated function."""
+    guard(lambda: model(torch.ones(2, 3)))()
+
+
+def watched_call(watch: Any) -> Any:
+    """The same of a watched one."""
+    watch(lambda: model(torch.ones(2, 3)))()
+
+
+def block(session: Any) -> None:
+    """What is done in a `with` block."""
+    with session:
+        model(torch.ones(2, 3))
+
+
+PARTS = amount(1, 8)  # of a test that would take minutes
+WAYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    **{name: (name, block) for name in SESSIONS},
+    "guarded function": ("guard", guarded_call),
+    "watched function": ("watch all", watched_call),
 }
 
 
 @pytest.mark.filterwarnings("ignore::insitu.errors.InsituWarning")
-@pytest.mark.parametrize("name", SESSIONS)
-@pytest.mark.parametrize("phase", ["enter", "exit"])
-def test_an_interrupt_at_any_moment_leaves_nothing(name: str, phase: str, capsys: Any) -> None:
-    moment, came = 0, True
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_an_interrupt_at_any_moment_leaves_nothing(name: str, part: int, capsys: Any) -> None:
+    kind, work = WAYS[name]
+    # The first instruction of `__enter__` and of `__exit__`, and those around them, are always tried.
+    first = moment_of_leaving(kind, work)
+    moment, came = part, True
     while came:
-        moment += amount(9, 1)
-        session = SESSIONS[name]()
+        moment += 1 if moment < 12 or abs(moment - first) < 12 else amount(397, PARTS)
+        session = SESSIONS[kind]()
         with nothing_left():
-            if phase == "enter":
-                came = interrupted(session.__enter__, moment)
-            else:
-                session.__enter__()
-                model(torch.ones(2, 3))
-                came = interrupted(lambda session=session: session.__exit__(None, None, None), moment)
-            if phase == "enter" and not came:
-                session.__exit__(None, None, None)
+            came = interrupted(lambda session=session: work(session), moment)
         assert (patch.probes, patch.sessions, patch.takers, patience.sessions) == ({}, (), (), 0)
+        assert alone == {}
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert moment > 40
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert moment > 40 and first > 20
+
+
+def moment_of_leaving(kind: str, work: Callable[[Any], Any]) -> int:
+    """The moment at which a session begins to be left."""
+    moments: list[int] = []
+
+    def note(frame: Any) -> None:
+        raise AssertionError
+
+    class Counting(Interrupt):
+        def __call__(self, frame: Any, event: str, argument: Any) -> Any:
+            is_exit = frame.f_code.co_name in ("_leave", "leave", "__exit__")
+            if event == "call" and is_exit and "Undisturbed" not in frame.f_code.co_qualname:
+                moments.append(-self.moment)
+            return super().__call__(frame, event, argument)
+
+    counting = Counting(0, note)
+    sys.settrace(counting)
+    try:
+        work(SESSIONS[kind]())
+    finally:
+        sys.settrace(None)
+    return moments[-1]
 
 
 def test_signals_wait_and_then_come_once_each() -> None:

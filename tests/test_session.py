@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import os
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -664,3 +666,13 @@ def test_a_trace_can_be_printed_while_it_is_recorded() -> None:
     with insitu.record(model) as trace:
         model(x)
         assert "Linear(3 → 4)" in str(trace)
+
+
+def test_a_file_of_watched_lines_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with insitu.watch(file=tmp_path / "lines.txt"):
+            torch.ones(2) + 1
+    finally:
+        os.umask(before)
+    assert (tmp_path / "lines.txt").stat().st_mode & 0o777 == 0o600

@@ -93,6 +93,11 @@ def came_by_signal(error: BaseException) -> bool:
     return False
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an exception ends or interrupts the program (Ctrl-C, an alarm), and is not an error of the tool."""
+    return not isinstance(error, Exception) or came_by_signal(error)
+
+
 def choose(option: str, value: object, choices: Iterable[str]) -> str:
     """The value if it is one of the choices; an error that names them, and the nearest, if not."""
     names = list(choices)

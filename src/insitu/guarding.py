@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from threading import get_ident
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
@@ -21,8 +22,8 @@ from insitu.capture.guard.scaling import scaling
 from insitu.capture.recorder import Recorder
 from insitu.dist import current_rank
 from insitu.errors import NonFiniteError, PatternError, SubjectError, brief, choose, tell
-from insitu.interrupts import begun, ended
-from insitu.session import checked_subject, explain, module_paths, take_last
+from insitu.interrupts import Dropped, Exit, begun, ended, undone_with
+from insitu.session import checked_subject, explain, last_entry, module_paths
 from insitu.trace.finding import Finding
 from insitu.trace.path import compiled, suggestion
 from insitu.tracebacks import without_own_frames
@@ -78,33 +79,44 @@ class Guard:
         self.findings: list[Finding] = []
 
     def __enter__(self) -> Guard:
-        return self._enter(sys._getframe(1))
-
-    def _enter(self, frame: FrameType | None) -> Guard:
-        begun(lambda: self._entered(frame), self._abandon)
+        self.enter(sys._getframe(1), self)
         return self
 
-    def _entered(self, frame: FrameType | None) -> Running:
+    def enter(self, frame: FrameType | None, entered: object) -> None:
+        """Begin to guard in a frame, whose `with` statement has entered this object; `leave` ends it."""
+        begun(lambda: self._entered(frame, entered), self.abandon)
+
+    def _entered(self, frame: FrameType | None, entered: object) -> Running:
         running = Running(self._report)
         if os.environ.get("INSITU") != "0":
             running.start(self._subject, self._allow, frame)
         self._running.append((get_ident(), running))
+        running.dropped = undone_with(entered, partial(self.abandon, running))
         return running
 
-    def _abandon(self, running: Running) -> None:
-        """An interrupt came while it was entered: it never was."""
-        self._running = [entry for entry in self._running if entry[1] is not running]
+    def abandon(self, running: Running) -> None:
+        """Roll back: an interrupt came while the block was entered, or kept `__exit__` from running."""
         running.undo.close()
+        self._forget(running)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        for finding in ended(lambda: self._left(error)):
+    def _forget(self, running: Running) -> None:
+        running.dropped = None
+        self._running = [entry for entry in self._running if entry[1] is not running]
+
+    def leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """End what was entered last, and report what it has found."""
+        running = last_entry(self._running)
+        for finding in ended(lambda: self._left(running, error)):
             self._report(finding, may_raise=error is None)
         without_own_frames(tb)
 
-    def _left(self, error: BaseException | None) -> list[Finding]:
-        running = take_last(self._running)
+    __exit__ = Exit(leave)
+
+    def _left(self, running: Running, error: BaseException | None) -> list[Finding]:
         explain(error, running.recorder)
-        return running.stop(error)
+        found = running.stop(error)
+        self._forget(running)
+        return found
 
     def __call__(self, function: Function) -> Function:
         """The function, guarded whenever it runs."""
@@ -112,14 +124,8 @@ class Guard:
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
-            self._enter(sys._getframe(1))
-            try:
-                result = function(*args, **kwargs)
-            except BaseException as error:
-                self.__exit__(type(error), error, error.__traceback__)
-                raise
-            self.__exit__(None, None, None)
-            return result
+            with _Call(self, sys._getframe(1)):
+                return function(*args, **kwargs)
 
         return guarded  # type: ignore[return-value]
 
@@ -146,6 +152,21 @@ class Guard:
         return f"<Guard: {len(self.findings)} findings>"
 
 
+class _Call:
+    """The call of a guarded function: a guard that is entered for the frame that called it."""
+
+    def __init__(self, guard: Guard, frame: FrameType) -> None:
+        self._guard, self._frame = guard, frame
+
+    def __enter__(self) -> None:
+        self._guard.enter(self._frame, self)
+
+    def _leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._guard.leave(kind, error, tb)
+
+    __exit__ = Exit(_leave)
+
+
 class Running:
     """One entry of a guard: what to undo when it ends."""
 
@@ -155,6 +176,7 @@ class Running:
         self.checks: Checks | None = None
         self.health: Health | None = None
         self.undo = ExitStack()
+        self.dropped: Dropped = None
 
     def start(self, subject: nn.Module | None, allow: tuple[str, ...], frame: FrameType | None) -> None:
         """Begin to check."""

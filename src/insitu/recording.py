@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
 from insitu import dist
 from insitu.about import about_run
 from insitu.capture.explain.notes import add_note
+from insitu.capture.intake import Keep, ValueSink
 from insitu.capture.keep import stats
 from insitu.capture.targets import targets
-from insitu.capture.values import Keep, Taken, Taking
-from insitu.entries import entry
-from insitu.errors import ChoiceError, PatternError, SubjectError, choose, not_entered, tell
-from insitu.interrupts import Termination, begun, ended
+from insitu.capture.values import Taking
+from insitu.entries import ToFunction, ToJournal, ToNothing
+from insitu.errors import ChoiceError, PatternError, StoreError, SubjectError, choose, not_entered, tell
+from insitu.interrupts import Dropped, Exit, Termination, begun, ended, undone_with
+from insitu.recorded import Recorded
 from insitu.start import open_journal, restarts
 from insitu.store import RUN_SUFFIXES, check
 from insitu.store.building import check_compression
 from insitu.store.claims import Start
-from insitu.store.journal import Entry, Journal
+from insitu.store.journal import Journal
 from insitu.store.parts import parts_of, remove_journal
 from insitu.store.ranks import Ranks
 from insitu.trace.path import compiled, matches, nearest
-
-if TYPE_CHECKING:
-    from insitu.store.run import Run
-    from insitu.store.series import Series
 
 KEEPS = ("values", "stats")
 WHENS = ("train", "eval")
@@ -92,17 +92,28 @@ class Recording:
     def _entered(self) -> Running:
         running = Running(self)
         self._running.append(running)
+        running.dropped = undone_with(self, partial(self._cut_short, running))
         return running
 
     def _abandon(self, running: Running) -> None:
-        """An interrupt came while it was entered: it never was."""
-        self._running = [entry for entry in self._running if entry is not running]
+        """Roll back: an interrupt came while the block was entered."""
         try:
             running.undo(None)
         finally:
+            self._forget(running)
             running.discard()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def _cut_short(self, running: Running) -> None:
+        """End the recording: an interrupt has kept `__exit__` from running. The file is left to `insitu recover`."""
+        ended(lambda: self._left(running, None))
+        running.tell_parts()
+        running.release()
+
+    def _forget(self, running: Running) -> None:
+        running.dropped = None
+        self._running = [entry for entry in self._running if entry is not running]
+
+    def _leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         running, was_on = self._running[-1], self._running[-1].is_on
         try:
             try:
@@ -118,11 +129,13 @@ class Recording:
         finally:
             running.release()
 
+    __exit__ = Exit(_leave)
+
     def _left(self, running: Running, error: BaseException | None) -> None:
-        self._running.remove(running)
         if error is not None and running.is_on:
             add_note(error, None, None)
         running.undo(error)
+        self._forget(running)
 
     def check_free(self) -> None:
         """Raise if the file cannot be made: better before a long run than after it.
@@ -168,6 +181,7 @@ class Running:
         self.is_off = is_off()
         self.is_on = not self.is_off  # until it is left
         self._troubles: set[str] = set()
+        self._reasons: set[str] = set()  # why values were left out, as far as the user was told
         self._pid = os.getpid()
         self.to = recording._to
         self.rank = dist.current_rank()
@@ -175,23 +189,46 @@ class Running:
         self.journal: Journal | None = None
         self.start: Start | None = None
         self.recorded = Recorded(self)
+        self._termination: Termination | None = None
+        self.dropped: Dropped = None
+        if self.is_on and recording._sink is None:
+            self._open()
         self.taking = Taking(
             recording._model,
             recording._targets,
             keep_of=recording.keep_of,
             every=recording._every,
             when=recording._when,
-            sink=self._hand_on,
+            sink=self._sink(recording._sink),
             trouble=self.trouble,
         )
-        self._termination: Termination | None = None
         if self.is_on:
-            if recording._sink is None:
-                self._open()
-            self.taking.start()
-            self._termination = Termination(self._terminate)
+            try:
+                self.taking.start()
+                self._termination = Termination(self._end_at_once, self._defer)
+                atexit.register(self._end_at_once)
+            except BaseException:
+                self.undo(None)
+                self.discard()
+                raise
 
-    def _terminate(self) -> None:
+    def _sink(self, function: Callable[..., Any] | None) -> ValueSink:
+        if self.is_off:
+            return ToNothing()
+        if function is not None:
+            return ToFunction(function, self.rank, self.trouble, self._tell_left_out)
+        assert self.journal is not None
+        return ToJournal(self.journal, self._tell_left_out)
+
+    def _defer(self, work: Callable[[], None]) -> bool:
+        """Let the end of the process wait while a step is being written; whether it must."""
+        if self.is_on and self.taking.is_busy():
+            self.taking.afterwards = work
+            return True
+        return False
+
+    def _end_at_once(self) -> None:
+        """The process ends: end the recording, and wait for nobody."""
         if self.is_on:
             self.undo(None)
             self.finish(patience=0.0)
@@ -213,29 +250,14 @@ class Running:
             self.folder, to, said, rank=self.rank, ranks=dist.world_size(), **options
         )
 
-    def _hand_on(self, step: int, moment: float, taken: list[Taken]) -> None:
-        if self._recording._sink is not None:
-            for path, _, value in taken:
-                self._recording._sink(path, value, step, self.rank)
-        elif self.journal is not None:
-            for path, facts in self.taking.facts.items():
-                self.journal.describe(path, **facts)
-            self.taking.facts = {}
-            self.journal.step(step, moment, self._entries(taken))
-
-    def _entries(self, taken: list[Taken]) -> list[Entry]:
-        made = []
-        for path, call, value in taken:
-            try:
-                made.append(entry(path, call, value))
-            except Exception as error:
-                self.trouble(f"storing {path}", error)
-        return made
-
     def hand_on_last(self) -> None:
         """Hand the last step on to a function of the user, whom nothing may keep from interrupting that."""
         if self._recording._sink is not None and self.is_on and os.getpid() == self._pid:
-            self.taking.end_step()
+            try:
+                self.taking.end_step()
+            except BaseException:
+                self.taking.forget_batch()  # the user does not want the rest
+                raise
 
     def undo(self, error: BaseException | None) -> None:
         """End the recording: hand on the last step, close the journal.
@@ -244,16 +266,30 @@ class Running:
         """
         if not self.is_on or os.getpid() != self._pid:
             return
-        self.is_on = False
-        if self._termination is not None:
-            self._termination.forget()
+        try:
+            self._stop_taking()
+        finally:
+            self.is_on = False
+            atexit.unregister(self._end_at_once)
+            if self._termination is not None:
+                self._termination.forget()
+            self._close(error)
+
+    def _stop_taking(self) -> None:
         try:
             self.taking.stop()
-        finally:
-            if self.journal is not None:
-                if error is not None:
-                    self.journal.event("raised", type(error).__name__, step=self.taking.step, time=time.time())
-                self.journal.close()
+        except BaseException:
+            self.taking.stop()  # an interrupt came: now what it has left
+            raise
+
+    def _close(self, error: BaseException | None) -> None:
+        if self.journal is None:
+            return
+        self.journal.dropped += self.taking.has_unwritten
+        if error is not None:
+            with suppress(StoreError):
+                self.journal.event("raised", type(error).__name__, step=self.taking.step, time=time.time())
+        self.journal.close()
 
     def finish(self, *, patience: float = PATIENCE) -> None:
         """After the end: say what did not match, make the file."""
@@ -279,6 +315,8 @@ class Running:
         """Let the model go: what was recorded may be kept for longer."""
         self.taking.release()
         self._recording = None
+        if self._termination is not None:
+            self._termination.end_if_asked()
 
     def _merge(self, to: Path, folder: Path, patience: float) -> None:
         recording = self._recording
@@ -310,73 +348,18 @@ class Running:
             if pattern != "**" and not any(matches(f"{pattern}.**", path) for path in self.taking.seen):
                 tell(f"keep has {pattern!r}, where nothing was recorded{nearest(pattern, self.taking.seen)}")
 
+    def _tell_left_out(self, path: str, reason: str) -> None:
+        """Say that values are not recorded, once for each reason."""
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            where = "" if self.journal is None else "; `run.missing` names all that is left out"
+            tell(f"not all of {path!r} is recorded: {reason}{where}")
+
     def trouble(self, what: str, error: Exception) -> None:
         """Recording failed somewhere: say so once, and let the run go on."""
         if what not in self._troubles:
             self._troubles.add(what)
             tell(f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}")
-
-
-class Recorded:
-    """What a recording has so far: `recorded["forward.x"]` has `.steps`, `.ranks` and `.values`."""
-
-    def __init__(self, running: Running) -> None:
-        self._running = running
-
-    def __getitem__(self, path: str) -> Series:
-        return self.run[path]
-
-    def __contains__(self, path: object) -> bool:
-        return path in self.paths
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.paths)
-
-    @property
-    def run(self) -> Run:
-        """The run as it is on the disk now."""
-        from insitu.store.run import joined_run
-
-        running = self._running
-        if running.folder is None:
-            why = "INSITU=0 turned the recording off" if running.is_off else "what was given as `to` has the values"
-            raise SubjectError(f"{why}: nothing is kept here")
-        run_id = running.start.run if running.start is not None else None
-        return joined_run(running.to or running.folder.with_suffix(""), running.folder, run_id)
-
-    @property
-    def paths(self) -> list[str]:
-        """The paths that were recorded."""
-        return list(self.run.paths) if self._running.folder is not None else []
-
-    @property
-    def committed_step(self) -> int | None:
-        """The last step that a crash cannot take back."""
-        return self._running.journal.committed_step if self._running.journal is not None else None
-
-    def flush(self) -> None:
-        """Wait until all finished steps are on the disk."""
-        if self._running.journal is not None:
-            self._running.journal.flush()
-
-    def step(self, number: int | None = None) -> None:
-        """Say that a new step begins here; without it, each outermost call of the model is a step."""
-        if self._running.is_on:
-            self._running.taking.begin_step(number)
-
-    def end_step(self) -> None:
-        """Say that the step is over; what comes before the next one, an evaluation, is in none."""
-        if self._running.is_on:
-            self._running.taking.end_step()
-
-    def __str__(self) -> str:
-        return str(self.run) if self._running.folder is not None else repr(self)
-
-    def __repr__(self) -> str:
-        return f"<Recorded: {len(self._running.taking.seen)} paths, {self._running.taking.step + 1} steps>"
 
 
 def is_off() -> bool:

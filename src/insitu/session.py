@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from threading import get_ident
 from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
@@ -22,7 +23,7 @@ from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.targets import targets
 from insitu.dist import current_rank
 from insitu.errors import InsituError, PatternError, SubjectError, brief, choose, not_entered, tell
-from insitu.interrupts import begun, ended
+from insitu.interrupts import Dropped, Exit, begun, ended, undone_with
 from insitu.recording import Recording, is_recording, patterns
 from insitu.trace.event import Event
 from insitu.trace.path import compiled, require
@@ -63,8 +64,9 @@ def record(
     and no calls: outputs (`encoder.1`), variables (`encoder.*.forward.scores`), parameters (`head.weight`), gradients
     (`head.weight.grad`). A step is one outermost call of the model, or what `recorded.step()` says; `every=4` takes
     each fourth, `when="train"` those in training. Outputs and variables are taken when they come to be, several in a
-    step if there are; gradients when an optimizer is about to use them; parameters and buffers when the step is over,
-    after the update. `keep` is "values", "stats" (`head.weight.mean`, …), a function of a tensor, or these by pattern.
+    step if there are; gradients when an optimizer is about to use them; parameters and buffers after the update. Each
+    is written as soon as it is final, so a killed process loses nothing of a step that has ended. `keep` is "values",
+    "stats" (`head.weight.mean`, …), a function of a tensor, or these by pattern.
 
     `to="run.h5"` writes to a file while the run goes on, each rank a journal in `run.h5.parts`, merged in the end; a
     function is called with path, value, step and rank; without it the values are in a temporary folder. A file that is
@@ -146,12 +148,17 @@ class Session:
         off = os.environ.get("INSITU") == "0"
         running = Running.off() if off else self.start(frame, self._variables)
         self._running.append((get_ident(), running))
+        running.dropped = undone_with(self, partial(self._abandon, running))
         return running
 
     def _abandon(self, running: Running) -> None:
-        """An interrupt came while it was entered: it never was."""
-        self._running = [entry for entry in self._running if entry[1] is not running]
+        """Roll back: an interrupt came while the block was entered, or kept `__exit__` from running."""
         running.undo_all()
+        self._forget(running)
+
+    def _forget(self, running: Running) -> None:
+        running.dropped = None
+        self._running = [entry for entry in self._running if entry[1] is not running]
 
     def start(self, frame: FrameType, variables: tuple[str, ...] = ()) -> Running:
         """Begin a recording in a frame, of which these variables are followed."""
@@ -179,15 +186,18 @@ class Session:
             raise
         return running
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        ended(lambda: self._left(error)).report(sound=error is None)
+    def _leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        running = last_entry(self._running)
+        ended(lambda: self._left(running, error))
+        running.report(sound=error is None)
         without_own_frames(tb)
 
-    def _left(self, error: BaseException | None) -> Running:
-        running = take_last(self._running)
+    __exit__ = Exit(_leave)
+
+    def _left(self, running: Running, error: BaseException | None) -> None:
         explain(error, running.recorder)
         running.undo_all()
-        return running
+        self._forget(running)
 
 
 class Running:
@@ -196,6 +206,7 @@ class Running:
     def __init__(self, recorder: Recorder | None, trace: Trace, printer: Printing | None) -> None:
         self.recorder, self.trace, self.printer = recorder, trace, printer
         self.undo = ExitStack()
+        self.dropped: Dropped = None
 
     @classmethod
     def off(cls) -> Running:
@@ -230,12 +241,12 @@ class Running:
                 self.recorder.trouble("printing", error)
 
 
-def take_last(running: list[tuple[int, Entry]]) -> Entry:
-    """Take out what this thread has entered last, or any has: a block may be left in another thread."""
+def last_entry(running: list[tuple[int, Entry]]) -> Entry:
+    """What this thread has entered last, or any has: a block may be left in another thread."""
     if not running:
         raise InsituError("this session has not begun, or has ended already: `with session:` begins and ends it")
-    mine = [index for index, (ident, _) in enumerate(running) if ident == get_ident()]
-    return running.pop(mine[-1] if mine else -1)[1]
+    mine = [entry for ident, entry in running if ident == get_ident()]
+    return mine[-1] if mine else running[-1][1]
 
 
 def explain(error: BaseException | None, recorder: Recorder | None) -> None:

@@ -87,5 +87,10 @@ class LogFile:
         if path not in self._made:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._made.add(path)
-        with path.open("a", encoding="utf-8") as file:
+        with open(path, "a", encoding="utf-8", opener=open_private) as file:
             file.write(text)
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file; a new one is for its owner alone, as it may show values of the program."""
+    return os.open(path, flags, 0o600)

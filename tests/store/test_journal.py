@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from tests.store.recorded import check, record, tensor
@@ -14,7 +15,9 @@ from tests.store.recorded import check, record, tensor
 import insitu
 from insitu.errors import StoreError
 from insitu.store import frames, shard, writing
-from insitu.store.journal import Journal, value_json
+from insitu.store.compact import compact
+from insitu.store.journal import Entry, Journal, value_json
+from insitu.store.run import Run
 
 
 def numbers(step: int) -> list[Any]:
@@ -302,3 +305,59 @@ def _linked(folder: Path) -> Path:
 
 def test_the_sizes_of_the_format_are_fixed() -> None:
     assert (frames.HEAD.size, frames.STEP_HEAD.size, frames.ENTRY.itemsize, len(frames.MAGIC)) == (32, 24, 40, 8)
+
+
+def entry_of(path: str, number: int, call: int = 0) -> Entry:
+    return path, call, "uint8", (1,), bytes([number])
+
+
+def test_frames_of_one_step_are_one_step_and_later_values_replace(tmp_path: Path) -> None:
+    parts = tmp_path / "run.h5.parts"
+    with Journal(parts) as journal:
+        for step in range(2):
+            journal.step(step, 1.0 + step, [entry_of("x", 1), entry_of("w", 5)], flags=frames.OPEN)
+            journal.step(
+                step, 1.0 + step, [entry_of("w", 6 + step), entry_of("g", 2)], flags=frames.MORE | frames.AGAIN
+            )
+    compact(parts, tmp_path / "run.h5", keep_parts=True)
+    for place in (parts, tmp_path / "run.h5"):
+        with Run.open(place) as run:
+            assert run["w"].values[:, 0].tolist() == [6, 7] and run["x"].values[:, 0].tolist() == [1, 1]
+            assert run["g"].steps.tolist() == run.steps.tolist() == [0, 1] and run.complete
+    with h5py.File(tmp_path / "run.h5") as file:
+        assert file["steps/step"][:].tolist() == [0, 1]
+
+
+def test_a_value_that_repeats_what_its_step_has_is_one_value(tmp_path: Path) -> None:
+    with Journal(tmp_path / "run.h5.parts") as journal:
+        journal.step(0, 0.0, [entry_of("w", 5)])
+        journal.step(0, 0.0, [entry_of("w", 5)], flags=frames.MORE | frames.AGAIN)
+        journal.step(1, 0.0, [entry_of("w", 5)])
+    with Run.open(tmp_path / "run.h5.parts") as run:
+        assert run["w"].steps.tolist() == [0, 1] and run.complete
+
+
+def test_a_frame_with_the_ticket_of_the_last_one_is_not_written_again(tmp_path: Path) -> None:
+    with Journal(tmp_path / "run.h5.parts") as journal:
+        for ticket in (1, 1, 2):
+            assert journal.step(ticket, 0.0, [entry_of("x", ticket)], ticket=ticket)
+    with Run.open(tmp_path / "run.h5.parts") as run:
+        assert run["x"].steps.tolist() == [1, 2] and run.complete
+
+
+def test_a_journal_that_ends_in_an_open_step_says_so(tmp_path: Path) -> None:
+    with Journal(tmp_path / "run.h5.parts") as journal:
+        journal.step(3, 0.0, [entry_of("x", 1)], flags=frames.OPEN)
+    with Run.open(tmp_path / "run.h5.parts") as run:
+        assert run.missing == ["rank 0: step 3 had not ended: values of it may be missing"]
+
+
+def test_what_is_left_out_is_missing_once_for_each_reason(tmp_path: Path) -> None:
+    with Journal(tmp_path / "run.h5.parts", roll=200) as journal:
+        for step in range(4):
+            journal.leave_out("x", "too large", step=step)
+            journal.step(step, 0.0, [entry_of("y", step)])
+            with Run.open(tmp_path / "run.h5.parts") as run:
+                assert "rank 0: not all of 'x' is recorded, first at step 0: too large" in run.missing
+    with Run.open(tmp_path / "run.h5.parts") as run:
+        assert len(run.missing) == 1 and run["y"].steps.tolist() == [0, 1, 2, 3]

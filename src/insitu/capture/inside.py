@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import islice
 from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
@@ -113,26 +112,6 @@ def descend(path: str, value: Any, rest: tuple[str, ...], depth: int) -> Iterato
         for name, item in children(value):
             if fnmatchcase(name, segment) and (segment != "*" or not name.startswith("_")):
                 yield from descend(f"{path}.{name}", item, deeper, depth + 1)
-
-
-def parts(path: str, value: Any, rests: Collection[tuple[str, ...]]) -> dict[str, Any]:
-    """What the rests of patterns name in a value, by path; what is in another one of these comes with that one.
-
-    >>> parts("d", {"a": {"b": 1}, "c": 2}, {("a",), ("a", "b"), ("c",)}) == {"d.a": {"b": 1}, "d.c": 2}
-    True
-    """
-    if () in rests:
-        return {path: value}
-    found: dict[str, Any] = {}
-    for rest in rests:
-        found.update(islice(descend(path, value, rest, 0), MOST))
-    return {each: item for each, item in found.items() if found.keys().isdisjoint(above(each))}
-
-
-def above(path: str) -> Iterator[str]:
-    """The paths of what holds the value at a path."""
-    while path := path.rpartition(".")[0]:
-        yield path
 
 
 def child(value: Any, name: str) -> Any:

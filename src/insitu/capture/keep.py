@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction, _DisableTorchDispatch, _set_grad_enabled
 from torch._C._autograd import _enable_record_function, _profiler_enabled
+from torch._subclasses.fake_tensor import FakeTensor
 
 from insitu.capture.tensors import Keep
 from insitu.errors import ChoiceError, choose
@@ -71,8 +72,8 @@ def unnoticed(run: Callable[[], T]) -> T:
         return unprofiled(lambda: unnoticed(run))
     with DisableTorchFunction(), _DisableTorchDispatch():
         enabled = torch.is_grad_enabled()
-        _set_grad_enabled(False)
         try:
+            _set_grad_enabled(False)
             return run()
         finally:
             _set_grad_enabled(enabled)
@@ -126,7 +127,7 @@ def has_values(tensor: Tensor) -> bool:
     where the storage was freed, as FSDP does: torch itself crashes on these."""
     if tensor.device.type == "meta" or not is_plain_class(tensor) or tensor._is_zerotensor():
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor) and fits_its_storage(tensor)
+    return not is_transformed(tensor) and fits_its_storage(tensor)
 
 
 def fits_its_storage(tensor: Tensor) -> bool:
@@ -144,6 +145,16 @@ def fits_its_storage(tensor: Tensor) -> bool:
 def extent(tensor: Tensor) -> int:
     """How many elements lie between the first and the last of a tensor, with both."""
     return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def is_transformed(tensor: Tensor) -> bool:
+    """Whether a tensor is inside a transform of `torch.func`, where its values cannot be read."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def is_fake(tensor: Tensor) -> bool:
+    """Whether a tensor has facts alone; to ask one for its memory makes torch warn."""
+    return isinstance(tensor, FakeTensor)
 
 
 def is_plain_class(tensor: Tensor) -> bool:

@@ -141,6 +141,12 @@ def skip_when_compiling(*functions: Callable[..., Any]) -> None:
         never_compile(function.__code__)
 
 
+def skip_all_when_compiling(*functions: Callable[..., Any]) -> None:
+    """Keep dynamo from compiling functions of ours and all that they call, as in hooks of a compiled optimizer."""
+    for function in functions:
+        set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+
+
 def never_compile(code: CodeType) -> None:
     """Keep dynamo from compiling this code."""
     set_code_exec_strategy(code, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT))

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from insitu.recording import Recorded, Recording
+    from insitu.recorded import Recorded
+    from insitu.recording import Recording
 
 
 class RecordedTraining:

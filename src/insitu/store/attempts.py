@@ -121,8 +121,12 @@ def _missing_of(shard: Shard, is_merged: bool) -> Iterable[str]:
         none = "no step was written" + " yet" * (shard.state == "running" and not is_merged)
         last = none if shard.last_committed is None else f"the last step written is {shard.last_committed}"
         yield f"rank {shard.rank} {_state_text(shard, is_merged)}: {last}"
+    if shard.is_open:
+        yield f"rank {shard.rank}: step {shard.last_committed} had not ended: values of it may be missing"
     if shard.dropped:
         yield f"rank {shard.rank}: {shard.dropped} step{'s' * (shard.dropped > 1)} could not be written"
+    for (path, reason), step in shard.left_out.items():
+        yield f"rank {shard.rank}: not all of {path!r} is recorded, first at step {step}: {reason}"
     yield from shard.troubles
 
 

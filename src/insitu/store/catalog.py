@@ -74,7 +74,7 @@ class Catalog(Shards):
         return self.stretch.data(entries)
 
     def _tell_lost(self) -> None:
-        lost = np.flatnonzero(~self.stretch.whole)
+        lost = np.flatnonzero(self.stretch.is_lost)
         for frame, count in zip(*np.unique(self.stretch.frame[lost], return_counts=True), strict=True):
             self.tell_lost(self.stretch.steps[frame], int(count))
 

@@ -32,24 +32,37 @@ class Declared:
         self._variables: dict[tuple[str, str], int] = {}
         self._layouts: dict[tuple[str, tuple[int, ...]], int] = {}
         self._told = 0
+        self._facts: dict[str, dict[str, str]] = {}
+        self._left_out: set[tuple[str, str]] = set()
 
     def declare(self, path: str, dtype: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
         """The number of the variable, that of the layout, and the bytes of a value."""
+        # An interrupt may come anywhere: a record that is written twice does no harm, one that is not written does.
         size = kind_of(dtype).itemsize * prod(shape)
         variable = self._variables.get((path, dtype))
         if variable is None:
-            variable = self._variables[path, dtype] = len(self._variables)
+            variable = len(self._variables)
             self.records.append(["variable", variable, path, dtype])
+            self._variables[path, dtype] = variable
         layout = self._layouts.get((dtype, shape))
         if layout is None:
-            layout = self._layouts[dtype, shape] = len(self._layouts)
+            layout = len(self._layouts)
             self.records.append(["layout", layout, dtype, list(shape)])
+            self._layouts[dtype, shape] = layout
         self.known[path, dtype, shape] = variable, layout, size
         return variable, layout, size
 
     def describe(self, path: str, facts: dict[str, str]) -> None:
         """Facts about a path, each as the JSON of its value."""
-        self.records.append(["facts", path, facts])
+        if self._facts.get(path) != facts:
+            self.records.append(["facts", path, facts])
+            self._facts[path] = facts
+
+    def leave_out(self, path: str, reason: str, step: int) -> None:
+        """Values of a path are not recorded, from this step on; each reason is written once."""
+        if (path, reason) not in self._left_out:
+            self.records.append(["left out", path, reason, step])
+            self._left_out.add((path, reason))
 
     def news(self) -> bytes:
         """What no step has said yet."""

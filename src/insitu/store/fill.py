@@ -196,7 +196,7 @@ class _Filling:
     def add(self, stretch: Stretch) -> int:
         """The next steps; how many bytes their values take."""
         stretch.resolve(self._last, self._slots)
-        self._waiting += self._steps.add(self._columns_of(stretch, np.arange(len(stretch.step))))
+        self._waiting += self._steps.add(self._columns_of(stretch, np.flatnonzero(stretch.is_first)))
         self._add_columns(stretch)
         if self._waiting > _PENDING:
             self._flush_columns()

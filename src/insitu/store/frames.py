@@ -9,6 +9,10 @@ bytes of another journal, or of this one, can be the values of a tensor.
 The index of a step is its number, its time, the number of its entries and the length of its text; then the entries,
 40 bytes each; then the text: the variables that are new in this step, as JSON. All other indexes are JSON. The data of
 the frame END are `last_bytes`, so that the end of a file shows whether its journal has ended.
+
+A step may have several frames, and the kind of a frame has flags for that. `MORE`: the step began in a frame before.
+`OPEN`: more of the step is expected, so a journal that ends here lacks it. `AGAIN`: some entries replace entries of the
+frames before, which have the same variable and call.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from xxhash import xxh3_64_intdigest
 
 MAGIC = b"\x93isj01\r\n"
 ABOUT, STEP, EVENT, END = 1, 2, 3, 4
+KIND, MORE, OPEN, AGAIN = 0xFF, 0x100, 0x200, 0x400  # the bits of a kind that say what a frame is, and its flags
+REPLACED = 2**32 - 1  # the call of an entry that another one of the same step replaces: it is not a value, and not lost
 STORED, SAME = 0, 1  # the kinds of an entry: its bytes are in the data, or they are those it had when last stored
 
 HEAD = Struct("<8sIIQQ")

@@ -1,8 +1,11 @@
 """The journal of one rank: what a training run leaves behind step by step, and a crash cannot take back.
 
-Each step is one frame (`frames.py`), written in line: when `step` returns, a killed process loses nothing; a thread
-makes the system write it to the disk about once a second, so a power cut takes at most that. A value that is what it
-was when it was last stored is written as its digest alone.
+Each step is one frame (`frames.py`) or several, written in line: when `step` returns, a killed process loses nothing.
+A thread makes the system write it to the disk about once a second, so a power cut takes at most that. A value that is
+what it was when it was last stored is written as its digest alone.
+
+An exception may come from a signal at any moment. A frame counts from the one assignment on that notes its end in the
+file; until then it is cut off again. Who does not know whether a frame was written gives it again, with its ticket.
 
 A journal belongs to a run, and to an attempt of it (`parts.py`). Its first frame says which process writes it, and
 whether that process got the lock of the file; its last one, END, that nothing is to come.
@@ -26,7 +29,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_128_digest
 
-from insitu.errors import StoreError, tell
+from insitu.errors import StoreError, is_interrupt, tell
 from insitu.store import PARTS, frames
 from insitu.store.declared import Declared, dumps
 from insitu.store.files import sync_directory
@@ -82,9 +85,13 @@ class Journal:
         self._roll, self._process = roll, os.getpid()
         self._writing, self._syncing = RLock(), RLock()
         self._file, self._size, self._has_name = -1, 0, True
+        self._ticket: int | None = None  # of the frame that was written last
+        self._is_unsure = False  # a frame was begun, and it is not known to be whole
+        self._is_closed = False
         self._dirty, self._named, self._troubled = False, False, False
         self._retired: list[int] = []
         self._sync_error: OSError | None = None
+        self._failed_last = ""  # what could not be written
         self._make_folder()
         try:
             self._open_next()
@@ -97,22 +104,44 @@ class Journal:
         with self._writing:
             self._declared.describe(path, {name: value_json(fact) for name, fact in facts.items()})
 
-    def step(self, step: int, time: float, entries: Iterable[Entry]) -> bool:
-        """Write all values of a step; whether it is written. Values that have not changed take 40 bytes."""
+    def leave_out(self, path: str, reason: str, *, step: int) -> None:
+        """Say that values of a path are not recorded; it is written with the next step."""
+        with self._writing:
+            self._declared.leave_out(path, reason, step)
+
+    def step(
+        self, step: int, time: float, entries: Iterable[Entry], *, flags: int = 0, ticket: int | None = None
+    ) -> bool:
+        """Write values of a step; whether they are written. Values that have not changed take 40 bytes.
+
+        `flags` are those of `frames.py`. A frame with the ticket of the last one is that one, and is not written again.
+        """
         with self._writing:
             self._check_open()
+            if ticket is not None and ticket == self._ticket:
+                return True
             try:
+                self._begin_frame()
                 index, pieces, size = self._packed(step, time, entries)
-                self._append(frames.STEP, index, pieces, size)
+                self._append(frames.STEP | flags, index, pieces, size, step=step, ticket=ticket)
             except OSError as error:
                 return self._failed(f"step {step}", error)
             except BaseException:
                 self._last.clear()
                 raise
-            self.committed_step = step
             if self._troubled or self._sync_error:
                 self._tell_trouble()
             return True
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether a value is the one that was last written for its path and call."""
+        path, call, dtype, shape, data = entry
+        with self._writing:
+            found = self._declared.known.get((path, str(dtype), shape))
+            if found is None:
+                return False
+            variable, layout, _ = found
+            return self._last.get((variable, call)) == (layout, xxh3_128_digest(data))
 
     def event(self, kind: str, text: str, *, step: int | None = None, time: float | None = None) -> bool:
         """Write what happened in the run: a mark, an error, trouble with the disk."""
@@ -121,6 +150,7 @@ class Journal:
         with self._writing:
             self._check_open()
             try:
+                self._begin_frame()
                 self._append(frames.EVENT, index, [], 0)
             except OSError as error:
                 return self._failed(f"the event {kind!r}", error)
@@ -137,10 +167,11 @@ class Journal:
 
     def close(self) -> None:
         """End the journal; what was written stays readable if even that fails."""
-        if not self._beat.running:
+        if self._is_closed:
             return
         if self._process != os.getpid():  # a child process: the journal belongs to its parent
             self._forget()
+            self._is_closed = True
             return
         self._beat.stop()
         with self._writing:
@@ -149,6 +180,7 @@ class Journal:
             finally:
                 self._sync(always=True)
                 self._forget()
+            self._is_closed = True
 
     def __enter__(self) -> Journal:
         return self
@@ -162,6 +194,7 @@ class Journal:
     def _end(self) -> None:
         facts = {"time": clock.time(), "dropped": self.dropped, "declared": self._declared.records}
         try:
+            self._begin_frame()
             last = frames.last_bytes(self._tag)
             self._append(frames.END, dumps(facts), [last], len(last))
         except OSError as error:
@@ -197,27 +230,46 @@ class Journal:
         )
         return index, pieces, total
 
-    def _append(self, kind: int, index: bytes, pieces: list[Any], size: int) -> None:
-        """Write a frame whole, or nothing."""
+    def _begin_frame(self) -> None:
+        """Cut off what an interrupted frame has left, and forget the values that were said to be in it."""
+        if self._is_unsure:
+            self._cut()
         if self._file >= 0 and self._has_name and os.fstat(self._file).st_nlink == 0:
             self._begin_again()
+        self._is_unsure = True
+
+    def _append(
+        self,
+        kind: int,
+        index: bytes,
+        pieces: list[Any],
+        size: int,
+        *,
+        step: int | None = None,
+        ticket: int | None = None,
+    ) -> None:
+        """Write a frame whole, or nothing."""
         if self._file < 0 or (self._size + size > self._roll and self._size > 0):
             self._open_next()
         head = frames.head(self._tag, kind, self._sequence, index, size)
+        end, number = self._size + len(head) + size, self._sequence + 1
+        committed = self.committed_step if step is None else step
         try:
             write_all(self._file, [head, *pieces], len(head) + size)
-            self._size += len(head) + size
-            self._sequence += 1
-            self._dirty = True
         except BaseException:
             self._cut()
             raise
-        if kind == frames.STEP:
+        # One assignment, within which no signal is looked for: now the frame is there.
+        self._size, self._sequence, self._ticket, self.committed_step = end, number, ticket, committed
+        self._is_unsure, self._dirty = False, True
+        if step is not None:
             self._declared.told()
 
     def _cut(self) -> None:
         """Take a torn frame off; where even that fails, go on in another file: the reader finds its way."""
         self._last.clear()
+        if self._file < 0:
+            return
         try:
             os.ftruncate(self._file, self._size)
         except OSError:
@@ -226,9 +278,11 @@ class Journal:
 
     def _failed(self, what: str, error: OSError) -> bool:
         self._last.clear()
-        if isinstance(error, StoreError):  # not the disk, but what was given
+        is_given = isinstance(error, StoreError)  # not the disk, but what was given
+        if is_given or is_interrupt(error):  # a TimeoutError of the user is an OSError, too
             raise error
-        self.dropped += what.startswith("step")
+        self.dropped += what != self._failed_last and what.startswith("step")
+        self._failed_last = what
         if self._troubled:
             return False
         self._troubled = True
@@ -243,7 +297,7 @@ class Journal:
         text = f"fdatasync: {self._sync_error}"
         if self._troubled:
             text = f"{self.dropped} step{'s' * (self.dropped > 1)} could not be written"
-        self._troubled, self._sync_error = False, None
+        self._troubled, self._sync_error, self._failed_last = False, None, ""
         with suppress(StoreError):
             self.event("trouble", text, step=self.committed_step)
 
@@ -282,24 +336,28 @@ class Journal:
         """Begin a file. It says again what was declared, so that it can be read without the ones before."""
         path = self.folder / f"{self._number:05d}-{self._tag.hex()}.journal"
         self._number += 1  # at once: after an interruption the name is taken
+        number, full = self._sequence + 1, self._file
         try:
             file = _new_file(path)
         except FileNotFoundError:  # the folder was deleted
             self._make_folder()
             file = _new_file(path)
-        index = dumps({**self._about, "lock": _lock(file), "declared": self._declared.records})
-        begin = frames.MAGIC + self._tag + frames.head(self._tag, frames.ABOUT, self._sequence, index, 0)
         try:
+            index = dumps({**self._about, "lock": _lock(file), "declared": self._declared.records})
+            begin = frames.MAGIC + self._tag + frames.head(self._tag, frames.ABOUT, self._sequence, index, 0)
             write_all(file, [begin], len(begin))
+            has_name = os.fstat(file).st_nlink > 0  # not every file system counts names
         except BaseException:
             os.close(file)
             os.unlink(path)
             raise
-        if self._file >= 0:
-            self._retired.append(self._file)
-        self._sequence += 1
-        self._file, self._size, self._dirty, self._named = file, len(begin), True, False
-        self._has_name = os.fstat(file).st_nlink > 0  # not every file system counts names
+        # One assignment, within which no signal is looked for.
+        self._file, self._size, self._sequence, self._dirty, self._named, self._has_name = (
+            *(file, len(begin), number),
+            *(True, False, has_name),
+        )
+        if full >= 0:
+            self._retired.append(full)
 
     def _sync(self, always: bool = False) -> None:
         """Make the system write to the disk what it has; files that are full are closed."""
@@ -316,7 +374,7 @@ class Journal:
                     self._named = True
                     sync_directory(self.folder)
             except OSError as error:
-                self._sync_error = error
+                self._sync_error = _of_the_disk(error)
             finally:
                 for file in full:
                     os.close(file)
@@ -350,6 +408,13 @@ def _lock(file: int) -> bool:
 @lru_cache(maxsize=256)
 def _entries(count: int) -> Struct:
     return Struct("<" + frames.ENTRY_FORMAT * count)
+
+
+def _of_the_disk(error: OSError) -> OSError:
+    """The error, unless it is a TimeoutError of the user that came by a signal: that one is raised."""
+    if is_interrupt(error):
+        raise error
+    return error
 
 
 def _bytes_of(path: str, dtype: str, shape: tuple[int, ...], size: int, data: Any) -> memoryview:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from insitu.store.parts import Files, Place, journal_files
 from insitu.store.state import JournalWriter, State, state_of
 from insitu.store.stretch import StepFrame
 from insitu.store.template import plain_value
+from insitu.store.value import Array
 
 _MOST_DIMENSIONS = 64
 _MOST_VALUES = 2**48
@@ -78,6 +79,8 @@ class Shard:
     layouts: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: list[RunEvent] = field(default_factory=list)
+    left_out: dict[tuple[str, str], int] = field(default_factory=dict)  # by path and reason, the first step
+    is_open: bool = False  # more of the last step was expected
     troubles: list[str] = field(default_factory=list)
     known: ShardFacts | None = None
 
@@ -86,12 +89,27 @@ class Shard:
 
         `number` is the place of this journal among all; its files are in `files` from `first_file` on.
         """
+        step: list[StepFrame] = []
+        for file, frame in self._frames(files, first_file):
+            head = _step_head(frame) if frame.kind & frames.KIND == frames.STEP else None
+            if head is None:
+                continue
+            is_more = bool(step) and head.continues(step[0].step)
+            if not is_more:
+                yield from step
+                step = []
+            place = (number, file, head.step, head.time, frame.start, frame.length)
+            found = StepFrame(*place, _entries(frame, head), is_first=not is_more)
+            step = [*_without(step, found), found] if head.flags & frames.AGAIN else [*step, found]
+        yield from step
+
+    def _frames(self, files: Files, first_file: int) -> Iterator[tuple[int, frames.Frame]]:
+        """All frames, each with the place of its file."""
         sequence = -1
-        for place, (tag, size) in enumerate(zip(self.tags, self.sizes, strict=True)):
-            scan = frames.Scan(files.source(first_file + place, size), tag, sequence)
+        for place, (tag, size) in enumerate(zip(self.tags, self.sizes, strict=True), first_file):
+            scan = frames.Scan(files.source(place, size), tag, sequence)
             for frame in scan.frames():
-                if frame.kind == frames.STEP and (head := _step_head(frame)) is not None:
-                    yield _step_frame(frame, head, number, first_file + place)
+                yield place, frame
             sequence = scan.sequence
 
 
@@ -171,7 +189,7 @@ def _read_file(shard: Shard, path: Path, scan: frames.Scan) -> int:
             shard.troubles.append(f"rank {shard.rank}: {count} frames are missing before byte {frame.start}")
         expected = frame.sequence + 1
         try:
-            _READERS[frame.kind](shard, frame)
+            _READERS[frame.kind & frames.KIND](shard, frame)
         except (StoreError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
             shard.troubles.append(f"rank {shard.rank}: a frame of {path.name} says nothing that is known: {error!r}")
     size = scan.source.size
@@ -198,17 +216,25 @@ def _read_step(shard: Shard, frame: frames.Frame) -> None:
         raise ValueError(f"a step whose index has {len(frame.index)} bytes")
     if head.text:
         _declare(shard, json.loads(head.text))
-    shard.step_count += 1
+    shard.step_count += not head.continues(shard.last_committed)
+    shard.is_open = bool(frame.kind & frames.OPEN)
     shard.last_committed = head.step
     shard.first_step = head.step if shard.first_step is None else min(shard.first_step, head.step)
 
 
 @dataclass(frozen=True, slots=True)
 class _StepHead:
+    """What stands before and behind the entries of a step, with the flags of its frame."""
+
     step: int
     time: float
     count: int
     text: bytes
+    flags: int
+
+    def continues(self, step: int | None) -> bool:
+        """Whether this frame has more of the step of the frame before."""
+        return bool(self.flags & frames.MORE) and self.step == step
 
 
 def _step_head(frame: frames.Frame) -> _StepHead | None:
@@ -217,12 +243,34 @@ def _step_head(frame: frames.Frame) -> _StepHead | None:
         return None
     step, time, count, length = frames.STEP_HEAD.unpack_from(frame.index)
     end = frames.STEP_HEAD.size + count * frames.ENTRY.itemsize
-    return _StepHead(step, time, count, frame.index[end:]) if len(frame.index) == end + length else None
+    if len(frame.index) != end + length:
+        return None
+    return _StepHead(step, time, count, frame.index[end:], frame.kind & ~frames.KIND)
 
 
-def _step_frame(frame: frames.Frame, head: _StepHead, number: int, file: int) -> StepFrame:
-    entries = np.frombuffer(frame.index, frames.ENTRY, head.count, frames.STEP_HEAD.size)
-    return StepFrame(number, file, head.step, head.time, frame.start, frame.length, entries)
+def _entries(frame: frames.Frame, head: _StepHead) -> Array:
+    entries: Array = np.frombuffer(frame.index, frames.ENTRY, head.count, frames.STEP_HEAD.size)
+    return entries.copy() if head.flags & frames.AGAIN else entries  # those are changed
+
+
+def _without(step: list[StepFrame], again: StepFrame) -> list[StepFrame]:
+    """The frames of a step with the entries marked that a later frame replaces.
+
+    An entry of that frame that repeats what the step has already is marked itself.
+    """
+    keys, is_same = _keys(again.entries), again.entries["kind"] == frames.SAME
+    left = []
+    for frame in step:
+        before = frame.entries.copy()
+        known = _keys(before)
+        before["call"][np.isin(known, keys[~is_same])] = frames.REPLACED
+        again.entries["call"][is_same & np.isin(keys, known)] = frames.REPLACED
+        left.append(replace(frame, entries=before))
+    return left
+
+
+def _keys(entries: Array) -> Array:
+    return entries["variable"].astype(np.uint64) << np.uint64(32) | entries["call"].astype(np.uint64)
 
 
 def _read_event(shard: Shard, frame: frames.Frame) -> None:
@@ -259,6 +307,9 @@ def _declare(shard: Shard, records: list[Any]) -> None:
             path, facts = said
             known = {_text(name): plain_value(_text(fact)) for name, fact in facts.items()}
             shard.facts.setdefault(_text(path), {}).update(known)
+        elif what == "left out":
+            path, reason, step = said
+            shard.left_out.setdefault((_text(path), _text(reason)), int(step))
 
 
 def _text(value: Any) -> str:

@@ -30,7 +30,7 @@ Cut = tuple[int, int]
 class StepFrame:
     """One step of a rank: the entries of its index, and where its data are.
 
-    `shard` is the place of the journal among all, `file` the place of its file.
+    `shard` is the place of the journal among all, `file` the place of its file. A step may have several frames.
     """
 
     shard: int
@@ -40,6 +40,7 @@ class StepFrame:
     start: int
     length: int
     entries: Array
+    is_first: bool = True  # not one with more of the step before
 
 
 def stretches(steps: Iterable[StepFrame], most: int) -> Iterator[list[StepFrame]]:
@@ -196,6 +197,7 @@ class Stretch:
         self.shard = np.array([step.shard for step in steps], np.int64)
         self.file = np.array([step.file for step in steps], np.int64)
         self.step = np.array([step.step for step in steps], np.int64)
+        self.is_first = np.array([step.is_first for step in steps], bool)
         self.time = np.array([step.time for step in steps], np.float64)
         self.call = table["call"].astype(np.int64)
         self.stored = table["kind"] == frames.STORED
@@ -301,6 +303,7 @@ class Stretch:
         self.source, self.whole = np.full(len(self), -1, np.int64), np.zeros(len(self), bool)
         self.source[order] = np.where(is_here, source, -1)
         self.whole[order] = is_found & is_equal & self.good[order]
+        self.is_lost = ~self.whole & (self.call != frames.REPLACED)
         self.slots = np.full(len(self), -1, np.int64)
         self._give_slots(next_slots)
         repeats = np.where(is_here, self.slots[source], before.slots[group])

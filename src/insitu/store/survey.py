@@ -66,11 +66,11 @@ class Survey:
             if self.verify:
                 stretch.verify()
             stretch.resolve(last, slots)
-            self.steps += len(frames)
+            self.steps += sum(frame.is_first for frame in frames)
             self._add(stretch)
             if shards.shards[number].attempt:
                 self._is_repeated[stretch.variable[stretch.whole]] = True
-            for frame, lost in zip(*np.unique(stretch.frame[~stretch.whole], return_counts=True), strict=True):
+            for frame, lost in zip(*np.unique(stretch.frame[stretch.is_lost], return_counts=True), strict=True):
                 shards.tell_lost(frames[frame], int(lost))
 
     def _add(self, stretch: Stretch) -> None:

@@ -1,0 +1,181 @@
+"""Copies of tensors of every kind, as the dense ones that a file can hold.
+
+Nothing here runs code of a class that dispatches in Python: with dispatch turned off, an operator on a tensor without
+memory of its own ends the process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from insitu.capture.keep import is_fake, is_plain_class, is_transformed, local, stats
+
+# A path, the copy, and what is to be known of it besides its values.
+Copy = tuple[str, Any, dict[str, Any]]
+
+PLAIN = (Tensor, nn.Parameter)
+MOST_COMPONENTS = 1000  # of a nested tensor
+DEEPEST = 8
+
+SPARSE: dict[torch.layout, tuple[str, ...]] = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+class LeftOutError(Exception):
+    """A value cannot be recorded; the text is the reason."""
+
+
+def is_dense(tensor: Any) -> bool:
+    """Whether a tensor is one block of memory, as most are."""
+    if type(tensor) not in PLAIN or tensor.layout is not torch.strided:
+        return False
+    return not (tensor.is_nested or tensor.is_quantized or has_no_values(tensor))
+
+
+def has_no_values(tensor: Tensor) -> bool:
+    """Whether a tensor of torch's own class has nothing that can be read."""
+    return tensor.device.type == "meta" or is_transformed(tensor)
+
+
+def dense_copy(tensor: Tensor) -> Tensor:
+    """A copy of a dense tensor, of one of less than a byte by its bytes."""
+    try:
+        return tensor.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+    except NotImplementedError:
+        return tensor.view(torch.uint8).clone(memory_format=torch.contiguous_format).view(tensor.dtype)
+
+
+def copies(path: str, value: Any, depth: int = 0) -> Iterator[Copy]:
+    """A tensor or array as its own: later changes of the original do not reach it.
+
+    Raises LeftOutError, after the copies that could be made, if something cannot be copied.
+    """
+    if not isinstance(value, Tensor):
+        yield path, value.copy() if isinstance(value, numpy.ndarray) else value, {}
+    elif is_plain_class(value):
+        yield from _copies_of_plain(path, value.detach())
+    elif depth < DEEPEST:
+        yield from _copies_of_wrapper(path, value, depth)
+    else:
+        raise LeftOutError(f"a {type(value).__name__} wraps tensors more than {DEEPEST} levels deep")
+
+
+def _copies_of_plain(path: str, tensor: Tensor) -> Iterator[Copy]:
+    if tensor.device.type == "meta":
+        raise LeftOutError("tensors on the meta device have no values")
+    if is_transformed(tensor):
+        raise LeftOutError("its values cannot be read inside a transform of torch.func")
+    if tensor.is_quantized:
+        yield from _copies_of_quantized(path, tensor)
+    elif tensor.layout in SPARSE:
+        facts = {"layout": str(tensor.layout).removeprefix("torch."), "dense_shape": list(tensor.shape)}
+        for name in SPARSE[tensor.layout]:
+            yield f"{path}.{name.lstrip('_')}", getattr(tensor, name)().clone(), facts
+    elif tensor.is_nested:
+        components = tensor.unbind()
+        yield from _components(path, len(components), lambda index: components[index])
+    elif tensor.layout is torch.strided:
+        yield path, dense_copy(tensor), {}
+    else:
+        yield path, dense_copy(tensor.to_dense()), {}
+
+
+def _copies_of_quantized(path: str, tensor: Tensor) -> Iterator[Copy]:
+    yield path, tensor.int_repr(), {}
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        yield f"{path}.scale", tensor.q_scale(), {}
+        yield f"{path}.zero_point", tensor.q_zero_point(), {}
+        return
+    facts = {"axis": tensor.q_per_channel_axis()}
+    yield f"{path}.scale", tensor.q_per_channel_scales().clone(), facts
+    yield f"{path}.zero_point", tensor.q_per_channel_zero_points().clone(), facts
+
+
+def _copies_of_wrapper(path: str, tensor: Tensor, depth: int) -> Iterator[Copy]:
+    """Copies of a tensor whose class dispatches in Python; its values may be in other tensors."""
+    inner = inner_tensor(tensor)
+    if inner is not None:
+        yield from _with_facts(copies(path, inner, depth + 1), shard_facts(tensor))
+    elif is_fake(tensor):
+        raise LeftOutError("a FakeTensor has no values")
+    elif tensor.layout is torch.jagged:
+        yield from _copies_of_jagged(path, tensor)
+    elif tensor.data_ptr():
+        yield path, dense_copy(tensor.detach()), {"type": type(tensor).__name__}
+    elif hasattr(tensor, "__tensor_flatten__"):
+        facts = {"type": type(tensor).__name__, "outer_shape": list(tensor.shape)}
+        for name in tensor.__tensor_flatten__()[0]:
+            yield from _with_facts(copies(f"{path}.{name}", getattr(tensor, name), depth + 1), facts)
+    else:
+        raise LeftOutError(f"a {type(tensor).__name__} has no values that can be read: it has no __tensor_flatten__")
+
+
+def _with_facts(made: Iterator[Copy], facts: dict[str, Any]) -> Iterator[Copy]:
+    for path, copy, known in made:
+        yield path, copy, {**facts, **known}
+
+
+def inner_tensor(tensor: Tensor) -> Tensor | None:
+    """The tensor that has all values of a wrapper: the shard of a DTensor, the result of a collective."""
+    shard = local(tensor)
+    if shard is not tensor:
+        return shard  # type: ignore[no-any-return]
+    collectives = sys.modules.get("torch.distributed._functional_collectives")
+    if collectives is not None and isinstance(tensor, collectives.AsyncCollectiveTensor):
+        # The collective has begun on this rank, and whoever uses its result waits for it too.
+        return collectives.wait_tensor(tensor.elem)  # type: ignore[no-any-return]
+    return None
+
+
+def shard_facts(tensor: Any) -> dict[str, Any]:
+    """What is to be known of a DTensor besides its shard."""
+    if not hasattr(tensor, "_local_tensor"):
+        return {}
+    return {"global_shape": list(tensor.shape), "placements": str(tensor.placements)}
+
+
+def _copies_of_jagged(path: str, tensor: Any) -> Iterator[Copy]:
+    starts = tensor._offsets.tolist()
+    lengths = [end - start for start, end in pairwise(starts)]
+    if tensor._lengths is not None:
+        lengths = tensor._lengths.tolist()
+    along = tensor._ragged_idx - 1
+    yield from _components(
+        path, len(lengths), lambda index: tensor._values.detach().narrow(along, starts[index], lengths[index])
+    )
+
+
+def _components(path: str, count: int, component: Callable[[int], Tensor]) -> Iterator[Copy]:
+    for index in range(min(count, MOST_COMPONENTS)):
+        yield f"{path}.{index}", dense_copy(component(index)), {}
+    if count > MOST_COMPONENTS:
+        raise LeftOutError(f"it has {count:,} components, and only the first {MOST_COMPONENTS:,} are recorded")
+
+
+def readable(tensor: Tensor, keep: Callable[[Any], Any]) -> Tensor:
+    """The tensor that a function of tensors is called with; LeftOutError if it cannot be called."""
+    inner = None if is_plain_class(tensor) else inner_tensor(tensor)
+    if inner is not None:
+        return readable(inner, keep)
+    if is_plain_class(tensor):
+        if has_no_values(tensor):
+            next(copies("", tensor))  # raises the reason
+        return tensor.detach()
+    if keep is stats and tensor.layout is torch.jagged:
+        return tensor._values.detach()  # type: ignore[attr-defined, no-any-return]
+    has_memory = tensor.layout is torch.strided and not is_fake(tensor) and tensor.data_ptr()
+    if has_memory:
+        return tensor.detach()
+    raise LeftOutError(f"no function is called with a {type(tensor).__name__}: keep='values' records what it wraps")
