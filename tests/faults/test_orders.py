@@ -200,7 +200,7 @@ class Model:
                 assert self.is_whole(machine, merged), f"{key} was deleted"
             else:
                 others = [other for other in before if other[0] == key[0]]
-                is_over = all(self.written[other].state != "open" for other in others)
+                is_over = all(self.known[machine][other].has_ended for other in others)  # this process is not dead
                 has_first = any(rank == 0 for _, rank, _ in others)
                 assert overwrite and is_over and has_first, f"{key} of another run was deleted"
         if holds not in (None, merged):  # the file that was there is replaced, as was asked for
