@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import insitu
+from insitu.store.attempts import Attempt
 from insitu.store.journal import Journal
 from insitu.store.shard import RunEvent
 from insitu.view import Terminal
@@ -41,6 +42,8 @@ class Run:
     facts: list[Facts]
     missing: list[str] = field(default_factory=list)
     events: list[RunEvent] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
 
     def summaries(self, points: int) -> list[Facts]:
         return self.facts
@@ -85,6 +88,14 @@ def test_what_is_missing_or_went_wrong_is_said_first() -> None:
     lines = [str(line) for line in run_lines(Run([Facts()], ["rank 3 left no journal"], events))]
     assert lines[:2] == ["! rank 3 left no journal", "! rank 1, step 3: raised: ValueError"]
     assert lines[2].startswith("path  values") and lines[3].startswith("encoder.0.forward.h") and len(lines) == 4
+
+
+def test_attempts_and_other_runs_are_named_before_the_variables() -> None:
+    attempts = [Attempt(0, (0, 1), 2, (0, 50), 0.0, None), Attempt(1, (0, 1), 2, (40, 99), 1.0, 2.0)]
+    lines = [str(line) for line in run_lines(Run([Facts()], attempts=attempts, others=["run 0123abcd"]))]
+    assert lines[:2] == ["attempt 0: steps 0–50 on 2 ranks, did not end", "attempt 1: steps 40–99 on 2 ranks"]
+    assert lines[3] == "run 0123abcd is in the same folder, and not shown"
+    assert not str(next(run_lines(Run([Facts()], attempts=attempts[:1])))).startswith("attempt")
 
 
 def test_a_run_with_nothing_in_it() -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 
@@ -70,6 +71,7 @@ class Process:
         return f"process {self.pid} on {self.host}"
 
 
+@cache
 def _kernel() -> str:
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()

@@ -11,7 +11,7 @@ from pathlib import Path
 from insitu.errors import ChoiceError, StoreError
 from insitu.store.claims import remove_claims
 from insitu.store.parts import Place, journal_files, places, remove_journal
-from insitu.store.state import State, state_of, writer_of
+from insitu.store.state import State, is_over, state_of, writer_of
 
 _SHORT = 8  # characters of an id that people see
 
@@ -117,9 +117,14 @@ def _check_once(every: Sequence[Place]) -> None:
 
 
 def remove_older(parts: Path, run: JournaledRun) -> None:
-    """Remove the runs that began before this one, if no process can be writing them."""
+    """Remove the runs that began before this one, if no process can be writing them.
+
+    A run without a rank 0 stays: it may be a rank of the same job that did not find out which run it belongs to.
+    """
     for other in others_in(parts, [run.id, *{place.run for place in run.places}]):
-        if other.began < run.began and other.states <= {"ended", "killed"}:
+        has_first = any(place.rank == 0 for place in other.places)
+        is_older = has_first and other.began < run.began
+        if is_older and all(is_over(place) for place in other.places):
             for place in other.places:
                 remove_journal(place.path)
             remove_claims(parts, other.id)

@@ -70,6 +70,15 @@ def state_of(place: Place) -> State:
     return "ended" if has_ended(place.path) else state_of_writer(place.path, writer_of(place.path))
 
 
+def is_over(place: Place) -> bool:
+    """Whether nobody can write to a journal any more: it has ended, or its process is known to be dead.
+
+    That nobody holds its lock is not enough here: it may be a copy of a journal that is written elsewhere.
+    """
+    process = writer_of(place.path).process
+    return has_ended(place.path) or (process is not None and process.is_alive() is False)
+
+
 def state_of_writer(folder: Path, writer: JournalWriter) -> State:
     """How a journal without an end is getting on."""
     alive = writer.process.is_alive() if writer.process is not None else None

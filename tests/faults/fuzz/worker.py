@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import random
+import re
 import resource
 import shutil
 import sys
@@ -74,8 +75,12 @@ def _audit(event: str, args: Any, folder: str, opened: list[str]) -> None:
     if event == "open" and isinstance(args[0], (str, bytes, os.PathLike)):
         name = os.fsdecode(args[0])
         known = (folder, sys.prefix, sys.base_prefix, os.getcwd(), os.devnull)
-        if os.path.isabs(name) and not name.startswith(known):
+        if os.path.isabs(name) and not name.startswith(known) and not _PROCESS.fullmatch(name):
             opened.append(name)
+
+
+# Whether the process that wrote a journal still runs.
+_PROCESS = re.compile(r"/proc/(sys/kernel/random/boot_id|[0-9]+/stat)")
 
 
 def _say(text: str) -> None:
