@@ -107,7 +107,7 @@ def test_more_ranks_than_a_run_has(tmp_path: Path) -> None:
 
 def test_a_number_of_calls_that_a_file_has_no_room_for_is_lost_and_told(tmp_path: Path) -> None:
     with Journal(tmp_path / "run.h5.parts") as journal:
-        journal.step(0, 0.0, [("x", call, "uint8", (1,), b"a") for call in (0, 2**32 - 1)])
+        journal.step(0, 0.0, [("x", call, "uint8", (1,), b"a") for call in (0, 2**32 - 2)])
     with insitu.load(tmp_path / "run.h5") as found:
         assert found["x"].calls.tolist() == [0] and found.missing == ["rank 0: step 0: 1 value is lost"]
 

@@ -104,5 +104,6 @@ def test_what_the_program_had_finished_when_it_died_is_there(tmp_path: Path) -> 
         assert noted or "before 2" in death or "after 2" in death
         with insitu.load(place / "run.h5") as run:
             check(run, noted)
-            is_whole = death.startswith(("SIGTERM", "SIGINT", "open")) or run._source.ended is not None
+            has_ended = all(shard.ended is not None for shard in run._source.shards)
+            is_whole = death.startswith(("SIGTERM", "SIGINT", "open")) or has_ended
             assert run.complete == is_whole, (death, run.missing)
