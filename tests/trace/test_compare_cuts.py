@@ -73,9 +73,8 @@ def test_detach_is_the_cause(between: Callable[[Tensor], Tensor], keep: Any, opt
         assert first is not None and (first.kind, first.effect) == ("gradient", "results"), str(diff)
         site = first.sites[1 if name == "b" else 0]
         assert site is not None and site.line == line(between)
-        assert f"requires_grad is False in {name}" in first.why
-        assert len(diff.causes) == 1 and first.times == 2, str(diff)
-        assert first.followers > 0
+        assert first.why.startswith(f"only {name} makes this call: requires_grad is ") and f"False in {name}" in first.why
+        assert len(diff.causes) == 1 and first.followers > 0, str(diff)
 
 
 def test_call_without_gradients_is_the_cause() -> None:
@@ -120,10 +119,8 @@ def compared(*runs: Callable[[], object]) -> Diff:
 
 
 def test_detach_for_a_message_is_not_a_cause() -> None:
-    layer, x = nn.Linear(4, 2), torch.ones(3, 4)
-
     def run(copies: bool) -> None:
-        loss = layer(x).sum()
+        loss = nn.Linear(4, 2)(torch.ones(3, 4)).sum()
         shown = loss.detach() if copies else loss
         shown.item()
         loss.backward()

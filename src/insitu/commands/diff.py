@@ -61,7 +61,7 @@ def main(options: argparse.Namespace) -> int:
         print(json.dumps(diff_facts(diff), allow_nan=False))
     else:
         show_diff(diff, color=options.color, width=options.width)
-    return 0 if diff.same else 1
+    return 0 if diff.close else 1
 
 
 def _renamed(text: str) -> tuple[str, str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from insitu.trace.diff import Cause, Compared, Diff, Difference
-from insitu.trace.event import Call
+from insitu.trace.diff import Cause, Compared, Diff, Difference, largest
+from insitu.trace.event import Call, tensors
 from insitu.view.line import Column, Line, Span
-from insitu.view.name import compact, module_type, spot
+from insitu.view.name import compact, function_name, module_type, spot
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.tree import union_of
 from insitu.view.value import held, result, safe, short, spread
@@ -19,8 +20,10 @@ COLUMNS = (Column("output"), Column("difference", drop=3), Column("why", drop=2)
 MOST_CAUSES = 5
 MOST_ALIKE = 3  # rows of calls that only one side has, before they are counted
 MOST_ROWS = 60
+MOST_PLACES = 3  # of a cause that occurs again, before they are counted
+QUIET = ("same", "close", "follows")
 SIGNS: dict[str, Span] = {
-    **{"same": ("=", "grey"), "follows": ("~", "yellow"), "structure": ("*", "cyan"), "argument": ("*", "cyan")},
+    **{"same": ("=", "grey"), "close": ("≈", "grey"), "follows": ("~", "yellow"), "structure": ("*", "cyan"), "argument": ("*", "cyan")},
     **{"only in a": ("-", "red"), "only in b": ("+", "green"), "raised": ("✗", "red"), "differs": ("✗", "red")},
 }
 
@@ -28,8 +31,8 @@ SIGNS: dict[str, Span] = {
 def diff_lines(diff: Diff) -> Iterator[Line]:
     """The lines that tell how two runs differ."""
     yield from _verdict(diff)
-    rows = list(_folded(diff))
-    if rows and not diff.same:
+    rows = list(_folded(diff)) if not diff.close else []
+    if rows:
         yield Line((("", ""),))
         yield from rows[:MOST_ROWS]
         if len(rows) > MOST_ROWS:
@@ -53,19 +56,33 @@ def diff_facts(diff: Diff) -> dict[str, Any]:
         "a": diff.labels[0],
         "b": diff.labels[1],
         "same": diff.same,
+        "close": diff.close,
+        "agrees": diff.agrees,
+        "largest": _largest_facts(diff),
         "certainty": diff.certainty,
         "counts": diff.counts,
         "evidence": dict(diff.evidence),
         "notes": diff.notes,
         "causes": [_cause_facts(cause) for cause in diff.causes],
-        "differences": [_row_facts(row) for row in diff.differences if row.status not in ("same", "follows")],
+        "differences": [_row_facts(row) for row in diff.differences if row.status not in QUIET],
     }
+
+
+def _largest_facts(diff: Diff) -> dict[str, Any] | None:
+    row = diff.largest
+    if row is None:
+        return None
+    rtol, atol = _tolerance(diff, row)
+    return {"rtol": rtol, "atol": atol, **_size_facts(row), "a": _event_facts(row.a), "b": _event_facts(row.b)}
 
 
 def _cause_facts(cause: Cause) -> dict[str, Any]:
     return {
         "kind": cause.kind,
         "why": cause.why,
+        "effect": cause.effect,
+        "times": cause.times,
+        "again": [{"a": _event_facts(a), "b": _event_facts(b)} for a, b in cause.again],
         "a": _event_facts(cause.a),
         "b": _event_facts(cause.b),
         "calls_a": len(cause.calls_a),
@@ -107,14 +124,16 @@ def _verdict(diff: Diff) -> Iterator[Line]:
     """What a person wants to know first."""
     first = diff.first
     if first is None:
-        yield Line(((agreement(diff), "green" if diff.same else "yellow"),))
+        yield Line(((agreement(diff), "green" if diff.close else "yellow"),))
         yield from _notes(diff)
         return
-    yield Line((("✗ ", "red"), (f"{_parting(diff, first)}: {safe(first.why)}", "bold")))
+    lead = "first difference" if first.effect != "lost" else f"{_results(diff)}; first difference on the way"
+    yield Line((("✗ ", "red"), (f"{lead}: {_headline(diff, first)}", "bold")))
     yield from _sides(diff, first)
     yield Line(((f"  {_size(first)}", ""),))
     for number, cause in enumerate(diff.causes[1:MOST_CAUSES], 2):
-        yield Line(((f"  {number}. ", "red"), (f"{_parting(diff, cause, short=True)}: {safe(cause.why)}", "")))
+        lost = " (its effect is lost on the way)" if cause.effect == "lost" != first.effect else ""
+        yield Line(((f"  {number}. ", "red"), (f"{_headline(diff, cause)}{lost}", "")))
     if len(diff.causes) > MOST_CAUSES:
         yield Line(((f"  … {len(diff.causes) - MOST_CAUSES:,} more causes", "grey"),))
     yield from _notes(diff)
@@ -129,7 +148,7 @@ def _notes(diff: Diff) -> Iterator[Line]:
 
 
 def agreement(diff: Diff) -> str:
-    """How far two runs agree that part nowhere.
+    """How far two runs agree between which no difference has an effect.
 
     >>> agreement(Diff())
     'nothing to compare: neither run has a call'
@@ -139,30 +158,103 @@ def agreement(diff: Diff) -> str:
         return "nothing to compare: neither run has a call"
     if not count:
         return "nothing to compare: no call is in both runs"
-    calls = f"{count:,} call{'s' * (count != 1)}"
     known = {
-        "values": "by their values",
-        "statistics": "by statistics, so equal only as far as these tell",
-        "structure": "some by shapes, dtypes and arguments only: no values were kept",
+        "values": "compared by their values",
+        "statistics": "compared by statistics, so equal only as far as these show",
+        "structure": "some compared by shapes, dtypes and arguments only: no values were kept",
     }[diff.certainty]
-    if diff.same:
-        return f"the same: {calls}, compared {known}"
-    return f"not the same, but no difference has an effect: {calls}, compared {known}"
+    if set(diff.counts) <= {"same"}:
+        return f"the same: {_counted(diff)}, {known}"
+    if set(diff.counts) <= {"same", "close"}:
+        return f"{_within(diff)}, {known}"
+    differently = sum(amount for status, amount in diff.counts.items() if status not in QUIET)
+    verb = "call is" if differently == 1 else "calls are"
+    return f"{_results(diff)}; {differently:,} {verb} made differently on the way: {_counted(diff)}, {known}"
 
 
-def _parting(diff: Diff, cause: Cause, *, short: bool = False) -> str:
-    """Where the runs part: the lines on both sides, the call, the module."""
+def _within(diff: Diff) -> str:
+    """That two runs are equal within the tolerance, and how close they come to it."""
+    row = diff.largest
+    assert row is not None
+    rtol, atol = _tolerance(diff, row)
+    return (
+        f"equal within rtol {rtol:g}, atol {atol:g}: {_counted(diff)}, {diff.counts['close']:,} of them not exactly "
+        f"the same (largest difference {_delta(row)}: {_where(diff, row)})"
+    )
+
+
+def _results(diff: Diff) -> str:
+    """That the results agree, and how far."""
+    row = largest([row for row in diff.results if row.measure and row.status in ("close", "structure", "argument")])
+    if row is None:
+        return "the results are the same"
+    return f"the results agree (largest difference {_delta(row)})"
+
+
+def _tolerance(diff: Diff, row: Difference) -> tuple[float, float]:
+    """The tolerance by which the values of a row were compared."""
+    held = [event.result if isinstance(event, Call) else event.value for event in (row.a, row.b) if event is not None]
+    dtypes = [facts.dtype for item in held for facts in tensors(item) if facts.dtype in diff.tolerance.table]
+    return diff.tolerance.of(*(dtypes[0], dtypes[-1]) if dtypes else ("f32", "f32"))  # a Python number as f32
+
+
+def _where(diff: Diff, row: Difference) -> str:
+    """The call or variable of a row, and its place."""
+    event = row.a if row.a is not None else row.b
+    assert event is not None
+    step = [f"step {event.step}"] if _has_steps(diff) else []
+    place = [spot(event.site)] if event.site is not None and isinstance(event, Call) else []
+    return ", ".join([_named(event), *place, *step])
+
+
+def _counted(diff: Diff) -> str:
+    """How much was compared: calls, or values of variables."""
+    count = sum(diff.counts.values())
+    events = [row.a if row.a is not None else row.b for row in diff.differences]
+    if any(isinstance(event, Call) for event in events):
+        return f"{count:,} call{'s' * (count != 1)}"
+    names = {event.name for event in events if event is not None}
+    return f"{count:,} value{'s' * (count != 1)} of {len(names):,} variable{'s' * (len(names) != 1)}"
+
+
+def _headline(diff: Diff, cause: Cause) -> str:
+    """A cause in one line: the module and the call, the lines on both sides, how often, and why."""
+    event = cause.a if cause.a is not None else cause.b
+    assert event is not None
     sites = [(site, label) for site, label in zip(cause.sites, diff.labels, strict=True) if site is not None]
     places = list(dict.fromkeys(spot(site) for site, _ in sites))
-    event = cause.a if cause.a is not None else cause.b
-    name = _called(event)
-    where = f" in {safe(event.path)}" if isinstance(event, Call) and event.path and event.kind != "module" else ""
-    step = f", step {event.step}" if event is not None and _has_steps(diff) else ""
     if len(places) == 2:
-        at = f" at {places[0]} in {safe(diff.labels[0])}, {places[1]} in {safe(diff.labels[1])}"
-    else:
-        at = f" at {places[0]}" if places else ""
-    return f"{'' if short else 'the runs part'}{at}{step}, {name}{where}".lstrip(" ,")
+        places = [f"{place} in {safe(label)}" for place, (_, label) in zip(places, sites, strict=True)]
+    if _has_steps(diff):
+        places.append(f"step {event.step}")
+    at = f" ({', '.join(places)})" if places else ""
+    times = f" × {cause.times:,}" if cause.times > 1 else ""
+    return f"{_named(event)}{at}{times}: {safe(cause.why)}"
+
+
+def _named(event: Compared) -> str:
+    """A call by its module and its name, without arguments."""
+    if not isinstance(event, Call) or event.kind == "module":
+        return _called(event)
+    name = compact(event) if event.operator is not None else function_name(event.name)
+    return f"{safe(event.path)} {name}".lstrip()
+
+
+def _again(cause: Cause) -> str:
+    """Where else the same is the cause."""
+    places = [_place_of(a if a is not None else b) for a, b in cause.again]
+    distinct = list(dict.fromkeys(filter(None, places)))
+    if not distinct:
+        return ""
+    if len(distinct) <= MOST_PLACES:
+        return ", ".join(distinct)
+    return f"{distinct[0]} … {distinct[-1]}"
+
+
+def _place_of(event: Compared | None) -> str:
+    if event is None:
+        return ""
+    return safe(event.path) if isinstance(event, Call) else f"step {event.step}"
 
 
 def _has_steps(diff: Diff) -> bool:
@@ -182,7 +274,7 @@ def _instead(events: tuple[Compared, ...]) -> list[Span]:
 def _sides(diff: Diff, cause: Cause) -> Iterator[Line]:
     """The cause on either side: place, call, output, values."""
     shown = ((cause.a, cause.calls_a), (cause.b, cause.calls_b))
-    labels = list(map(safe, diff.labels))
+    labels = [_label(side, safe(label)) for side, label in zip("ab", diff.labels, strict=True)]
     width = max(map(len, labels))
     for (event, calls), label in zip(shown, labels, strict=True):
         if event is None:
@@ -199,9 +291,15 @@ def _sides(diff: Diff, cause: Cause) -> Iterator[Line]:
             yield Line(((f"  {'':{width}}  from {into}", "grey"),), (), ())
 
 
+def _label(side: str, label: str) -> str:
+    """How a run is called in front of its line: its letter, which sentences use, and its file."""
+    return side if label == side else f"{side} {label}"
+
+
 def _size(cause: Cause) -> str:
-    known = {"values": "values", "statistics": "statistics", "structure": "structure: not all values were kept"}
-    parts = [_delta(cause), _seen(cause), f"known from {known[cause.certainty]}"]
+    known = {"values": "values", "statistics": "statistics", "structure": "structure, not from values"}
+    again = _again(cause)
+    parts = [_delta(cause), _seen(cause), f"known from {known[cause.certainty]}", f"also in {again}" if again else ""]
     if cause.followers:
         followers = _differ(cause.followers, "call")
         if cause.kind == "gradient":
@@ -226,13 +324,15 @@ def _differ(count: int, what: str = "") -> str:
 
 def _folded(diff: Diff) -> Iterator[Line]:
     """The rows in the order of the run; those between two that tell something are one."""
-    for quiet, group in groupby(diff.differences, key=lambda row: row.status in ("same", "follows")):
+    places = [pair for cause in diff.causes for pair in ((cause.a, cause.b), *cause.again)]
+    heads = frozenset(id(event) for pair in places for event in pair if event is not None)
+    for quiet, group in groupby(diff.differences, key=lambda row: row.status in QUIET):
         rows = list(group)
         if quiet:
             yield _quiet(rows)
             continue
         for _, alike in groupby(rows, key=_likeness):
-            yield from _alike(diff, list(alike))
+            yield from _alike(diff, list(alike), heads)
 
 
 def _likeness(row: Difference) -> tuple[Any, ...]:
@@ -241,11 +341,15 @@ def _likeness(row: Difference) -> tuple[Any, ...]:
 
 
 def _quiet(rows: list[Difference]) -> Line:
-    """Calls that are the same, or differ because of what came before."""
-    follow = sum(row.status == "follows" for row in rows)
-    same = len(rows) - follow
-    sign, ink = SIGNS["follows" if follow else "same"]
-    texts = [f"{_differ(follow)} because of it" if follow else "", f"{same:,} the same" if same else ""]
+    """Calls that are the same, or within the tolerance, or differ because of what came before."""
+    counts = Counter(row.status for row in rows)
+    follow, near, same = counts["follows"], counts["close"], counts["same"]
+    sign, ink = SIGNS["follows" if follow else "close" if near else "same"]
+    texts = [
+        f"{_differ(follow)} because of it" if follow else "",
+        f"{near:,} equal within the tolerance" if near else "",
+        f"{same:,} the same" if same else "",
+    ]
     told = "  " + ", ".join(filter(None, texts))
     return Line(((f"  {sign}  ", ink), (_range(rows), "bold"), (told, ink)), (), COLUMNS)
 
@@ -261,20 +365,21 @@ def _module(row: Difference) -> str:
     return safe(event.path) if isinstance(event, Call) else safe(event.name) if event is not None else ""
 
 
-def _alike(diff: Diff, rows: list[Difference]) -> Iterator[Line]:
+def _alike(diff: Diff, rows: list[Difference], heads: frozenset[int]) -> Iterator[Line]:
     """Rows that say the same; of many the first ones."""
     most = MOST_ALIKE if len(rows) > MOST_ALIKE + 1 else len(rows)
     for row in rows[:most]:
-        yield _row(diff, row)
+        yield _row(diff, row, heads)
     if len(rows) > most:
         sign, ink = SIGNS[rows[0].status]
         yield Line(((f"  {sign}  … {len(rows) - most:,} more {rows[0].status}", ink),), (), COLUMNS)
 
 
-def _row(diff: Diff, row: Difference) -> Line:
+def _row(diff: Diff, row: Difference, heads: frozenset[int]) -> Line:
+    """A call beside that of the other run; `heads` are the ids of the calls where causes begin."""
     cause = diff.causes[row.cause] if row.cause is not None else None
     event = row.a if row.a is not None else row.b
-    begins = cause is not None and (event is cause.a or event is cause.b)
+    begins = cause is not None and id(event) in heads
     sign, ink = SIGNS["differs"] if begins and row.a is not None and row.b is not None else SIGNS[row.status]
     path = _module(row) if isinstance(event, Call) and event.kind != "module" else ""
     outputs = list(dict.fromkeys(_output(side) for side in (row.a, row.b) if side is not None))

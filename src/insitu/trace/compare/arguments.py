@@ -10,6 +10,7 @@ from insitu.trace.compare.closeness import close_plain
 from insitu.trace.event import Call, TensorFacts, Word, tensors
 
 DEFAULT = Word("default")
+UNNOTED = Word("not recorded")
 _ROUNDING = 1e-9
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|meta|xla|mtia)(:\d+)?")
 
@@ -62,7 +63,15 @@ def differing_settings(a: Call, b: Call) -> list[Argument]:
         return []
     if a.module.settings == b.module.settings:
         return []
-    return _named(a.module.settings, b.module.settings)
+    if not (a.module.settings and b.module.settings):  # a class of the user's own: nothing is known of its settings
+        return []
+    pairs = _named(a.module.settings, b.module.settings)
+    return [(name, _noted(left), _noted(right)) for name, left, right in pairs]
+
+
+def _noted(item: Any) -> Any:
+    """A setting as it was noted: None and what is not plain is left out."""
+    return UNNOTED if item is DEFAULT else item
 
 
 def _plain(call: Call) -> tuple[list[Any], dict[str, Any]]:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from insitu.trace.compare.arguments import Argument, differing_arguments, differing_settings
 from insitu.trace.compare.blame import Blame, Facts, Lineage, described, joined, promoted
-from insitu.trace.compare.closeness import Closeness, Tolerance, close_plain, weakest
-from insitu.trace.compare.manner import casts, draws, exception, places, texts
-from insitu.trace.compare.operation import COMMUTING, MOVING, READING, UNCHANGING, UNINITIALISED
+from insitu.trace.compare.closeness import Closeness, Tolerance, basis, close_plain, weakest
+from insitu.trace.compare.cuts import Cuts, learns_unseen
+from insitu.trace.compare.manner import apart, casts, draws, exception, is_loose, is_reshaped, places, texts
+from insitu.trace.compare.operation import BACKWARD, COMMUTING, DECIDING, MOVING, READING, UNCHANGING, UNINITIALISED
 from insitu.trace.compare.stops import Side, inputs
+from insitu.trace.compare.streams import Streams
 from insitu.trace.compare.units import NONE, Numbers, Unit
+from insitu.trace.diff import CauseKind
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
 
 
@@ -26,9 +30,14 @@ class Judge:
 
     def __init__(self, a: Side, b: Side, tolerance: Tolerance) -> None:
         self.evidence: Counter[Any] = Counter()
-        self.escaped: set[int] = set()
+        self.inside: set[int] = set()  # causes whose effect shows in what a module returns, or what a decision takes
+        self.main: set[int] = set()  # causes whose effect shows in what the model returns, or in what goes backward
         self.lineage = Lineage(a, b, tolerance)
-        self._tolerance = tolerance
+        self._streams = Streams()
+        self._cuts = Cuts(self.lineage)
+        self._units: list[Unit] = []
+        self._sides = (a, b)
+        self.tolerance = tolerance
         self._begun: dict[int, Unit] = {}
         self._around: list[Unit] = []
         self._latest: Unit | None = None
@@ -36,8 +45,9 @@ class Judge:
         self._first: Unit | None = None
         self._scalars: dict[tuple[Any, Any], frozenset[int]] = {}
 
-    def __call__(self, units: Iterable[Unit]) -> None:
+    def __call__(self, units: list[Unit]) -> None:
         """Judge all units, in the order of the run."""
+        self._units = units
         for unit in units:
             unit.around = tuple(self._around) if self._around else ()
             if not unit.matched:
@@ -54,6 +64,14 @@ class Judge:
             if unit.differs:
                 self._latest = unit
                 self._first = self._first or unit
+        for unit in units:
+            if unit.reshaped and not (unit.used or unit.differs):
+                self._result_of_other_shape(unit)
+
+    def _result_of_other_shape(self, unit: Unit) -> None:
+        """What nothing uses has the same values in another shape: for whoever gets it, that is another result."""
+        unit.roots = promoted(unit.origin or unit, None, Closeness(False, "structure", measure="shape"))
+        unit.differs, unit.delta, unit.measure = True, None, "shape"
 
     def _call(self, unit: Unit) -> None:
         """A pair of calls: what goes in, how they are made, what comes out."""
@@ -65,7 +83,19 @@ class Judge:
         self.lineage.made(unit)
         out = NOTHING_DIFFERS if name in UNINITIALISED else self._output(unit, a, b)
         self._manner(unit, a, b, blame, (into_a, into_b))
+        self._cuts.pair(unit, a, b)
+        if a.name in BACKWARD:
+            self._goes_backward(unit, a, b, blame)
         self._decide(unit, blame, out, (a, into_a))
+        self._streams.note(unit, out)
+
+    def _goes_backward(self, unit: Unit, a: Call, b: Call, blame: Blame) -> None:
+        """A backward pass: what differs in the loss, or is cut off from it, shows in the gradients."""
+        cuts = self._cuts.behind(unit, a.inputs, b.inputs)
+        if cuts:
+            blame.roots = joined(blame.roots, self._cuts.reach_backward(cuts, self._units))
+            unit.roots, unit.differs = blame.roots, True
+        self.main |= blame.roots
 
     def _inputs(self, a: Call, b: Call, name: str) -> tuple[Facts, Facts]:
         """The tensors that go in; those of `x + y` may be the other way round."""
@@ -86,7 +116,7 @@ class Judge:
         else:
             outs_a, outs_b = a.outputs, b.outputs
             if len(outs_a) != len(outs_b):
-                return Closeness(False, "structure", measure=f"{len(outs_a)} | {len(outs_b)} outputs")
+                return Closeness(False, "structure", measure="number of outputs")
             found = [self._tensors(unit, left, right) for left, right in zip(outs_a, outs_b, strict=True)]
             if not outs_a and not (a.result is None and b.result is None):
                 found.append(self._plain(a.result, b.result))
@@ -94,14 +124,14 @@ class Judge:
 
     def _tensors(self, unit: Unit, a: TensorFacts, b: TensorFacts) -> Closeness:
         found = self.lineage.close(a, b)
-        self.evidence[found.certainty] += 1
+        self.evidence[found.certainty if found.same is not False else basis(a, b)] += 1
         if found.same is False:
             self.lineage.bad[0].add(id(a))
             self.lineage.bad[1].add(id(b))
         return found
 
     def _plain(self, a: Any, b: Any) -> Closeness:
-        rtol, atol = self._tolerance.of("f32", "f32")
+        rtol, atol = self.tolerance.of("f32", "f32")
         return close_plain(a, b, rtol, atol) or NOTHING_DIFFERS
 
     def _manner(self, unit: Unit, a: Call, b: Call, blame: Blame, into: tuple[Facts, Facts]) -> None:
@@ -113,10 +143,13 @@ class Judge:
         unit.own += texts(differing_settings(a, b)) if a.kind == "module" else ()
         self._exception(unit, a, b)
         if a.kind == "module" and a.name != b.name:
-            unit.own += (f"{a.name} | {b.name}",)
+            unit.own += (apart("the class", a.name, b.name),)
         elif name != unit.b[0].name:
-            unit.notes += (f"{name} | {unit.b[0].name}",)
-        unit.notes += places(a, b)
+            unit.notes += (apart("the call", name, unit.b[0].name),)
+        result = a.result, b.result
+        if not (type(result[0]) is type(result[1]) is TensorFacts and _has_same_layout(*result)):
+            unit.notes += places(a, b)
+            unit.reshaped = is_reshaped(a, b)
 
     def _exception(self, unit: Unit, a: Call, b: Call) -> None:
         if a.raised != b.raised:
@@ -132,26 +165,27 @@ class Judge:
         if followed and all(roots is not None for roots in followed):
             blame.roots = joined(blame.roots, *(roots for roots in followed if roots is not None))
             arguments = []
-        unit.own += texts(arguments)
-        if len(into[0]) != len(into[1]):
-            unit.own += (f"{len(into[0])} | {len(into[1])} tensors",)
         name = unit.a[0].name
+        unit.own += texts(arguments, name)
+        if len(into[0]) != len(into[1]):
+            unit.own += (apart("the number of tensors", len(into[0]), len(into[1])),)
         others = (described(index, into[0], name, a.kwargs) for index in blame.rewired)
         unit.own += tuple(f"{other} is another tensor" for other in others)
 
     def _decide(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         """Whether a pair of calls is a cause, follows, or is the same."""
-        unit.blamed = joined(blame.roots, blame.faint)
+        unit.taken, unit.blamed = blame.roots, joined(blame.roots, blame.faint)
         unit.after = bool(blame.roots or blame.origins)
         unit.certainty = weakest(blame.certainty, out.certainty)
         unit.delta, unit.measure = out.delta, out.measure
+        unit.input_drift = blame.drift
         call, into = called
         if blame.given and not blame.roots:
             self._given(unit, blame, called)
         elif out.same is False or unit.raised:
             self._differs(unit, blame, out, called)
         else:
-            self._agrees(unit, blame, out, lone=len(into) == 1)
+            self._agrees(unit, blame, out, called)
         if not blame.unknown or unit.roots != {unit.number}:
             return
         unit.unknown = tuple(described(index, into, unit.a[0].name, call.kwargs) for index in blame.unknown)
@@ -171,28 +205,54 @@ class Judge:
     def _differs(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         unit.differs = True
         call, into = called
-        name = unit.a[0].name
         if unit.raised and self._raised is None:
             self._raised = unit
-        if blame.roots:
-            unit.roots = blame.roots
-        elif unit.own:
-            unit.roots, unit.kind = frozenset((unit.number,)), "raised" if unit.raised else "argument"
-        elif blame.faint or self._backward(unit):
-            unit.roots = blame.faint or self._backward(unit)
-        elif call.name in READING and self._latest is not None:
-            unit.roots = self._latest.roots
-        elif blame.origins:
-            unit.roots = joined(*(promoted(origin, None, out, unit) for origin in blame.origins))
-        elif self._latest is not None and blame.outside and self._may_follow(call, into):
-            unit.roots = self._latest.roots
-        else:
+        unit.roots = self._followed(unit, blame, out, called)
+        if not unit.roots:
             unit.roots = frozenset((unit.number,))
-            given = blame.outside and name in MOVING and len(into) == 1
-            unit.kind = "input" if given or call.name in READING else "random" if draws(unit.a[0]) else "output"
+            unit.kind = self._kind(unit, blame, called)
         if call.result is not None and type(call.result) is not TensorFacts and not call.outputs:
             other = unit.b[0].event
             self._scalars[(_key(call.result), _key(other.result if type(other) is Call else None))] = unit.roots
+
+    def _followed(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> Numbers:
+        """The causes of an output that differs; nothing if the call itself is the cause."""
+        call, into = called
+        if blame.roots:
+            return blame.roots
+        if unit.own:
+            return NONE
+        moved = self._streams.moved(unit)
+        if moved is not None:
+            return promoted(moved, None, out, unit)
+        followed = blame.faint or self._backward(unit)
+        if followed:
+            return followed
+        if call.name in READING and self._latest is not None:
+            return self._latest.roots
+        if blame.origins:
+            return joined(*(promoted(origin, None, out, unit) for origin in blame.origins))
+        if blame.suspects and not draws(unit.a[0]):
+            return joined(*(promoted(suspect, None, out, unit) for suspect in self._likely(blame.suspects)))
+        if self._latest is not None and blame.outside and self._may_follow(call, into):
+            return self._latest.roots
+        return NONE
+
+    def _kind(self, unit: Unit, blame: Blame, called: tuple[Call, Facts]) -> CauseKind:
+        """What kind of cause a call is whose output differs, and not because of what went into it."""
+        call, into = called
+        if unit.own:
+            return "raised" if unit.raised else "argument"
+        is_given = blame.outside and unit.a[0].name in MOVING and len(into) == 1
+        if is_given or call.name in READING:
+            return "input"
+        return "random" if draws(unit.a[0]) else "output"
+
+    def _likely(self, suspects: Numbers) -> list[Unit]:
+        """Those of several units that are off by the most within the tolerance; others only round otherwise."""
+        units = [self._units[number] for number in sorted(suspects)]
+        largest = max(unit.drift for unit in units)
+        return [unit for unit in units if unit.drift >= largest / 10]
 
     def _backward(self, unit: Unit) -> Numbers:
         """Why the forward calls differ whose gradients these backward calls compute."""
@@ -201,6 +261,8 @@ class Judge:
             calls = [stop.event for stop in stops if type(stop.event) is Call]
             forward = [self.lineage.forward(side, call) for call in calls]
             roots = joined(roots, *(other.roots for other in forward if other is not None))
+            if any(call.phase == "backward" for call in calls):
+                roots = joined(roots, self._cuts.roots)
         return roots
 
     def _may_follow(self, call: Call, facts: Facts) -> bool:
@@ -213,22 +275,28 @@ class Judge:
         unseen = call.kind in ("module", "python") or call.parent is None
         return unseen and any(tensor.type != "Parameter" for tensor in facts)
 
-    def _agrees(self, unit: Unit, blame: Blame, out: Closeness, *, lone: bool) -> None:
+    def _agrees(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         """An output that is the same, or of which nothing is known: what may still be wrong with it.
 
         Values in another order have the same statistics, and still have them after a call with that tensor alone.
         """
-        loose = any(note.startswith("dtype") for note in unit.notes)
-        if out.same and blame.roots and not unit.own and not unit.notes:
-            self.escaped |= blame.roots  # a difference that went in, and was lost in it
+        call, into = called
+        name, other = unit.a[0].name, unit.b[0].event
+        loose = type(other) is Call and is_loose(call, other)
+        if out.same and name in DECIDING:
+            self.inside |= blame.roots  # a difference that went in, and was lost in it
+        if out.drifts:
+            begins = bool(unit.own) or loose
+            unit.suspects = joined(blame.suspects, frozenset((unit.number,)) if begins else NONE)
+            unit.drift = max(unit.drift, out.delta or 0.0)
         if out.same:
             unit.seen = out.certainty
             if out.certainty == "values" and not loose:
-                unit.blamed = unit.blamed if out.delta else NONE
+                unit.blamed = unit.blamed if out.drifts else NONE
                 return
         if unit.own or (loose and not blame.origins):
             unit.origin = unit
-        elif blame.origins and (loose or out.same is None or lone or unit.a[0].name in MOVING):
+        elif blame.origins and (loose or out.same is None or len(into) == 1 or name in MOVING):
             unit.origin = blame.origins[0]
 
     def _begin(self, unit: Unit) -> None:
@@ -238,8 +306,10 @@ class Judge:
         self._begun[a.id] = unit
         blame = self.lineage.blame(unit, a.inputs, b.inputs, using=False)
         unit.after = bool(blame.roots or blame.origins)
-        unit.own = texts(differing_arguments(a, b, unit.a[0].name))
+        unit.own = texts(differing_arguments(a, b, unit.a[0].name), unit.a[0].name)
         unit.notes = texts(differing_settings(a, b))
+        if a.name in BACKWARD:
+            self._goes_backward(unit, a, b, blame)
         if blame.given and not blame.roots:
             self._given(unit, blame, (a, a.inputs))
             worst_of = worst([self.lineage.close(a.inputs[index], b.inputs[index]) for index in blame.given])
@@ -258,6 +328,7 @@ class Judge:
         looked = self.lineage.blame(unit, a.outputs, b.outputs, using=False)
         if begun is not None and a.outputs and not (looked.roots or looked.given or looked.rewired or looked.unknown):
             begun.seen = looked.certainty
+        self._comes_out(unit, begun, looked)
         own = any(facts.producer == a.id for facts in a.outputs) or not (a.outputs or b.outputs)
         if own:
             self.lineage.made(unit)
@@ -272,6 +343,26 @@ class Judge:
         if self._latest is not None and begun is not None and self._latest.number > begun.number:
             blame.roots = joined(blame.roots, self._latest.roots)
         self._decide(unit, blame, out, (a, a.inputs))
+
+    def _comes_out(self, unit: Unit, begun: Unit | None, looked: Blame) -> None:
+        """Note which causes show in what a module returns: those within it, and all if it is the outermost one."""
+        a, b = unit.a[0].event, unit.b[0].event
+        assert type(a) is Call and type(b) is Call
+        if a.kind != "module" or a.module is None:
+            return
+        if a.parent is None and not a.module.leaf:
+            self.main |= looked.roots
+        is_same_module = unit.a[0].exact == unit.b[0].exact and not a.module.leaf
+        if begun is not None and is_same_module:
+            self.inside |= {number for number in looked.roots if number > begun.number}
+        cuts = self._cuts.behind(unit, a.outputs, b.outputs) if a.parent is None else NONE
+        if cuts and self._learns_unseen:
+            unit.roots, unit.differs = self._cuts.reach_backward(cuts, self._units), True
+
+    @cached_property
+    def _learns_unseen(self) -> bool:
+        """Whether both runs went backward, and no call that did so was recorded."""
+        return all(map(learns_unseen, self._sides))
 
     def _variable(self, unit: Unit) -> None:
         """A variable after it changed: it follows from what made its tensors, or from what differed before."""
@@ -302,14 +393,18 @@ class Judge:
                     maker.used = True
                     if maker.origin is not None:
                         unit.after, unit.origin = True, unit.origin or maker.origin
+                    unit.suspects = joined(unit.suspects, maker.suspects)
                     if id(facts) in self.lineage.bad[side] or not maker.matched or not _is_known(facts):
                         unit.blamed = joined(unit.blamed, maker.roots or (maker.blamed if maker.matched else NONE))
         every = (*unit.a, *unit.b)
         if not all(stop.name in UNCHANGING for stop in every) or (unit.origin is None and any(map(casts, every))):
             unit.origin = unit
+        unit.suspects = joined(unit.suspects, frozenset((unit.number,)))
+        self._cuts.stretch(unit)
+        self._streams.note(unit)
         if self._raised is not None and not (unit.a and unit.b):
             unit.roots, unit.differs = self._raised.roots, True  # the other run has ended
-        unit.blamed = unit.blamed or self._backward(unit)
+        unit.blamed = unit.taken = unit.blamed or self._backward(unit)
         self._raises(unit)
         if unit.last and not unit.differs:
             self._ending(unit)
@@ -331,7 +426,7 @@ class Judge:
             found.append(Closeness(False, "structure", measure="last call"))
         out = worst(found)
         if out.same:
-            unit.seen = out.certainty
+            unit.seen, unit.delta, unit.measure = out.certainty, out.delta, out.measure
         elif out.same is False:
             promoted(unit, None, out)
 
@@ -358,6 +453,10 @@ def worst(found: Iterable[Closeness]) -> Closeness:
 
 def _is_known(facts: TensorFacts) -> bool:
     return facts.stats is not None or facts.kept is not None
+
+
+def _has_same_layout(a: TensorFacts, b: TensorFacts) -> bool:
+    return a.dtype == b.dtype and a.device == b.device and a.shape == b.shape
 
 
 def _leaving(events: list[Any]) -> list[TensorFacts]:
