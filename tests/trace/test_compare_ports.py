@@ -113,14 +113,10 @@ class Language(nn.Module):
         return out
 
 
-def weights() -> dict[str, Tensor]:
-    torch.manual_seed(0)
-    return Language().state_dict()
-
-
-def loaded(model: Language, scale: float = 1.0) -> Language:
+def loaded(model: Language) -> Language:
     """The model with the one set of weights, however it holds those of the attention."""
-    found = {name: value * scale if "ln" not in name else value for name, value in weights().items()}
+    torch.manual_seed(0)
+    found = Language(layers=len(model.h)).state_dict()
     for name in list(found):
         before, inner, after = name.partition(".qkv.")
         if inner and not isinstance(model.h[0].attn, OneMatrix):
@@ -283,3 +279,28 @@ def test_decision_that_agrees_does_not_hide_what_it_was_made_from() -> None:
     both = insitu.compare(run(1.0, 1.0), run(2.0, 3.0))
     assert [cause.effect for cause in both.causes] == ["results", "lost"]
     assert both.first is not None and both.first.why == "argument 0 is 3.0 in b, 1.0 in a"
+
+
+def test_calls_that_agree_are_not_blamed_for_a_later_step() -> None:
+    def run(model: Language, rate: float) -> insitu.Trace:
+        optimizer = torch.optim.SGD(model.parameters(), rate)
+        with insitu.record(model, keep="stats") as trace:
+            for _ in range(2):
+                model(torch.arange(2 * LENGTH).reshape(2, LENGTH)).sum().backward()
+                optimizer.step()  # outside of the model, so it is not recorded
+        return trace
+
+    models = [loaded(Language(layers=1)), loaded(Language(layers=1, attention=ThreeMatrices))]
+    diff = insitu.compare(*(run(model, rate) for model, rate in zip(models, (1e-2, 2e-2), strict=True)))
+    assert diff.causes and all(cause.a is not None and cause.a.step == 1 for cause in diff.causes), str(diff)
+    assert diff.first is not None and diff.first.kind == "input"
+
+
+def test_difference_that_is_lost_in_nan_is_still_told() -> None:
+    def run(scale: float) -> insitu.Trace:
+        with insitu.record(keep="stats") as trace:
+            (torch.ones(3) * scale).sub(10).log().sum()
+        return trace
+
+    diff = insitu.compare(run(1.0), run(2.0))
+    assert diff.first is not None and diff.first.effect == "lost" and diff.agrees

@@ -86,5 +86,3 @@ def test_recorded_runs_have_values_and_not_calls(tmp_path: Path, capsys: pytest.
     assert cli.main(["diff", str(a), str(a)]) == 0
     assert capsys.readouterr().out.startswith("the same: 15 values of 3 variables, compared by their values")
     assert cli.main(["diff", str(a), str(b), "--rtol", "0", "--atol", "0"]) == 1
-
-

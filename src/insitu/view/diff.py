@@ -23,7 +23,13 @@ MOST_ROWS = 60
 MOST_PLACES = 3  # of a cause that occurs again, before they are counted
 QUIET = ("same", "close", "follows")
 SIGNS: dict[str, Span] = {
-    **{"same": ("=", "grey"), "close": ("≈", "grey"), "follows": ("~", "yellow"), "structure": ("*", "cyan"), "argument": ("*", "cyan")},
+    **{
+        "same": ("=", "grey"),
+        "close": ("≈", "grey"),
+        "follows": ("~", "yellow"),
+        "structure": ("*", "cyan"),
+        "argument": ("*", "cyan"),
+    },
     **{"only in a": ("-", "red"), "only in b": ("+", "green"), "raised": ("✗", "red"), "differs": ("✗", "red")},
 }
 

@@ -8,7 +8,7 @@ kept, shape and dtype are all there is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -102,6 +102,26 @@ def basis(a: TensorFacts, b: TensorFacts) -> Certainty:
     if a.kept is not None and b.kept is not None:
         return "values"
     return "statistics" if a.stats is not None and b.stats is not None else "structure"
+
+
+NOTHING_DIFFERS = Closeness(None, "values")
+
+
+def worst(found: Iterable[Closeness]) -> Closeness:
+    """The largest difference, if there is one; else what they have in common."""
+    every = list(found)
+    if len(every) == 1:
+        return every[0]
+    different = [one for one in every if one.same is False]
+    if different:
+        return max(different, key=lambda one: one.delta or 0.0)
+    known = [one for one in every if one.same]
+    if not known:
+        return every[0] if every else NOTHING_DIFFERS
+    if len(known) < len(every) and any(one.certainty == "structure" for one in every):
+        return Closeness(None, "structure")
+    largest = max(known, key=lambda one: one.delta or 0.0)
+    return Closeness(True, weakest(*(one.certainty for one in known)), largest.delta, largest.measure)
 
 
 def _close_reshaped(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:

@@ -8,18 +8,17 @@ out of it is seen to differ. All that such a tensor goes into, and that differs,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
 from insitu.trace.compare.arguments import Argument, differing_arguments, differing_settings
 from insitu.trace.compare.blame import Blame, Facts, Lineage, described, joined, promoted
-from insitu.trace.compare.closeness import Closeness, Tolerance, basis, close_plain, weakest
-from insitu.trace.compare.cuts import Cuts, learns_unseen
-from insitu.trace.compare.manner import apart, casts, draws, exception, is_loose, is_reshaped, places, texts
+from insitu.trace.compare.closeness import NOTHING_DIFFERS, Closeness, Tolerance, basis, close_plain, weakest, worst
+from insitu.trace.compare.cuts import learns_unseen
+from insitu.trace.compare.manner import apart, casts, draws, exception, has_nan, is_loose, is_reshaped, places, texts
 from insitu.trace.compare.operation import BACKWARD, COMMUTING, DECIDING, MOVING, READING, UNCHANGING, UNINITIALISED
+from insitu.trace.compare.past import Past
 from insitu.trace.compare.stops import Side, inputs
-from insitu.trace.compare.streams import Streams
 from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.diff import CauseKind
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
@@ -30,24 +29,18 @@ class Judge:
 
     def __init__(self, a: Side, b: Side, tolerance: Tolerance) -> None:
         self.evidence: Counter[Any] = Counter()
-        self.inside: set[int] = set()  # causes whose effect shows in what a module returns, or what a decision takes
-        self.main: set[int] = set()  # causes whose effect shows in what the model returns, or in what goes backward
         self.lineage = Lineage(a, b, tolerance)
-        self._streams = Streams()
-        self._cuts = Cuts(self.lineage)
-        self._units: list[Unit] = []
-        self._sides = (a, b)
+        self.past = Past(self.lineage)
         self.tolerance = tolerance
+        self._sides = (a, b)
         self._begun: dict[int, Unit] = {}
         self._around: list[Unit] = []
-        self._latest: Unit | None = None
         self._raised: Unit | None = None
-        self._first: Unit | None = None
         self._scalars: dict[tuple[Any, Any], frozenset[int]] = {}
 
     def __call__(self, units: list[Unit]) -> None:
         """Judge all units, in the order of the run."""
-        self._units = units
+        self.past.units = units
         for unit in units:
             unit.around = tuple(self._around) if self._around else ()
             if not unit.matched:
@@ -61,9 +54,7 @@ class Judge:
             else:
                 self._call(unit)
                 self._raised = self._raised if unit.raised else None
-            if unit.differs:
-                self._latest = unit
-                self._first = self._first or unit
+            self.past.note(unit)
         for unit in units:
             if unit.reshaped and not (unit.used or unit.differs):
                 self._result_of_other_shape(unit)
@@ -71,7 +62,7 @@ class Judge:
     def _result_of_other_shape(self, unit: Unit) -> None:
         """What nothing uses has the same values in another shape: for whoever gets it, that is another result."""
         unit.roots = promoted(unit.origin or unit, None, Closeness(False, "structure", measure="shape"))
-        unit.differs, unit.delta, unit.measure = True, None, "shape"
+        unit.differs, unit.seen, unit.delta, unit.measure = True, None, None, "shape"
 
     def _call(self, unit: Unit) -> None:
         """A pair of calls: what goes in, how they are made, what comes out."""
@@ -83,19 +74,19 @@ class Judge:
         self.lineage.made(unit)
         out = NOTHING_DIFFERS if name in UNINITIALISED else self._output(unit, a, b)
         self._manner(unit, a, b, blame, (into_a, into_b))
-        self._cuts.pair(unit, a, b)
+        self.past.cuts.pair(unit, a, b)
         if a.name in BACKWARD:
             self._goes_backward(unit, a, b, blame)
         self._decide(unit, blame, out, (a, into_a))
-        self._streams.note(unit, out)
+        self.past.generators.note(unit, out)
 
     def _goes_backward(self, unit: Unit, a: Call, b: Call, blame: Blame) -> None:
         """A backward pass: what differs in the loss, or is cut off from it, shows in the gradients."""
-        cuts = self._cuts.behind(unit, a.inputs, b.inputs)
+        cuts = self.past.cuts.behind(unit, a.inputs, b.inputs)
         if cuts:
-            blame.roots = joined(blame.roots, self._cuts.reach_backward(cuts, self._units))
+            blame.roots = joined(blame.roots, self.past.cuts.reach_backward(cuts, self.past.units))
             unit.roots, unit.differs = blame.roots, True
-        self.main |= blame.roots
+        self.past.reach_results(blame.roots)
 
     def _inputs(self, a: Call, b: Call, name: str) -> tuple[Facts, Facts]:
         """The tensors that go in; those of `x + y` may be the other way round."""
@@ -146,9 +137,9 @@ class Judge:
             unit.own += (apart("the class", a.name, b.name),)
         elif name != unit.b[0].name:
             unit.notes += (apart("the call", name, unit.b[0].name),)
-        result = a.result, b.result
-        if not (type(result[0]) is type(result[1]) is TensorFacts and _has_same_layout(*result)):
-            unit.notes += places(a, b)
+        layout = places(a, b)
+        if layout:
+            unit.notes += layout
             unit.reshaped = is_reshaped(a, b)
 
     def _exception(self, unit: Unit, a: Call, b: Call) -> None:
@@ -182,6 +173,9 @@ class Judge:
         call, into = called
         if blame.given and not blame.roots:
             self._given(unit, blame, called)
+            if out.same:
+                unit.seen = out.certainty
+                self._lose(unit, unit.roots)
         elif out.same is False or unit.raised:
             self._differs(unit, blame, out, called)
         else:
@@ -194,86 +188,31 @@ class Judge:
         """A call that is given another tensor, which no call in the trace has made."""
         call, into = called
         unit.differs = True
-        if self._latest is not None and self._may_follow(call, tuple(into[index] for index in blame.given)):
-            unit.roots = self._latest.roots
+        unit.roots = self.past.carried(call, tuple(into[index] for index in blame.given))
+        if unit.roots:
             return
         unit.kind, unit.roots = "input", frozenset((unit.number,))
         unit.own = tuple(described(index, into, unit.a[0].name, call.kwargs) for index in blame.given)
         if call.parent is not None and any(into[index].type != "Parameter" for index in blame.given):
             unit.notes += ("not made by a call that was recorded",)
 
+    def _lose(self, unit: Unit, roots: Numbers) -> None:
+        """Note a difference that goes into a call and does not come out, in which much may be lost."""
+        if roots and (unit.a[0].name in DECIDING or has_nan(unit.a[0].event)):
+            self.past.inside |= roots
+
     def _differs(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         unit.differs = True
-        call, into = called
+        call, _ = called
         if unit.raised and self._raised is None:
             self._raised = unit
-        unit.roots = self._followed(unit, blame, out, called)
+        unit.roots = self.past.followed(unit, blame, out, called)
         if not unit.roots:
             unit.roots = frozenset((unit.number,))
-            unit.kind = self._kind(unit, blame, called)
+            unit.kind = _kind(unit, blame, called)
         if call.result is not None and type(call.result) is not TensorFacts and not call.outputs:
             other = unit.b[0].event
             self._scalars[(_key(call.result), _key(other.result if type(other) is Call else None))] = unit.roots
-
-    def _followed(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> Numbers:
-        """The causes of an output that differs; nothing if the call itself is the cause."""
-        call, into = called
-        if blame.roots:
-            return blame.roots
-        if unit.own:
-            return NONE
-        moved = self._streams.moved(unit)
-        if moved is not None:
-            return promoted(moved, None, out, unit)
-        followed = blame.faint or self._backward(unit)
-        if followed:
-            return followed
-        if call.name in READING and self._latest is not None:
-            return self._latest.roots
-        if blame.origins:
-            return joined(*(promoted(origin, None, out, unit) for origin in blame.origins))
-        if blame.suspects and not draws(unit.a[0]):
-            return joined(*(promoted(suspect, None, out, unit) for suspect in self._likely(blame.suspects)))
-        if self._latest is not None and blame.outside and self._may_follow(call, into):
-            return self._latest.roots
-        return NONE
-
-    def _kind(self, unit: Unit, blame: Blame, called: tuple[Call, Facts]) -> CauseKind:
-        """What kind of cause a call is whose output differs, and not because of what went into it."""
-        call, into = called
-        if unit.own:
-            return "raised" if unit.raised else "argument"
-        is_given = blame.outside and unit.a[0].name in MOVING and len(into) == 1
-        if is_given or call.name in READING:
-            return "input"
-        return "random" if draws(unit.a[0]) else "output"
-
-    def _likely(self, suspects: Numbers) -> list[Unit]:
-        """Those of several units that are off by the most within the tolerance; others only round otherwise."""
-        units = [self._units[number] for number in sorted(suspects)]
-        largest = max(unit.drift for unit in units)
-        return [unit for unit in units if unit.drift >= largest / 10]
-
-    def _backward(self, unit: Unit) -> Numbers:
-        """Why the forward calls differ whose gradients these backward calls compute."""
-        roots = NONE
-        for side, stops in enumerate((unit.a, unit.b)):
-            calls = [stop.event for stop in stops if type(stop.event) is Call]
-            forward = [self.lineage.forward(side, call) for call in calls]
-            roots = joined(roots, *(other.roots for other in forward if other is not None))
-            if any(call.phase == "backward" for call in calls):
-                roots = joined(roots, self._cuts.roots)
-        return roots
-
-    def _may_follow(self, call: Call, facts: Facts) -> bool:
-        """Whether tensors may be others because the runs have parted before; parameters only since an earlier step."""
-        if self._first is None:
-            return False
-        began = (*self._first.a, *self._first.b)[0].event.step
-        if call.step != began:  # an optimizer has been at work since
-            return True
-        unseen = call.kind in ("module", "python") or call.parent is None
-        return unseen and any(tensor.type != "Parameter" for tensor in facts)
 
     def _agrees(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         """An output that is the same, or of which nothing is known: what may still be wrong with it.
@@ -283,8 +222,8 @@ class Judge:
         call, into = called
         name, other = unit.a[0].name, unit.b[0].event
         loose = type(other) is Call and is_loose(call, other)
-        if out.same and name in DECIDING:
-            self.inside |= blame.roots  # a difference that went in, and was lost in it
+        if out.same:
+            self._lose(unit, blame.roots)
         if out.drifts:
             begins = bool(unit.own) or loose
             unit.suspects = joined(blame.suspects, frozenset((unit.number,)) if begins else NONE)
@@ -340,8 +279,9 @@ class Judge:
             return
         unit.shown = True
         blame = self.lineage.blame(unit, a.inputs, b.inputs)
-        if self._latest is not None and begun is not None and self._latest.number > begun.number:
-            blame.roots = joined(blame.roots, self._latest.roots)
+        latest = self.past.latest
+        if latest is not None and begun is not None and latest.number > begun.number:
+            blame.roots = joined(blame.roots, latest.roots)
         self._decide(unit, blame, out, (a, a.inputs))
 
     def _comes_out(self, unit: Unit, begun: Unit | None, looked: Blame) -> None:
@@ -351,13 +291,14 @@ class Judge:
         if a.kind != "module" or a.module is None:
             return
         if a.parent is None and not a.module.leaf:
-            self.main |= looked.roots
+            self.past.reach_results(looked.roots)
         is_same_module = unit.a[0].exact == unit.b[0].exact and not a.module.leaf
         if begun is not None and is_same_module:
-            self.inside |= {number for number in looked.roots if number > begun.number}
-        cuts = self._cuts.behind(unit, a.outputs, b.outputs) if a.parent is None else NONE
+            self.past.inside |= {number for number in looked.roots if number > begun.number}
+        cuts = self.past.cuts.behind(unit, a.outputs, b.outputs) if a.parent is None else NONE
         if cuts and self._learns_unseen:
-            unit.roots, unit.differs = self._cuts.reach_backward(cuts, self._units), True
+            unit.roots, unit.differs = self.past.cuts.reach_backward(cuts, self.past.units), True
+            self.past.reach_results(unit.roots)
 
     @cached_property
     def _learns_unseen(self) -> bool:
@@ -378,8 +319,8 @@ class Judge:
             return
         blame = self.lineage.blame(unit, *held, using=False)
         unit.differs = True
-        before = self._first.roots if self._first is not None else NONE
-        unit.roots = blame.roots or before or frozenset((unit.number,))
+        before = self.past.first
+        unit.roots = blame.roots or (before.roots if before is not None else NONE) or frozenset((unit.number,))
 
     def _stretch(self, unit: Unit) -> None:
         """Calls that the other run does not make: what goes into them; what comes out is seen where it is used."""
@@ -400,11 +341,11 @@ class Judge:
         if not all(stop.name in UNCHANGING for stop in every) or (unit.origin is None and any(map(casts, every))):
             unit.origin = unit
         unit.suspects = joined(unit.suspects, frozenset((unit.number,)))
-        self._cuts.stretch(unit)
-        self._streams.note(unit)
+        self.past.cuts.stretch(unit)
+        self.past.generators.note(unit)
         if self._raised is not None and not (unit.a and unit.b):
             unit.roots, unit.differs = self._raised.roots, True  # the other run has ended
-        unit.blamed = unit.taken = unit.blamed or self._backward(unit)
+        unit.blamed = unit.taken = unit.blamed or self.past.backward(unit)
         self._raises(unit)
         if unit.last and not unit.differs:
             self._ending(unit)
@@ -431,32 +372,19 @@ class Judge:
             promoted(unit, None, out)
 
 
-NOTHING_DIFFERS = Closeness(None, "values")
-
-
-def worst(found: Iterable[Closeness]) -> Closeness:
-    """The largest difference, if there is one; else what they have in common."""
-    every = list(found)
-    if len(every) == 1:
-        return every[0]
-    different = [one for one in every if one.same is False]
-    if different:
-        return max(different, key=lambda one: one.delta or 0.0)
-    known = [one for one in every if one.same]
-    if not known:
-        return every[0] if every else NOTHING_DIFFERS
-    if len(known) < len(every) and any(one.certainty == "structure" for one in every):
-        return Closeness(None, "structure")
-    largest = max(known, key=lambda one: one.delta or 0.0)
-    return Closeness(True, weakest(*(one.certainty for one in known)), largest.delta, largest.measure)
-
-
 def _is_known(facts: TensorFacts) -> bool:
     return facts.stats is not None or facts.kept is not None
 
 
-def _has_same_layout(a: TensorFacts, b: TensorFacts) -> bool:
-    return a.dtype == b.dtype and a.device == b.device and a.shape == b.shape
+def _kind(unit: Unit, blame: Blame, called: tuple[Call, Facts]) -> CauseKind:
+    """What kind of cause a call is whose output differs, and not because of what went into it."""
+    call, into = called
+    if unit.own:
+        return "raised" if unit.raised else "argument"
+    is_given = blame.outside and unit.a[0].name in MOVING and len(into) == 1
+    if is_given or call.name in READING:
+        return "input"
+    return "random" if draws(unit.a[0]) else "output"
 
 
 def _leaving(events: list[Any]) -> list[TensorFacts]:

@@ -7,6 +7,7 @@ from typing import Any
 from insitu.trace.compare.arguments import DEFAULT, Argument
 from insitu.trace.compare.operation import DROPPING, RANDOM, REGULARIZING, default_of
 from insitu.trace.compare.stops import Stop
+from insitu.trace.diff import Compared
 from insitu.trace.event import Call, TensorFacts
 
 
@@ -35,12 +36,19 @@ def _first_line(text: str) -> str:
 
 def places(a: Call, b: Call) -> tuple[str, ...]:
     """The dtypes, devices and shapes that differ in what comes out."""
+    one, other = a.result, b.result
+    if type(one) is type(other) is TensorFacts and _has_same_layout(one, other):  # as most often
+        return ()
     outs = list(zip(a.outputs, b.outputs, strict=False))
     found: list[str] = []
     for what in ("dtype", "device", "shape"):
         pairs = dict.fromkeys((getattr(left, what), getattr(right, what)) for left, right in outs)
         found += [apart(what, _size(left), _size(right)) for left, right in pairs if left != right]
     return tuple(found)
+
+
+def _has_same_layout(a: TensorFacts, b: TensorFacts) -> bool:
+    return a.dtype == b.dtype and a.device == b.device and a.shape == b.shape
 
 
 def _size(item: Any) -> Any:
@@ -103,3 +111,16 @@ def casts(stop: Stop) -> bool:
     if type(stop.event) is not Call:
         return False
     return {facts.dtype for facts in stop.event.inputs} != {facts.dtype for facts in stop.event.outputs}
+
+
+def has_nan(event: Compared) -> bool:
+    """Whether there is NaN in what a call makes: whatever went in, NaN is equal to NaN."""
+    outs = event.outputs if type(event) is Call else ()
+    return any(facts.stats.nan > 0 if facts.stats is not None else _holds_nan(facts.kept) for facts in outs)
+
+
+def _holds_nan(kept: Any) -> bool:
+    if isinstance(kept, float):
+        return kept != kept
+    is_array_of_floats = getattr(getattr(kept, "dtype", None), "kind", "") in ("f", "c", "V")  # V: as bfloat16 has it
+    return is_array_of_floats and bool((kept != kept).any())

@@ -49,7 +49,7 @@ class Verdict:
     def _real(self) -> list[int]:
         """The causes that have an effect, those whose effect reaches the results first; see `_effect`."""
         found = NONE.union(*(unit.roots for unit in self._units))
-        has_effect = self._reaching | self._judge.inside
+        has_effect = self._reaching | self._judge.past.inside
         causes = [number for number in found if number in has_effect or self._is_unexplained(number)]
         return sorted(causes, key=self._rank)
 
@@ -66,13 +66,13 @@ class Verdict:
         """
         found: set[int] = set()
         for unit in self._units:
-            if not unit.used:
-                found |= unit.roots or (unit.taken if unit.seen is None else NONE)
+            if not unit.used and unit.seen is None:
+                found |= unit.roots or unit.taken
         return found
 
     def _rank(self, number: int) -> tuple[bool, bool, int]:
         """The order of causes: by what their effect reaches, then as in the run."""
-        return self._effect(number) == "lost", number not in self._judge.main, number
+        return self._effect(number) == "lost", number not in self._judge.past.results, number
 
     def _effect(self, number: int) -> Effect:
         unit = self._units[number]
@@ -109,7 +109,8 @@ class Verdict:
         elif cause is not None:
             status = "follows"
         elif unit.roots:
-            status, texts = "structure", [*texts, "it differs, and other calls make up for it"]
+            end = "the result agrees" if unit.seen is not None else "it differs, and other calls make up for it"
+            status, texts = "structure", [*texts, end]
         elif unit.own:
             status = "argument"
         elif unit.notes or unit.cut:

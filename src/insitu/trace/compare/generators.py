@@ -1,4 +1,4 @@
-"""Whether two runs still draw the same random numbers, or an earlier call has moved one generator further."""
+"""Whether the random generators of two runs are still in the same state, or one has drawn more numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from insitu.trace.event import Call
 Draw = tuple[str, int]  # the device, and how many numbers
 
 
-class Streams:
+class Generators:
     """The calls after which the default generators of two runs are in different states, by device."""
 
     def __init__(self) -> None:
