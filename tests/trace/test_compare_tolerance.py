@@ -14,7 +14,7 @@ import insitu
 from insitu import cli
 from insitu.trace.compare.closeness import Tolerance
 from insitu.trace.diff import Diff
-from insitu.view.diff import diff_facts
+from insitu.view.diff_facts import diff_facts
 
 
 def nearly() -> Diff:

@@ -8,7 +8,8 @@ import pytest
 from tests.trace.comparing import Program, chain, compared, fused, given
 
 from insitu.trace.diff import Diff
-from insitu.view.diff import diff_facts, render_diff
+from insitu.view.diff import render_diff
+from insitu.view.diff_facts import diff_facts
 
 VERDICT = """\
 ✗ first difference: torch.softmax (model.py:2): argument 0 is 0 in b, -1 in a

@@ -56,7 +56,7 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         import json
 
-        from insitu.view.diff import diff_facts
+        from insitu.view.diff_facts import diff_facts
 
         print(json.dumps(diff_facts(diff), allow_nan=False))
     else:
