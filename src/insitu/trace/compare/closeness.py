@@ -25,6 +25,7 @@ TOLERANCES: Mapping[str, tuple[float, float]] = {
     **{"c32": (1e-3, 1e-5), "c64": (1.3e-6, 1e-5), "c128": (1e-7, 1e-7)},
 }
 _EXACT = (0.0, 0.0)
+_TIGHTER = 10.0
 _PYTHON_FLOAT = "f32"  # most come from a tensor of these
 
 
@@ -78,6 +79,13 @@ class Tolerance:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
                 raise ChoiceError(f"{name}={value!r} is no tolerance: give a number that is not negative, as in 1e-5")
+
+    def tightened(self) -> Tolerance:
+        """A tenth of it: what statistics have to agree within if the elements should agree within the whole."""
+        table = {dtype: (rtol / _TIGHTER, atol / _TIGHTER) for dtype, (rtol, atol) in self.table.items()}
+        if self.rtol is None or self.atol is None:
+            return Tolerance(table=table)
+        return Tolerance(self.rtol / _TIGHTER, self.atol / _TIGHTER, table)
 
     def of(self, a: str, b: str) -> tuple[float, float]:
         """The relative and the absolute tolerance for two dtypes: the looser ones."""

@@ -20,10 +20,14 @@ class Cuts:
     def __init__(self, lineage: Lineage) -> None:
         self._lineage = lineage
         self.roots = NONE  # of the latest backward pass that a cut has reached
+        self._begun = False
 
-    def pair(self, unit: Unit, a: Call, b: Call) -> None:
+    def pair(self, unit: Unit, into: tuple[Facts, Facts], a: Call, b: Call) -> None:
         """Note in a pair of calls which cuts lie behind what it makes."""
-        found = self.behind(unit, a.inputs, b.inputs)
+        if not self._begun and _require_alike(into) and _require_alike((a.outputs, b.outputs)):  # as most often
+            return
+        self._begun = True
+        found = self.behind(unit, into)
         outs = list(zip(a.outputs, b.outputs, strict=False))
         if outs and not any(left.requires_grad or right.requires_grad for left, right in outs):
             return  # no gradient passes in either run
@@ -31,12 +35,12 @@ class Cuts:
             found = _beginning(unit, outs)
         unit.cuts = found
 
-    def behind(self, unit: Unit, a: Facts, b: Facts) -> Numbers:
+    def behind(self, unit: Unit, into: tuple[Facts, Facts]) -> Numbers:
         """The cuts that lie behind the inputs of a pair of calls, those that begin with them among these."""
         found = NONE
-        for index, pair in enumerate(zip(a, b, strict=False)):
+        for index, pair in enumerate(zip(*into, strict=False)):
             if pair[0].requires_grad or pair[1].requires_grad:
-                found = joined(found, self._of_input(unit, index, a, pair))
+                found = joined(found, self._of_input(unit, index, into[0], pair))
         return found
 
     def _of_input(self, unit: Unit, index: int, a: Facts, pair: tuple[TensorFacts, TensorFacts]) -> Numbers:
@@ -59,6 +63,8 @@ class Cuts:
 
     def stretch(self, unit: Unit) -> None:
         """Note in calls that the other run does not make which cuts lie behind what they make."""
+        if not self._begun:
+            return
         for side, stops in enumerate((unit.a, unit.b)):
             for stop in stops:
                 for facts in stop.event.inputs if type(stop.event) is Call else ():
@@ -74,6 +80,11 @@ class Cuts:
                 cut.kind, cut.roots, cut.differs, cut.certainty = "gradient", frozenset((number,)), True, "structure"
         self.roots = joined(*(units[number].roots for number in cuts))
         return self.roots
+
+
+def _require_alike(pairs: tuple[Facts, Facts]) -> bool:
+    """Whether tensors agree in whether they require a gradient."""
+    return all(left.requires_grad is right.requires_grad for left, right in zip(*pairs, strict=False))
 
 
 def _beginning(unit: Unit, outs: list[tuple[TensorFacts, TensorFacts]]) -> Numbers:

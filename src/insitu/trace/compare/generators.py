@@ -7,11 +7,14 @@ from collections import Counter
 
 from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.manner import draws
+from insitu.trace.compare.operation import DROPPING, RANDOM
 from insitu.trace.compare.stops import Stop
 from insitu.trace.compare.units import Unit
 from insitu.trace.event import Call
 
 Draw = tuple[str, int]  # the device, and how many numbers
+
+DRAWING = RANDOM | DROPPING
 
 
 class Generators:
@@ -22,10 +25,14 @@ class Generators:
 
     def moved(self, unit: Unit) -> Unit | None:
         """The earlier call because of which a pair draws other numbers; None if there is none that was recorded."""
+        if not self._moved:
+            return None
         return next((self._moved[device] for device, _ in _drawn(unit.a) if device in self._moved), None)
 
     def note(self, unit: Unit, out: Closeness | None = None) -> None:
         """Note whether a unit draws as many numbers in both runs, and whether these are the same."""
+        if unit.matched and unit.a[0].name not in DRAWING and unit.b[0].name not in DRAWING:  # as most often
+            return
         one, other = _drawn(unit.a), _drawn(unit.b)
         if one != other:
             for device, _ in (one - other) + (other - one):

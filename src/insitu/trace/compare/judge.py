@@ -1,7 +1,7 @@
 """Which calls are the cause of a difference, and which differ only because of what went into them.
 
 The units of two runs are taken in the order of the run. A pair whose inputs agree and whose output does not is a
-cause, as is one that is made with another argument, or a stretch of calls that the other run lacks, once what comes
+cause, as is one with another argument, or a stretch of calls that the other run lacks, once what comes
 out of it is seen to differ. All that such a tensor goes into, and that differs, follows.
 """
 
@@ -15,12 +15,11 @@ from insitu.trace.compare.arguments import Argument, differing_arguments, differ
 from insitu.trace.compare.blame import Blame, Facts, Lineage, described, joined, promoted
 from insitu.trace.compare.closeness import NOTHING_DIFFERS, Closeness, Tolerance, basis, close_plain, weakest, worst
 from insitu.trace.compare.cuts import learns_unseen
-from insitu.trace.compare.manner import apart, casts, draws, exception, has_nan, is_loose, is_reshaped, places, texts
-from insitu.trace.compare.operation import BACKWARD, COMMUTING, DECIDING, MOVING, READING, UNCHANGING, UNINITIALISED
-from insitu.trace.compare.past import Past
+from insitu.trace.compare.manner import apart, casts, exception, has_nan, is_loose, is_reshaped, places, texts
+from insitu.trace.compare.operation import BACKWARD, COMMUTING, DECIDING, MOVING, UNCHANGING, UNINITIALISED
+from insitu.trace.compare.past import Past, kind_of_cause
 from insitu.trace.compare.stops import Side, inputs
 from insitu.trace.compare.units import NONE, Numbers, Unit
-from insitu.trace.diff import CauseKind
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
 
 
@@ -73,8 +72,10 @@ class Judge:
         blame = self.lineage.blame(unit, into_a, into_b)
         self.lineage.made(unit)
         out = NOTHING_DIFFERS if name in UNINITIALISED else self._output(unit, a, b)
+        if blame.roots and out.drifts and out.certainty == "statistics":
+            out = worst([self._doubted(left, right) for left, right in zip(a.outputs, b.outputs, strict=True)])
         self._manner(unit, a, b, blame, (into_a, into_b))
-        self.past.cuts.pair(unit, a, b)
+        self.past.cuts.pair(unit, (into_a, into_b), a, b)
         if a.name in BACKWARD:
             self._goes_backward(unit, a, b, blame)
         self._decide(unit, blame, out, (a, into_a))
@@ -82,7 +83,7 @@ class Judge:
 
     def _goes_backward(self, unit: Unit, a: Call, b: Call, blame: Blame) -> None:
         """A backward pass: what differs in the loss, or is cut off from it, shows in the gradients."""
-        cuts = self.past.cuts.behind(unit, a.inputs, b.inputs)
+        cuts = self.past.cuts.behind(unit, (a.inputs, b.inputs))
         if cuts:
             blame.roots = joined(blame.roots, self.past.cuts.reach_backward(cuts, self.past.units))
             unit.roots, unit.differs = blame.roots, True
@@ -121,6 +122,13 @@ class Judge:
             self.lineage.bad[1].add(id(b))
         return found
 
+    def _doubted(self, a: TensorFacts, b: TensorFacts) -> Closeness:
+        found = self.lineage.doubt(a, b)
+        if found.same is False:
+            self.lineage.bad[0].add(id(a))
+            self.lineage.bad[1].add(id(b))
+        return found
+
     def _plain(self, a: Any, b: Any) -> Closeness:
         rtol, atol = self.tolerance.of("f32", "f32")
         return close_plain(a, b, rtol, atol) or NOTHING_DIFFERS
@@ -140,7 +148,7 @@ class Judge:
         layout = places(a, b)
         if layout:
             unit.notes += layout
-            unit.reshaped = is_reshaped(a, b)
+            unit.loose, unit.reshaped = is_loose(a, b), is_reshaped(a, b)
 
     def _exception(self, unit: Unit, a: Call, b: Call) -> None:
         if a.raised != b.raised:
@@ -209,7 +217,7 @@ class Judge:
         unit.roots = self.past.followed(unit, blame, out, called)
         if not unit.roots:
             unit.roots = frozenset((unit.number,))
-            unit.kind = _kind(unit, blame, called)
+            unit.kind = kind_of_cause(unit, blame, called)
         if call.result is not None and type(call.result) is not TensorFacts and not call.outputs:
             other = unit.b[0].event
             self._scalars[(_key(call.result), _key(other.result if type(other) is Call else None))] = unit.roots
@@ -219,9 +227,8 @@ class Judge:
 
         Values in another order have the same statistics, and still have them after a call with that tensor alone.
         """
-        call, into = called
-        name, other = unit.a[0].name, unit.b[0].event
-        loose = type(other) is Call and is_loose(call, other)
+        _, into = called
+        name, loose = unit.a[0].name, unit.loose
         if out.same:
             self._lose(unit, blame.roots)
         if out.drifts:
@@ -295,7 +302,7 @@ class Judge:
         is_same_module = unit.a[0].exact == unit.b[0].exact and not a.module.leaf
         if begun is not None and is_same_module:
             self.past.inside |= {number for number in looked.roots if number > begun.number}
-        cuts = self.past.cuts.behind(unit, a.outputs, b.outputs) if a.parent is None else NONE
+        cuts = self.past.cuts.behind(unit, (a.outputs, b.outputs)) if a.parent is None else NONE
         if cuts and self._learns_unseen:
             unit.roots, unit.differs = self.past.cuts.reach_backward(cuts, self.past.units), True
             self.past.reach_results(unit.roots)
@@ -374,17 +381,6 @@ class Judge:
 
 def _is_known(facts: TensorFacts) -> bool:
     return facts.stats is not None or facts.kept is not None
-
-
-def _kind(unit: Unit, blame: Blame, called: tuple[Call, Facts]) -> CauseKind:
-    """What kind of cause a call is whose output differs, and not because of what went into it."""
-    call, into = called
-    if unit.own:
-        return "raised" if unit.raised else "argument"
-    is_given = blame.outside and unit.a[0].name in MOVING and len(into) == 1
-    if is_given or call.name in READING:
-        return "input"
-    return "random" if draws(unit.a[0]) else "output"
 
 
 def _leaving(events: list[Any]) -> list[TensorFacts]:

@@ -7,8 +7,9 @@ from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.cuts import Cuts
 from insitu.trace.compare.generators import Generators
 from insitu.trace.compare.manner import draws
-from insitu.trace.compare.operation import READING
+from insitu.trace.compare.operation import MOVING, READING
 from insitu.trace.compare.units import NONE, Numbers, Unit
+from insitu.trace.diff import CauseKind
 from insitu.trace.event import Call
 
 
@@ -101,3 +102,14 @@ class Past:
             return True
         unseen = call.kind in ("module", "python") or call.parent is None
         return unseen and any(tensor.type != "Parameter" for tensor in facts)
+
+
+def kind_of_cause(unit: Unit, blame: Blame, called: tuple[Call, Facts]) -> CauseKind:
+    """What kind of cause a call is whose output differs, and not because of what went into it."""
+    call, into = called
+    if unit.own:
+        return "raised" if unit.raised else "argument"
+    is_given = blame.outside and unit.a[0].name in MOVING and len(into) == 1
+    if is_given or call.name in READING:
+        return "input"
+    return "random" if draws(unit.a[0]) else "output"
