@@ -86,3 +86,13 @@ def test_recorded_runs_have_values_and_not_calls(tmp_path: Path, capsys: pytest.
     assert cli.main(["diff", str(a), str(a)]) == 0
     assert capsys.readouterr().out.startswith("the same: 15 values of 3 variables, compared by their values")
     assert cli.main(["diff", str(a), str(b), "--rtol", "0", "--atol", "0"]) == 1
+
+
+@pytest.mark.parametrize(("left_over", "status"), [(8e-6, "follows"), (1e-7, "close")])
+def test_statistics_that_nearly_agree_do_not_undo_a_difference(left_over: float, status: str) -> None:
+    """Elements differ by more than their statistics: nine tenths of the tolerance are too much to be sure."""
+    a = chain(("softmax", 1.0, (-1,)), ("linear", 2.0, ()), ("relu", 3.0, ()))
+    b = chain(("softmax", 1.5, (0,)), ("linear", 2.0 + left_over, ()), ("relu", 3.0 + left_over, ()))
+    diff = compared(a, b)
+    assert [row.status for row in diff.differences][1:] == [status, status]
+    assert diff.agrees == (status == "close")
