@@ -20,7 +20,7 @@ EXAMPLE = """\
 example:
   insitu run train.py --epochs 1        trace an unmodified script
   insitu show run.h5 --view table       look at a saved trace, or a recorded run
-  insitu diff before.h5 after.h5        find where two runs part
+  insitu diff before.h5 after.h5        find where two runs differ
   insitu export run.h5 run.html         a page to look at, or a file for another viewer
   insitu recover run.h5                 make the file of a run that was killed
 """
@@ -35,7 +35,7 @@ COMMANDS = {
         "look at a saved trace or a recorded run",
         "Show a trace or a recorded run, without importing torch.",
     ),
-    "diff": (diff, "find where two traces or runs part", "Find where two traces or recorded runs part, and why."),
+    "diff": (diff, "find where two traces or runs differ", "Find where two traces or recorded runs differ, and why."),
     "export": (export, "make a page, or a file for another viewer", "Make a page, or a file for another viewer."),
     "recover": (recover, "make the file of a run that was killed", "Make the file of a run that was killed."),
     "completion": (completion, "complete commands in a shell", "Print what a shell needs to complete the commands."),

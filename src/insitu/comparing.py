@@ -30,7 +30,7 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Diff:
-    """Where two runs part: the first call whose inputs agree and whose output does not, and what follows from it.
+    """Where two runs differ: the first call whose inputs agree and whose output does not, and what follows from it.
 
     Takes traces, recorded runs, or files of them. Calls are aligned by what they do and in which module, where
     layers that were put in or taken out do not count; `rename` maps paths of a to those of b:
@@ -46,7 +46,7 @@ def compare(
     ...     return Trace([Call(0, None, "function", "torch.softmax", args=(x, dim), result=y, site=site)])
     >>> diff = compare(run(dim=-1, high=0.7), run(dim=0, high=0.9))
     >>> diff.same, diff.first.kind, diff.first.why, diff.first.certainty
-    (False, 'argument', 'made with another argument: argument 0: -1 | 0', 'statistics')
+    (False, 'argument', 'argument 0 is 0 in b, -1 in a', 'statistics')
     """
     tolerance = Tolerance(rtol, atol)  # what is wrong with it is said before files are read
     (first, kind), (second, other) = _trace(a), _trace(b)

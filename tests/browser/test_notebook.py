@@ -51,4 +51,4 @@ def test_the_list_folds_where_no_script_may_run(shown: str, open_page: Callable[
     assert row.is_visible()
     top.click()
     assert not row.is_visible()
-    assert "the runs part" in diff.inner_text()
+    assert "first difference: " in diff.inner_text()

@@ -8,6 +8,8 @@ from importlib.resources import files
 import pytest
 from tests.browser.conftest import Opened
 from tests.browser.runs import HOSTILE, hostile, large, training
+from tests.trace.comparing import Program, fused, given
+from tests.trace.comparing import compared as compared_programs
 
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
@@ -47,7 +49,7 @@ def test_in_a_diff_n_goes_to_the_next_difference(open_page: Open) -> None:
     other.find("h.2.attn", name="softmax", step=0)[0].kwargs["dim"] = 0
     diff = compare_traces(training(2, 4, bad_from=None), other)
     opened = open_page(page(diff))
-    stops = [row for row in diff.differences if row.status not in ("same", "follows")]
+    stops = [row for row in diff.differences if row.status not in ("same", "close", "follows")]
     assert len(stops) > 1
     visited = []
     for _ in stops:
@@ -77,6 +79,31 @@ def test_runs_without_a_difference_say_so(open_page: Open) -> None:
     opened = open_page(page(Diff()))
     opened.press(*"jklheunNfpcvgG", "Enter")  # there is no row to go to
     assert opened(verdict) == "nothing to compare: neither run has a call" and opened.details == ""
+
+
+def test_diff_counts_repeats_and_names_what_is_close(open_page: Open) -> None:
+    runs = []
+    for extra in (0.0, 1.0):
+        run = Program()
+        for number in range(8):
+            run.made("relu", given(0.0), value=number + extra / 1e6)
+        for _ in range(3):
+            run.made("rand", value=extra, site=run.events[0].site)  # type: ignore[union-attr]
+        runs.append(run)
+    diff = compared_programs(*runs)
+    opened = open_page(page(diff))
+    assert "× 3" in opened("document.getElementById('verdict').innerText")
+    assert opened("document.querySelectorAll('#rows .row.cause').length") == 3
+    assert opened.rows[0].endswith("≈ 5 equal within the tolerance")
+    agreed = diff_that_agrees()
+    opened = open_page(page(agreed))
+    assert opened("document.getElementById('verdict').innerText") == str(agreed).splitlines()[0]
+
+
+def diff_that_agrees() -> Diff:
+    diff = compared_programs(*fused(4.0))
+    assert diff.agrees and not diff.same
+    return diff
 
 
 def test_a_call_of_the_second_run_alone_has_an_address_of_its_own(open_page: Open) -> None:

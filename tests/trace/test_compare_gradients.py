@@ -130,5 +130,5 @@ def test_who_reads_a_gradient_did_not_make_it() -> None:
 
 def test_a_gradient_that_differs_where_nothing_did_before() -> None:
     diff = compared(reading(masked=1.0, gradients=(1.0, 2.0)), reading(masked=1.0, gradients=(1.5, 2.5)))
-    assert diff.first is not None and diff.first.why == "the tensor that it is given differs"
+    assert diff.first is not None and diff.first.why == "the tensor that it reads differs"
     assert [row.status for row in diff.differences][3:] == ["differs", "follows", "follows", "follows"]

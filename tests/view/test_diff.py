@@ -8,10 +8,11 @@ import pytest
 from tests.trace.comparing import Program, chain, compared, fused, given
 
 from insitu.trace.diff import Diff
-from insitu.view.diff import diff_facts, render_diff
+from insitu.view.diff import render_diff
+from insitu.view.diff_facts import diff_facts
 
 VERDICT = """\
-✗ the runs part at model.py:2, torch.softmax(f32[2], -1): made with another argument: argument 0: -1 | 0
+✗ first difference: torch.softmax (model.py:2): argument 2 is 0 in b, -1 in a
   a  model.py:2  torch.softmax(f32[2], -1)  f32[2]  2 … 3
      from f32[2]
   b  model.py:2  torch.softmax(f32[2], 0)  f32[2]  2.5 … 3.5
@@ -19,8 +20,7 @@ VERDICT = """\
   Δ mean 0.5; known from statistics; 2 calls after it differ because of it
 
   =  calls  1 the same
-  ✗  torch.softmax(f32[2], -1)  f32[2]  Δ mean 0.5  made with another argument: argument 0: -1 | 0: the cause  \
-model.py:2
+  ✗  torch.softmax(f32[2], -1)  f32[2]  Δ mean 0.5  argument 2 is 0 in b, -1 in a: the cause  model.py:2
   ~  calls  2 differ because of it"""
 
 
@@ -37,13 +37,13 @@ def test_the_verdict_comes_first() -> None:
 def test_what_is_the_same_is_one_line() -> None:
     program = chain(*[("relu", 1.0, ())] * 40)
     assert str(compared(program, chain(*[("relu", 1.0, ())] * 40))) == (
-        "the same: 40 calls, compared by statistics, so equal only as far as these tell"
+        "the same: 40 calls, compared by statistics, so equal only as far as these show"
     )
 
 
 def test_calls_of_one_side_have_their_own_signs() -> None:
     lines = str(compared(*fused(6.0))).splitlines()
-    assert "torch.matmul" in lines[0] and "other calls, and what comes out differs" in lines[0]
+    assert "torch.matmul" in lines[0] and "a and b make different calls here, and the result differs" in lines[0]
     signs = [line.split()[0] for line in lines if line.startswith("  ") and line[2] in "=-+~✗"]
     assert signs == ["=", "-", "-", "-", "+", "~"]
 
@@ -52,13 +52,13 @@ def test_many_calls_alike_are_counted() -> None:
     a = chain(("relu", 1.0, ()))
     b = chain(("relu", 1.0, ()), *[("exp", 5.0, ())] * 9)
     text = str(compared(a, b))
-    assert "… 6 more only in b" in text and "9 calls only in b" in text
+    assert "… 6 more only in b" in text and "only b makes these 9 calls" in text
 
 
 def test_lines_of_both_sides_are_named() -> None:
     b = chain(("softmax", 2.5, (0,)))
     b.events[0].site.line = 77  # type: ignore[union-attr]
-    assert "at model.py:1 in a, model.py:77 in b" in str(compared(chain(("softmax", 2.0, (-1,))), b)).splitlines()[0]
+    assert "(model.py:1 in a, model.py:77 in b)" in str(compared(chain(("softmax", 2.0, (-1,))), b)).splitlines()[0]
 
 
 def test_inputs_of_which_nothing_is_known() -> None:
@@ -79,7 +79,7 @@ def test_other_causes_are_listed() -> None:
             run.made("rand", value=number + change)
         programs.append(run)
     text = str(compared(*programs))
-    assert "  2. at model.py:2" in text and "… 2 more causes" in text
+    assert "  2. torch.rand (model.py:2): " in text and "… 2 more causes" in text
 
 
 def test_hostile_names_stay_on_their_line() -> None:
@@ -91,7 +91,7 @@ def test_hostile_names_stay_on_their_line() -> None:
 def test_labels_line_up_as_they_are_written() -> None:
     diff = faulty()
     diff.labels = ("a\n", "b")
-    one, two = (line for line in str(diff).splitlines() if line.startswith(("  a\\n", "  b")))
+    one, two = (line for line in str(diff).splitlines() if line.startswith(("  a a\\n", "  b")))
     assert one.index("model.py") == two.index("model.py")
 
 

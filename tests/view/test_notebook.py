@@ -185,7 +185,7 @@ def test_a_diff_begins_with_the_first_cause() -> None:
     bundle = diff_bundle(diff)
     assert bundle["text/plain"] == str(diff)
     outline = Outline(static(bundle))
-    assert outline.rows[1][1].startswith("✗ the runs part")
+    assert outline.rows[1][1].startswith("✗ first difference: ")
     assert (0, "the calls side by side") in outline.rows and "<iframe" in bundle["text/html"]
 
 
@@ -215,8 +215,8 @@ def test_a_real_notebook_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert trace["text/plain"].splitlines()[0].startswith("Sequential")
     assert Outline(static(trace)).rows[2][1].startswith("0  Linear(4 → 8)  f32[2, 8]")
     assert 'sandbox="allow-scripts"' in trace["text/html"]
-    assert diff["text/plain"].startswith("✗ the runs part")
-    assert Outline(static(diff)).rows[1][1].startswith("✗ the runs part")
+    assert diff["text/plain"].startswith("✗ first difference: ")
+    assert Outline(static(diff)).rows[1][1].startswith("✗ first difference: ")
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".html"] == []
 
 

@@ -1,4 +1,4 @@
-"""`insitu diff`: where two traces, or two recorded runs, part."""
+"""`insitu diff`: the first difference between two traces, or two recorded runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from insitu.errors import ChoiceError
 
 EXAMPLE = """\
 The calls are aligned, and the first one whose inputs agree and whose output does not is named, with its line in both.
-The exit code is 0 if nothing differs, 1 if something does, 2 if they cannot be compared.
+The exit code is 0 if they are the same or equal within the tolerance, 1 if they differ, 2 if they cannot be compared.
 
 example:
   insitu diff before.h5 after.h5
@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Compare the files; 0 if they are the same, 1 if they are not."""
+    """Compare the files; 0 if they are the same or equal within the tolerance, 1 if they are not."""
     from insitu import store
     from insitu.comparing import compare
     from insitu.saving import PAGE, save
@@ -56,12 +56,12 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         import json
 
-        from insitu.view.diff import diff_facts
+        from insitu.view.diff_facts import diff_facts
 
         print(json.dumps(diff_facts(diff), allow_nan=False))
     else:
         show_diff(diff, color=options.color, width=options.width)
-    return 0 if diff.same else 1
+    return 0 if diff.close else 1
 
 
 def _renamed(text: str) -> tuple[str, str]:

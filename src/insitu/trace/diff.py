@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.errors import MissingError
-from insitu.trace.compare.closeness import Certainty, weakest
+from insitu.trace.compare.closeness import Certainty, Tolerance, weakest
 from insitu.trace.event import Call, Site, Variable
 
 if TYPE_CHECKING:
     import pandas
 
-Status = Literal["same", "differs", "argument", "follows", "structure", "raised", "only in a", "only in b"]
+Status = Literal["same", "close", "differs", "argument", "follows", "structure", "raised", "only in a", "only in b"]
 CauseKind = Literal["output", "random", "argument", "input", "calls", "raised", "gradient"]
+Effect = Literal["results", "lost", "unknown"]
 Compared = Call | Variable
 
 
@@ -23,11 +25,13 @@ Compared = Call | Variable
 class Difference:
     """A call of the one run beside that of the other; of most of them nothing differs.
 
-    `status` is "same"; "differs", for a cause that shows in its output; "argument", made with another argument, or
-    given another tensor; "follows", other because of what went into it; "structure", the same values in another dtype,
-    on another device, in place, or by other calls; "raised" on one side, or with another exception; "only in a" or
-    "only in b". `what` says it in words, `delta` is how large it is, and `measure` in which measure; `certainty` says
-    what that is known from. `cause` is the number in `Diff.causes` of the cause that it is, or that it follows from.
+    `status` is "same" where nothing differs, and "close" where values differ within the tolerance. "differs" is a cause
+    that shows in its output; "argument" a call with another argument, or with another tensor; "follows" a call that
+    differs because of what went into it; "structure" the same values in another dtype or shape, on another device,
+    without a gradient, in place, or by other calls; "raised" an exception on one side, or another one; "only in a" and
+    "only in b" calls that the other run does not make. `what` says it in words, `delta` is how large the difference is,
+    and `measure` in which measure; `certainty` says what that is known from. `cause` is the number in `Diff.causes` of
+    the cause that it is, or that it follows from.
     """
 
     status: Status
@@ -42,16 +46,22 @@ class Difference:
 
 @dataclass(slots=True, eq=False)
 class Cause:
-    """Where two runs part: what goes in agrees, as far as is known, and what comes out does not.
+    """Where a difference begins: what goes in agrees, as far as is known, and what comes out does not.
 
     `kind` is "output" for the same call with another output, and "random" if it draws random numbers; "argument" for
-    one that is made with another argument; "input" for a tensor that was given to the run and differs; "calls" for
-    calls that one run lacks, or makes others instead of: `calls_a` and `calls_b`; "raised" for an exception on one
-    side; "gradient" for a call that passes another gradient back, where all values agree. `a` and `b` are the calls
+    a call with another argument; "input" for a tensor that was given to the run and differs; "calls" for calls that
+    one run lacks, or makes others instead of: `calls_a` and `calls_b`; "raised" for an exception on one side;
+    "gradient" for a call that passes another gradient back, or none, where all values agree. `a` and `b` are the calls
     where it begins; where one run has none, `instead` are the calls of that run that made what it goes on with, and
-    that come next. `why` says it in a sentence. `unknown` names the inputs of which nothing but shape and dtype is
-    known: they may differ as well. `followers` counts the calls that differ because of it. `seen_at` is the later call
-    whose output shows the difference, where that of the cause itself does not.
+    that come next. `why` says it in a sentence.
+
+    `effect` is "results" if something differs because of it that comes out of the run, "lost" if its effect is lost on
+    the way there, and "unknown" if no values were recorded that show it. `times` counts the places where the same line
+    is the cause for the same reason, such as the layers of a model; `again` are the calls in all places but the first.
+
+    `unknown` names the inputs of which nothing but shape and dtype is known: they may differ as well. `followers`
+    counts the calls that differ because of it. `seen_at` is the later call whose output shows the difference, where
+    that of the cause itself does not.
     """
 
     kind: CauseKind
@@ -67,6 +77,13 @@ class Cause:
     unknown: tuple[str, ...] = ()
     followers: int = 0
     seen_at: Compared | None = None
+    effect: Effect = "results"
+    again: tuple[tuple[Compared | None, Compared | None], ...] = ()
+
+    @property
+    def times(self) -> int:
+        """In how many places it is the cause."""
+        return 1 + len(self.again)
 
     @property
     def sites(self) -> tuple[Site | None, Site | None]:
@@ -81,13 +98,18 @@ class Cause:
 class Diff:
     """How two runs differ; print it to read it.
 
-    `causes` are the places where they part independently of each other, in the order of the run, and `first` is the
-    first of them, or None. `differences` has a row for each call. `notes` are what holds for the whole, such as steps
-    that one side lacks. `evidence` counts the outputs that were compared by values, by statistics, by structure only.
+    `causes` are the places where differences begin independently of each other: those that change what comes out of
+    the run before those whose effect is lost on the way, and otherwise in the order of the run. `first` is the first
+    of them, or None. `differences` has a row for each call, `results` are the rows whose output no other call uses:
+    what comes out of the run. `notes` are what holds for the whole, such as steps that one side lacks. `evidence`
+    counts the outputs that were compared by values, by statistics, by structure only.
 
-    `same` is True if nothing at all is different but names of modules, spellings of functions and source lines;
-    `first` is None if nothing has an effect: other calls with the same results are differences without a cause, as is
-    a layer that only one run has and that changes nothing.
+    Three questions, from the strictest to the loosest:
+
+    - `same`: nothing at all is different but names of modules, spellings of functions and source lines.
+    - `close`: the runs make the same calls, and all values agree within the tolerance; `largest` is the row with the
+      largest difference. This is what the exit code of `insitu diff` and the fixture `golden_trace` ask.
+    - `agrees`: the results agree within the tolerance, by whatever calls they are made.
     """
 
     differences: list[Difference] = field(default_factory=list)
@@ -95,16 +117,33 @@ class Diff:
     notes: list[str] = field(default_factory=list)
     evidence: dict[Certainty, int] = field(default_factory=dict)
     labels: tuple[str, str] = ("a", "b")
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    results: list[Difference] = field(default_factory=list)
 
     @property
     def first(self) -> Cause | None:
-        """The first cause; None if the runs agree in all that has an effect."""
+        """The first cause; None if no difference has an effect."""
         return self.causes[0] if self.causes else None
 
     @property
     def same(self) -> bool:
         """Whether nothing at all is different."""
         return not self.causes and not self.notes and set(self.counts) <= {"same"}
+
+    @property
+    def close(self) -> bool:
+        """Whether the same calls are made, and all values agree within the tolerance."""
+        return not self.causes and not self.notes and set(self.counts) <= {"same", "close"}
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the results agree within the tolerance, by whatever calls they are made."""
+        return all(cause.effect == "lost" for cause in self.causes)
+
+    @property
+    def largest(self) -> Difference | None:
+        """The row with the largest difference within the tolerance; None if all that agrees is exactly the same."""
+        return largest([row for row in self.differences if row.status == "close"])
 
     @property
     def certainty(self) -> Certainty:
@@ -140,6 +179,11 @@ class Diff:
     def __repr__(self) -> str:
         found = ", ".join(f"{count:,} {status}" for status, count in self.counts.items()) or "nothing to compare"
         return f"<Diff: {found}; {len(self.causes)} causes>"
+
+
+def largest(rows: Iterable[Difference]) -> Difference | None:
+    """The row with the largest difference."""
+    return max(rows, key=lambda row: row.delta or 0.0, default=None)
 
 
 _COLUMNS = (

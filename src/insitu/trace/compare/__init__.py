@@ -1,1 +1,1 @@
-"""Where two runs part: calls laid side by side, judged, and told as a `Diff`."""
+"""Where two runs differ: calls laid side by side, judged, and told as a `Diff`."""

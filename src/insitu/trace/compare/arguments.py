@@ -10,10 +10,12 @@ from insitu.trace.compare.closeness import close_plain
 from insitu.trace.event import Call, TensorFacts, Word, tensors
 
 DEFAULT = Word("default")
+UNNOTED = Word("not recorded")
 _ROUNDING = 1e-9
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|meta|xla|mtia)(:\d+)?")
 
 Argument = tuple[str, Any, Any]
+Unnamed = tuple[str | int, Any, Any]  # by name, or by place among the arguments that are not tensors
 
 
 def differing_arguments(a: Call, b: Call, name: str) -> list[Argument]:
@@ -32,9 +34,26 @@ def differing_arguments(a: Call, b: Call, name: str) -> list[Argument]:
     if places_a == places_b and names_a == names_b:
         return []
     try:
-        return _known(*_key(places_a, names_a), *_key(places_b, names_b))
+        found = _known(*_key(places_a, names_a), *_key(places_b, names_b))
     except TypeError:  # something that has no hash
-        return _apart(places_a, names_a, places_b, names_b)
+        found = _apart(places_a, names_a, places_b, names_b)
+    longer = a if len(places_a) >= len(places_b) else b
+    return [(_name(place, longer), left, right) for place, left, right in found]
+
+
+def _name(place: str | int, call: Call) -> str:
+    """The name of an argument; without one its position, as people count the arguments that a call is written with.
+
+    >>> softmax = Call(0, None, "function", "torch.softmax", args=(TensorFacts(0, (2,), "f32", "cpu"), -1))
+    >>> _name(0, softmax), _name("dim", softmax)
+    ('argument 2', 'dim')
+    """
+    if isinstance(place, str):
+        return place
+    before_tensor = 1 if call.name.startswith("torch.Tensor.") else 0
+    positions = [index - before_tensor for index, item in enumerate(call.args, 1) if _is_plain(item)]
+    is_one_tuple = len(positions) <= place
+    return f"argument {place + 1 if is_one_tuple else positions[place]}"
 
 
 def _key(places: list[Any], names: dict[str, Any]) -> tuple[Any, ...]:
@@ -45,7 +64,7 @@ def _key(places: list[Any], names: dict[str, Any]) -> tuple[Any, ...]:
 @lru_cache(maxsize=4096)
 def _known(
     places_a: Any, types_a: Any, names_a: Any, types_names_a: Any, places_b: Any, types_b: Any, names_b: Any, types: Any
-) -> list[Argument]:
+) -> list[Unnamed]:
     # the layers of a model make the same calls again and again
     return _apart(list(places_a), dict(names_a), list(places_b), dict(names_b))
 
@@ -62,12 +81,20 @@ def differing_settings(a: Call, b: Call) -> list[Argument]:
         return []
     if a.module.settings == b.module.settings:
         return []
-    return _named(a.module.settings, b.module.settings)
+    if not (a.module.settings and b.module.settings):  # a class of the user's own: nothing is known of its settings
+        return []
+    pairs = _named(a.module.settings, b.module.settings)
+    return [(name, _noted(left), _noted(right)) for name, left, right in pairs]
+
+
+def _noted(item: Any) -> Any:
+    """A setting as it was noted: None and what is not plain is left out."""
+    return UNNOTED if item is DEFAULT else item
 
 
 def _plain(call: Call) -> tuple[list[Any], dict[str, Any]]:
     """The arguments without tensors, by place and by name; sizes may be given as one tuple or one by one."""
-    places = [item for item in call.args if item is not None and not _holds_tensor(item)]
+    places = [item for item in call.args if _is_plain(item)]
     if len(places) == 1 and type(places[0]) in (tuple, list):
         places = list(places[0])
     if not call.kwargs:
@@ -79,6 +106,10 @@ def _plain(call: Call) -> tuple[list[Any], dict[str, Any]]:
     }
 
 
+def _is_plain(item: Any) -> bool:
+    return item is not None and not _holds_tensor(item)
+
+
 def _holds_tensor(item: Any) -> bool:
     kind = type(item)
     if kind is TensorFacts:
@@ -86,22 +117,20 @@ def _holds_tensor(item: Any) -> bool:
     return kind is not int and kind is not float and kind is not bool and next(tensors(item), None) is not None
 
 
-def _apart(
-    places_a: list[Any], names_a: dict[str, Any], places_b: list[Any], names_b: dict[str, Any]
-) -> list[Argument]:
+def _apart(places_a: list[Any], names_a: dict[str, Any], places_b: list[Any], names_b: dict[str, Any]) -> list[Unnamed]:
     """What differs, where one side may give by place what the other gives by name."""
     if _same([*places_a, *names_a.values()], [*places_b, *names_b.values()]):
         return []
     shared = min(len(places_a), len(places_b))
     pairs = enumerate(zip(places_a[:shared], places_b[:shared], strict=True))
-    found = [(f"argument {index}", left, right) for index, (left, right) in pairs if not _same(left, right)]
+    found: list[Unnamed] = [(index, left, right) for index, (left, right) in pairs if not _same(left, right)]
     own_a = {name: item for name, item in names_a.items() if name not in names_b}
     own_b = {name: item for name, item in names_b.items() if name not in names_a}
     for item in places_a[shared:]:
-        name, other = own_b.popitem() if len(own_b) == 1 else (f"argument {shared}", DEFAULT)
+        name, other = own_b.popitem() if len(own_b) == 1 else (shared, DEFAULT)
         found += [] if _same(item, other) else [(name, item, other)]
     for item in places_b[shared:]:
-        name, other = own_a.popitem() if len(own_a) == 1 else (f"argument {shared}", DEFAULT)
+        name, other = own_a.popitem() if len(own_a) == 1 else (shared, DEFAULT)
         found += [] if _same(other, item) else [(name, other, item)]
     both = {name: item for name, item in names_a.items() if name in names_b}
     return found + _named({**both, **own_a}, {**{name: names_b[name] for name in both}, **own_b})

@@ -23,6 +23,7 @@ class Blame:
     `roots` are the units because of which they differ, `faint` those because of which they are not quite the same,
     though close, and `origins` those because of which they may differ unseen; `given` are inputs
     that differ from the start, `rewired` those that another call made, `unknown` those of which nothing is known.
+    `drift` is how far inputs are off within the tolerance, and `suspects` are the units that may have begun it.
     """
 
     roots: Numbers = NONE
@@ -33,6 +34,8 @@ class Blame:
     unknown: tuple[int, ...] = ()
     outside: bool = False
     certainty: Certainty = "values"
+    drift: float = 0.0
+    suspects: Numbers = NONE
 
 
 class Lineage:
@@ -44,6 +47,7 @@ class Lineage:
         self._given: dict[tuple[int, int], Unit] = {}
         self._close: dict[tuple[int, int], Closeness] = {}
         self._tolerance = tolerance
+        self._tight = tolerance.tightened()
         self.bad: tuple[set[int], set[int]] = (set(), set())
 
     def forward(self, side: int, call: Call) -> Unit | None:
@@ -80,6 +84,20 @@ class Lineage:
         found = self._close.get(key)
         if found is None:
             found = self._close[key] = close(a, b, self._tolerance)
+        return found
+
+    def doubt(self, a: TensorFacts, b: TensorFacts) -> Closeness:
+        """Compare two tensors again that are made of some that differ.
+
+        Statistics hide most of what elements differ by. So a difference that went in is taken for lost only if the
+        statistics of what comes out agree within a tenth of the tolerance.
+        """
+        found = self.close(a, b)
+        if found.drifts and found.certainty == "statistics":
+            again = close(a, b, self._tight)
+            if again.same is False:
+                self._close[(id(a), id(b))] = again
+                return again
         return found
 
     def blame(self, unit: Unit, a: Facts, b: Facts, *, using: bool = True) -> Blame:
@@ -139,7 +157,9 @@ def _agreeing(
     found: Blame,
 ) -> None:
     """What is still to be suspected of an input that agrees, or of which nothing is known."""
-    tight = pair[0].dtype == pair[1].dtype and closeness.certainty == "values"
+    tight = pair[0].dtype == pair[1].dtype and pair[0].shape == pair[1].shape and closeness.certainty == "values"
+    if closeness.drifts:
+        _drifting(makers, closeness.delta or 0.0, found)
     for maker in makers:
         if maker is None:
             continue
@@ -157,6 +177,15 @@ def _agreeing(
         matched = one is not None and other is not None and one.matched and other.matched
         if one is not None and matched and (one is not other or _are_others(one, pair)):
             found.rewired += (index,)
+
+
+def _drifting(makers: tuple[Unit | None, Unit | None], delta: float, found: Blame) -> None:
+    """Note an input that is the same within the tolerance, but not exactly."""
+    found.drift = max(found.drift, delta)
+    for maker in makers:
+        if maker is not None:
+            maker.drift = max(maker.drift, delta)
+            found.suspects = joined(found.suspects, maker.suspects)
 
 
 def _are_others(maker: Unit, pair: tuple[TensorFacts, TensorFacts]) -> bool:

@@ -8,7 +8,7 @@ kept, shape and dtype are all there is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -25,6 +25,7 @@ TOLERANCES: Mapping[str, tuple[float, float]] = {
     **{"c32": (1e-3, 1e-5), "c64": (1.3e-6, 1e-5), "c128": (1e-7, 1e-7)},
 }
 _EXACT = (0.0, 0.0)
+_TIGHTER = 10.0
 _PYTHON_FLOAT = "f32"  # most come from a tensor of these
 
 
@@ -43,13 +44,19 @@ def weakest(*found: Certainty) -> Certainty:
 class Closeness(NamedTuple):
     """What comparing gave: `same` is None where shape and dtype agree and nothing more is known.
 
-    `delta` is the size of the difference and `measure` what it is the difference of: `max|Δ|`, `Δ mean`, `shape`.
+    `delta` is the size of the difference and `measure` what it is the difference of: `max|Δ|`, `Δ mean`, `shape`; of
+    what is exactly the same there is no measure.
     """
 
     same: bool | None
     certainty: Certainty
     delta: float | None = None
     measure: str = ""
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the two are the same within the tolerance, but not exactly."""
+        return bool(self.same and self.measure)
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,6 +80,13 @@ class Tolerance:
             if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
                 raise ChoiceError(f"{name}={value!r} is no tolerance: give a number that is not negative, as in 1e-5")
 
+    def tightened(self) -> Tolerance:
+        """A tenth of it: what statistics have to agree within if the elements should agree within the whole."""
+        table = {dtype: (rtol / _TIGHTER, atol / _TIGHTER) for dtype, (rtol, atol) in self.table.items()}
+        if self.rtol is None or self.atol is None:
+            return Tolerance(table=table)
+        return Tolerance(self.rtol / _TIGHTER, self.atol / _TIGHTER, table)
+
     def of(self, a: str, b: str) -> tuple[float, float]:
         """The relative and the absolute tolerance for two dtypes: the looser ones."""
         if self.rtol is not None and self.atol is not None:
@@ -87,7 +101,64 @@ class Tolerance:
 def close(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
     """Compare two tensors by the best that both sides have kept."""
     if a.shape != b.shape:
-        return Closeness(False, "structure", measure="shape")
+        return _close_reshaped(a, b, tolerance)
+    return _close_contents(a, b, tolerance)
+
+
+def basis(a: TensorFacts, b: TensorFacts) -> Certainty:
+    """What two tensors can be compared by: the best that both sides have kept."""
+    if a.kept is not None and b.kept is not None:
+        return "values"
+    return "statistics" if a.stats is not None and b.stats is not None else "structure"
+
+
+NOTHING_DIFFERS = Closeness(None, "values")
+
+
+def worst(found: Iterable[Closeness]) -> Closeness:
+    """The largest difference, if there is one; else what they have in common."""
+    every = list(found)
+    if len(every) == 1:
+        return every[0]
+    different = [one for one in every if one.same is False]
+    if different:
+        return max(different, key=lambda one: one.delta or 0.0)
+    known = [one for one in every if one.same]
+    if not known:
+        return every[0] if every else NOTHING_DIFFERS
+    if len(known) < len(every) and any(one.certainty == "structure" for one in every):
+        return Closeness(None, "structure")
+    largest = max(known, key=lambda one: one.delta or 0.0)
+    return Closeness(True, weakest(*(one.certainty for one in known)), largest.delta, largest.measure)
+
+
+def _close_reshaped(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
+    """Compare tensors of different shapes: the same values are the same if only dimensions of size one differ."""
+    if without_ones(a.shape) == without_ones(b.shape):
+        found = _close_contents(_flat(a), _flat(b), tolerance)
+        if found.same:
+            return found
+    return Closeness(False, "structure", measure="shape")
+
+
+def without_ones(shape: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """The sizes that are not one: what is left of a shape when it is broadcast.
+
+    >>> without_ones((1, 6, 1, 8))
+    (6, 8)
+    """
+    return tuple([size for size in shape if size != 1])
+
+
+def _flat(facts: TensorFacts) -> TensorFacts:
+    kept = facts.kept
+    if getattr(kept, "shape", None) == facts.shape:
+        kept = kept.reshape(-1)
+    shape = (math.prod(size for size in facts.shape if isinstance(size, int)),)
+    return TensorFacts(facts.id, shape, facts.dtype, facts.device, stats=facts.stats, kept=kept)
+
+
+def _close_contents(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
     if a.kept is not None and b.kept is not None:
         found = _close_kept(a, b, tolerance)
         if found is not None:
@@ -139,7 +210,7 @@ def close_arrays(a: Any, b: Any, rtol: float, atol: float, certainty: Certainty 
         near = equal | (np.isfinite(left) & np.isfinite(right) & (apart <= atol + rtol * np.abs(right)))
         apart = np.where(equal, 0.0, apart)
     delta = float(apart.max()) if apart.size else 0.0
-    return Closeness(bool(near.all()), certainty, delta, "max|Δ|")
+    return Closeness(bool(near.all()), certainty, delta, "max|Δ|" if delta else "")
 
 
 def _integers_apart(a: Any, b: Any) -> Any:
@@ -169,7 +240,10 @@ def close_stats(a: Stats, b: Stats, rtol: float, atol: float, *, exact: bool = F
         return Closeness(False, "statistics", apart, f"Δ {name}")
     if exact and (a.zeros, a.histogram) != (b.zeros, b.histogram) and (a.histogram and b.histogram):
         return Closeness(False, "statistics", measure="histogram")
-    return Closeness(True, "statistics", apart, f"Δ {name}" if apart else "")
+    if apart:
+        return Closeness(True, "statistics", apart, f"Δ {name}")
+    counted = (a.zeros, a.histogram) == (b.zeros, b.histogram)
+    return _SAME_STATISTICS if counted else Closeness(True, "statistics", measure="histogram")
 
 
 def _worst_moment(a: Stats, b: Stats, rtol: float, atol: float) -> tuple[float, float, str]:

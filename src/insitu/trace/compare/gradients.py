@@ -1,4 +1,4 @@
-"""Where the gradients of two runs part whose values agree: found from the loss backwards."""
+"""Where gradients begin to differ in two runs whose values agree: found from the loss backwards."""
 
 from __future__ import annotations
 

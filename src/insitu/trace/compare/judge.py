@@ -1,21 +1,23 @@
 """Which calls are the cause of a difference, and which differ only because of what went into them.
 
 The units of two runs are taken in the order of the run. A pair whose inputs agree and whose output does not is a
-cause, as is one that is made with another argument, or a stretch of calls that the other run lacks, once what comes
+cause, as is one with another argument, or a stretch of calls that the other run lacks, once what comes
 out of it is seen to differ. All that such a tensor goes into, and that differs, follows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from insitu.trace.compare.arguments import Argument, differing_arguments, differing_settings
 from insitu.trace.compare.blame import Blame, Facts, Lineage, described, joined, promoted
-from insitu.trace.compare.closeness import Closeness, Tolerance, close_plain, weakest
-from insitu.trace.compare.manner import casts, draws, exception, places, texts
-from insitu.trace.compare.operation import COMMUTING, MOVING, READING, UNCHANGING, UNINITIALISED
+from insitu.trace.compare.closeness import NOTHING_DIFFERS, Closeness, Tolerance, basis, close_plain, weakest, worst
+from insitu.trace.compare.cuts import learns_unseen
+from insitu.trace.compare.manner import apart, casts, exception, has_nan, is_loose, is_reshaped, places, texts
+from insitu.trace.compare.operation import BACKWARD, COMMUTING, DECIDING, MOVING, UNCHANGING, UNINITIALISED
+from insitu.trace.compare.past import Past, kind_of_cause
 from insitu.trace.compare.stops import Side, inputs
 from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
@@ -26,18 +28,18 @@ class Judge:
 
     def __init__(self, a: Side, b: Side, tolerance: Tolerance) -> None:
         self.evidence: Counter[Any] = Counter()
-        self.escaped: set[int] = set()
         self.lineage = Lineage(a, b, tolerance)
-        self._tolerance = tolerance
+        self.past = Past(self.lineage)
+        self.tolerance = tolerance
+        self._sides = (a, b)
         self._begun: dict[int, Unit] = {}
         self._around: list[Unit] = []
-        self._latest: Unit | None = None
         self._raised: Unit | None = None
-        self._first: Unit | None = None
         self._scalars: dict[tuple[Any, Any], frozenset[int]] = {}
 
-    def __call__(self, units: Iterable[Unit]) -> None:
+    def __call__(self, units: list[Unit]) -> None:
         """Judge all units, in the order of the run."""
+        self.past.units = units
         for unit in units:
             unit.around = tuple(self._around) if self._around else ()
             if not unit.matched:
@@ -51,9 +53,15 @@ class Judge:
             else:
                 self._call(unit)
                 self._raised = self._raised if unit.raised else None
-            if unit.differs:
-                self._latest = unit
-                self._first = self._first or unit
+            self.past.note(unit)
+        for unit in units:
+            if unit.reshaped and not (unit.used or unit.differs):
+                self._result_of_other_shape(unit)
+
+    def _result_of_other_shape(self, unit: Unit) -> None:
+        """What nothing uses has the same values in another shape: for whoever gets it, that is another result."""
+        unit.roots = promoted(unit.origin or unit, None, Closeness(False, "structure", measure="shape"))
+        unit.differs, unit.seen, unit.delta, unit.measure = True, None, None, "shape"
 
     def _call(self, unit: Unit) -> None:
         """A pair of calls: what goes in, how they are made, what comes out."""
@@ -64,8 +72,22 @@ class Judge:
         blame = self.lineage.blame(unit, into_a, into_b)
         self.lineage.made(unit)
         out = NOTHING_DIFFERS if name in UNINITIALISED else self._output(unit, a, b)
+        if blame.roots and out.drifts and out.certainty == "statistics":
+            out = worst([self._doubted(left, right) for left, right in zip(a.outputs, b.outputs, strict=True)])
         self._manner(unit, a, b, blame, (into_a, into_b))
+        self.past.cuts.pair(unit, (into_a, into_b), a, b)
+        if a.name in BACKWARD:
+            self._goes_backward(unit, a, b, blame)
         self._decide(unit, blame, out, (a, into_a))
+        self.past.generators.note(unit, out)
+
+    def _goes_backward(self, unit: Unit, a: Call, b: Call, blame: Blame) -> None:
+        """A backward pass: what differs in the loss, or is cut off from it, shows in the gradients."""
+        cuts = self.past.cuts.behind(unit, (a.inputs, b.inputs))
+        if cuts:
+            blame.roots = joined(blame.roots, self.past.cuts.reach_backward(cuts, self.past.units))
+            unit.roots, unit.differs = blame.roots, True
+        self.past.reach_results(blame.roots)
 
     def _inputs(self, a: Call, b: Call, name: str) -> tuple[Facts, Facts]:
         """The tensors that go in; those of `x + y` may be the other way round."""
@@ -86,7 +108,7 @@ class Judge:
         else:
             outs_a, outs_b = a.outputs, b.outputs
             if len(outs_a) != len(outs_b):
-                return Closeness(False, "structure", measure=f"{len(outs_a)} | {len(outs_b)} outputs")
+                return Closeness(False, "structure", measure="number of outputs")
             found = [self._tensors(unit, left, right) for left, right in zip(outs_a, outs_b, strict=True)]
             if not outs_a and not (a.result is None and b.result is None):
                 found.append(self._plain(a.result, b.result))
@@ -94,14 +116,21 @@ class Judge:
 
     def _tensors(self, unit: Unit, a: TensorFacts, b: TensorFacts) -> Closeness:
         found = self.lineage.close(a, b)
-        self.evidence[found.certainty] += 1
+        self.evidence[found.certainty if found.same is not False else basis(a, b)] += 1
+        if found.same is False:
+            self.lineage.bad[0].add(id(a))
+            self.lineage.bad[1].add(id(b))
+        return found
+
+    def _doubted(self, a: TensorFacts, b: TensorFacts) -> Closeness:
+        found = self.lineage.doubt(a, b)
         if found.same is False:
             self.lineage.bad[0].add(id(a))
             self.lineage.bad[1].add(id(b))
         return found
 
     def _plain(self, a: Any, b: Any) -> Closeness:
-        rtol, atol = self._tolerance.of("f32", "f32")
+        rtol, atol = self.tolerance.of("f32", "f32")
         return close_plain(a, b, rtol, atol) or NOTHING_DIFFERS
 
     def _manner(self, unit: Unit, a: Call, b: Call, blame: Blame, into: tuple[Facts, Facts]) -> None:
@@ -113,10 +142,13 @@ class Judge:
         unit.own += texts(differing_settings(a, b)) if a.kind == "module" else ()
         self._exception(unit, a, b)
         if a.kind == "module" and a.name != b.name:
-            unit.own += (f"{a.name} | {b.name}",)
+            unit.own += (apart("the class", a.name, b.name),)
         elif name != unit.b[0].name:
-            unit.notes += (f"{name} | {unit.b[0].name}",)
-        unit.notes += places(a, b)
+            unit.notes += (apart("the call", name, unit.b[0].name),)
+        layout = places(a, b)
+        if layout:
+            unit.notes += layout
+            unit.loose, unit.reshaped = is_loose(a, b), is_reshaped(a, b)
 
     def _exception(self, unit: Unit, a: Call, b: Call) -> None:
         if a.raised != b.raised:
@@ -132,26 +164,30 @@ class Judge:
         if followed and all(roots is not None for roots in followed):
             blame.roots = joined(blame.roots, *(roots for roots in followed if roots is not None))
             arguments = []
-        unit.own += texts(arguments)
-        if len(into[0]) != len(into[1]):
-            unit.own += (f"{len(into[0])} | {len(into[1])} tensors",)
         name = unit.a[0].name
+        unit.own += texts(arguments, name)
+        if len(into[0]) != len(into[1]):
+            unit.own += (apart("the number of tensors", len(into[0]), len(into[1])),)
         others = (described(index, into[0], name, a.kwargs) for index in blame.rewired)
         unit.own += tuple(f"{other} is another tensor" for other in others)
 
     def _decide(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         """Whether a pair of calls is a cause, follows, or is the same."""
-        unit.blamed = joined(blame.roots, blame.faint)
+        unit.taken, unit.blamed = blame.roots, joined(blame.roots, blame.faint)
         unit.after = bool(blame.roots or blame.origins)
         unit.certainty = weakest(blame.certainty, out.certainty)
         unit.delta, unit.measure = out.delta, out.measure
+        unit.input_drift = blame.drift
         call, into = called
         if blame.given and not blame.roots:
             self._given(unit, blame, called)
+            if out.same:
+                unit.seen = out.certainty
+                self._lose(unit, unit.roots)
         elif out.same is False or unit.raised:
             self._differs(unit, blame, out, called)
         else:
-            self._agrees(unit, blame, out, lone=len(into) == 1)
+            self._agrees(unit, blame, out, called)
         if not blame.unknown or unit.roots != {unit.number}:
             return
         unit.unknown = tuple(described(index, into, unit.a[0].name, call.kwargs) for index in blame.unknown)
@@ -160,75 +196,53 @@ class Judge:
         """A call that is given another tensor, which no call in the trace has made."""
         call, into = called
         unit.differs = True
-        if self._latest is not None and self._may_follow(call, tuple(into[index] for index in blame.given)):
-            unit.roots = self._latest.roots
+        unit.roots = self.past.carried(call, tuple(into[index] for index in blame.given))
+        if unit.roots:
             return
         unit.kind, unit.roots = "input", frozenset((unit.number,))
         unit.own = tuple(described(index, into, unit.a[0].name, call.kwargs) for index in blame.given)
         if call.parent is not None and any(into[index].type != "Parameter" for index in blame.given):
             unit.notes += ("not made by a call that was recorded",)
 
+    def _lose(self, unit: Unit, roots: Numbers) -> None:
+        """Note a difference that goes into a call and does not come out, in which much may be lost."""
+        if roots and (unit.a[0].name in DECIDING or has_nan(unit.a[0].event)):
+            self.past.inside |= roots
+
     def _differs(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         unit.differs = True
-        call, into = called
-        name = unit.a[0].name
+        call, _ = called
         if unit.raised and self._raised is None:
             self._raised = unit
-        if blame.roots:
-            unit.roots = blame.roots
-        elif unit.own:
-            unit.roots, unit.kind = frozenset((unit.number,)), "raised" if unit.raised else "argument"
-        elif blame.faint or self._backward(unit):
-            unit.roots = blame.faint or self._backward(unit)
-        elif call.name in READING and self._latest is not None:
-            unit.roots = self._latest.roots
-        elif blame.origins:
-            unit.roots = joined(*(promoted(origin, None, out, unit) for origin in blame.origins))
-        elif self._latest is not None and blame.outside and self._may_follow(call, into):
-            unit.roots = self._latest.roots
-        else:
+        unit.roots = self.past.followed(unit, blame, out, called)
+        if not unit.roots:
             unit.roots = frozenset((unit.number,))
-            given = blame.outside and name in MOVING and len(into) == 1
-            unit.kind = "input" if given or call.name in READING else "random" if draws(unit.a[0]) else "output"
+            unit.kind = kind_of_cause(unit, blame, called)
         if call.result is not None and type(call.result) is not TensorFacts and not call.outputs:
             other = unit.b[0].event
             self._scalars[(_key(call.result), _key(other.result if type(other) is Call else None))] = unit.roots
 
-    def _backward(self, unit: Unit) -> Numbers:
-        """Why the forward calls differ whose gradients these backward calls compute."""
-        roots = NONE
-        for side, stops in enumerate((unit.a, unit.b)):
-            calls = [stop.event for stop in stops if type(stop.event) is Call]
-            forward = [self.lineage.forward(side, call) for call in calls]
-            roots = joined(roots, *(other.roots for other in forward if other is not None))
-        return roots
-
-    def _may_follow(self, call: Call, facts: Facts) -> bool:
-        """Whether tensors may be others because the runs have parted before; parameters only since an earlier step."""
-        if self._first is None:
-            return False
-        began = (*self._first.a, *self._first.b)[0].event.step
-        if call.step != began:  # an optimizer has been at work since
-            return True
-        unseen = call.kind in ("module", "python") or call.parent is None
-        return unseen and any(tensor.type != "Parameter" for tensor in facts)
-
-    def _agrees(self, unit: Unit, blame: Blame, out: Closeness, *, lone: bool) -> None:
+    def _agrees(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         """An output that is the same, or of which nothing is known: what may still be wrong with it.
 
         Values in another order have the same statistics, and still have them after a call with that tensor alone.
         """
-        loose = any(note.startswith("dtype") for note in unit.notes)
-        if out.same and blame.roots and not unit.own and not unit.notes:
-            self.escaped |= blame.roots  # a difference that went in, and was lost in it
+        _, into = called
+        name, loose = unit.a[0].name, unit.loose
+        if out.same:
+            self._lose(unit, blame.roots)
+        if out.drifts:
+            begins = bool(unit.own) or loose
+            unit.suspects = joined(blame.suspects, frozenset((unit.number,)) if begins else NONE)
+            unit.drift = max(unit.drift, out.delta or 0.0)
         if out.same:
             unit.seen = out.certainty
             if out.certainty == "values" and not loose:
-                unit.blamed = unit.blamed if out.delta else NONE
+                unit.blamed = unit.blamed if out.drifts else NONE
                 return
         if unit.own or (loose and not blame.origins):
             unit.origin = unit
-        elif blame.origins and (loose or out.same is None or lone or unit.a[0].name in MOVING):
+        elif blame.origins and (loose or out.same is None or len(into) == 1 or name in MOVING):
             unit.origin = blame.origins[0]
 
     def _begin(self, unit: Unit) -> None:
@@ -238,8 +252,10 @@ class Judge:
         self._begun[a.id] = unit
         blame = self.lineage.blame(unit, a.inputs, b.inputs, using=False)
         unit.after = bool(blame.roots or blame.origins)
-        unit.own = texts(differing_arguments(a, b, unit.a[0].name))
+        unit.own = texts(differing_arguments(a, b, unit.a[0].name), unit.a[0].name)
         unit.notes = texts(differing_settings(a, b))
+        if a.name in BACKWARD:
+            self._goes_backward(unit, a, b, blame)
         if blame.given and not blame.roots:
             self._given(unit, blame, (a, a.inputs))
             worst_of = worst([self.lineage.close(a.inputs[index], b.inputs[index]) for index in blame.given])
@@ -258,6 +274,7 @@ class Judge:
         looked = self.lineage.blame(unit, a.outputs, b.outputs, using=False)
         if begun is not None and a.outputs and not (looked.roots or looked.given or looked.rewired or looked.unknown):
             begun.seen = looked.certainty
+        self._comes_out(unit, begun, looked)
         own = any(facts.producer == a.id for facts in a.outputs) or not (a.outputs or b.outputs)
         if own:
             self.lineage.made(unit)
@@ -269,9 +286,31 @@ class Judge:
             return
         unit.shown = True
         blame = self.lineage.blame(unit, a.inputs, b.inputs)
-        if self._latest is not None and begun is not None and self._latest.number > begun.number:
-            blame.roots = joined(blame.roots, self._latest.roots)
+        latest = self.past.latest
+        if latest is not None and begun is not None and latest.number > begun.number:
+            blame.roots = joined(blame.roots, latest.roots)
         self._decide(unit, blame, out, (a, a.inputs))
+
+    def _comes_out(self, unit: Unit, begun: Unit | None, looked: Blame) -> None:
+        """Note which causes show in what a module returns: those within it, and all if it is the outermost one."""
+        a, b = unit.a[0].event, unit.b[0].event
+        assert type(a) is Call and type(b) is Call
+        if a.kind != "module" or a.module is None:
+            return
+        if a.parent is None and not a.module.leaf:
+            self.past.reach_results(looked.roots)
+        is_same_module = unit.a[0].exact == unit.b[0].exact and not a.module.leaf
+        if begun is not None and is_same_module:
+            self.past.inside |= {number for number in looked.roots if number > begun.number}
+        cuts = self.past.cuts.behind(unit, (a.outputs, b.outputs)) if a.parent is None else NONE
+        if cuts and self._learns_unseen:
+            unit.roots, unit.differs = self.past.cuts.reach_backward(cuts, self.past.units), True
+            self.past.reach_results(unit.roots)
+
+    @cached_property
+    def _learns_unseen(self) -> bool:
+        """Whether both runs went backward, and no call that did so was recorded."""
+        return all(map(learns_unseen, self._sides))
 
     def _variable(self, unit: Unit) -> None:
         """A variable after it changed: it follows from what made its tensors, or from what differed before."""
@@ -287,8 +326,8 @@ class Judge:
             return
         blame = self.lineage.blame(unit, *held, using=False)
         unit.differs = True
-        before = self._first.roots if self._first is not None else NONE
-        unit.roots = blame.roots or before or frozenset((unit.number,))
+        before = self.past.first
+        unit.roots = blame.roots or (before.roots if before is not None else NONE) or frozenset((unit.number,))
 
     def _stretch(self, unit: Unit) -> None:
         """Calls that the other run does not make: what goes into them; what comes out is seen where it is used."""
@@ -302,14 +341,18 @@ class Judge:
                     maker.used = True
                     if maker.origin is not None:
                         unit.after, unit.origin = True, unit.origin or maker.origin
+                    unit.suspects = joined(unit.suspects, maker.suspects)
                     if id(facts) in self.lineage.bad[side] or not maker.matched or not _is_known(facts):
                         unit.blamed = joined(unit.blamed, maker.roots or (maker.blamed if maker.matched else NONE))
         every = (*unit.a, *unit.b)
         if not all(stop.name in UNCHANGING for stop in every) or (unit.origin is None and any(map(casts, every))):
             unit.origin = unit
+        unit.suspects = joined(unit.suspects, frozenset((unit.number,)))
+        self.past.cuts.stretch(unit)
+        self.past.generators.note(unit)
         if self._raised is not None and not (unit.a and unit.b):
             unit.roots, unit.differs = self._raised.roots, True  # the other run has ended
-        unit.blamed = unit.blamed or self._backward(unit)
+        unit.blamed = unit.taken = unit.blamed or self.past.backward(unit)
         self._raises(unit)
         if unit.last and not unit.differs:
             self._ending(unit)
@@ -331,29 +374,9 @@ class Judge:
             found.append(Closeness(False, "structure", measure="last call"))
         out = worst(found)
         if out.same:
-            unit.seen = out.certainty
+            unit.seen, unit.delta, unit.measure = out.certainty, out.delta, out.measure
         elif out.same is False:
             promoted(unit, None, out)
-
-
-NOTHING_DIFFERS = Closeness(None, "values")
-
-
-def worst(found: Iterable[Closeness]) -> Closeness:
-    """The largest difference, if there is one; else what they have in common."""
-    every = list(found)
-    if len(every) == 1:
-        return every[0]
-    different = [one for one in every if one.same is False]
-    if different:
-        return max(different, key=lambda one: one.delta or 0.0)
-    known = [one for one in every if one.same]
-    if not known:
-        return every[0] if every else NOTHING_DIFFERS
-    if len(known) < len(every) and any(one.certainty == "structure" for one in every):
-        return Closeness(None, "structure")
-    largest = max(known, key=lambda one: one.delta or 0.0)
-    return Closeness(True, weakest(*(one.certainty for one in known)), largest.delta, largest.measure)
 
 
 def _is_known(facts: TensorFacts) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from insitu.trace.event import Kind
 
@@ -38,6 +39,10 @@ RANDOM = frozenset(
         *("dropout3d", "alpha_dropout", "feature_alpha_dropout", "trunc_normal_", "kaiming_uniform_"),
     }
 )
+# Those of them that draw nothing where `training` is False, or where the probability is zero.
+REGULARIZING = frozenset(
+    {*("rrelu", "dropout", "dropout1d", "dropout2d", "dropout3d"), *("alpha_dropout", "feature_alpha_dropout")}
+)
 # Calls that draw random numbers if they are given a probability to drop with.
 DROPPING = frozenset({"scaled_dot_product_attention", "multi_head_attention_forward"})
 # Calls that put new values where others, or none, were: what was there before does not go into them.
@@ -70,6 +75,15 @@ OVERWRITING = frozenset(
 )
 # Calls that only read what a tensor holds: what they give was made before, by whoever wrote it there.
 READING = frozenset({"torch.Tensor.grad", "torch.Tensor._grad", "torch.Tensor.data"})
+# Calls that decide by values: that the decision is the same does not say that the values were close.
+DECIDING = frozenset(
+    {
+        *("argmax", "argmin", "argsort", "searchsorted", "bucketize", "multinomial", "sign", "round", "floor", "ceil"),
+        *("trunc", "gt", "lt", "ge", "le", "eq", "ne", "isclose", "allclose", "equal", "nonzero", "heaviside"),
+    }
+)
+# Calls that run a backward pass.
+BACKWARD = frozenset({"torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"})
 COMMUTING = frozenset({"add", "add_", "mul", "mul_", "eq", "ne", "maximum", "minimum", "logical_and", "logical_or"})
 # What a call says of the object and not of its values.
 BESIDE = frozenset({"__repr__", "__format__", "__hash__", "data_ptr", "untyped_storage", "storage", "_version"})
@@ -81,6 +95,44 @@ _NAMES = {
     "batch_norm": ("input", "running_mean", "running_var", "weight", "bias"),
     "scaled_dot_product_attention": ("query", "key", "value", "attn_mask"),
 }
+
+# What an argument is where it is not given; capture leaves out what is given at its default.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "layer_norm": {"eps": 1e-5},
+    "group_norm": {"eps": 1e-5},
+    "rms_norm": {"eps": None},
+    "batch_norm": {"training": False, "momentum": 0.1, "eps": 1e-5},
+    "instance_norm": {"use_input_stats": True, "momentum": 0.1, "eps": 1e-5},
+    "gelu": {"approximate": "none"},
+    "leaky_relu": {"negative_slope": 0.01},
+    "elu": {"alpha": 1.0},
+    "rrelu": {"training": False},
+    **{key: {"p": 0.5, "training": True} for key in ("dropout", "dropout1d", "dropout2d", "dropout3d")},
+    **{key: {"p": 0.5, "training": False} for key in ("alpha_dropout", "feature_alpha_dropout")},
+    "scaled_dot_product_attention": {"dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False},
+    **{key: {"reduction": "mean"} for key in ("mse_loss", "l1_loss", "kl_div", "huber_loss", "smooth_l1_loss")},
+    **{key: {"reduction": "mean"} for key in ("binary_cross_entropy", "binary_cross_entropy_with_logits")},
+    "cross_entropy": {"reduction": "mean", "ignore_index": -100, "label_smoothing": 0.0},
+    "nll_loss": {"reduction": "mean", "ignore_index": -100},
+    **{key: {"dim": None, "dtype": None} for key in ("softmax", "log_softmax")},
+    **{key: {"dim": None, "keepdim": False} for key in ("sum", "mean", "argmax", "argmin")},
+    **{key: {"stride": 1, "padding": 0, "dilation": 1, "groups": 1} for key in ("conv1d", "conv2d", "conv3d")},
+    "interpolate": {"mode": "nearest", "align_corners": None},
+    "normalize": {"p": 2.0, "dim": 1, "eps": 1e-12},
+    "clamp": {"min": None, "max": None},
+    "add": {"alpha": 1},
+    "sub": {"alpha": 1},
+}
+
+
+def default_of(operation: str, argument: str) -> tuple[Any, ...]:
+    """The default of an argument, in a tuple; an empty one where it is not known.
+
+    >>> default_of("layer_norm", "eps"), default_of("layer_norm", "bias")
+    ((1e-05,), ())
+    """
+    known = _DEFAULTS.get(operation, {})
+    return (known[argument],) if argument in known else ()
 
 
 @lru_cache(maxsize=4096)

@@ -25,6 +25,11 @@ class Unit:
     the same, `leaving` the tensors by which it was found to differ, `seen_at` the later unit in whose output it shows,
     `used` whether anything uses it, `blank` that it makes memory as it was found. `own` is what is different about
     the calls themselves, `notes` what has no effect, `around` the calls around it that have something of their own.
+    `taken` are the causes of what goes into it and differs beyond the tolerance. `loose` says that what it makes has
+    another dtype or shape, `reshaped` that it has other dimensions of size one. `drift` is how far what it makes is off
+    within the tolerance, `input_drift` what goes into it, and `suspects` are the units that may have begun it. `cuts`
+    are the units that keep gradients from passing through what it makes, in one run only; `cut` says how this unit
+    does so.
     """
 
     a: list[Stop]
@@ -52,6 +57,14 @@ class Unit:
     delta: float | None = None
     measure: str = ""
     certainty: Certainty = "values"
+    taken: Numbers = NONE
+    loose: bool = False
+    reshaped: bool = False
+    drift: float = 0.0
+    input_drift: float = 0.0
+    suspects: Numbers = NONE
+    cuts: Numbers = NONE
+    cut: str = ""
 
 
 def units(a: Side, b: Side) -> tuple[list[Unit], list[str]]:

@@ -9,9 +9,10 @@ from insitu.trace.compare.gradients import parting_gradient
 from insitu.trace.compare.judge import Judge
 from insitu.trace.compare.manner import draws
 from insitu.trace.compare.operation import UNCHANGING
+from insitu.trace.compare.repeats import merged
 from insitu.trace.compare.stops import Side, Stop
 from insitu.trace.compare.units import NONE, Unit
-from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
+from insitu.trace.diff import Cause, Compared, Diff, Difference, Effect, Status
 from insitu.trace.event import Call, TensorFacts
 
 
@@ -27,38 +28,67 @@ class Verdict:
     def diff(self, notes: list[str], labels: tuple[str, str]) -> Diff:
         """All that was found."""
         evidence = {kind: self._judge.evidence[kind] for kind in reversed(CERTAINTIES)}
-        numbers = {number: place for place, number in enumerate(self._causes)}
-        rows = [row for unit in self._units if unit.shown for row in self._rows(unit, numbers)]
-        causes = [self._cause(self._units[number]) for number in self._causes]
+        causes, numbers = merged([(number, self._cause(self._units[number])) for number in self._causes])
+        rows: list[Difference] = []
+        results: list[Difference] = []
         for unit in self._units:
-            if unit.shown and unit.differs:
-                for number in unit.roots & numbers.keys():
-                    if number != unit.number:
-                        causes[numbers[number]].followers += max(len(unit.a), len(unit.b))
-        return Diff(rows, causes, notes, evidence, labels)
+            if unit.shown:
+                own = self._rows(unit, numbers)
+                rows += own
+                results += own if not unit.used else ()
+                self._count(unit, causes, numbers)
+        return Diff(rows, causes, notes, evidence, labels, self._judge.tolerance, results)
+
+    def _count(self, unit: Unit, causes: list[Cause], numbers: dict[int, int]) -> None:
+        """Count a unit among the followers of its causes; a cause that occurs again does not follow from itself."""
+        if not unit.differs or unit.number in numbers:
+            return
+        for place in {numbers[number] for number in unit.roots if number in numbers}:
+            causes[place].followers += max(len(unit.a), len(unit.b))
 
     def _real(self) -> list[int]:
-        """The causes whose effect stays; what other calls make up for again is none."""
+        """The causes that have an effect, those whose effect reaches the results first; see `_effect`."""
+        found = NONE.union(*(unit.roots for unit in self._units))
+        has_effect = self._reaching | self._judge.past.inside
+        causes = [number for number in found if number in has_effect or self._is_unexplained(number)]
+        return sorted(causes, key=self._rank)
+
+    def _is_unexplained(self, number: int) -> bool:
+        """Whether the same call with the same inputs ends otherwise: to be told, whatever becomes of it."""
+        unit = self._units[number]
+        return unit.raised or unit.kind in ("output", "random", "gradient")
+
+    @cached_property
+    def _reaching(self) -> set[int]:
+        """The causes because of which something differs that no other call uses: what comes out of the run.
+
+        What other calls make up for again is not among them.
+        """
         found: set[int] = set()
-        staying: set[int] = set(self._judge.escaped)
         for unit in self._units:
-            found |= unit.roots
-            if not unit.used:
-                staying |= unit.roots or (unit.blamed if unit.seen is None else NONE)
-        return sorted(
-            number
-            for number in found
-            if number in staying or self._units[number].kind not in ("calls", "argument") or self._units[number].raised
-        )
+            if not unit.used and unit.seen is None:
+                found |= unit.roots or unit.taken
+        return found
+
+    def _rank(self, number: int) -> tuple[bool, bool, int]:
+        """The order of causes: by what their effect reaches, then as in the run."""
+        return self._effect(number) == "lost", number not in self._judge.past.results, number
+
+    def _effect(self, number: int) -> Effect:
+        unit = self._units[number]
+        if not unit.differs:
+            return "unknown"
+        is_result = number in self._reaching or unit.raised or unit.kind == "gradient"
+        return "results" if is_result else "lost"
 
     def _unseen(self) -> list[int]:
         """Where nothing is known to differ: calls that are made otherwise, with an effect that nobody can see."""
         return [unit.number for unit in self._units if _may_matter(unit) and not unit.after]
 
     def _rows(self, unit: Unit, numbers: dict[int, int]) -> list[Difference]:
-        if unit.matched and not (unit.roots or unit.own or unit.notes):  # most of them
+        if unit.matched and not (unit.roots or unit.own or unit.notes or unit.cut):  # most of them
             a, b = unit.a[0].event, unit.b[0].event
-            return [Difference("same", a, b, "", unit.delta, unit.measure, unit.certainty)]
+            return [Difference(_equality(unit), a, b, "", unit.delta, unit.measure, unit.certainty)]
         known = sorted(numbers[number] for number in unit.roots if number in numbers)
         own = numbers.get(unit.number)
         cause = own if own is not None else known[0] if known else None
@@ -70,8 +100,8 @@ class Verdict:
 
     def _pair(self, unit: Unit, cause: int | None, *, is_cause: bool) -> Difference:
         a, b = unit.a[0].event, unit.b[0].event
-        status: Status = "same"
-        texts = [*unit.own, *unit.notes]
+        status = _equality(unit)
+        texts = [*unit.own, *unit.notes, *([unit.cut] if unit.cut else ())]
         if unit.raised:
             status = "raised"
         elif is_cause:
@@ -79,10 +109,11 @@ class Verdict:
         elif cause is not None:
             status = "follows"
         elif unit.roots:
-            status, texts = "structure", [*texts, "the same result by other calls"]
+            end = "the result agrees" if unit.seen is not None else "it differs, and other calls make up for it"
+            status, texts = "structure", [*texts, end]
         elif unit.own:
             status = "argument"
-        elif unit.notes:
+        elif unit.notes or unit.cut:
             status = "structure"
         what = ", ".join(texts)
         return Difference(status, a, b, what, unit.delta, unit.measure, unit.certainty, cause)
@@ -101,6 +132,7 @@ class Verdict:
             "structure" if unit.unknown or not unit.differs else unit.certainty,
             unit.unknown,
             seen_at=_event(unit.seen_at) if unit.seen_at is not None else None,
+            effect=self._effect(unit.number),
         )
 
     @cached_property
@@ -172,10 +204,17 @@ def _may_matter(unit: Unit) -> bool:
     return (unit.matched and bool(unit.own)) or (unit.origin is unit and unit.used)
 
 
+def _equality(unit: Unit) -> Status:
+    """The status of a pair that does not differ: whether it is the same, or the same within the tolerance."""
+    return "close" if unit.measure and not unit.differs else "same"
+
+
 def _of_stretch(unit: Unit, cause: int | None) -> str:
+    cut = [unit.cut] if unit.cut else []
     if cause is not None:
-        return ", ".join(unit.own)
-    return "the same result by other calls" if unit.seen is not None or unit.roots else "no effect seen"
+        return ", ".join([*unit.own, *cut])
+    healed = unit.seen is not None or unit.roots
+    return ", ".join(["the same result by other calls" if healed else "no effect seen", *cut])
 
 
 def _why(unit: Unit) -> str:
@@ -184,43 +223,90 @@ def _why(unit: Unit) -> str:
     if unit.unknown:
         text += f"; nothing is known of {', '.join(unit.unknown)}"
     for outer in unit.around if unit.kind in ("calls", "output") else ():
-        text += f"; {outer.a[0].event.name} has {', '.join([*outer.own, *outer.notes])}"
+        text += f"; {outer.a[0].event.name}: {', '.join([*outer.own, *outer.notes])}"
     return text
 
 
 def _reason(unit: Unit) -> str:
     what = ", ".join(unit.own)
+    if unit.kind == "gradient":
+        return _reason_of_gradient(unit)
     if unit.kind == "calls" and not unit.own:
         return _reason_of_stretch(unit)
     if unit.raised:
         return what
-    if unit.kind == "gradient":
-        return ", ".join([*unit.own, *unit.notes])
     if unit.kind == "input":
-        return f"given another {', '.join([what, *unit.notes])}" if what else "the tensor that it is given differs"
+        return _reason_of_input(unit)
     if what:
-        return f"made with another argument: {what}" if unit.differs else f"{what}; its effect is not known"
+        return f"{what}{_growing(unit)}" if unit.differs else f"{what}; its effect is not known"
     if not unit.differs:
         return f"{', '.join(unit.notes)}; its effect is not known"
-    if unit.seen is not None and unit.notes:
+    if unit.notes and unit.seen is not None:
         return f"{', '.join(unit.notes)}: close, but what follows from it differs"
+    return _reason_of_output(unit)
+
+
+def _reason_of_gradient(unit: Unit) -> str:
+    if not unit.cut:
+        return ", ".join([*unit.own, *unit.notes])
+    return unit.cut if unit.matched else f"{_makers(unit)}: {unit.cut}"
+
+
+def _reason_of_input(unit: Unit) -> str:
+    if not unit.own:
+        return "the tensor that it reads differs"
+    named = " and ".join(filter(None, [", ".join(unit.own[:-1]), unit.own[-1]]))
+    verb = "differs" if len(unit.own) == 1 else "differ"
+    return ", ".join([f"{named} {verb}", *unit.notes])
+
+
+def _reason_of_output(unit: Unit) -> str:
     event = unit.a[0].event
+    if type(event) is not Call:
+        return "the value differs"
+    text = f"{_equal_inputs(unit, event)}the output differs"
     if unit.kind == "random" or draws(unit.a[0]):
-        return f"{_equal_inputs(unit)}, output differs: it draws random numbers, with no seed or another one"
-    if type(event) is Call and not event.inputs:
-        return "no tensor goes in, and the output differs"
-    return f"{_equal_inputs(unit)}, output differs" if type(event) is Call else "the value differs"
+        return (
+            f"{text}: it draws random numbers, and the generators were in different states: "
+            "no seed, another seed, or an earlier draw that was not recorded"
+        )
+    return text
 
 
-def _equal_inputs(unit: Unit) -> str:
-    event = unit.a[0].event
-    by_statistics = unit.certainty == "statistics" and type(event) is Call and event.inputs
-    return "inputs equal as far as statistics tell" if by_statistics else "inputs equal"
+def _equal_inputs(unit: Unit, call: Call) -> str:
+    """How far what goes into a call is known to be equal."""
+    count = len(call.inputs)
+    if len(unit.unknown) == count:
+        return "" if count else "it takes no tensor, "
+    which = "all other inputs" if unit.unknown else "the inputs"
+    if unit.input_drift:
+        return f"{which} are equal within the tolerance (largest difference {unit.input_drift:.3g}), "
+    if unit.certainty == "statistics":
+        return f"{which} are equal as far as statistics show, "
+    return f"{which} are equal, "
 
 
 def _reason_of_stretch(unit: Unit) -> str:
-    after = "and what comes out differs" if unit.differs else "and what comes out is not known"
+    makers = _makers(unit)
+    if not unit.differs:
+        return f"{makers}; its effect is not known"
+    moves_stream = unit.seen_at is not None and bool(unit.seen_at.a) and draws(unit.seen_at.a[0])
+    if moves_stream and any(draws(stop) for stop in (*unit.a, *unit.b)):
+        return f"{makers}: it draws random numbers, so later draws differ"
+    growing = _growing(unit)
+    return f"{makers}{growing}" if growing else f"{makers}, and the result differs"
+
+
+def _growing(unit: Unit) -> str:
+    """What to say of a difference within the tolerance that is beyond it later."""
+    if unit.seen_at is None or not unit.drift:
+        return ""
+    return f": the result is equal within the tolerance (largest difference {unit.drift:.3g}), but not what follows"
+
+
+def _makers(unit: Unit) -> str:
+    """Which run makes the calls of a stretch."""
     if unit.a and unit.b:
-        return f"other calls, {after}"
+        return "a and b make different calls here"
     number = len(unit.a or unit.b)
-    return f"{'a call' if number == 1 else f'{number} calls'} only in {'a' if unit.a else 'b'}, {after}"
+    return f"only {'a' if unit.a else 'b'} makes {'this call' if number == 1 else f'these {number} calls'}"

@@ -1,11 +1,11 @@
 // Two runs side by side: each call beside its like, what is the same folded away, causes marked.
 
 const SIGNS = {
-  same: "=", follows: "~", structure: "≠", differs: "✗", argument: "✗", raised: "✗", "only in a": "−", "only in b": "+",
+  same: "=", close: "≈", follows: "~", structure: "≠", differs: "✗", argument: "✗", raised: "✗", "only in a": "−", "only in b": "+",
 };
-const QUIET = new Set(["same", "follows"]);
+const QUIET = new Set(["same", "close", "follows"]);
 
-/** @typedef {{pair: number, count?: number, follows?: number}} Item a pair, or a fold of so many of them */
+/** @typedef {{pair: number, count?: number, follows?: number, close?: number}} Item a pair, or a fold of so many */
 
 class Pairs {
   /** @param {Data} data */
@@ -21,6 +21,8 @@ class Pairs {
     const rows = data.diff.causes.map((cause) => cause[4] || cause[5]);
     this.causeItems = rows.map((row) => (row ? this.itemOfRow[row - 1] : -1));
     this.firstCause = this.causeItems.find((item) => item >= 0) ?? -1;
+    const others = data.diff.causes.flatMap((cause) => cause[7]).map((row) => this.itemOfRow[row - 1]);
+    this.everyCause = new Set([...this.causeItems, ...others].filter((item) => item >= 0));
   }
 
   /** @param {number} pair */
@@ -39,14 +41,17 @@ class Pairs {
       depth.push(level);
     };
     for (let start = 0; start < this.size; ) {
-      let end = start, follows = 0;
+      let end = start, follows = 0, close = 0;
       while (end < this.size && QUIET.has(this.status(end))) end++;
       // A few of them stay beside what differs, so that one sees where it is.
       const from = start ? Math.min(end, start + 2) : 0, to = end < this.size ? Math.max(from, end - 3) : end;
       const count = to - from;
-      for (let pair = from; pair < to; pair++) follows += Number(this.status(pair) === "follows");
+      for (let pair = from; pair < to; pair++) {
+        follows += Number(this.status(pair) === "follows");
+        close += Number(this.status(pair) === "close");
+      }
       for (let pair = start; pair < end; pair++) {
-        if (pair === from && count > 1) add({ pair, count, follows }, 0);
+        if (pair === from && count > 1) add({ pair, count, follows, close }, 0);
         add({ pair }, count > 1 && pair >= from && pair < to ? 1 : 0);
       }
       if (end < this.size) add({ pair: end++ }, 0);
@@ -71,7 +76,7 @@ class Pairs {
     const { pair } = this.items[item];
     const size = this.pair.delta[pair], measure = this.data.texts[this.pair.measure[pair]];
     const isTwo = this.pair.a[pair] > 0 && this.pair.b[pair] > 0;
-    if (!measure || size === 0 || this.status(pair) === "same" || !(isTwo || this.causeItems.includes(item))) return "";
+    if (!measure || size === 0 || this.status(pair) === "same" || !(isTwo || this.everyCause.has(item))) return "";
     return Number.isNaN(size) ? measure : `${measure} ${digits(size)}`;
   }
 }
@@ -79,9 +84,9 @@ class Pairs {
 /** @param {App} app @param {HTMLElement[]} cells @param {number} item @param {HTMLElement} element */
 function paintPair(app, cells, item, element) {
   const { pairs, calls, tree } = app;
-  const { pair, count, follows } = pairs.items[item];
+  const { pair, count } = pairs.items[item];
   const status = pairs.status(pair);
-  const isCause = pairs.causeItems.includes(item);
+  const isCause = pairs.everyCause.has(item);
   element.classList.add(count ? "s-fold" : `s-${status.replaceAll(" ", "-")}`);
   element.classList.toggle("cause", isCause);
   element.classList.toggle("hit", app.hits.count(item, item + 1) > 0);
@@ -89,7 +94,7 @@ function paintPair(app, cells, item, element) {
   if (count) {
     const inside = tree.isOpen[item] ? 0 : app.hits.count(item + 1, tree.end[item]);
     const marks = inside ? [make("span", "tag blue", `${many(inside)} ${inside === 1 ? "hit" : "hits"}`)] : [];
-    cells[0].replaceChildren(...spaced([twisty(tree, item), make("span", "what", foldText(count, follows)), ...marks]));
+    cells[0].replaceChildren(...spaced([twisty(tree, item), make("span", "what", foldText(pairs.items[item])), ...marks]));
     for (const cell of cells.slice(1)) cell.replaceChildren();
     return;
   }
@@ -104,11 +109,15 @@ function paintPair(app, cells, item, element) {
   cells[3].replaceChildren(...spaced([...mark, make("span", "", what || (status === "same" ? "" : status))]));
 }
 
-/** @param {number} count @param {number} follows */
-function foldText(count, follows) {
-  if (!follows) return `=  ${many(count)} same`;
-  const same = count > follows ? `, ${many(count - follows)} same` : "";
-  return `~  ${many(follows)} ${follows === 1 ? "differs" : "differ"} because of what came before${same}`;
+/** @param {Item} item */
+function foldText({ count = 0, follows = 0, close = 0 }) {
+  const same = count - follows - close;
+  const texts = [
+    follows ? `${many(follows)} ${follows === 1 ? "differs" : "differ"} because of what came before` : "",
+    close ? `${many(close)} equal within the tolerance` : "",
+    same ? `${many(same)} same` : "",
+  ];
+  return `${follows ? "~" : close ? "≈" : "="}  ${texts.filter(Boolean).join(", ")}`;
 }
 
 /** One side of a pair. @param {Calls} calls @param {number} row @param {HTMLElement} cell */
@@ -125,15 +134,17 @@ function side(calls, row, cell) {
 function verdict(app) {
   const { diff } = app.calls.data, { pairs } = app;
   const parts = [];
-  if (!diff.causes.length) parts.push(make("p", "calm", diff.agreement));
+  if (diff.agreement) parts.push(make("p", "calm", diff.agreement));
   diff.causes.slice(0, 5).forEach((cause, k) => {
-    const [kind, why, followers, certainty] = cause, item = pairs.causeItems[k];
+    const [kind, why, followers, certainty, , , effect, again] = cause, item = pairs.causeItems[k];
     const row = (cause[4] || cause[5]) - 1;
     const name = row >= 0 && item >= 0 ? `${app.calls.path(row)} ${app.calls.label(row)}`.trim() : "";
     const differ = followers === 1 ? "call differs" : "calls differ";
     const after = followers ? `${many(followers)} ${differ} because of it · ` : "";
     const words = [make("span", "tag red", k ? "cause" : "first cause"), name ? link(app, row, name) : make("b", "", kind)];
-    words.push(make("span", "", why), make("span", "dim", `${after}known by ${certainty}`));
+    if (again.length) words.push(make("b", "", `× ${many(again.length + 1)}`));
+    const lost = effect === "lost" ? "its effect is lost on the way · " : "";
+    words.push(make("span", "", why), make("span", "dim", `${lost}${after}known from ${certainty}`));
     parts.push(make("p", "", ...spaced(words)));
   });
   const left = diff.causes.length - 5;
@@ -146,14 +157,14 @@ function verdict(app) {
 /** @param {App} app @param {number} item @returns {HTMLElement[]} */
 function pairDetails(app, item) {
   const { pairs } = app, { diff } = app.calls.data;
-  const { pair, count, follows } = pairs.items[item];
-  if (count) return [make("h2", "", foldText(count, follows)), make("p", "facts", "open it to see each: l or →")];
+  const { pair, count } = pairs.items[item];
+  if (count) return [make("h2", "", foldText(pairs.items[item])), make("p", "facts", "open it to see each: l or →")];
   const status = pairs.status(pair), cause = pairs.pair.cause[pair];
   const parts = [make("h2", "", `${SIGNS[status] ?? ""} ${status}`)];
   const { texts } = app.calls.data;
   const what = [texts[pairs.pair.what[pair]], pairs.delta(item), `compared by ${texts[pairs.pair.certainty[pair]]}`];
   parts.push(make("p", "facts", what.filter(Boolean).join(" · ")));
-  if (cause) parts.push(make("p", pairs.causeItems[cause - 1] === item ? "alarm" : "facts", diff.causes[cause - 1][1]));
+  if (cause) parts.push(make("p", pairs.everyCause.has(item) ? "alarm" : "facts", diff.causes[cause - 1][1]));
   [pairs.pair.a, pairs.pair.b].forEach((side, k) => {
     const row = side[pair] - 1;
     const inner = row >= 0 ? details(app, row) : [make("p", "dim", "no such call")];

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from insitu.trace.diff import Cause, Compared, Diff, Status
-from insitu.view.diff import agreement
+from insitu.view.agreement import agreement, results_text
 from insitu.view.page.packing import Columns
 from insitu.view.page.rows import Row, RowColumns, judged, places
 from insitu.view.page.tables import Tables
@@ -34,7 +34,7 @@ def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: Columns) -> dict
     columns.floats("pair.delta", [row.delta for row in every])
     return {
         "second": second,
-        "agreement": agreement(diff),
+        "agreement": _agreement(diff),
         "labels": [short(safe(label), 60) for label in diff.labels],
         "notes": [safe(note) for note in diff.notes],
         "statuses": STATUSES,
@@ -57,6 +57,15 @@ def _number(event: Compared | None, numbers: _Numbers) -> int:
     return numbers[id(event)] if event is not None else 0
 
 
+def _agreement(diff: Diff) -> str:
+    """How far the runs agree; nothing if what comes out of them does not."""
+    if not diff.causes:
+        return agreement(diff)
+    return results_text(diff) if diff.agrees else ""
+
+
 def _cause(cause: Cause, numbers: _Numbers) -> list[Any]:
     ends = [numbers.get(id(event), 0) if event is not None else 0 for event in (cause.a, cause.b)]
-    return [cause.kind, short(safe(cause.why), MOST_TEXT), cause.followers, cause.certainty, *ends]
+    again = [numbers.get(id(a if a is not None else b), 0) for a, b in cause.again]
+    why = short(safe(cause.why), MOST_TEXT)
+    return [cause.kind, why, cause.followers, cause.certainty, *ends, cause.effect, again]

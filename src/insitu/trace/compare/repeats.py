@@ -1,0 +1,50 @@
+"""The same cause in many places: one line that runs in each layer, or in each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from insitu.trace.diff import Cause, Compared
+from insitu.trace.event import Call
+
+
+def merged(found: list[tuple[int, Cause]]) -> tuple[list[Cause], dict[int, int]]:
+    """Causes without repeats, and for the number of each unit that is a cause the place of its cause among them.
+
+    >>> calls = [Call(number, None, "function", "torch.rand", step=number) for number in range(3)]
+    >>> every = [(call.id, Cause("random", call, call, "it draws random numbers")) for call in calls]
+    >>> causes, places = merged(every)
+    >>> causes[0].times, places
+    (3, {0: 0, 1: 0, 2: 0})
+    """
+    alike: dict[Any, list[Cause]] = {}
+    numbers: dict[int, int] = {}
+    places: dict[Any, int] = {}
+    for number, cause in found:
+        likeness = _likeness(cause)
+        numbers[number] = places.setdefault(likeness, len(places))
+        alike.setdefault(likeness, []).append(cause)
+    return [_joined(causes) for causes in alike.values()], numbers
+
+
+def _joined(causes: list[Cause]) -> Cause:
+    """The first of several causes that are one, with the places of the others and the largest difference."""
+    first = causes[0]
+    first.again = tuple([(cause.a, cause.b) for cause in causes[1:]])
+    sizes = [cause.delta for cause in causes if cause.delta is not None and cause.measure == first.measure]
+    first.delta = max(sizes, default=None)
+    return first
+
+
+def _likeness(cause: Cause) -> Any:
+    """What two causes have in common that are one: the effect, the reason, the lines and the calls."""
+    return cause.effect, cause.kind, cause.why, _place(cause.a), _place(cause.b), cause.certainty
+
+
+def _place(event: Compared | None) -> Any:
+    """The line and the call; without a line the module or variable."""
+    if event is None:
+        return None
+    if event.site is not None:
+        return event.name, event.site.file, event.site.line
+    return event.name, event.path if isinstance(event, Call) else ""
