@@ -31,7 +31,7 @@ def test_the_exit_code_tells(files: tuple[str, str], capsys: pytest.CaptureFixtu
     assert cli.main(["diff", files[0], files[0]]) == 0
     assert capsys.readouterr().out.startswith("the same: 2 calls")
     assert cli.main(["diff", *files]) == 1
-    assert "argument 0 is 0 in b, -1 in a" in capsys.readouterr().out
+    assert "argument 2 is 0 in b, -1 in a" in capsys.readouterr().out
     assert cli.main(["diff", files[0], "nowhere.h5"]) == 2
     assert "nowhere.h5" in capsys.readouterr().err
 

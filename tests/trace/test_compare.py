@@ -47,7 +47,7 @@ def test_an_argument_is_the_cause_if_the_output_differs() -> None:
     a, b = chain(("softmax", 1.0, (-1,)), ("abs", 2.0, ())), chain(("softmax", 1.5, (0,)), ("abs", 2.5, ()))
     diff = compared(a, b)
     assert (
-        diff.first is not None and diff.first.kind == "argument" and diff.first.why == "argument 0 is 0 in b, -1 in a"
+        diff.first is not None and diff.first.kind == "argument" and diff.first.why == "argument 2 is 0 in b, -1 in a"
     )
     assert diff.counts == {"argument": 1, "follows": 1}
 

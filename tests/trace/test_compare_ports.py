@@ -279,7 +279,7 @@ def test_decision_that_agrees_does_not_hide_what_it_was_made_from() -> None:
     assert str(lost).startswith("✗ the results are the same; first difference on the way: ")
     both = insitu.compare(run(1.0, 1.0), run(2.0, 3.0))
     assert [cause.effect for cause in both.causes] == ["results", "lost"]
-    assert both.first is not None and both.first.why == "argument 0 is 3.0 in b, 1.0 in a"
+    assert both.first is not None and both.first.why == "argument 1 is 3.0 in b, 1.0 in a"
 
 
 def test_calls_that_agree_are_not_blamed_for_a_later_step() -> None:

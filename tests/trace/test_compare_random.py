@@ -62,7 +62,7 @@ def test_draws_of_another_size_move_the_later_ones() -> None:
         torch.randn(4).sum()
 
     diff = compared(lambda: run(3), lambda: run(30))
-    assert len(diff.causes) == 1 and diff.first is not None and diff.first.why == "argument 0 is 30 in b, 3 in a"
+    assert len(diff.causes) == 1 and diff.first is not None and diff.first.why == "argument 1 is 30 in b, 3 in a"
 
 
 def test_seed_set_again_after_the_extra_draw() -> None:

@@ -250,9 +250,23 @@ def is_phantom(types: tuple[type, ...]) -> bool:
 def shallow_copy(probe: Probe, types: tuple[type, ...], args: Any) -> Any:
     """What autograd has asked for; another session is not to take it for an operator."""
     if not all(isinstance(mode, AtenMode) for mode in dispatch_stack()):
-        return call_alone(probe, DETACH, types, args, None)
-    with DisableTorchFunction(), _DisableTorchDispatch():
-        return DETACH(*args)
+        copy = call_alone(probe, DETACH, types, args, None)
+    else:
+        with DisableTorchFunction(), _DisableTorchDispatch():
+            copy = DETACH(*args)
+    if probe.taking:
+        follow_copy(probe, args[0], copy)
+    return copy
+
+
+def follow_copy(probe: Probe, tensor: Tensor, copy: Any) -> None:
+    """The shallow copy of a tensor was made by the call that made the tensor."""
+    try:
+        value = probe.table.get(id(tensor))
+        if value is not None and value() is tensor:
+            guarded(probe.values).fresh(copy, value.producer)
+    except Exception as error:
+        probe.trouble("noting a shallow copy", error)
 
 
 def call_alone(probe: Probe, func: Any, types: tuple[type, ...], args: Any, kwargs: Any) -> Any:
