@@ -34,7 +34,7 @@ from insitu.store.attempts import started_of
 from insitu.store.claims import Board, Start
 from insitu.store.files import check_free
 from insitu.store.journal import Journal
-from insitu.store.parts import Place, place_of, places
+from insitu.store.parts import JournalPlace, place_of, places
 from insitu.store.runs import runs_in
 from insitu.store.state import state_of
 
@@ -68,7 +68,7 @@ def open_journal(
     raise StoreError(f"{str(parts)!r} has {_MOST_ATTEMPTS} attempts of one run")
 
 
-def _check_over(place: Place) -> None:
+def _check_over(place: JournalPlace) -> None:
     if state_of(place) == "running":
         parts = str(place.path.parent)
         raise StoreError(f"another run is writing to {parts!r}: give this one a file of its own")
@@ -107,7 +107,7 @@ class _Beginning:
         if self.rank == 0 and not self.overwrite and run_in(self.target) != start.run:
             check_free(self.target, overwrite=False)
 
-    def _own_places(self) -> list[Place]:
+    def _own_places(self) -> list[JournalPlace]:
         """The journals of this rank, of any run."""
         return [place for place in places(self.parts) if place.rank == self.rank] if self.parts.is_dir() else []
 
@@ -195,7 +195,7 @@ def _text(value: bytes | str) -> str:
 
 
 def _store() -> Any:
-    """A connection of our own to the store that all ranks have; None if there is no such store.
+    """A connection of our own to the store that all ranks have; None if they have none.
 
     Not the connection of the process group: another thread may be waiting in it.
     """
@@ -218,7 +218,7 @@ def _agent_address() -> tuple[str, int] | None:
 
 def _group_address() -> tuple[str, int] | None:
     """Where the process group has its store, if that is one of TCP: a file may be from an older job."""
-    dist: Any = sys.modules.get("torch.distributed")  # without it there is no group
+    dist: Any = sys.modules.get("torch.distributed")  # not imported: no group was made
     if dist is None or not (dist.is_available() and dist.is_initialized()):
         return None
     get_store = getattr(dist.group.WORLD, "get_group_store", None)

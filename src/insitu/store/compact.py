@@ -48,7 +48,7 @@ from insitu.store.parts import passing_name, remove_journal, tidy
 from insitu.store.plan import Plan
 from insitu.store.runs import JournaledRun, check_journals, remove_older, run_to_merge, tag_and_size
 from insitu.store.safe import RUN_FORMAT, RUN_VERSION
-from insitu.store.shard import Shard, read_shard
+from insitu.store.shard import read_shard
 from insitu.store.shards import Shards
 from insitu.store.sources import choose
 from insitu.store.survey import Progress, Survey, find_damage
@@ -80,13 +80,11 @@ def compact(
     """
     check_compression(compression)
     check_journals(parts)
-    with merging(parts):
-        before = Before.of(target)
+    with merging(parts), Before.of(target) as before:
         chosen = run_to_merge(parts, runs, before.run_id)
         merge = _Merge(parts, target, chosen, before if before.holds(chosen) else Before(), progress)
         check_free(target, overwrite=overwrite or merge.before.file is not None)
-        with before:
-            shards = merge.write(compression, overwrite)
+        shards = merge.write(compression, overwrite)
         if replace_older:  # before its own journals go, which say when it began
             remove_older(parts, chosen)
         if not keep_parts:
@@ -101,7 +99,6 @@ class _Merge:
     def __init__(self, parts: Path, target: Path, run: JournaledRun, before: Before, progress: Progress) -> None:
         self.parts, self.target, self.run, self.before = parts, target, run, before
         self._progress = progress
-        self._taken: list[Shard] = []
         self._left_out: list[str] = []
 
     def write(self, compression: str, overwrite: bool) -> Shards:
@@ -132,7 +129,7 @@ class _Merge:
         if verify:
             find_damage(journals, self._progress)
         choice = choose(journals, self.before.shards, self.parts)
-        self._taken, self._left_out = choice.journals, choice.left_out
+        self._left_out = choice.left_out
         with ExitStack() as stack:
             if self.before.file is not None and choice.from_file:
                 journals = stack.enter_context(unpacked(self.before.file, choice.from_file, self.parts))

@@ -11,7 +11,7 @@ import numpy as np
 
 from insitu.store.catalog import Catalog
 from insitu.store.injournal import InJournal
-from insitu.store.parts import Place
+from insitu.store.parts import JournalPlace
 from insitu.store.runfile import RunFile
 from insitu.store.series import Columns, Recorded
 from insitu.store.shard import RunEvent, read_shard
@@ -26,7 +26,7 @@ Rows = tuple[Recorded, Array]
 class JoinedRun:
     """The file of a run together with journals that are not in it, or have grown since."""
 
-    def __init__(self, file: RunFile, parts: Path, places: Sequence[Place]) -> None:
+    def __init__(self, file: RunFile, parts: Path, places: Sequence[JournalPlace]) -> None:
         self._file = file
         self.path = file.path
         shards = [read_shard(place) for place in places]
@@ -51,7 +51,7 @@ class JoinedRun:
 
     @property
     def events(self) -> list[RunEvent]:
-        """What happened besides."""
+        """Marks, errors and ends, in the order of their time."""
         kept = [event for event in self._file.events if (event.rank, event.attempt) in self._in_file]
         return sorted([*kept, *self._catalog.events], key=lambda event: event.time)
 

@@ -37,7 +37,7 @@ def parts_of(path: str | os.PathLike[str]) -> Path:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class JournalPlace:
     """The folder of one journal, and whose it is."""
 
     rank: int
@@ -46,7 +46,7 @@ class Place:
     path: Path
 
 
-def place_of(parts: Path, rank: int, run: str = "", attempt: int = 0) -> Place:
+def place_of(parts: Path, rank: int, run: str = "", attempt: int = 0) -> JournalPlace:
     """Where a process writes its journal.
 
     >>> place_of(Path("run.h5.parts"), 3, "0" * 32, 1).path.name
@@ -55,17 +55,17 @@ def place_of(parts: Path, rank: int, run: str = "", attempt: int = 0) -> Place:
     if run and not RUN_ID.fullmatch(run):
         raise StoreError(f"{run!r} is not the id of a run")
     name = f"rank{rank:05d}-{run}-{attempt:03d}" if run else f"rank{rank:05d}"
-    return Place(rank, attempt, run, parts / name)
+    return JournalPlace(rank, attempt, run, parts / name)
 
 
-def places(parts: Path) -> list[Place]:
+def places(parts: Path) -> list[JournalPlace]:
     """All journals in the folder of a run, ordered by rank and attempt."""
     found = []
     try:
         for entry in os.scandir(parts):
             match = _PLACE.fullmatch(entry.name)
             if match and entry.is_dir(follow_symlinks=False):
-                found.append(Place(int(match[1]), int(match[3] or 0), match[2] or "", Path(entry.path)))
+                found.append(JournalPlace(int(match[1]), int(match[3] or 0), match[2] or "", Path(entry.path)))
     except OSError as error:
         raise StoreError(f"{str(parts)!r} cannot be read: {error.strerror}") from error
     if found and (largest := max(place.rank for place in found)) >= MOST_RANKS:

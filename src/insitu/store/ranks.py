@@ -8,7 +8,7 @@ from pathlib import Path
 
 from insitu.store.claims import Start
 from insitu.store.compact import compact
-from insitu.store.parts import Place, place_of
+from insitu.store.parts import JournalPlace, place_of
 from insitu.store.state import state_of
 
 POLL = 0.05
@@ -44,7 +44,7 @@ class Ranks:
         place = self._place(rank)
         return state_of(place) in ("running", "unknown") if place.path.is_dir() else not is_late
 
-    def _place(self, rank: int) -> Place:
+    def _place(self, rank: int) -> JournalPlace:
         return place_of(self.parts, rank, self.start.run, self.start.attempt)
 
     def merge(self, target: Path, *, compression: str, overwrite: bool) -> list[str]:

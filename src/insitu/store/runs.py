@@ -10,7 +10,7 @@ from pathlib import Path
 
 from insitu.errors import ChoiceError, StoreError
 from insitu.store.claims import remove_claims
-from insitu.store.parts import Place, journal_files, places, remove_journal
+from insitu.store.parts import JournalPlace, journal_files, places, remove_journal
 from insitu.store.state import State, is_over, state_of, writer_of
 
 _SHORT = 8  # characters of an id that people see
@@ -21,7 +21,7 @@ class JournaledRun:
     """A run in a folder of journals."""
 
     id: str
-    places: tuple[Place, ...]
+    places: tuple[JournalPlace, ...]
 
     @property
     def began(self) -> float:
@@ -47,7 +47,7 @@ class JournaledRun:
 
 def runs_in(parts: Path) -> dict[str, JournaledRun]:
     """The runs in a folder by id, the one that began last at the end."""
-    by_run: dict[str, list[Place]] = {}
+    by_run: dict[str, list[JournalPlace]] = {}
     for place in places(parts):
         by_run.setdefault(place.run, []).append(place)
     found = [JournaledRun(run, tuple(every)) for run, every in by_run.items()]
@@ -58,7 +58,7 @@ def newest_run(parts: Path) -> JournaledRun:
     """The run in a folder that began last."""
     found = runs_in(parts)
     if not found:
-        raise StoreError(f"there is no journal of a run in {str(parts)!r}")
+        raise StoreError(f"{str(parts)!r} holds no journal of a run")
     return list(found.values())[-1]
 
 
@@ -79,7 +79,7 @@ def others_in(parts: Path, ids: Sequence[str]) -> list[JournaledRun]:
     return [run for run in runs_in(parts).values() if run.id not in ids]
 
 
-def tag_and_size(place: Place) -> tuple[str, int]:
+def tag_and_size(place: JournalPlace) -> tuple[str, int]:
     """Which journal is in a folder, and its bytes; nothing if there are several, or none that can be read."""
     try:
         found = journal_files(place.path)
@@ -92,7 +92,7 @@ def tag_and_size(place: Place) -> tuple[str, int]:
 def check_journals(parts: Path) -> None:
     """Raise if there is nothing to merge."""
     if not places(parts):
-        raise StoreError(f"there is no journal of a run in {str(parts)!r}")
+        raise StoreError(f"{str(parts)!r} holds no journal of a run")
 
 
 def run_to_merge(parts: Path, runs: Sequence[str], in_file: str | None) -> JournaledRun:
@@ -107,7 +107,7 @@ def run_to_merge(parts: Path, runs: Sequence[str], in_file: str | None) -> Journ
     return JournaledRun(runs[0], tuple(every))
 
 
-def _check_once(every: Sequence[Place]) -> None:
+def _check_once(every: Sequence[JournalPlace]) -> None:
     """Raise if two journals say that they are the same rank of the same attempt."""
     seen: set[tuple[int, int]] = set()
     for place in every:

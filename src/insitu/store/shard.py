@@ -19,7 +19,7 @@ from insitu.errors import StoreError
 from insitu.store import frames
 from insitu.store.attempts import ShardFacts
 from insitu.store.dtypes import Kind, kind_of
-from insitu.store.parts import Files, Place, journal_files
+from insitu.store.parts import Files, JournalPlace, journal_files
 from insitu.store.state import JournalWriter, State, state_of
 from insitu.store.stretch import StepFrame
 from insitu.store.template import plain_value
@@ -113,7 +113,7 @@ class Shard:
             sequence = scan.sequence
 
 
-def read_shard(place: Place) -> Shard:
+def read_shard(place: JournalPlace) -> Shard:
     """All that can be read of a journal; what cannot is told in `troubles`."""
     shard, sequence = Shard(place.rank, place.attempt, place.run), -1
     hint = state_of(place)  # now: what ends while it is read was not killed
@@ -134,7 +134,7 @@ def read_shard(place: Place) -> Shard:
     return shard
 
 
-def _files_of(shard: Shard, place: Place) -> list[tuple[Path, bytes]]:
+def _files_of(shard: Shard, place: JournalPlace) -> list[tuple[Path, bytes]]:
     """The files of the journal in a folder; where there are several journals, of the largest."""
     try:
         found = journal_files(place.path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from insitu.store.attempts import ShardFacts
-from insitu.store.parts import Place
+from insitu.store.parts import JournalPlace
 from insitu.store.runs import tag_and_size
 from insitu.store.shard import Shard
 
@@ -21,7 +21,7 @@ class Choice:
     left_out: list[str]
 
 
-def not_in_file(places: Iterable[Place], merged: Sequence[ShardFacts]) -> list[Place]:
+def not_in_file(places: Iterable[JournalPlace], merged: Sequence[ShardFacts]) -> list[JournalPlace]:
     """The journals of which a file has not all there is now."""
     known = {(facts.rank, facts.attempt): (facts.tag, facts.size) for facts in merged}
     return [place for place in places if known.get((place.rank, place.attempt)) != tag_and_size(place)]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from insitu.store import frames
-from insitu.store.parts import Place, journal_files
+from insitu.store.parts import JournalPlace, journal_files
 from insitu.store.process import Process
 
 State = Literal["ended", "running", "killed", "unknown"]
@@ -65,12 +65,12 @@ def has_ended(folder: Path) -> bool:
     return False
 
 
-def state_of(place: Place) -> State:
+def state_of(place: JournalPlace) -> State:
     """How a journal is getting on now."""
     return "ended" if has_ended(place.path) else state_of_writer(place.path, writer_of(place.path))
 
 
-def is_over(place: Place) -> bool:
+def is_over(place: JournalPlace) -> bool:
     """Whether nobody can write to a journal any more: it has ended, or its process is known to be dead.
 
     That nobody holds its lock is not enough here: it may be a copy of a journal that is written elsewhere.
