@@ -87,7 +87,7 @@ class Lineage:
         return found
 
     def doubt(self, a: TensorFacts, b: TensorFacts) -> Closeness:
-        """Compare two tensors again that are made of some that differ.
+        """Compare two tensors again whose calls took tensors that differ.
 
         Statistics hide most of what elements differ by. So a difference that went in is taken for lost only if the
         statistics of what comes out agree within a tenth of the tolerance.
@@ -120,6 +120,24 @@ class Lineage:
             else:
                 _agreeing(index, (left, right), makers, closeness, found)
         return found
+
+    def feed(self, unit: Unit) -> None:
+        """Note what goes into calls that only one run makes: it cannot be compared with that of the other run."""
+        for side, stops in enumerate((unit.a, unit.b)):
+            calls = [stop.event for stop in stops if type(stop.event) is Call]
+            for facts in [facts for call in calls for facts in call.inputs]:
+                maker = self.maker(side, facts)
+                if maker is not None and maker is not unit:
+                    self._feed(unit, side, facts, maker)
+
+    def _feed(self, unit: Unit, side: int, facts: TensorFacts, maker: Unit) -> None:
+        maker.used = True
+        if maker.origin is not None:
+            unit.after, unit.origin = True, unit.origin or maker.origin
+        unit.suspects = joined(unit.suspects, maker.suspects)
+        is_unknown = facts.stats is None and facts.kept is None
+        if id(facts) in self.bad[side] or not maker.matched or is_unknown:
+            unit.blamed = joined(unit.blamed, maker.roots or (maker.blamed if maker.matched else NONE))
 
     def _differing(
         self,

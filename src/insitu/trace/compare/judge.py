@@ -229,13 +229,10 @@ class Judge:
         """
         _, into = called
         name, loose = unit.a[0].name, unit.loose
+        if out.drifts:
+            _drift(unit, blame, out)
         if out.same:
             self._lose(unit, blame.roots)
-        if out.drifts:
-            begins = bool(unit.own) or loose
-            unit.suspects = joined(blame.suspects, frozenset((unit.number,)) if begins else NONE)
-            unit.drift = max(unit.drift, out.delta or 0.0)
-        if out.same:
             unit.seen = out.certainty
             if out.certainty == "values" and not loose:
                 unit.blamed = unit.blamed if out.drifts else NONE
@@ -302,7 +299,12 @@ class Judge:
         is_same_module = unit.a[0].exact == unit.b[0].exact and not a.module.leaf
         if begun is not None and is_same_module:
             self.past.inside |= {number for number in looked.roots if number > begun.number}
-        cuts = self.past.cuts.behind(unit, (a.outputs, b.outputs)) if a.parent is None else NONE
+        if a.parent is None:
+            self._may_go_backward(unit, a, b)
+
+    def _may_go_backward(self, unit: Unit, a: Call, b: Call) -> None:
+        """What the model returns: if a backward pass that was not recorded begins with it, cuts show in gradients."""
+        cuts = self.past.cuts.behind(unit, (a.outputs, b.outputs))
         if cuts and self._learns_unseen:
             unit.roots, unit.differs = self.past.cuts.reach_backward(cuts, self.past.units), True
             self.past.reach_results(unit.roots)
@@ -332,18 +334,7 @@ class Judge:
     def _stretch(self, unit: Unit) -> None:
         """Calls that the other run does not make: what goes into them; what comes out is seen where it is used."""
         self.lineage.made(unit)
-        for side, stops in enumerate((unit.a, unit.b)):
-            for stop in stops:
-                for facts in stop.event.inputs if type(stop.event) is Call else ():
-                    maker = self.lineage.maker(side, facts)
-                    if maker is None or maker is unit:
-                        continue
-                    maker.used = True
-                    if maker.origin is not None:
-                        unit.after, unit.origin = True, unit.origin or maker.origin
-                    unit.suspects = joined(unit.suspects, maker.suspects)
-                    if id(facts) in self.lineage.bad[side] or not maker.matched or not _is_known(facts):
-                        unit.blamed = joined(unit.blamed, maker.roots or (maker.blamed if maker.matched else NONE))
+        self.lineage.feed(unit)
         every = (*unit.a, *unit.b)
         if not all(stop.name in UNCHANGING for stop in every) or (unit.origin is None and any(map(casts, every))):
             unit.origin = unit
@@ -379,8 +370,11 @@ class Judge:
             promoted(unit, None, out)
 
 
-def _is_known(facts: TensorFacts) -> bool:
-    return facts.stats is not None or facts.kept is not None
+def _drift(unit: Unit, blame: Blame, out: Closeness) -> None:
+    """Note that what a unit makes is off within the tolerance, and which units may have begun it."""
+    begins = bool(unit.own) or unit.loose
+    unit.suspects = joined(blame.suspects, frozenset((unit.number,)) if begins else NONE)
+    unit.drift = max(unit.drift, out.delta or 0.0)
 
 
 def _leaving(events: list[Any]) -> list[TensorFacts]:

@@ -228,22 +228,25 @@ def _why(unit: Unit) -> str:
 
 
 def _reason(unit: Unit) -> str:
-    what = ", ".join(unit.own)
     if unit.kind == "gradient":
         return _reason_of_gradient(unit)
     if unit.kind == "calls" and not unit.own:
         return _reason_of_stretch(unit)
     if unit.raised:
-        return what
+        return ", ".join(unit.own)
     if unit.kind == "input":
         return _reason_of_input(unit)
-    if what:
-        return f"{what}{_growing(unit)}" if unit.differs else f"{what}; its effect is not known"
-    if not unit.differs:
-        return f"{', '.join(unit.notes)}; its effect is not known"
-    if unit.notes and unit.seen is not None:
-        return f"{', '.join(unit.notes)}: close, but what follows from it differs"
+    if unit.own:
+        return _reason_of_argument(unit)
+    if unit.notes and (unit.seen is not None or not unit.differs):
+        told = ": close, but what follows from it differs" if unit.differs else "; its effect is not known"
+        return ", ".join(unit.notes) + told
     return _reason_of_output(unit)
+
+
+def _reason_of_argument(unit: Unit) -> str:
+    told = _growing(unit) if unit.differs else "; its effect is not known"
+    return ", ".join(unit.own) + told
 
 
 def _reason_of_gradient(unit: Unit) -> str:
