@@ -213,6 +213,8 @@ def make_on_module(probe: Probe, fresh: Fresh) -> Callable[..., Any]:
             noting(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
+            if at >= probe.due:
+                at = probe.cut()
             record[START] = clock()
             extend(record)
             probe.parent, probe.function, probe.taking, probe.module = at, False, True, note

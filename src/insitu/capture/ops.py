@@ -58,6 +58,8 @@ def make_on_function(probe: Probe, fresh: Fresh) -> Handler:
             noting(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
+            if at >= probe.due:
+                at = probe.cut()
             first_node = sequence()
             record[START] = clock()
             extend(record)
@@ -187,6 +189,8 @@ def make_on_aten(probe: Probe, fresh: Fresh) -> Handler:
                     if not inside or frame.f_code is not ENGINE:
                         stack(frame, record)
                 at = len(tape)
+                if at >= probe.due:
+                    at = probe.cut()
                 record[START] = clock()
                 extend(record)
             except BaseException as error:

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch._C import DisableTorchFunction, _current_autograd_node, _DisableTorchDispatch
 
 from insitu.capture.calls import FunctionNote
-from insitu.capture.decode import records
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.explain.scene import LIBRARIES
 from insitu.capture.guard.facts import (
@@ -28,6 +27,7 @@ from insitu.capture.guard.facts import (
 )
 from insitu.capture.guard.values import State, first_bad, floats, state_of, tensors_in
 from insitu.capture.guard.ways import changes
+from insitu.capture.segment import records
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
 from insitu.capture.tensors import GIVEN, ParameterValue, Value

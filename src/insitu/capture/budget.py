@@ -1,0 +1,202 @@
+"""How much memory a trace may take: what is complete is taken off the tapes, and the oldest of it goes first.
+
+A tape is looked at when a record is about to be added to one that has become long, in the thread that writes it. The
+records after the last call that still runs are taken off as a segment, as they are: decoding is for later.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from weakref import WeakSet
+
+from insitu.capture.explain.notes import settle
+from insitu.capture.ids import EARLIER
+from insitu.capture.segment import Segment, end_of, records
+from insitu.capture.tape import OUTERMOST, RESULT, RUNNING
+from insitu.trace.event import Event
+from insitu.trace.missing import Missing
+
+if TYPE_CHECKING:
+    from insitu.capture.decode import Decoder
+    from insitu.capture.probe import Probe, Trouble
+
+# Bytes for each slot of a tape, until its events have been decoded: measured with tests/capture/test_budget.py.
+SLOT, SLOT_WITH_STATISTICS = 48, 80
+SEGMENTS = 16  # into which a trace that fills its memory is divided
+SHORTEST = 1 << 10  # slots: a smaller budget would divide a trace into single calls
+
+_budgets: WeakSet[Budget] = WeakSet()
+
+
+def renew_locks() -> None:
+    """This process is the child of a fork, and whoever held the locks is not here."""
+    for budget in _budgets:
+        budget.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=renew_locks)
+
+
+class Archive(Protocol):
+    """Takes the events that memory has no room for."""
+
+    def add(self, events: list[Event]) -> None:
+        """Keep these events, which are the next ones."""
+
+
+class Contents(NamedTuple):
+    """What there is of a recording: its segments, a decoder that knows what was before them, and what is missing."""
+
+    segments: list[Segment]
+    decoder: Decoder
+    missing: Missing | None
+
+
+class Budget:
+    """The segments of one recording, and what has become of those for which there was no room.
+
+    `archive` takes the events of the oldest segments; without one they are dropped.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        decoder: Callable[[], Decoder],
+        *,
+        keeps: bool,
+        archive: Archive | None,
+        trouble: Trouble,
+        full: Callable[[bool], None],
+    ) -> None:
+        self.limit, self.archive = limit, archive
+        self.lock = threading.RLock()
+        self.kept_bytes = 0  # of what `keep` made since the last cut
+        self.missing: Missing | None = None
+        self._slot = SLOT_WITH_STATISTICS if keeps else SLOT
+        self.length = max(SHORTEST, limit // (SEGMENTS * self._slot))
+        self._decoder, self._trouble, self._full = decoder, trouble, full
+        self._segments: deque[tuple[Segment, int]] = deque()
+        self._bytes = 0
+        self._after: Decoder | None = None  # the decoder after the segments that are gone
+        _budgets.add(self)
+
+    def cut(self, probe: Probe) -> int:
+        """Take what is complete off the tape of this thread, if that is much; where its next record will be."""
+        tape = probe.tape
+        innermost = end_of(tape, probe.parent) if probe.parent != OUTERMOST else 0
+        if len(tape) - innermost < self.length // 4 and not self._is_heavy():
+            return len(tape)  # a call that began earlier will end soon, and then there is more to take off
+        running: list[int] = []
+        begin = _end_of_running(probe, running)
+        if len(tape) - begin < self.length // 4 and not self._is_heavy():
+            probe.due = len(tape) + self.length // 8
+            return len(tape)
+        with self.lock:
+            self._take_off(probe, begin, tuple(at for at in running if at < begin))
+            self._shrink()
+        return len(tape)
+
+    def _is_heavy(self) -> bool:
+        return self.kept_bytes > self.limit // SEGMENTS
+
+    def weigh(self, probes: list[Probe], size: int) -> None:
+        """What `keep` made of a tensor takes so many bytes."""
+        self.kept_bytes += size
+        if self._is_heavy():
+            for probe in probes:
+                probe.due = min(probe.due, 0)
+
+    def _take_off(self, probe: Probe, begin: int, running: tuple[int, ...]) -> None:
+        """Move the end of a tape into a segment. The tensors that are still there learn the ids of their producers."""
+        tape, ids = probe.tape, probe.ids
+        settle(probe)
+        probe.tracker.settle(begin)
+        alive = {key: value for key, value in probe.table.items() if value() is not None}
+        for value in alive.values():
+            if value.producer >= begin:
+                value.producer = EARLIER - ids(value.producer)
+        segment = Segment(probe, tape[:], begin, None, ids)
+        size = self._size(tape, begin)
+        later = ids.copy()
+        later.clear(begin, len(tape), running)
+
+        def move() -> None:
+            if not self._segments or self._segments[-1][0] is not segment:
+                self._segments.append((segment, size))
+                self._bytes += size
+            probe.ids = later
+            del tape[begin:]
+            probe.due = begin + self.length
+            self.kept_bytes = 0
+
+        try:
+            move()
+        except BaseException:  # a signal: what was begun is completed first
+            move()
+            raise
+        probe.table.clear()
+        probe.table.update(alive)
+        probe.codes.clear()
+
+    def _size(self, tape: list[Any], begin: int) -> int:
+        """The bytes that a part of a tape takes, in the end; containers have items of their own."""
+        contained = sum(len(slot) for slot in tape[begin:] if type(slot) in (list, tuple, dict))
+        return (len(tape) - begin + contained) * self._slot + self.kept_bytes
+
+    def _shrink(self) -> None:
+        """Let the oldest segments go until the rest fits."""
+        while len(self._segments) > 1 and self._bytes > self.limit - self.limit // SEGMENTS:
+            if self._after is None:
+                self._full(self.archive is not None)
+            segment, size = self._segments[0]
+            decoder = self._after.copy() if self._after is not None else self._decoder()
+            first = decoder.steps.current
+            count = self._archived(decoder, segment) if self.archive is not None else decoder.pass_over(segment)
+            calls = {segment.ids(at) for at in _running(segment)}
+            self._segments.popleft()
+            self._bytes -= size
+            self._after = decoder
+            gone = Missing(count, (first, decoder.steps.current), tuple(sorted(calls)), self.archive is not None)
+            self.missing = gone if self.missing is None else self.missing.and_also(gone)
+
+    def _archived(self, decoder: Decoder, segment: Segment) -> int:
+        assert self.archive is not None
+        decoder.is_live = True  # values that are alive keep their facts, for later segments
+        events = decoder.take(segment)
+        try:
+            self.archive.add(events)
+        except Exception as error:
+            self.archive = None
+            self._trouble("writing the oldest events to disk", error)
+        return len(events)
+
+    def contents(self, probes: list[Probe], *, in_place: bool) -> Contents:
+        """All that is there now. The tapes may be read in place if nobody writes to them meanwhile."""
+        with self.lock:
+            segments = [segment for segment, _ in self._segments]
+            for probe in probes:
+                end = len(probe.tape) if probe.end is None else probe.end
+                tape = probe.tape if in_place else probe.tape[:end]
+                segments.append(Segment(probe, tape, 0, end, probe.ids.copy()))
+            decoder = self._after.copy() if self._after is not None else self._decoder()
+            decoder.is_live = False
+            return Contents(segments, decoder, self.missing)
+
+
+def _running(segment: Segment) -> list[int]:
+    """The calls that ran when a segment was taken off: they lack what was in it."""
+    before = records(segment.tape, segment.begin)
+    return [at for _, at, parent in before if parent is None and segment.tape[at + RESULT] is RUNNING]
+
+
+def _end_of_running(probe: Probe, running: list[int]) -> int:
+    """Where the last call on a tape that has not returned, and may be left for a while, ends; 0 if all have."""
+    tape, last = probe.tape, -1
+    for _, at, parent in records(tape, seams=probe.ids.seams, running=running):
+        if parent is None and tape[at + RESULT] is RUNNING:
+            last = at
+    return end_of(tape, last) if last >= 0 else 0

@@ -1,0 +1,35 @@
+"""An archive: the events of a trace for which there was no memory, in a folder until the trace is saved."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from pathlib import Path
+from shutil import rmtree
+
+from insitu.trace.event import Event
+
+
+class Archive:
+    """Files of events, oldest first, in a folder that is removed with the archive."""
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._where = folder
+        self._folder: Path | None = None
+        self.files: list[Path] = []
+
+    def add(self, events: list[Event]) -> None:
+        """Keep these events, which are the next ones."""
+        # h5py takes a tenth of a second to import: only those who use it wait for it.
+        from insitu.store import hdf5
+        from insitu.store.encode import Encoder
+        from insitu.trace.collector import collector_paused
+
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix=".insitu-", dir=self._where))
+            weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
+        path = self._folder / f"{len(self.files)}.h5"
+        with collector_paused():
+            tables = Encoder().tables(events, {})
+        hdf5.write(tables, {}, path, overwrite=True)
+        self.files.append(path)
