@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 from insitu.capture.explain.notes import settle
-from insitu.capture.ids import EARLIER
+from insitu.capture.ids import EARLIER, Seam
 from insitu.capture.segment import Segment, end_of, records
 from insitu.capture.tape import OUTERMOST, RESULT, RUNNING
 from insitu.trace.event import Event
@@ -87,16 +87,16 @@ class Budget:
     def cut(self, probe: Probe) -> int:
         """Take what is complete off the tape of this thread, if that is much; where its next record will be."""
         tape = probe.tape
+        enough = self.length // 4 if not self._is_heavy() else 1
         innermost = end_of(tape, probe.parent) if probe.parent != OUTERMOST else 0
-        if len(tape) - innermost < self.length // 4 and not self._is_heavy():
+        if len(tape) - innermost < enough:
             return len(tape)  # a call that began earlier will end soon, and then there is more to take off
-        running: list[int] = []
-        begin = _end_of_running(probe, running)
-        if len(tape) - begin < self.length // 4 and not self._is_heavy():
+        begin, seam = _seam(probe)
+        if len(tape) - begin < enough:
             probe.due = len(tape) + self.length // 8
             return len(tape)
         with self.lock:
-            self._take_off(probe, begin, tuple(at for at in running if at < begin))
+            self._take_off(probe, begin, seam)
             self._shrink()
         return len(tape)
 
@@ -108,9 +108,10 @@ class Budget:
         self.kept_bytes += size
         if self._is_heavy():
             for probe in probes:
-                probe.due = min(probe.due, 0)
+                if not probe.over:
+                    probe.due = 0
 
-    def _take_off(self, probe: Probe, begin: int, running: tuple[int, ...]) -> None:
+    def _take_off(self, probe: Probe, begin: int, seam: Seam) -> None:
         """Move the end of a tape into a segment. The tensors that are still there learn the ids of their producers."""
         tape, ids = probe.tape, probe.ids
         settle(probe)
@@ -122,7 +123,7 @@ class Budget:
         segment = Segment(probe, tape[:], begin, None, ids)
         size = self._size(tape, begin)
         later = ids.copy()
-        later.clear(begin, len(tape), running)
+        later.clear(begin, len(tape), seam)
 
         def move() -> None:
             if not self._segments or self._segments[-1][0] is not segment:
@@ -193,10 +194,13 @@ def _running(segment: Segment) -> list[int]:
     return [at for _, at, parent in before if parent is None and segment.tape[at + RESULT] is RUNNING]
 
 
-def _end_of_running(probe: Probe, running: list[int]) -> int:
-    """Where the last call on a tape that has not returned, and may be left for a while, ends; 0 if all have."""
-    tape, last = probe.tape, -1
-    for _, at, parent in records(tape, seams=probe.ids.seams, running=running):
+def _seam(probe: Probe) -> tuple[int, Seam]:
+    """Where the last call that has not returned, and may be left for a while, ends; and how things are now."""
+    tape, last, time = probe.tape, -1, 0.0
+    running: list[int] = []
+    for began, at, parent in records(tape, seams=probe.ids.seams, running=running):
+        time = began
         if parent is None and tape[at + RESULT] is RUNNING:
             last = at
-    return end_of(tape, last) if last >= 0 else 0
+    begin = end_of(tape, last) if last >= 0 else 0
+    return begin, Seam(time, tuple(at for at in running if at < begin))

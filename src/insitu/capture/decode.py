@@ -150,6 +150,8 @@ class Decoder:
             found.sort(key=lambda item: (item[0][0], tapes[item[1]].identity(item[0][1])))
         if renumber:
             self._numbers = {tapes[index].identity(at): number for number, ((_, at, _), index) in enumerate(found)}
+            for tape in tapes:
+                tape.number = _numbering(self._numbers, tape.identity)
         every = (
             tapes[index].event(at) if parent is None else tapes[index].change(time, at, parent)
             for (time, at, parent), index in found
@@ -264,10 +266,12 @@ class TapeDecoder:
         if parent is not None:
             id, early = self.identity(at), self.decoder.early
             if id not in early:
-                early[id] = self._changes(*self.tape[at : at + SHORT], parent)
+                early[id] = self._changes(self.tape[at], self.tape[at + 1], parent)
             return bool(early[id])
-        note, result, parent = self.tape[at : at + PARENT + 1]
-        if result is RUNNING or parent == OUTERMOST or type(note) is MarkNote:  # it is around others, or begins a step
+        note, result, outer = self.tape[at : at + PARENT + 1]
+        is_around_others = result is RUNNING
+        may_begin_step = outer == OUTERMOST or type(note) is MarkNote
+        if is_around_others or may_begin_step:
             self.place(at)
         return True
 
@@ -386,13 +390,18 @@ class TapeDecoder:
 
     def place(self, at: int) -> Place:
         """The place of a record; that of its parents is found first, also when they are not complete yet."""
-        chain, places, identity = [], self.decoder.places, self.identity
-        while at != OUTERMOST and identity(at) not in places:
-            chain.append(at)
+        places, identity, waiting = self.decoder.places, self.identity, []
+        id = identity(at)
+        place = places.get(id)
+        while place is None:
+            waiting.append((at, id))
             at = self.tape[at + PARENT]
-        place = places[identity(at)] if at != OUTERMOST else None
-        for at in reversed(chain):
-            place = places[identity(at)] = self._place(at, place)
+            if at == OUTERMOST:
+                break
+            id = identity(at)
+            place = places.get(id)
+        for at, id in reversed(waiting):
+            place = places[id] = self._place(at, place)
         assert place is not None
         return place
 
@@ -440,3 +449,8 @@ def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:
 
 def _adding(added: int) -> Callable[[int], int]:
     return lambda at: at + added
+
+
+def _numbering(numbers: dict[int, int], identity: Callable[[int], int]) -> Callable[[int], int]:
+    get = numbers.get
+    return lambda at: get(identity(at), -1)

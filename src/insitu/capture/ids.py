@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from insitu.capture.tape import OUTERMOST
 
 THREAD_STRIDE = 1 << 40
 # A value whose producer is no longer at its offset holds the id of the producer instead: EARLIER - id, below GIVEN.
 EARLIER = OUTERMOST - 1
+
+
+class Seam(NamedTuple):
+    """Where a part of a tape was taken off: when its last record began, and which watched calls ran then."""
+
+    time: float = 0.0
+    running: tuple[int, ...] = ()
 
 
 class Ids:
@@ -20,8 +29,7 @@ class Ids:
 
     def __init__(self, first: int) -> None:
         self._parts = [(0, first)]  # from which offset on how much is added
-        # Which watched calls ran where the tape was cleared, by that offset: what was cleared would say it.
-        self.seams: dict[int, tuple[int, ...]] = {}
+        self.seams: dict[int, Seam] = {}  # by the offset from which on the tape was cleared
 
     def __call__(self, at: int) -> int:
         return at + next(added for begin, added in reversed(self._parts) if at >= begin)
@@ -32,12 +40,12 @@ class Ids:
         same._parts, same.seams = list(self._parts), dict(self.seams)
         return same
 
-    def clear(self, begin: int, end: int, running: tuple[int, ...] = ()) -> None:
+    def clear(self, begin: int, end: int, seam: Seam | None = None) -> None:
         """The records between two offsets are gone, and the second was the end."""
         added = self.cleared + end - begin
         self._parts = [*(part for part in self._parts if part[0] < begin), (begin, added)]
         self.seams = {at: calls for at, calls in self.seams.items() if at < begin}
-        self.seams[begin] = running
+        self.seams[begin] = seam or Seam()
 
     @property
     def begin(self) -> int:

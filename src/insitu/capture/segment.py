@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from insitu.capture.calls import PythonNote
-from insitu.capture.ids import Ids
+from insitu.capture.ids import Ids, Seam
 from insitu.capture.names import ModuleNote
 from insitu.capture.tape import (
     ARGS,
@@ -40,19 +40,19 @@ def records(
     tape: Tape,
     end: int | None = None,
     *,
-    seams: dict[int, tuple[int, ...]] | None = None,
+    seams: dict[int, Seam] | None = None,
     running: list[int] | None = None,
 ) -> Iterator[Record]:
     """Every record of a tape. A change has no time of its own: it gets that of what came before.
 
     `running` is filled with the watched calls that run, as far as that is known, which matters only where variables
-    are followed. `seams` says which ran where a part of the tape was taken off.
+    are followed. `seams` says that of places where a part of the tape was taken off.
     """
     at, end, time = 0, len(tape) if end is None else end, 0.0
     running = running if running is not None else []
     while at + SHORT <= end:
         if seams and at in seams:
-            running[:] = seams[at]
+            time, running[:] = seams[at]
         note = tape[at]
         if type(note) is VariableNote:
             yield time, at, running[-1] if running else OUTERMOST
