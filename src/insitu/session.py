@@ -18,14 +18,14 @@ from insitu.capture.following import in_block
 from insitu.capture.functions import hearing
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
-from insitu.capture.recorder import LEVELS, MEMORY, Recorder
+from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.targets import targets
 from insitu.dist import current_rank
 from insitu.errors import ChoiceError, InsituError, PatternError, SubjectError, brief, choose, not_entered, tell
 from insitu.interrupts import begun, ended
 from insitu.recording import Recording, is_recording, patterns
 from insitu.store.archive import Archive
-from insitu.trace.capacity import capacity
+from insitu.trace.capacity import MEMORY, capacity
 from insitu.trace.event import Event
 from insitu.trace.path import compiled, require
 from insitu.trace.trace import Trace

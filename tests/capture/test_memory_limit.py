@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,9 @@ import torch
 from torch import Tensor, nn
 
 import insitu
+from insitu import store
 from insitu.capture import budget
+from insitu.store.archive import Archive
 from insitu.trace.event import Call, Event, Mark, TensorFacts, Variable, tensors
 from insitu.trace.trace import Trace
 
@@ -296,3 +301,58 @@ def test_options_of_traces_are_refused_for_values() -> None:
         insitu.record(Net(), keep="values", memory="1GB")
     with pytest.raises(insitu.ChoiceError, match="overflow"):
         insitu.record(overflow="tape")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_file_holds_what_went_to_disk(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "SHORTEST", 800)
+    part, whole = recorded(name, SMALL, overflow="disk"), recorded(name, None)
+    assert part.missing is not None and part.missing.on_disk == part.missing.events == len(whole) - len(part)
+    insitu.save(part, tmp_path / "part.h5")
+    loaded = insitu.load(tmp_path / "part.h5")
+    assert loaded.missing is None
+    Same(loaded.events, whole.events).check()
+
+
+def test_of_a_long_file_the_last_steps_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = recorded("training", SMALL, overflow="disk")
+    insitu.save(part, tmp_path / "part.h5")
+    monkeypatch.setattr(store, "EVENT", 10_000)
+    with pytest.warns(insitu.InsituWarning, match="earlier events"):
+        loaded = insitu.load(tmp_path / "part.h5", memory=SMALL)
+    assert loaded.missing is not None
+    first, last = loaded.missing.steps
+    assert first == 0 and sorted({event.step for event in loaded.events}) == list(range(last + 1, 40))
+    assert len(loaded) + loaded.missing.events == len(recorded("training", None))
+
+
+def test_the_folder_of_what_went_to_disk_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    part = recorded("functions", SMALL, overflow="disk")
+    assert len(list(tmp_path.iterdir())) == 1
+    del part
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_means_that_the_rest_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = recorded("functions", None)
+    add, added = Archive.add, []
+
+    def fill(self: Archive, events: list[Event]) -> None:
+        if added:
+            raise OSError(28, "No space left on device")
+        added.append(len(events))
+        add(self, events)
+
+    monkeypatch.setattr(Archive, "add", fill)
+    with pytest.warns(insitu.InsituWarning) as told, insitu.record(memory=SMALL, overflow="disk") as part:
+        functions(part, None)
+    assert ["No space left" in str(warning.message) for warning in told] == [False, True]
+    insitu.save(part, tmp_path / "part.h5")
+    loaded = insitu.load(tmp_path / "part.h5")
+    assert part.missing is not None and loaded.missing is not None
+    assert part.missing.on_disk == added[0]
+    assert len(part) + part.missing.events == len(whole) + 1  # a mark says that the disk was full
+    assert loaded.missing.events == part.missing.events - added[0]
+    assert len(loaded) == len(part) + added[0]

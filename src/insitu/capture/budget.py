@@ -156,24 +156,27 @@ class Budget:
             segment, size = self._segments[0]
             decoder = self._after.copy() if self._after is not None else self._decoder()
             first = decoder.steps.current
-            count = self._archived(decoder, segment) if self.archive is not None else decoder.pass_over(segment)
+            count, on_disk = self._let_go(decoder, segment)
             calls = {segment.ids(at) for at in _running(segment)}
             self._segments.popleft()
             self._bytes -= size
             self._after = decoder
-            gone = Missing(count, (first, decoder.steps.current), tuple(sorted(calls)), self.archive is not None)
+            gone = Missing(count, (first, decoder.steps.current), tuple(sorted(calls)), on_disk)
             self.missing = gone if self.missing is None else self.missing.and_also(gone)
 
-    def _archived(self, decoder: Decoder, segment: Segment) -> int:
-        assert self.archive is not None
+    def _let_go(self, decoder: Decoder, segment: Segment) -> tuple[int, int]:
+        """Give a segment to the archive, if there is one: how many events it has, and how many are on disk now."""
+        if self.archive is None:
+            return decoder.pass_over(segment), 0
         decoder.is_live = True  # values that are alive keep their facts, for later segments
         events = decoder.take(segment)
         try:
             self.archive.add(events)
         except Exception as error:
             self.archive = None
-            self._trouble("writing the oldest events to disk", error)
-        return len(events)
+            self._trouble("writing the oldest events to disk, and drops them from now on", error)
+            return len(events), 0
+        return len(events), len(events)
 
     def contents(self, probes: list[Probe], *, in_place: bool) -> Contents:
         """All that is there now. The tapes may be read in place if nobody writes to them meanwhile."""

@@ -27,12 +27,11 @@ from insitu.capture.probe import Delivery, Probe
 from insitu.capture.sites import Base
 from insitu.capture.tape import Patience
 from insitu.errors import came_by_signal, tell
-from insitu.trace.capacity import capacity_text
+from insitu.trace.capacity import MEMORY, capacity_text
 from insitu.trace.event import Event, MarkKind
 from insitu.trace.missing import Missing
 from insitu.trace.path import matches, nearest
 
-MEMORY = 2**30  # bytes that a trace takes, unless something else is said
 LEVELS = ("python", "modules", "functions", "aten")
 patience = Patience()
 os.register_at_fork(after_in_child=patience.abandon)
@@ -182,7 +181,7 @@ class Recorder:
         found.decoder.release()
         if found.missing is None:
             return events, None
-        return whole_steps(events, found.missing, self.budget.archive if last else None)
+        return whole_steps(events, found.missing, self.budget.archive, last=last)
 
     def _decoder(self) -> Decoder:
         return Decoder(self.base, origin=self.origin, rank=self.rank)
@@ -213,16 +212,20 @@ class Recorder:
             (self._threads.get(get_ident()) or self._probe(Base(None))).mark(kind, text)
 
 
-def whole_steps(events: list[Event], missing: Missing, archive: Archive | None) -> tuple[list[Event], Missing]:
-    """The events of those steps of which none is missing, if there are any, and what is missing then."""
-    last = missing.steps[1]
-    whole = [event for event in events if event.step > last]
-    if whole and len(whole) < len(events):
-        rest = [event for event in events if event.step <= last]
-        if archive is not None:
+def whole_steps(
+    events: list[Event], missing: Missing, archive: Archive | None, *, last: bool
+) -> tuple[list[Event], Missing]:
+    """The events of the steps that are there as a whole, if there are any, and what is missing then.
+
+    The rest of a step goes where the beginning of it is; to an archive only when there is no more to come.
+    """
+    until = missing.steps[1]
+    whole = [event for event in events if event.step > until]
+    if whole and (archive is None or last):
+        rest = [event for event in events if event.step <= until]
+        if archive is not None and rest:
             archive.add(rest)
-        missing = replace(missing, events=missing.events + len(rest))
-    else:
-        whole = events
-    there = {event.id for event in whole}
-    return whole, replace(missing, calls=tuple(id for id in missing.calls if id in there))
+            missing = replace(missing, on_disk=missing.on_disk + len(rest))
+        events, missing = whole, replace(missing, events=missing.events + len(rest))
+    there = {event.id for event in events}
+    return events, replace(missing, calls=tuple(id for id in missing.calls if id in there))

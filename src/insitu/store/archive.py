@@ -30,6 +30,5 @@ class Archive:
             weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
         path = self._folder / f"{len(self.files)}.h5"
         with collector_paused():
-            tables = Encoder().tables(events, {})
-        hdf5.write(tables, {}, path, overwrite=True)
+            path.write_bytes(hdf5.image(Encoder().tables(events, {}), {}))
         self.files.append(path)
