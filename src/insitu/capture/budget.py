@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from insitu.capture.decode import Decoder
     from insitu.capture.probe import Probe, Trouble
 
-# Bytes for each slot of a tape, until its events have been decoded: measured with tests/capture/test_budget.py.
-SLOT, SLOT_WITH_STATISTICS = 48, 80
+# Bytes for each slot of a tape once its events are decoded, as measured; an event takes 11 to 17 slots.
+SLOT, SLOT_WITH_STATISTICS = 75, 100
 SEGMENTS = 16  # into which a trace that fills its memory is divided
 SHORTEST = 1 << 10  # slots: a smaller budget would divide a trace into single calls
 

@@ -51,6 +51,7 @@ from insitu.trace.event import (
     Variable,
     Word,
 )
+from insitu.trace.progress import counted
 
 SIMPLE = frozenset({int, float, bool, type(None), Word})
 VALUES = frozenset({Value, ParameterValue, RichValue})
@@ -154,7 +155,7 @@ class Decoder:
                 tape.number = _numbering(self._numbers, tape.identity)
         every = (
             tapes[index].event(at) if parent is None else tapes[index].change(time, at, parent)
-            for (time, at, parent), index in found
+            for (time, at, parent), index in counted(found, len(found), "reading the trace")
         )
         return [event for event in every if event is not None]
 

@@ -128,7 +128,8 @@ def check(path: str | os.PathLike[str], *, overwrite: bool = False, suffixes: tu
 
 def _known(path: str | os.PathLike[str], *, parts: bool = True, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
     found = Path(path)
-    if Path(found.name.removesuffix(PARTS if parts else "")).suffix.lower() not in suffixes:
+    name = found.name.removesuffix(PARTS if parts else "").lower()
+    if not name.lstrip(".").endswith(suffixes):
         endings = f"one of {', '.join(map(repr, suffixes))}, as files of traces do"
         raise ChoiceError(f"{str(found)!r} does not end in {endings if len(suffixes) > 1 else repr(suffixes[0])}")
     return found

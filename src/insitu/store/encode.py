@@ -12,6 +12,7 @@ from insitu.store.circles import check_events
 from insitu.store.tables import Tables, bytes_of, columns
 from insitu.store.value import Array, Writer
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable
+from insitu.trace.progress import counted
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class Encoder:
         tables: Tables = {}
         # Each table adds rows to the ones after it, so the order matters: the pool of strings is last.
         tables["about"] = columns("about", [(self.value(about),)])
-        tables["rows"] = columns("rows", map(self.row, events))
+        tables["rows"] = columns("rows", counted(map(self.row, events), len(events), "encoding"))
         # What the reader refuses is refused here, where the trace is still at hand; ids are stored as differences.
         check_events(np.cumsum(tables["rows"]["id"], dtype=np.int64), tables["rows"]["parent"].astype(np.int64))
         tables["refs"] = columns("refs", [(self.tensors.number(tensor),) for tensor in self.refs])

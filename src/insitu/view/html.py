@@ -16,6 +16,7 @@ from insitu.trace.collector import collector_paused
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Variable
 from insitu.trace.trace import Trace
+from insitu.view.missing import about_texts
 from insitu.view.page import pairs, series
 from insitu.view.page.packing import Columns
 from insitu.view.page.rows import RowColumns, ordered, places
@@ -88,7 +89,7 @@ def _fill(trace: Trace, events: list[Event], tables: Tables, rows: RowColumns, d
 
 
 def _about(trace: Trace) -> dict[str, str]:
-    return {safe(str(name)): short(safe(str(item)), 200) for name, item in trace.about.items() if item is not None}
+    return {safe(name): short(safe(text), 200) for name, text in about_texts(trace.about).items()}
 
 
 def _title(subject: Trace | Diff | None, title: str | None) -> str:

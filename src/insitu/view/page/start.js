@@ -34,7 +34,7 @@ function lost(address) {
 function introduce(app) {
   const { about, events, series, diff, row } = app.data;
   const facts = [events === undefined ? "" : `${many(events)} events`];
-  facts.push(about.level && `level ${about.level}`, about.torch && `torch ${about.torch}`, about.started);
+  facts.push(about.level && `level ${about.level}`, about.torch && `torch ${about.torch}`, about.started, about.missing);
   if (diff) facts.push(`${many(app.pairs?.size ?? 0)} calls compared`);
   for (const [kind, count] of Object.entries(diff?.evidence ?? {}))
     if (count) facts.push(`${many(count)} outputs by ${kind}`);
