@@ -21,6 +21,21 @@ def check_free(path: Path, *, overwrite: bool) -> None:
         raise StoreError(f"there is no directory {str(path.parent)!r} to write {path.name!r} into: make it first")
 
 
+def check_writable(path: Path) -> None:
+    """Raise when no file can be made in the folder of this one, which only a try can tell."""
+    passing = passing_name(path)
+    try:
+        os.close(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        passing.unlink()
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
+
+
+def passing_name(path: Path) -> Path:
+    """The name that a file has until it is complete."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
+
+
 def check_plain(path: Path) -> None:
     """Raise when there is no file to read: a pipe or a device would be waited for, or read without end."""
     try:
@@ -46,7 +61,7 @@ def write_whole(path: Path, content: bytes | Iterable[bytes], *, overwrite: bool
     Content may come in pieces, which are written as they are made.
     """
     check_free(path, overwrite=overwrite)
-    passing = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
+    passing = passing_name(path)
     try:
         _write_synced(passing, [content] if isinstance(content, bytes) else content)
         rename(passing, path, overwrite=overwrite)
