@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -25,6 +25,7 @@ from insitu.errors import InsituError
 if TYPE_CHECKING:
     from insitu.trace.trace import Trace
     from insitu.view.line import Line
+    from insitu.view.terminal import Terminal
 
 MOST_LINES, LAST_LINES = 200, 40
 
@@ -142,6 +143,7 @@ def say(text: str) -> None:
 def _print(trace: Trace, options: argparse.Namespace) -> None:
     """Print the trace of a program; of a long one the beginning and the end, because nobody reads 80,000 lines."""
     from insitu import view
+    from insitu.trace.collector import collector_paused
     from insitu.view.missing import missing_lines
 
     if not trace.events:
@@ -150,7 +152,15 @@ def _print(trace: Trace, options: argparse.Namespace) -> None:
     terminal = view.Terminal(sys.stderr)
     extra: dict[str, Any] = {"live": False, "unfold": options.unfold} if options.view == "tree" else {}
     lines = chain(missing_lines(trace), view.replay(trace.events, view.make(options.view, **extra)))
-    terminal.write(islice(lines, None if options.all else MOST_LINES - LAST_LINES))
+    with collector_paused():
+        _print_most(terminal, lines, None if options.all else MOST_LINES - LAST_LINES)
+
+
+def _print_most(terminal: Terminal, lines: Iterator[Line], first: int | None) -> None:
+    """Print the first lines and the last ones."""
+    from insitu.view.line import Line
+
+    terminal.write(islice(lines, first))
     last: deque[Line] = deque(maxlen=LAST_LINES)
     left = -LAST_LINES
     for line in lines:
@@ -158,5 +168,5 @@ def _print(trace: Trace, options: argparse.Namespace) -> None:
         left += 1
     if left > 0:
         more = f"… {left:,} more lines: --all prints them, --to FILE.h5 keeps the trace"
-        terminal.write([view.Line(((more, ""),))])
+        terminal.write([Line(((more, ""),))])
     terminal.write(last)

@@ -56,10 +56,10 @@ class Encoder:
         tables["rows"] = columns("rows", counted(map(self.row, events), len(events), "encoding"))
         # What the reader refuses is refused here, where the trace is still at hand; ids are stored as differences.
         check_events(np.cumsum(tables["rows"]["id"], dtype=np.int64), tables["rows"]["parent"].astype(np.int64))
-        tables["refs"] = columns("refs", [(self.tensors.number(tensor),) for tensor in self.refs])
+        tables["refs"] = columns("refs", ((self.tensors.number(tensor),) for tensor in self.refs))
         tables["tensors"] = columns("tensors", map(self.tensor, self.tensors.items))
         tables["stats"] = columns("stats", map(_stats_row, self.stats))
-        tables["histograms"] = columns("histograms", [(n,) for stats in self.stats for n in stats.histogram])
+        tables["histograms"] = columns("histograms", ((n,) for stats in self.stats for n in stats.histogram))
         tables["modules"] = columns("modules", map(self.module, self.modules.items))
         tables["sites"] = columns("sites", map(self.place, self.sites.items))
         tables["arrays"] = columns("arrays", map(self.array, self.arrays))
