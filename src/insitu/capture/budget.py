@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Bytes for each slot of a tape once its events are decoded, as measured; an event takes 11 to 17 slots.
 SLOT, SLOT_WITH_STATISTICS = 75, 100
 SEGMENTS = 16  # into which a trace that fills its memory is divided
+SAMPLE = 7  # each so many slots are looked at, to know how large containers are
 SHORTEST = 1 << 10  # slots: a smaller budget would divide a trace into single calls
 
 _budgets: WeakSet[Budget] = WeakSet()
@@ -145,8 +146,8 @@ class Budget:
 
     def _size(self, tape: list[Any], begin: int) -> int:
         """The bytes that a part of a tape takes, in the end; containers have items of their own."""
-        contained = sum(len(slot) for slot in tape[begin:] if type(slot) in (list, tuple, dict))
-        return (len(tape) - begin + contained) * self._slot + self.kept_bytes
+        contained = sum(len(slot) for slot in tape[begin::SAMPLE] if type(slot) in (list, tuple, dict))
+        return (len(tape) - begin + SAMPLE * contained) * self._slot + self.kept_bytes
 
     def _shrink(self) -> None:
         """Let the oldest segments go until the rest fits."""

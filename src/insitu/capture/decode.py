@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import count
@@ -13,10 +12,12 @@ import torch
 from insitu.capture.calls import FunctionNote, OperatorNote, PythonNote
 from insitu.capture.flops import flops
 from insitu.capture.forwards import Forwards
-from insitu.capture.ids import EARLIER, THREAD_STRIDE, Ids
+from insitu.capture.ids import EARLIER, THREAD_STRIDE, Ids, adding, numbering
+from insitu.capture.last_values import LastValues
 from insitu.capture.names import ModuleNote
 from insitu.capture.segment import Segment, records
 from insitu.capture.sites import Base, Sites
+from insitu.capture.steps import Steps
 from insitu.capture.tape import (
     ARGS,
     FIXED,
@@ -36,7 +37,6 @@ from insitu.capture.tape import (
     VariableNote,
 )
 from insitu.capture.tensors import GIVEN, Layout, ParameterValue, RichValue, Value, short_dtype
-from insitu.follow.watched import is_same_atom
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import (
     Call,
@@ -58,45 +58,6 @@ VALUES = frozenset({Value, ParameterValue, RichValue})
 MOST_TEXT = 200
 
 
-ABSENT, OTHER = object(), object()
-
-
-class Steps:
-    """Counts the steps: each outermost call of the subject is one, until a mark has said where they begin.
-
-    Records of another thread may come later than a step that began after them: the times say which step was theirs.
-    """
-
-    def __init__(self) -> None:
-        self.current = 0
-        self._said = self._begun = self._called = False
-        self._begins: list[float] = []  # when each step but the first one began
-
-    def __copy__(self) -> Steps:
-        same = Steps()
-        same.__dict__.update(self.__dict__, _begins=list(self._begins))
-        return same
-
-    def of(self, note: Any, inherited: int | None, time: float) -> int:
-        """The step of a record; `inherited` is that of its parent, None for an outermost one."""
-        if isinstance(note, MarkNote) and note.mark == "step":
-            self._count(time, is_new=self._begun or self._said)
-            self._said = True
-        elif inherited is None and not self._said and isinstance(note, ModuleNote) and note.subject:
-            self._count(time, is_new=self._called)
-            self._called = True
-        self._begun = True
-        if inherited is not None and not self._said:
-            return inherited
-        is_late = bool(self._begins) and time < self._begins[-1]
-        return bisect_right(self._begins, time) if is_late else self.current
-
-    def _count(self, time: float, *, is_new: bool) -> None:
-        if is_new:
-            self.current += 1
-            self._begins.append(max(time, self._begins[-1]) if self._begins else time)
-
-
 class Decoder:
     """Turns the records of one session into events, one by one or all at once.
 
@@ -110,8 +71,7 @@ class Decoder:
         self.steps = Steps()
         self.is_live = False
         self.places: dict[int, Place] = {}
-        # What each variable of each watched call was, as far as it is found out here: a number, or OTHER.
-        self.last: dict[tuple[int, str, str], Any] = {}
+        self.last = LastValues()
         # What has changed in records that were looked at before their turn, by their ids.
         self.early: dict[int, tuple[Change, ...]] = {}
         self._forwards: dict[int, Forwards] = {}
@@ -124,7 +84,7 @@ class Decoder:
         """A decoder that goes on from here, and leaves this one as it is."""
         same = copy(self)
         same.steps, same._tensor_numbers = copy(self.steps), copy(self._tensor_numbers)
-        same.places, same.last, same.early = dict(self.places), dict(self.last), dict(self.early)
+        same.places, same.last, same.early = dict(self.places), self.last.copy(), dict(self.early)
         same._layouts = {}
         same._forwards = {thread: forwards.copy() for thread, forwards in self._forwards.items()}
         same._decoded = []
@@ -147,12 +107,13 @@ class Decoder:
         """Every event of all segments, in the order they began, with numbers from 0 on, or with the ids they have."""
         found = [(record, index) for index, segment in enumerate(segments) for record in segment.records()]
         tapes = [self.tape(segment, segment.ids) for segment in segments]
-        if len(segments) > 1:
+        is_ordered = len({segment.thread for segment in segments}) == 1 and all(tape.ids.is_even for tape in tapes)
+        if not is_ordered:
             found.sort(key=lambda item: (item[0][0], tapes[item[1]].identity(item[0][1])))
         if renumber:
             self._numbers = {tapes[index].identity(at): number for number, ((_, at, _), index) in enumerate(found)}
             for tape in tapes:
-                tape.number = _numbering(self._numbers, tape.identity)
+                tape.number = numbering(self._numbers, tape.identity)
         every = (
             tapes[index].event(at) if parent is None else tapes[index].change(time, at, parent)
             for (time, at, parent), index in counted(found, len(found), "reading the trace")
@@ -258,7 +219,8 @@ class TapeDecoder:
             source.level,
             ids,
         )
-        self.identity: Callable[[int], int] = _adding(ids.cleared) if ids.is_whole else ids
+        self.ids = ids
+        self.identity: Callable[[int], int] = adding(ids.cleared) if ids.is_even else ids
         self.number = self.identity if decoder.is_live else lambda at: decoder.number(self.identity(at))
         self.forwards = decoder.forwards(source.thread)
 
@@ -281,7 +243,7 @@ class TapeDecoder:
         first, decoder = self.identity(begin), self.decoder
         gone = range(first, (self.thread + 1) * THREAD_STRIDE)
         decoder.places = {id: place for id, place in decoder.places.items() if id not in gone}
-        decoder.last = {key: value for key, value in decoder.last.items() if key[0] not in gone}
+        decoder.last.forget(gone)
         decoder.early = {id: changes for id, changes in decoder.early.items() if id not in gone}
 
     def change(self, time: float, at: int, parent: int) -> Variable | None:
@@ -292,21 +254,8 @@ class TapeDecoder:
         return self.variable(note, item, changes, self.number(at), parent, time) if changes else None
 
     def _changes(self, note: VariableNote, item: Any, parent: int) -> tuple[Change, ...]:
-        last = self.decoder.last
-        key = (parent if parent == OUTERMOST else self.identity(parent), note.point.function, note.name)
-        before = last.get(key, ABSENT)
-        if note.changes is not None:
-            last[key] = ABSENT if note.changes == ("deleted",) else OTHER
-            was_number = before is not ABSENT and before is not OTHER
-            return ("type",) if was_number and note.changes not in ((), ("deleted",)) else note.changes
-        last[key] = item
-        if note.point.moment == "given":
-            return ()
-        if before is ABSENT:
-            return ("new",)
-        if type(before) is not type(item):
-            return ("type",)
-        return () if is_same_atom(item, before) else ("values",)
+        around = parent if parent == OUTERMOST else self.identity(parent)
+        return self.decoder.last.changes(around, note, item)
 
     def variable(
         self, note: VariableNote, item: Any, changes: tuple[Change, ...], number: int, parent: int, time: float
@@ -446,12 +395,3 @@ def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:
     return name in defaults and (
         name.startswith("_") or (type(item) is type(defaults[name]) and item == defaults[name])
     )
-
-
-def _adding(added: int) -> Callable[[int], int]:
-    return lambda at: at + added
-
-
-def _numbering(numbers: dict[int, int], identity: Callable[[int], int]) -> Callable[[int], int]:
-    get = numbers.get
-    return lambda at: get(identity(at), -1)

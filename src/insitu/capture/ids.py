@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from insitu.capture.tape import OUTERMOST
@@ -60,4 +61,20 @@ class Ids:
     @property
     def is_whole(self) -> bool:
         """Whether nothing was ever cleared."""
-        return len(self._parts) == 1 and not self.seams
+        return not self.seams
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the same is added everywhere: the tape was cleared as a whole, or never."""
+        return len(self._parts) == 1
+
+
+def adding(added: int) -> Callable[[int], int]:
+    """The ids of a tape where the same is added everywhere."""
+    return lambda at: at + added
+
+
+def numbering(numbers: dict[int, int], identity: Callable[[int], int]) -> Callable[[int], int]:
+    """The numbers of records by their offsets; -1 for a record that has none."""
+    get = numbers.get
+    return lambda at: get(identity(at), -1)

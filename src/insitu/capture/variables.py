@@ -61,7 +61,8 @@ class Tracker:
 
     def settle(self, begin: int) -> None:
         """The tape is about to be cut at an offset: remember which plain numbers are in what is taken off."""
-        later = enumerate(self._probe.tape[begin:], begin)
+        is_watching = self._probe.follows or self._probe.suspended
+        later = enumerate(self._probe.tape[begin:], begin) if is_watching else ()
         numbers = ((at, slot.name) for at, slot in later if type(slot) is VariableNote and slot.changes is None)
         self._cut |= {name for at, name in numbers if at >= self._searched.get(name, self._begin)}
         self._searched = {name: min(at, begin) for name, at in self._searched.items()}
