@@ -114,9 +114,9 @@ class Recorder:
 
     def _tell_full(self, on_disk: bool) -> None:
         """Say once that there is no room for all of the trace."""
-        done = "goes to disk" if on_disk else "is dropped"
-        less = "`only` records less" if self.only else "`only` and a higher level record less"
-        tell(f"the trace has reached {capacity_text(self.memory)}: from now on its oldest part {done} ({less})")
+        done = "go to disk" if on_disk else "are dropped"
+        less = "a larger `memory` keeps more, `only` records less"
+        tell(f"the trace has reached {capacity_text(self.memory)}: from now on its oldest steps {done} ({less})")
 
     def stand_by(self) -> Probe:
         """Be ready to record watched functions of this thread, in no session; there is nothing to undo."""

@@ -15,6 +15,7 @@ from insitu.trace.analysis import select
 from insitu.trace.collector import collector_paused
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Variable
+from insitu.trace.progress import counted
 from insitu.trace.trace import Trace
 from insitu.view.missing import about_texts
 from insitu.view.page import pairs, series
@@ -83,7 +84,7 @@ def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int]
 def _fill(trace: Trace, events: list[Event], tables: Tables, rows: RowColumns, depth: int | None) -> list[series.Drawn]:
     every, found = ordered(trace.events, shown={event.id for event in events}, depth=depth)
     tables.begin(places(every))
-    for row in every:
+    for row in counted(every, len(every), "filling the page"):
         rows.add(row, found)
     return series.of_variables([event for event in events if isinstance(event, Variable)], tables.places)
 
