@@ -63,7 +63,7 @@ def record(
     `level` is "python" (only watched functions), "modules", "functions" or "aten", each with those before it. `keep`
     is "meta", "stats", or a function that makes something small of each tensor, and of its gradient; `torch.clone`
     keeps all values. `only` is path patterns: just these modules and what runs in them. A trace takes at most `memory`,
-    as in "500MB", 1 GiB if nothing is said. Beyond that its oldest steps are dropped; with `overflow="disk"` they go to
+    as in "500MB"; the default is 1 GiB. Beyond that its oldest steps are dropped; with `overflow="disk"` they go to
     a temporary folder, and `insitu.save(trace, "run.h5")` writes them as well. `trace.missing` says what is not there.
 
     With `keep="values"`, or any of `every`, `when` and `to`, the values that the paths name are recorded at each step,
@@ -171,17 +171,8 @@ class Session:
         printer = self._printer() if self._printer else None
         sinks: tuple[Sink, ...] = (printer,) if printer else ()
         trace = Trace(about=about_trace(self._subject, self._level))
-        trace._archive = Archive(self._folder) if self._overflow == "disk" and printer is None else None
-        recorder = Recorder(
-            self._subject,
-            level=self._level,
-            keep=self._keep,
-            only=self._only,
-            sinks=sinks,
-            rank=current_rank(),
-            memory=self._memory,
-            archive=trace._archive,
-        )
+        trace._archive = Archive(self._folder) if self._overflow == "disk" else None
+        recorder = self._recorder(sinks, trace._archive)
         # What is watched is printed and not kept.
         trace._attach(recorder.events if printer is None else nothing, recorder.step)
         running = Running(recorder, trace, printer)
@@ -199,6 +190,18 @@ class Session:
             running.undo_all()
             raise
         return running
+
+    def _recorder(self, sinks: tuple[Sink, ...], archive: Archive | None) -> Recorder:
+        return Recorder(
+            self._subject,
+            level=self._level,
+            keep=self._keep,
+            only=self._only,
+            sinks=sinks,
+            rank=current_rank(),
+            memory=self._memory,
+            archive=archive,
+        )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         ended(lambda: self._left(error)).report(sound=error is None)

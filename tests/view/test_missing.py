@@ -15,7 +15,7 @@ from insitu.trace.missing import Missing
 from insitu.trace.trace import Trace
 from insitu.view import render
 from insitu.view.html import page
-from insitu.view.missing import missing_text
+from insitu.view.missing_text import missing_text
 from insitu.view.notebook import trace_bundle
 
 SAID = "1,234 events of steps 0 … 6 are not in this trace: there was no memory for them"

@@ -42,7 +42,7 @@ def renew_locks() -> None:
 os.register_at_fork(after_in_child=renew_locks)
 
 
-class Archive(Protocol):
+class Overflow(Protocol):
     """Takes the events that memory has no room for."""
 
     def add(self, events: list[Event]) -> None:
@@ -69,7 +69,7 @@ class Budget:
         decoder: Callable[[], Decoder],
         *,
         keeps: bool,
-        archive: Archive | None,
+        archive: Overflow | None,
         trouble: Trouble,
         full: Callable[[bool], None],
     ) -> None:
@@ -105,7 +105,7 @@ class Budget:
         return self.kept_bytes > self.limit // SEGMENTS
 
     def weigh(self, probes: list[Probe], size: int) -> None:
-        """What `keep` made of a tensor takes so many bytes."""
+        """A result of `keep` takes so many bytes."""
         self.kept_bytes += size
         if self._is_heavy():
             for probe in probes:
@@ -145,7 +145,7 @@ class Budget:
         probe.codes.clear()
 
     def _size(self, tape: list[Any], begin: int) -> int:
-        """The bytes that a part of a tape takes, in the end; containers have items of their own."""
+        """The bytes that a part of a tape takes once it is decoded; containers have items of their own."""
         contained = sum(len(slot) for slot in tape[begin::SAMPLE] if type(slot) in (list, tuple, dict))
         return (len(tape) - begin + SAMPLE * contained) * self._slot + self.kept_bytes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -15,7 +15,7 @@ from insitu.capture.forwards import Forwards
 from insitu.capture.ids import EARLIER, THREAD_STRIDE, Ids, adding, numbering
 from insitu.capture.last_values import LastValues
 from insitu.capture.names import ModuleNote
-from insitu.capture.segment import Segment, records
+from insitu.capture.segment import Record, Segment, TapeOwner, records
 from insitu.capture.sites import Base, Sites
 from insitu.capture.steps import Steps
 from insitu.capture.tape import (
@@ -33,11 +33,11 @@ from insitu.capture.tape import (
     START,
     MarkNote,
     Raised,
-    Tape,
     VariableNote,
 )
 from insitu.capture.tensors import GIVEN, Layout, ParameterValue, RichValue, Value, short_dtype
 from insitu.trace.collector import collector_paused
+from insitu.trace.counting import counted
 from insitu.trace.event import (
     Call,
     Change,
@@ -51,7 +51,6 @@ from insitu.trace.event import (
     Variable,
     Word,
 )
-from insitu.trace.progress import counted
 
 SIMPLE = frozenset({int, float, bool, type(None), Word})
 VALUES = frozenset({Value, ParameterValue, RichValue})
@@ -90,7 +89,7 @@ class Decoder:
         same._decoded = []
         return same
 
-    def tape(self, source: Source, ids: Ids) -> TapeDecoder:
+    def tape(self, source: TapeOwner, ids: Ids) -> TapeDecoder:
         """The decoder of one tape, whose records have these ids."""
         return TapeDecoder(self, source, ids)
 
@@ -105,20 +104,24 @@ class Decoder:
     @collector_paused()
     def all(self, segments: list[Segment], *, renumber: bool = True) -> list[Event]:
         """Every event of all segments, in the order they began, with numbers from 0 on, or with the ids they have."""
-        found = [(record, index) for index, segment in enumerate(segments) for record in segment.records()]
         tapes = [self.tape(segment, segment.ids) for segment in segments]
-        is_ordered = len({segment.thread for segment in segments}) == 1 and all(tape.ids.is_even for tape in tapes)
-        if not is_ordered:
-            found.sort(key=lambda item: (item[0][0], tapes[item[1]].identity(item[0][1])))
+        found = [(record, tape) for segment, tape in zip(segments, tapes, strict=True) for record in segment.records()]
+        is_one_thread = len({segment.thread for segment in segments}) == 1
+        if not is_one_thread or not all(segment.ids.is_even for segment in segments):
+            found.sort(key=lambda item: (item[0][0], item[1].identity(item[0][1])))
         if renumber:
-            self._numbers = {tapes[index].identity(at): number for number, ((_, at, _), index) in enumerate(found)}
-            for tape in tapes:
-                tape.number = numbering(self._numbers, tape.identity)
+            self._renumber(found, tapes)
         every = (
-            tapes[index].event(at) if parent is None else tapes[index].change(time, at, parent)
-            for (time, at, parent), index in counted(found, len(found), "reading the trace")
+            tape.event(at) if parent is None else tape.change(time, at, parent)
+            for (time, at, parent), tape in counted(found, len(found), "reading the trace")
         )
         return [event for event in every if event is not None]
+
+    def _renumber(self, found: list[tuple[Record, TapeDecoder]], tapes: list[TapeDecoder]) -> None:
+        """Number these records from 0 on."""
+        self._numbers = {tape.identity(at): number for number, ((_, at, _), tape) in enumerate(found)}
+        for tape in tapes:
+            tape.number = numbering(self._numbers, tape.identity)
 
     def take(self, segment: Segment) -> list[Event]:
         """The events of the next segment, with the ids they have, and remember of them what later ones need."""
@@ -200,18 +203,10 @@ def sizes(items: Iterable[Any]) -> tuple[int | str, ...]:
 Place = tuple[Site | None, ModuleFacts | None, int]
 
 
-class Source(Protocol):
-    """What has a tape: a probe, a segment, somebody who reads one."""
-
-    tape: Tape
-    thread: int
-    level: str
-
-
 class TapeDecoder:
     """Turns the records of one tape into events."""
 
-    def __init__(self, decoder: Decoder, source: Source, ids: Ids) -> None:
+    def __init__(self, decoder: Decoder, source: TapeOwner, ids: Ids) -> None:
         self.decoder, self.tape, self.thread, self.level, self.ids = (
             decoder,
             source.tape,
@@ -219,7 +214,6 @@ class TapeDecoder:
             source.level,
             ids,
         )
-        self.ids = ids
         self.identity: Callable[[int], int] = adding(ids.cleared) if ids.is_even else ids
         self.number = self.identity if decoder.is_live else lambda at: decoder.number(self.identity(at))
         self.forwards = decoder.forwards(source.thread)
@@ -279,7 +273,7 @@ class TapeDecoder:
     def event(self, at: int) -> Event:
         """The event of the record at an offset."""
         decoder, tape = self.decoder, self.tape
-        note, result, parent, start, end, backward, nodes, *_ = tape[at : at + FIXED]
+        note, result, parent, start, end, backward, nodes = tape[at : at + ARGS]
         site, module, step = self.place(at)
         parent_id = None if parent == OUTERMOST else self.number(parent)
         began = round((start - decoder.origin) * 1e9)
@@ -335,8 +329,9 @@ class TapeDecoder:
     def _pairs(self, at: int) -> Sequence[Any]:
         """The stack of a record, as far as it has one of its own."""
         tape = self.tape
-        first = at + FIXED + tape[at + ARGS] + tape[at + KWARGS]
-        return tape[first : first + max(tape[at + FRAMES], 0)]
+        arguments, keywords, frames = tape[at + ARGS : at + FIXED]
+        first = at + FIXED + arguments + keywords
+        return tape[first : first + frames] if frames > 0 else ()
 
     def place(self, at: int) -> Place:
         """The place of a record; that of its parents is found first, also when they are not complete yet."""

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from torch import nn
 
-from insitu.capture.budget import Archive, Budget
+from insitu.capture.budget import Budget, Overflow
 from insitu.capture.compiled import regions
 from insitu.capture.decode import Decoder
 from insitu.capture.guard.check import Checks
@@ -56,7 +56,7 @@ class Recorder:
         thread: int = 0,
         checks: Checks | None = None,
         memory: int = MEMORY,
-        archive: Archive | None = None,
+        archive: Overflow | None = None,
     ) -> None:
         self.level, self.only, self.sinks, self.rank = level, tuple(only), tuple(sinks), rank
         self.checks = checks
@@ -113,7 +113,7 @@ class Recorder:
             self.keep = measured(self.keep, lambda size: budget.weigh(self.probes, size))
 
     def _tell_full(self, on_disk: bool) -> None:
-        """Say once that there is no room for all of the trace."""
+        """Say once that the trace has become too long."""
         done = "go to disk" if on_disk else "are dropped"
         less = "a larger `memory` keeps more, `only` records less"
         tell(f"the trace has reached {capacity_text(self.memory)}: from now on its oldest steps {done} ({less})")
@@ -213,7 +213,7 @@ class Recorder:
 
 
 def whole_steps(
-    events: list[Event], missing: Missing, archive: Archive | None, *, last: bool
+    events: list[Event], missing: Missing, archive: Overflow | None, *, last: bool
 ) -> tuple[list[Event], Missing]:
     """The events of the steps that are there as a whole, if there are any, and what is missing then.
 

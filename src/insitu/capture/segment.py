@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from insitu.capture.calls import PythonNote
 from insitu.capture.ids import Ids, Seam
@@ -12,8 +12,6 @@ from insitu.capture.tape import (
     ARGS,
     ENTERED,
     FIXED,
-    FRAMES,
-    KWARGS,
     LEFT,
     OUTERMOST,
     PARENT,
@@ -33,7 +31,9 @@ CONTAINING = (PythonNote, ModuleNote)
 
 def end_of(tape: Tape, at: int) -> int:
     """Where the record of a call ends."""
-    return int(at + FIXED + tape[at + ARGS] + tape[at + KWARGS] + max(tape[at + FRAMES], 0))
+    arguments, keywords, frames = tape[at + ARGS : at + FIXED]
+    end: int = at + FIXED + arguments + keywords + (frames if frames > 0 else 0)
+    return end
 
 
 def records(
@@ -49,35 +49,52 @@ def records(
     are followed. `seams` says that of places where a part of the tape was taken off.
     """
     at, end, time = 0, len(tape) if end is None else end, 0.0
-    running = running if running is not None else []
+    running, seams = running if running is not None else [], seams or {}
     while at + SHORT <= end:
-        if seams and at in seams:
+        if at in seams:
             time, running[:] = seams[at]
         note = tape[at]
         if type(note) is VariableNote:
             yield time, at, running[-1] if running else OUTERMOST
             at += SHORT
-            continue
-        if note is LEFT or note is ENTERED:
-            if note is ENTERED:
-                running.append(tape[at + 1])
-            elif tape[at + 1] in running:
-                del running[running.index(tape[at + 1]) :]
+        elif note is LEFT or note is ENTERED:
+            _leave_or_enter(note, tape[at + 1], running)
             at += SHORT
-            continue
-        following = end_of(tape, at)
-        if following > end:  # another thread is writing it
-            return
-        time = tape[at + START]
-        yield time, at, None
-        if isinstance(note, CONTAINING):
-            around = tape[at + PARENT]
-            while around != OUTERMOST and not isinstance(tape[around], CONTAINING):
-                around = tape[around + PARENT]
-            while running and running[-1] != around:
-                running.pop()
-            running.append(at)
-        at = following
+        else:
+            following = end_of(tape, at)
+            if following > end:  # another thread is writing it
+                return
+            time = tape[at + START]
+            yield time, at, None
+            if isinstance(note, CONTAINING):
+                _begin(tape, at, running)
+            at = following
+
+
+def _leave_or_enter(way: Any, call: int, running: list[int]) -> None:
+    """A watched call goes on, or is left for a while."""
+    if way is ENTERED:
+        running.append(call)
+    elif call in running:
+        del running[running.index(call) :]
+
+
+def _begin(tape: Tape, at: int, running: list[int]) -> None:
+    """A call begins that may contain changes of variables; those that are not around it have ended."""
+    around = tape[at + PARENT]
+    while around != OUTERMOST and not isinstance(tape[around], CONTAINING):
+        around = tape[around + PARENT]
+    while running and running[-1] != around:
+        running.pop()
+    running.append(at)
+
+
+class TapeOwner(Protocol):
+    """What has a tape: a probe, a segment, somebody who reads one."""
+
+    tape: Tape
+    thread: int
+    level: str
 
 
 class Segment:

@@ -27,17 +27,22 @@ class Steps:
 
     def of(self, note: Any, inherited: int | None, time: float) -> int:
         """The step of a record; `inherited` is that of its parent, None for an outermost one."""
-        if isinstance(note, MarkNote) and note.mark == "step":
-            self._count(time, is_new=self._begun or self._said)
-            self._said = True
-        elif inherited is None and not self._said and isinstance(note, ModuleNote) and note.subject:
-            self._count(time, is_new=self._called)
-            self._called = True
+        if isinstance(note, (MarkNote, ModuleNote)):
+            self._look_at(note, time, is_outermost=inherited is None)
         self._begun = True
         if inherited is not None and not self._said:
             return inherited
         is_late = bool(self._begins) and time < self._begins[-1]
         return bisect_right(self._begins, time) if is_late else self.current
+
+    def _look_at(self, note: Any, time: float, *, is_outermost: bool) -> None:
+        """Count a step that a record begins."""
+        if isinstance(note, MarkNote) and note.mark == "step":
+            self._count(time, is_new=self._begun or self._said)
+            self._said = True
+        elif is_outermost and not self._said and isinstance(note, ModuleNote) and note.subject:
+            self._count(time, is_new=self._called)
+            self._called = True
 
     def _count(self, time: float, *, is_new: bool) -> None:
         if is_new:

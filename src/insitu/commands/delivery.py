@@ -144,7 +144,7 @@ def _print(trace: Trace, options: argparse.Namespace) -> None:
     """Print the trace of a program; of a long one the beginning and the end, because nobody reads 80,000 lines."""
     from insitu import view
     from insitu.trace.collector import collector_paused
-    from insitu.view.missing import missing_lines
+    from insitu.view.missing_text import missing_lines
 
     if not trace.events:
         say("none of its modules matched --only" if options.only else "the program called nothing of torch")

@@ -124,7 +124,7 @@ def _check_memory(options: argparse.Namespace) -> None:
     options.memory = MEMORY if options.memory is None else capacity("--memory ", options.memory)
     options.overflow = choose("overflow", options.overflow or ("disk" if holds_all else "drop"), ("disk", "drop"))
     if options.overflow == "disk" and not holds_all:
-        raise ChoiceError("--overflow disk needs --to FILE.h5, which is where it goes in the end")
+        raise ChoiceError("--overflow disk needs --to FILE.h5, the file that then holds all of the trace")
 
 
 def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, int]:

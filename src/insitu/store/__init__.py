@@ -60,7 +60,7 @@ def load(path: str | os.PathLike[str], *, memory: int | str | None = None) -> An
     """Read a `Trace`, or a `Run` that was recorded, without torch. Nothing in it is run: a stranger's can be opened.
 
     A run that still goes on or was killed has no file yet: it is read from `run.h5.parts`, where it writes. Of a trace
-    that is too long for `memory` ("4GB"; 1 GiB if nothing is said) the last steps are read, and `trace.missing` says
+    that is too long for `memory` ("4GB"; the default is 1 GiB) the last steps are read, and `trace.missing` says
     what is not there.
     """
     source = _known(path)

@@ -11,8 +11,8 @@ from insitu.errors import StoreError
 from insitu.store.circles import check_events
 from insitu.store.tables import Tables, bytes_of, columns
 from insitu.store.value import Array, Writer
+from insitu.trace.counting import counted
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable
-from insitu.trace.progress import counted
 
 T = TypeVar("T")
 

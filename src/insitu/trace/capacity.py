@@ -6,7 +6,7 @@ import re
 
 from insitu.errors import ChoiceError
 
-MEMORY = 2**30  # what a trace takes unless something else is said
+MEMORY = 2**30  # the default of what a trace may take
 LEAST = 10**6
 AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-zA-Z]{0,3})\s*")
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

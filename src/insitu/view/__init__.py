@@ -11,13 +11,13 @@ from typing import IO, Any
 from insitu.errors import ChoiceError, SubjectError, choose
 from insitu.trace.analysis import completed, moments, select
 from insitu.trace.collector import collector_paused
+from insitu.trace.counting import counted
 from insitu.trace.event import Event
-from insitu.trace.progress import counted
 from insitu.trace.trace import Trace
 from insitu.view.classic import Classic
 from insitu.view.code import Code
 from insitu.view.line import CountingView, Line, OpeningView, View
-from insitu.view.missing import missing_lines
+from insitu.view.missing_text import missing_lines
 from insitu.view.table import Table
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.tree import Tree

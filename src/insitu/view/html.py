@@ -13,11 +13,11 @@ from typing import Any
 from insitu.errors import SubjectError, tell
 from insitu.trace.analysis import select
 from insitu.trace.collector import collector_paused
+from insitu.trace.counting import counted
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Variable
-from insitu.trace.progress import counted
 from insitu.trace.trace import Trace
-from insitu.view.missing import about_texts
+from insitu.view.missing_text import about_texts
 from insitu.view.page import pairs, series
 from insitu.view.page.packing import Columns
 from insitu.view.page.rows import RowColumns, ordered, places

@@ -16,7 +16,7 @@ from insitu.trace.diff import Diff
 from insitu.trace.trace import Trace
 from insitu.view import replay
 from insitu.view.line import Line, Span
-from insitu.view.missing import missing_lines
+from insitu.view.missing_text import missing_lines
 from insitu.view.terminal import Terminal
 from insitu.view.tree import BRANCH, GUIDE, Tree
 from insitu.view.value import kept, short

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from insitu.trace.collector import collector_paused
-from insitu.trace.progress import counted
+from insitu.trace.counting import counted
 from insitu.trace.trace import COLUMNS, Trace, row
 from insitu.view.value import kept
 

@@ -8,7 +8,7 @@ from insitu.trace.collector import collector_paused
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import Graph, Layers, call_name, graphs
-from insitu.view.missing import missing_text
+from insitu.view.missing_text import missing_text
 from insitu.view.name import compact
 from insitu.view.value import result, safe, short, tensor
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from insitu.trace.collector import collector_paused
 from insitu.trace.trace import Trace
 from insitu.view.export.flow import Flow, Key
-from insitu.view.missing import missing_text
+from insitu.view.missing_text import missing_text
 from insitu.view.value import short
 
 MOST_NODES = 300  # Mermaid refuses more than 500 arrows, or 50,000 characters

@@ -11,11 +11,11 @@ from typing import Any
 from insitu.errors import SubjectError
 from insitu.trace.collector import collector_paused
 from insitu.trace.costs import memory
+from insitu.trace.counting import counted
 from insitu.trace.event import Call, Event, Mark, Variable
-from insitu.trace.progress import counted
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import call_name, code_at, operations, place
-from insitu.view.missing import about_texts
+from insitu.view.missing_text import about_texts
 from insitu.view.value import result, safe, short, value
 
 Row = dict[str, Any]
