@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import tempfile
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -356,3 +359,66 @@ def test_a_full_disk_means_that_the_rest_is_dropped(tmp_path: Path, monkeypatch:
     assert len(part) + part.missing.events == len(whole) + 1  # a mark says that the disk was full
     assert loaded.missing.events == part.missing.events - added[0]
     assert len(loaded) == len(part) + added[0]
+
+
+def test_the_child_of_a_fork_leaves_the_folder_alone(tmp_path: Path) -> None:
+    program = f"""
+        import os, sys, torch, insitu
+        from insitu.capture import budget
+        budget.SHORTEST, budget.SLOT = 200, 1000
+        with insitu.record(memory="1MB", overflow="disk") as trace:
+            for _ in range(200):
+                torch.ones(1)
+        (folder,) = {{path.parent for path in trace._archive.files}}
+        if os.fork() == 0:
+            sys.exit()
+        os.wait()
+        assert len(os.listdir(folder)) > 1
+        insitu.save(trace, {str(tmp_path / "run.h5")!r})
+    """
+    subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], check=True, timeout=60)
+    assert len(insitu.load(tmp_path / "run.h5")) == 200
+
+
+def test_a_failure_of_ours_does_not_stop_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget.Budget, "_take_off", lambda *_: 1 // 0)
+    with pytest.warns(insitu.InsituWarning, match="keeping the trace within its memory"), insitu.record() as trace:
+        for _ in range(3):
+            trace_length = len(trace)
+        with insitu.record(memory=SMALL) as limited:
+            functions(limited, None)
+    assert trace_length == 0 and len(limited.calls) == 406
+
+
+@pytest.mark.parametrize("times", range(0, 400, 13))
+def test_an_interrupt_while_the_tape_is_cut_loses_no_event(times: int) -> None:
+    """Ctrl-C comes at one of the lines that cut a tape; the events before it are all there, once."""
+    left = times
+
+    def interrupt(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != budget.__file__:
+            return None
+        left -= event == "line"
+        if left < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return interrupt
+
+    count = 0
+    with warnings.catch_warnings(), insitu.record(memory=SMALL) as trace:
+        warnings.simplefilter("ignore")
+        sys.settrace(interrupt)
+        try:
+            for _ in range(100):
+                torch.ones(1)
+                count += 1
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        torch.zeros(1)
+    missing = trace.missing.events if trace.missing is not None else 0
+    assert len(trace) + missing == count + 1
+    assert [call.name for call in trace.calls][-2:] == ["torch.ones", "torch.zeros"]
+    assert len({event.id for event in trace.events}) == len(trace)

@@ -85,21 +85,20 @@ class Budget:
         self._after: Decoder | None = None  # the decoder after the segments that are gone
         _budgets.add(self)
 
-    def cut(self, probe: Probe) -> int:
-        """Take what is complete off the tape of this thread, if that is much; where its next record will be."""
+    def cut(self, probe: Probe) -> None:
+        """Take what is complete off the tape of this thread, if that is much."""
         tape = probe.tape
         enough = self.length // 4 if not self._is_heavy() else 1
         innermost = end_of(tape, probe.parent) if probe.parent != OUTERMOST else 0
         if len(tape) - innermost < enough:
-            return len(tape)  # a call that began earlier will end soon, and then there is more to take off
+            return  # a call that began earlier will end soon, and then there is more to take off
         begin, seam = _seam(probe)
         if len(tape) - begin < enough:
             probe.due = len(tape) + self.length // 8
-            return len(tape)
+            return
         with self.lock:
             self._take_off(probe, begin, seam)
             self._shrink()
-        return len(tape)
 
     def _is_heavy(self) -> bool:
         return self.kept_bytes > self.limit // SEGMENTS

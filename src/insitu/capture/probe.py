@@ -214,7 +214,17 @@ class Probe:
 
     def cut(self) -> int:
         """Make the tape shorter before the next record; where that record will be."""
-        return self.budget.cut(self) if self.budget is not None else len(self.tape)
+        taking, paused = self.taking, self.paused
+        self.taking, self.paused = False, True
+        try:
+            if self.budget is not None:
+                self.budget.cut(self)
+        except Exception as error:
+            self.due = NEVER
+            self.trouble("keeping the trace within its memory", error)
+        finally:
+            self.taking, self.paused = taking, paused
+        return len(self.tape)
 
     @property
     def cleared(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import weakref
 from pathlib import Path
@@ -27,8 +28,14 @@ class Archive:
 
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix=".insitu-", dir=self._where))
-            weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
+            weakref.finalize(self, _remove, self._folder, os.getpid())
         path = self._folder / f"{len(self.files)}.h5"
         with collector_paused():
             path.write_bytes(hdf5.image(Encoder().tables(events, {}), {}))
         self.files.append(path)
+
+
+def _remove(folder: Path, process: int) -> None:
+    """Remove the folder, unless this is the child of a fork: it is the parent's."""
+    if os.getpid() == process:
+        rmtree(folder, ignore_errors=True)
