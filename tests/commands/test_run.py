@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pty
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,17 +39,29 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONWARNINGS", "default")
+    for name in ("argv", "path"):  # which a program that runs in this process changes
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
 def script(program: str) -> None:
     Path("script.py").write_text(textwrap.dedent(program))
 
 
-def run(*words: str, program: str | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-    if program is not None:
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """The exit code, the output and the errors of `insitu run`, in this process."""
+
+    def run(*words: str, program: str) -> tuple[int, str, str]:
         script(program)
-    command = [sys.executable, "-m", "insitu", "run", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, **more)
+        capfd.readouterr()
+        code = cli.main(["run", *words])
+        return code, *capfd.readouterr()
+
+    return run
 
 
 def left_over() -> list[str]:
@@ -59,34 +72,33 @@ def left_over() -> list[str]:
 # memory
 
 
-def test_what_does_not_fit_is_dropped_and_told_once() -> None:
-    done = run("--memory", "1MB", "script.py", "2000", program=LOOP)
-    assert done.returncode == 0
-    assert done.stderr.count("has reached 1 MB") == 1
-    assert "events of step 0 are not in this trace: there was no memory for them" in done.stderr
+def test_what_does_not_fit_is_dropped_and_told_once(run: Run) -> None:
+    code, _, said = run("--memory", "1MB", "script.py", "2000", program=LOOP)
+    assert code == 0
+    assert said.count("has reached 1 MB") == 1
+    assert "events of step 0 are not in this trace: there was no memory for them" in said
 
 
-def test_the_file_has_all_that_does_not_fit() -> None:
-    done = run("--memory", "1MB", "--to", "run.h5", "script.py", "2000", program=LOOP)
-    assert done.returncode == 0
-    assert "its .h5 file holds them" in done.stderr
+def test_the_file_has_all_that_does_not_fit(run: Run) -> None:
+    code, _, said = run("--memory", "1MB", "--to", "run.h5", "script.py", "2000", program=LOOP)
+    assert code == 0
+    assert "its .h5 file holds them" in said
     trace = insitu.load("run.h5")
     assert trace.missing is None and len(trace.calls) == 4001
+    gc.collect()
     assert left_over() == []
 
 
-def test_what_is_dropped_is_known_in_the_file_the_page_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_dropped_is_known_in_the_file_and_as_json(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--memory", "1MB", "--overflow", "drop", "--to", "run.h5", "--html", "run.html", "--quiet"]
-    assert run(*words, "script.py", "2000", program=LOOP).returncode == 0
+    assert run(*words, "script.py", "2000", program=LOOP)[0] == 0
     trace = insitu.load("run.h5")
     assert trace.missing is not None and trace.missing.events + len(trace) == 4001
     assert trace.missing.on_disk == 0
     assert cli.main(["show", "run.h5"]) == 0
-    assert "are not in this trace" in capsys.readouterr().out
+    assert "are not in this trace" in capfd.readouterr().out
     assert cli.main(["show", "run.h5", "--json"]) == 0
-    assert '"missing": {"events": ' in capsys.readouterr().out
-    insitu.save(trace, "run.trace")
-    assert insitu.load("run.trace").missing.events == trace.missing.events
+    assert '"missing": {"events": ' in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -98,10 +110,10 @@ def test_what_is_dropped_is_known_in_the_file_the_page_and_as_json(capsys: pytes
         (["--overflow", "away"], "is not one of 'disk', 'drop'"),
     ],
 )
-def test_wrong_amounts_are_refused_before_the_program_runs(words: list[str], said: str) -> None:
-    done = run(*words, "script.py", program="print('it ran')")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+def test_wrong_amounts_are_refused_before_the_program_runs(run: Run, words: list[str], said: str) -> None:
+    code, printed, errors = run(*words, "script.py", program="print('it ran')")
+    assert (code, printed) == (2, "")
+    assert said in errors
 
 
 # ranks
@@ -145,27 +157,31 @@ def test_a_job_of_two_ranks_writes_two_files_and_succeeds() -> None:
 # the end of the program
 
 
-def test_a_file_that_is_there_is_refused_before_the_program_runs() -> None:
+def test_a_file_that_is_there_is_refused_before_the_program_runs(run: Run) -> None:
     Path("run.h5").write_text("mine")
-    done = run("--to", "run.h5", "script.py", program="print('it ran')")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "is there already" in done.stderr and Path("run.h5").read_text() == "mine"
+    code, printed, said = run("--to", "run.h5", "script.py", program="print('it ran')")
+    assert (code, printed) == (2, "")
+    assert "is there already" in said and Path("run.h5").read_text() == "mine"
 
 
-def test_a_folder_where_nothing_can_be_written_is_refused_before_the_program_runs() -> None:
-    done = run("--to", "/proc/run.h5", "script.py", program="print('it ran')")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "cannot be written" in done.stderr
+def test_a_folder_where_nothing_can_be_written_is_refused_before_the_program_runs(run: Run) -> None:
+    code, printed, said = run("--to", "/proc/run.h5", "script.py", program="print('it ran')")
+    assert (code, printed) == (2, "")
+    assert "cannot be written" in said
 
 
-@pytest.mark.parametrize(
-    ("end", "code"), [("sys.exit(3)", 3), ("raise ValueError('mine')", 1), ("os._exit(4)", 4), ("pass", 0)]
-)
-def test_the_exit_code_is_that_of_the_program(end: str, code: int) -> None:
-    done = run("--to", "run.h5", "script.py", program=f"import os, sys, torch\ntorch.ones(1)\n{end}")
-    assert done.returncode == code
-    assert Path("run.h5").exists() == ("_exit" not in end)  # which ends everything at once
+@pytest.mark.parametrize(("end", "code"), [("sys.exit(3)", 3), ("raise ValueError('mine')", 1), ("pass", 0)])
+def test_the_exit_code_is_that_of_the_program(run: Run, end: str, code: int) -> None:
+    assert run("--to", "run.h5", "script.py", program=f"import sys, torch\ntorch.ones(1)\n{end}")[0] == code
+    assert len(insitu.load("run.h5")) == 1
     assert left_over() == []
+
+
+def test_a_program_that_ends_at_once_has_its_exit_code_and_no_file() -> None:
+    script("import os, torch\ntorch.ones(1)\nos._exit(4)")
+    done = subprocess.run([sys.executable, "-m", "insitu", "run", "--to", "run.h5", "script.py"], timeout=100)
+    assert done.returncode == 4
+    assert sorted(os.listdir()) == ["script.py"]
 
 
 def test_a_view_that_fails_does_not_fail_the_program(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
