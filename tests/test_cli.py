@@ -196,7 +196,7 @@ def test_a_full_disk_is_an_error(saved: Path) -> None:
 
 
 def test_an_interrupt_is_no_traceback(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any) -> None:
+    def interrupted(*_: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("insitu.store.load", interrupted)
@@ -523,13 +523,13 @@ def test_an_interrupt_gives_130_and_the_trace() -> None:
     assert "KeyboardInterrupt" in done.stderr and len(insitu.load("new.h5").calls) == 1
 
 
-def test_a_trace_that_cannot_be_saved_does_not_hide_the_exit_code() -> None:
-    for code, expected in ((0, 2), (5, 5)):
+def test_a_trace_that_cannot_be_saved_does_not_change_the_exit_code() -> None:
+    for code in (0, 5):
         Path("folder").mkdir()
         program = f"import os, sys, torch; torch.ones(1); os.rmdir('folder'); sys.exit({code})"
         done = run("--to", "folder/new.h5", "script.py", program=program)
-        assert done.returncode == expected
-        assert "insitu: there is no directory" in done.stderr
+        assert done.returncode == code
+        assert "insitu: there is no directory" in done.stderr and "torch.ones" in done.stderr
 
 
 def test_a_program_without_torch_is_told_so() -> None:

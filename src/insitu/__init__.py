@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from insitu.trace.diff import Cause, Diff, Difference
     from insitu.trace.explanation import Explanation
     from insitu.trace.finding import Finding
+    from insitu.trace.missing import Missing
     from insitu.view import show
     from insitu.watching import watch
 
@@ -48,6 +49,7 @@ __all__ = [
     "InsituError",
     "InsituWarning",
     "Mark",
+    "Missing",
     "MissingError",
     "ModuleFacts",
     "NonFiniteError",
@@ -92,6 +94,7 @@ _LATER = {
     "Difference": "insitu.trace.diff",
     "Explanation": "insitu.trace.explanation",
     "Finding": "insitu.trace.finding",
+    "Missing": "insitu.trace.missing",
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from insitu.errors import SubjectError, brief
+from insitu.errors import SubjectError, brief, tell
 from insitu.trace.compare.closeness import Tolerance
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
@@ -52,6 +52,9 @@ def compare(
     (first, kind), (second, other) = _trace(a), _trace(b)
     if kind != other and first.events and second.events and not (first.variables() and second.variables()):
         raise SubjectError(f"a is a {kind} and b is a {other}: compare two traces, or two recorded runs")
+    for name, trace in (("a", first), ("b", second)):
+        if (missing := trace.missing) is not None:
+            tell(f"{name} lacks {missing.events:,} events for which there was no memory: only the rest is compared")
     return compare_traces(first, second, rename=rename, tolerance=tolerance, labels=_labels(a, b))
 
 

@@ -22,13 +22,17 @@ from insitu.capture.live import Sink
 from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.targets import targets
 from insitu.dist import current_rank
-from insitu.errors import InsituError, PatternError, SubjectError, brief, choose, not_entered, tell
+from insitu.errors import ChoiceError, InsituError, PatternError, SubjectError, brief, choose, not_entered, tell
 from insitu.interrupts import Dropped, Exit, begun, ended, undone_with
 from insitu.recording import Recording, is_recording, patterns
+from insitu.store.archive import Archive
+from insitu.trace.capacity import MEMORY, capacity
 from insitu.trace.event import Event
 from insitu.trace.path import compiled, require
 from insitu.trace.trace import Trace
 from insitu.tracebacks import without_own_frames
+
+OVERFLOWS = ("drop", "disk")
 
 Keep = str | Callable[[Tensor], Any]
 Entry = TypeVar("Entry")
@@ -46,6 +50,8 @@ def record(
     overwrite: bool = False,
     resume: bool = False,
     compression: str = "none",
+    memory: int | str | None = None,
+    overflow: str | None = None,
 ) -> Any:
     """Record what a model does, or what torch does in a block, as a `Trace`; or values over a whole run.
 
@@ -58,7 +64,9 @@ def record(
 
     `level` is "python" (only watched functions), "modules", "functions" or "aten", each with those before it. `keep`
     is "meta", "stats", or a function that makes something small of each tensor, and of its gradient; `torch.clone`
-    keeps all values. `only` is path patterns: just these modules and what runs in them.
+    keeps all values. `only` is path patterns: just these modules and what runs in them. A trace takes at most `memory`,
+    as in "500MB"; the default is 1 GiB. Beyond that its oldest steps are dropped; with `overflow="disk"` they go to
+    a temporary folder, and `insitu.save(trace, "run.h5")` writes them as well. `trace.missing` says what is not there.
 
     With `keep="values"`, or any of `every`, `when` and `to`, the values that the paths name are recorded at each step,
     and no calls: outputs (`encoder.1`), variables (`encoder.*.forward.scores`), parameters (`head.weight`), gradients
@@ -82,6 +90,8 @@ def record(
     if isinstance(keep, str):
         choose("keep", keep, ("meta", "stats", "values"))
     if is_recording(keep=keep, every=every, when=when, to=to):
+        if memory is not None or overflow is not None:
+            raise ChoiceError("memory and overflow are for traces: recorded values are written to disk at each step")
         chosen = "values" if keep == "meta" else keep
         return Recording(
             subject,
@@ -95,7 +105,7 @@ def record(
             compression=compression,
         )
     assert not isinstance(keep, dict)
-    return Session("record", subject, level=level, keep=keep, only=only)
+    return Session("record", subject, level=level, keep=keep, only=only, memory=memory, overflow=overflow)
 
 
 class Printing(Protocol):
@@ -124,7 +134,13 @@ class Session:
         only: str | Iterable[str] | None,
         printer: Callable[[], Printing] | None = None,
         variables: tuple[str, ...] = (),
+        memory: int | str | None = None,
+        overflow: str | None = None,
+        folder: str | None = None,
     ) -> None:
+        self._memory = MEMORY if memory is None else capacity("memory", memory)
+        self._overflow = choose("overflow", overflow or "drop", OVERFLOWS)
+        self._folder = folder  # where what does not fit into memory goes, if not to a temporary folder
         self._subject = checked_subject(verb, subject)
         self._level = choose("level", level, LEVELS)
         make_keep(keep, lambda what, error: None)  # an unknown one is refused here, not when the block is entered
@@ -164,12 +180,11 @@ class Session:
         """Begin a recording in a frame, of which these variables are followed."""
         printer = self._printer() if self._printer else None
         sinks: tuple[Sink, ...] = (printer,) if printer else ()
-        recorder = Recorder(
-            self._subject, level=self._level, keep=self._keep, only=self._only, sinks=sinks, rank=current_rank()
-        )
         trace = Trace(about=about_trace(self._subject, self._level))
+        trace._archive = Archive(self._folder) if self._overflow == "disk" else None
+        recorder = self._recorder(sinks, trace._archive)
         # What is watched is printed and not kept.
-        trace._attach(recorder.events if printer is None else list, recorder.step)
+        trace._attach(recorder.events if printer is None else nothing, recorder.step)
         running = Running(recorder, trace, printer)
         if printer:
             running.print(printer.begin)
@@ -185,6 +200,18 @@ class Session:
             running.undo_all()
             raise
         return running
+
+    def _recorder(self, sinks: tuple[Sink, ...], archive: Archive | None) -> Recorder:
+        return Recorder(
+            self._subject,
+            level=self._level,
+            keep=self._keep,
+            only=self._only,
+            sinks=sinks,
+            rank=current_rank(),
+            memory=self._memory,
+            archive=archive,
+        )
 
     def _leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         running = last_entry(self._running)
@@ -212,7 +239,7 @@ class Running:
     def off(cls) -> Running:
         """One that does nothing: the tool is switched off."""
         trace = Trace()
-        trace._attach(list, lambda: None)
+        trace._attach(nothing, lambda: None)
         return cls(None, trace, None)
 
     def undo_all(self) -> None:
@@ -239,6 +266,11 @@ class Running:
         except Exception as error:
             if self.recorder is not None:
                 self.recorder.trouble("printing", error)
+
+
+def nothing(last: bool) -> tuple[list[Event], None]:
+    """The events of a session that keeps none."""
+    return [], None
 
 
 def last_entry(running: list[tuple[int, Entry]]) -> Entry:

@@ -159,7 +159,7 @@ def test_a_deep_recursion_looks_through_its_tape_a_few_times(monkeypatch: pytest
 def live_tape(view: Events) -> list[Any]:
     """The tape of the only session that prints through a view."""
     (found,) = {
-        id(decoder): decoder.probe.tape
+        id(decoder): decoder.tape
         for each in live.running
         for decoder, _ in each._tapes.values()
         if any(getattr(sink, "view", None) is view for sink in each.sinks)

@@ -267,9 +267,9 @@ def test_events_are_read_while_the_session_runs_and_kept_afterwards() -> None:
     source: list[Event] = []
     reads: list[int] = []
 
-    def read() -> list[Event]:
+    def read(last: bool) -> tuple[list[Event], None]:
         reads.append(1)
-        return list(source)
+        return list(source), None
 
     trace = Trace()
     trace._attach(read, lambda: source.append(Mark(len(source), None, "step", "")))

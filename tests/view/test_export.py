@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tracemalloc
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from tests.view.build import Run, stats, tensor
 from tests.view.hostile import STRINGS, hostile_trace, long_trace
 
 from insitu.errors import SubjectError
+from insitu.saving import save
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable
 from insitu.trace.trace import Trace
 from insitu.view.export import EXPORTS, exporter, to_csv, to_perfetto
@@ -232,3 +235,17 @@ def test_a_hostile_trace_is_a_timeline_like_any_other() -> None:
     timeline = Timeline(to_perfetto(trace))
     assert len(timeline.bars) == len(trace.calls) and len(trace.calls) > len(STRINGS)
     assert all(row["name"].isprintable() for row in timeline.rows)
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz", "run.csv"])
+def test_a_long_file_is_written_as_it_is_made(name: str, tmp_path: Path) -> None:
+    facts = tuple(TensorFacts(number, (10**9, number), "f32", "cpu") for number in range(40))
+    trace = Trace([Call(number, None, "function", "torch.cat", args=(facts,), duration=1) for number in range(4000)])
+    size = len(to_csv(trace) if "csv" in name else to_perfetto(trace))
+    tracemalloc.start()
+    try:
+        save(trace, tmp_path / name)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < size / 2

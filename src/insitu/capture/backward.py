@@ -9,6 +9,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch._C._functorch import is_functorch_wrapped_tensor
 
+from insitu.capture.ids import EARLIER
 from insitu.capture.tensors import GIVEN, Fresh, RichValue, Value
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Gradients:
         try:
             known = self._probe.table.get(id(grad))
             producer = known.producer if known is not None and known() is grad else GIVEN
+            if producer >= 0 and not self._probe.ids.is_whole:
+                producer = EARLIER - self._probe.ids(producer)  # whose gradient it is may no longer be on the tape
             with DisableTorchFunction():
                 found = self._fresh(grad, producer)  # anew: autograd adds up gradients in place
             value.grad = found

@@ -133,7 +133,7 @@ class Region:
         record = [note, RUNNING, probe.parent, 0.0, 0.0, False, 0, len(args), 0, 0]
         make_noting(guarded(probe.values))(record, args, kwargs)
         probe.stack(frame, record)
-        self.at = len(probe.tape)
+        self.at = len(probe.tape) if len(probe.tape) < probe.due else probe.cut()
         record[START] = probe.clock()
         probe.tape.extend(record)
 

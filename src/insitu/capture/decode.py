@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from itertools import count
 from typing import Any
 
@@ -11,18 +12,19 @@ import torch
 from insitu.capture.calls import FunctionNote, OperatorNote, PythonNote
 from insitu.capture.flops import flops
 from insitu.capture.forwards import Forwards
+from insitu.capture.ids import EARLIER, THREAD_STRIDE, Ids, adding, numbering
+from insitu.capture.last_values import LastValues
 from insitu.capture.names import ModuleNote
-from insitu.capture.probe import Probe
+from insitu.capture.segment import Record, Segment, TapeOwner, records
 from insitu.capture.sites import Base, Sites
+from insitu.capture.steps import Steps
 from insitu.capture.tape import (
     ARGS,
     BACKWARD,
-    ENTERED,
     FIXED,
     FRAMES,
     INHERITED,
     KWARGS,
-    LEFT,
     NODE_COUNT,
     NOTE,
     OUTERMOST,
@@ -33,12 +35,11 @@ from insitu.capture.tape import (
     START,
     MarkNote,
     Raised,
-    Tape,
     VariableNote,
 )
-from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value, short_dtype
-from insitu.follow.watched import is_same_atom
+from insitu.capture.tensors import GIVEN, Layout, ParameterValue, RichValue, Value, short_dtype
 from insitu.trace.collector import collector_paused
+from insitu.trace.counting import counted
 from insitu.trace.event import (
     Call,
     Change,
@@ -58,70 +59,11 @@ VALUES = frozenset({Value, ParameterValue, RichValue})
 MOST_TEXT = 200
 
 
-# When it began, its offset and, for the change of a variable, the call it lies in.
-Record = tuple[float, int, int | None]
-CONTAINING = (PythonNote, ModuleNote)
-ABSENT, OTHER = object(), object()
-
-
-def records(tape: Tape, end: int | None = None) -> Iterator[Record]:
-    """Every record of a tape. A change has no time of its own: it gets that of what came before."""
-    at, end, time = 0, len(tape) if end is None else end, 0.0
-    running: list[int] = []  # as far as it is known, which matters only where variables are followed
-    while at + SHORT <= end:
-        note = tape[at]
-        if type(note) is VariableNote:
-            yield time, at, running[-1] if running else OUTERMOST
-            at += SHORT
-            continue
-        if note is LEFT or note is ENTERED:
-            if note is ENTERED:
-                running.append(tape[at + 1])
-            elif tape[at + 1] in running:
-                del running[running.index(tape[at + 1]) :]
-            at += SHORT
-            continue
-        following = end_of(tape, at)
-        if following > end:  # another thread is writing it
-            return
-        time = tape[at + START]
-        yield time, at, None
-        if isinstance(note, CONTAINING):
-            around = tape[at + PARENT]
-            while around != OUTERMOST and not isinstance(tape[around], CONTAINING):
-                around = tape[around + PARENT]
-            while running and running[-1] != around:
-                running.pop()
-            running.append(at)
-        at = following
-
-
-def end_of(tape: Tape, at: int) -> int:
-    """Where the record of a call ends."""
-    return int(at + FIXED + tape[at + ARGS] + tape[at + KWARGS] + max(tape[at + FRAMES], 0))
-
-
-class Steps:
-    """Counts the steps: each outermost call of the subject is one, until a mark has said where they begin."""
-
-    def __init__(self) -> None:
-        self.current = 0
-        self._said = self._begun = self._called = False
-
-    def of(self, note: Any, inherited: int | None) -> int:
-        """The step of a record; `inherited` is that of its parent, None for an outermost one."""
-        if isinstance(note, MarkNote) and note.mark == "step":
-            self.current += self._begun or self._said
-            self._said = True
-        elif inherited is None and not self._said and isinstance(note, ModuleNote) and note.subject:
-            self.current += self._called
-            self._called = True
-        self._begun = True
-        return self.current if inherited is None or self._said else inherited
-
-
 class Decoder:
-    """Turns the records of one session into events, one by one or all at once."""
+    """Turns the records of one session into events, one by one or all at once.
+
+    What it remembers of earlier records is kept by id, so that they may be on a tape no longer.
+    """
 
     def __init__(self, base: Base, *, origin: float, rank: int) -> None:
         self.sites = Sites()
@@ -129,31 +71,77 @@ class Decoder:
         self.origin, self.rank = origin, rank
         self.steps = Steps()
         self.is_live = False
+        self.places: dict[int, Place] = {}
+        self.last = LastValues()
+        # What has changed in records that were looked at before their turn, by their ids.
+        self.early: dict[int, tuple[Change, ...]] = {}
+        self._forwards: dict[int, Forwards] = {}
+        self._numbers: dict[int, int] | None = None
         self._tensor_numbers = count()
         self._decoded: list[Value] = []
         self._layouts: dict[int, tuple[Layout, tuple[Any, ...]]] = {}
 
-    def tape(self, probe: Probe, number: Callable[[int], int]) -> TapeDecoder:
-        """The decoder of one tape, which numbers its records so."""
-        return TapeDecoder(self, probe, number)
+    def copy(self) -> Decoder:
+        """A decoder that goes on from here, and leaves this one as it is."""
+        same = copy(self)
+        same.steps, same._tensor_numbers = copy(self.steps), copy(self._tensor_numbers)
+        same.places, same.last, same.early = dict(self.places), self.last.copy(), dict(self.early)
+        same._layouts = {}
+        same._forwards = {thread: forwards.copy() for thread, forwards in self._forwards.items()}
+        same._decoded = []
+        return same
+
+    def tape(self, source: TapeOwner, ids: Ids) -> TapeDecoder:
+        """The decoder of one tape, whose records have these ids."""
+        return TapeDecoder(self, source, ids)
+
+    def forwards(self, thread: int) -> Forwards:
+        """The calls of a thread that made autograd nodes."""
+        return self._forwards.setdefault(thread, Forwards())
+
+    def number(self, id: int) -> int:
+        """The number that a record gets as an event; -1 for one that began after the numbering."""
+        return id if self._numbers is None else self._numbers.get(id, -1)
 
     @collector_paused()
-    def all(self, probes: list[Probe]) -> list[Event]:
-        """Every event of all tapes, in the order they began, with ids from 0 on."""
-        found = [(record, index) for index, probe in enumerate(probes) for record in records(probe.tape, probe.end)]
-        if len(probes) > 1:
-            found.sort(key=lambda item: item[0][0])
-        numbers: list[dict[int, int]] = [{} for _ in probes]
-        for number, ((_, at, _), index) in enumerate(found):
-            numbers[index][at] = number
-        tapes = [self.tape(probe, _numbering(numbers[index])) for index, probe in enumerate(probes)]
+    def all(self, segments: list[Segment], *, renumber: bool = True) -> list[Event]:
+        """Every event of all segments, in the order they began, with numbers from 0 on, or with the ids they have."""
+        tapes = [self.tape(segment, segment.ids) for segment in segments]
+        found = [(record, tape) for segment, tape in zip(segments, tapes, strict=True) for record in segment.records()]
+        is_one_thread = len({segment.thread for segment in segments}) == 1
+        if not is_one_thread or not all(segment.ids.is_even for segment in segments):
+            found.sort(key=lambda item: (item[0][0], item[1].identity(item[0][1])))
+        if renumber:
+            self._renumber(found, tapes)
         every = (
-            tapes[index].event(at) if parent is None else tapes[index].change(time, at, parent)
-            for (time, at, parent), index in found
+            tape.event(at) if parent is None else tape.change(time, at, parent)
+            for (time, at, parent), tape in counted(found, len(found), "reading the trace")
         )
-        events = [event for event in every if event is not None]
-        self.release()
+        return [event for event in every if event is not None]
+
+    def _renumber(self, found: list[tuple[Record, TapeDecoder]], tapes: list[TapeDecoder]) -> None:
+        """Number these records from 0 on."""
+        self._numbers = {tape.identity(at): number for number, ((_, at, _), tape) in enumerate(found)}
+        for tape in tapes:
+            tape.number = numbering(self._numbers, tape.identity)
+
+    def take(self, segment: Segment) -> list[Event]:
+        """The events of the next segment, with the ids they have, and remember of them what later ones need."""
+        tape = self.tape(segment, segment.ids)
+        for _, at, parent in records(segment.tape, segment.begin, seams=segment.ids.seams):
+            tape.remember(at, parent)
+        events = self.all([segment], renumber=False)
+        tape.forget(segment.begin)
         return events
+
+    def pass_over(self, segment: Segment) -> int:
+        """The number of events in the next segment, which nobody will see; remember of them what later ones need."""
+        tape, passed = self.tape(segment, segment.ids), 0
+        for _, at, parent in records(segment.tape, segment.end, seams=segment.ids.seams):
+            is_event = tape.remember(at, parent)
+            passed += is_event and at >= segment.begin
+        tape.forget(segment.begin)
+        return passed
 
     def release(self) -> None:
         """Forget the facts of all values: the next decoding, with more on the tapes, may number differently."""
@@ -169,7 +157,7 @@ class Decoder:
         """The facts of a tensor; the same object whenever it is asked for again."""
         if value.facts is None:
             shape, dtype, device, strides = self._layout(value.layout)
-            producer = number(value.producer) if value.producer >= 0 else -1
+            producer = self._producer(value.producer, number)
             facts = TensorFacts(next(self._tensor_numbers), shape, dtype, device, bool(value.requires_grad), strides)
             facts.producer = producer if producer >= 0 else None
             value.facts = facts
@@ -178,6 +166,12 @@ class Decoder:
             if not self.is_live:
                 self._decoded.append(value)
         return value.facts
+
+    def _producer(self, at: int, number: Callable[[int], int]) -> int:
+        """The number of the call that made a value; -1 if there is none."""
+        if at >= 0:
+            return number(at)
+        return -1 if at == GIVEN else self.number(EARLIER - at)
 
     def _enrich(self, facts: TensorFacts, value: Value, number: Callable[[int], int]) -> None:
         """Add the class of the tensor, what was kept of it, and its gradient."""
@@ -214,39 +208,50 @@ Place = tuple[Site | None, ModuleFacts | None, int]
 class TapeDecoder:
     """Turns the records of one tape into events."""
 
-    def __init__(self, decoder: Decoder, probe: Probe, number: Callable[[int], int]) -> None:
-        self.decoder, self.probe, self.number = decoder, probe, number
-        self.forwards = Forwards()
-        self._places: dict[int, Place] = {}
-        # What each variable of each watched call was, as far as it is found out here: a number, or OTHER.
-        self._last: dict[tuple[int, str, str], Any] = {}
+    def __init__(self, decoder: Decoder, source: TapeOwner, ids: Ids) -> None:
+        self.decoder, self.tape, self.thread, self.level, self.ids = (
+            decoder,
+            source.tape,
+            source.thread,
+            source.level,
+            ids,
+        )
+        self.identity: Callable[[int], int] = adding(ids.cleared) if ids.is_even else ids
+        self.number = self.identity if decoder.is_live else lambda at: decoder.number(self.identity(at))
+        self.forwards = decoder.forwards(source.thread)
+
+    def remember(self, at: int, parent: int | None) -> bool:
+        """Remember what later records need of this one, before its turn to be decoded; whether it is an event."""
+        if parent is not None:
+            id, early = self.identity(at), self.decoder.early
+            if id not in early:
+                early[id] = self._changes(self.tape[at], self.tape[at + 1], parent)
+            return bool(early[id])
+        note, result, outer = self.tape[at : at + PARENT + 1]
+        is_around_others = result is RUNNING
+        may_begin_step = outer == OUTERMOST or type(note) is MarkNote
+        if is_around_others or may_begin_step:
+            self.place(at)
+        return True
 
     def forget(self, begin: int) -> None:
-        """The tape was cleared from an offset on."""
-        self._places = {at: place for at, place in self._places.items() if at < begin}
-        self._last.clear()
+        """The tape is cleared from an offset on."""
+        first, decoder = self.identity(begin), self.decoder
+        gone = range(first, (self.thread + 1) * THREAD_STRIDE)
+        decoder.places = {id: place for id, place in decoder.places.items() if id not in gone}
+        decoder.last.forget(gone)
+        decoder.early = {id: changes for id, changes in decoder.early.items() if id not in gone}
 
     def change(self, time: float, at: int, parent: int) -> Variable | None:
         """The change of a variable at an offset; None if it is none, because the number is the same."""
-        note, item = self.probe.tape[at : at + SHORT]
-        changes = self._changes(note, item, parent)
+        note, item = self.tape[at : at + SHORT]
+        known = self.decoder.early.get(self.identity(at)) if self.decoder.early else None
+        changes = self._changes(note, item, parent) if known is None else known
         return self.variable(note, item, changes, self.number(at), parent, time) if changes else None
 
     def _changes(self, note: VariableNote, item: Any, parent: int) -> tuple[Change, ...]:
-        key = (parent, note.point.function, note.name)
-        before = self._last.get(key, ABSENT)
-        if note.changes is not None:
-            self._last[key] = ABSENT if note.changes == ("deleted",) else OTHER
-            was_number = before is not ABSENT and before is not OTHER
-            return ("type",) if was_number and note.changes not in ((), ("deleted",)) else note.changes
-        self._last[key] = item
-        if note.point.moment == "given":
-            return ()
-        if before is ABSENT:
-            return ("new",)
-        if type(before) is not type(item):
-            return ("type",)
-        return () if is_same_atom(item, before) else ("values",)
+        around = parent if parent == OUTERMOST else self.identity(parent)
+        return self.decoder.last.changes(around, note, item)
 
     def variable(
         self, note: VariableNote, item: Any, changes: tuple[Change, ...], number: int, parent: int, time: float
@@ -262,25 +267,25 @@ class TapeDecoder:
             changes,
             decoder.sites.line(point.file, point.line, point.function, site),
             round((time - decoder.origin) * 1e9) if time else 0,
-            self.probe.thread,
+            self.thread,
             step,
             decoder.rank,
         )
 
     def event(self, at: int) -> Event:
         """The event of the record at an offset."""
-        decoder, tape = self.decoder, self.probe.tape
-        note, result, parent, start, end, phase, nodes, *_ = tape[at : at + FIXED]
+        decoder, tape = self.decoder, self.tape
+        note, result, parent, start, end, phase, nodes = tape[at : at + ARGS]
         site, module, step = self.place(at)
         parent_id = None if parent == OUTERMOST else self.number(parent)
         began = round((start - decoder.origin) * 1e9)
         kind, number = type(note), self.number(at)
         if kind is MarkNote:
-            return Mark(number, parent_id, note.mark, note.text, began, self.probe.thread, step, decoder.rank)
+            return Mark(number, parent_id, note.mark, note.text, began, self.thread, step, decoder.rank)
         args, kwargs = self._arguments(note, at)
         failed, running = result if type(result) is Raised else None, result is RUNNING
         origin = self.forwards.find(nodes) if phase == BACKWARD and kind is OperatorNote else None
-        if nodes >= NODE_COUNT and kind is FunctionNote and self.probe.level == "aten":
+        if nodes >= NODE_COUNT and kind is FunctionNote and self.level == "aten":
             self.forwards.add(nodes, number, module)
         call = Call(
             number,
@@ -297,7 +302,7 @@ class TapeDecoder:
             None if running else round((end - start) * 1e9),
             failed.type if failed else None,
             PHASES[phase],
-            self.probe.thread,
+            self.thread,
             step,
             decoder.rank,
             decoder.sites.definition(note.code) if kind is PythonNote and note.code is not None else None,
@@ -309,7 +314,7 @@ class TapeDecoder:
 
     def _arguments(self, note: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, less those that torch's Python functions only hand on at their defaults."""
-        tape, plain = self.probe.tape, self.plain
+        tape, plain = self.tape, self.plain
         first = at + FIXED
         last = first + tape[at + ARGS]
         args = tuple([plain(item) for item in tape[first:last]])
@@ -325,28 +330,34 @@ class TapeDecoder:
 
     def _pairs(self, at: int) -> Sequence[Any]:
         """The stack of a record, as far as it has one of its own."""
-        tape = self.probe.tape
-        first = at + FIXED + tape[at + ARGS] + tape[at + KWARGS]
-        return tape[first : first + max(tape[at + FRAMES], 0)]
+        tape = self.tape
+        arguments, keywords, frames = tape[at + ARGS : at + FIXED]
+        first = at + FIXED + arguments + keywords
+        return tape[first : first + frames] if frames > 0 else ()
 
     def place(self, at: int) -> Place:
         """The place of a record; that of its parents is found first, also when they are not complete yet."""
-        chain = []
-        while at != OUTERMOST and at not in self._places:
-            chain.append(at)
-            at = self.probe.tape[at + PARENT]
-        place = self._places[at] if at != OUTERMOST else None
-        for at in reversed(chain):
-            place = self._places[at] = self._place(at, place)
+        places, identity, waiting = self.decoder.places, self.identity, []
+        id = identity(at)
+        place = places.get(id)
+        while place is None:
+            waiting.append((at, id))
+            at = self.tape[at + PARENT]
+            if at == OUTERMOST:
+                break
+            id = identity(at)
+            place = places.get(id)
+        for at, id in reversed(waiting):
+            place = places[id] = self._place(at, place)
         assert place is not None
         return place
 
     def _place(self, at: int, outer: Place | None) -> Place:
-        note = self.probe.tape[at + NOTE]
+        note = self.tape[at + NOTE]
         site, module, step = outer or (self.decoder.outside, None, None)
-        if self.probe.tape[at + FRAMES] != INHERITED:
+        if self.tape[at + FRAMES] != INHERITED:
             site = self.decoder.sites.chain(self._pairs(at), site)
-        step = self.decoder.steps.of(note, step)
+        step = self.decoder.steps.of(note, step, self.tape[at + START])
         return site, note.facts if isinstance(note, ModuleNote) else module, step
 
     def plain(self, item: Any) -> Any:
@@ -381,7 +392,3 @@ def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:
     return name in defaults and (
         name.startswith("_") or (type(item) is type(defaults[name]) and item == defaults[name])
     )
-
-
-def _numbering(numbers: dict[int, int]) -> Callable[[int], int]:
-    return lambda at: numbers.get(at, -1)  # a producer that began after the numbering has none yet

@@ -28,6 +28,12 @@ class Forwards:
         self._calls: list[Forward] = []
         self._firsts: list[int] = []
 
+    def copy(self) -> Forwards:
+        """The same calls, to which others can be added."""
+        same = Forwards()
+        same._calls, same._firsts = list(self._calls), list(self._firsts)
+        return same
+
     def add(self, nodes: int, id: int, module: ModuleFacts | None) -> None:
         """A call made these nodes (`tape.NODES`)."""
         count, first = divmod(nodes, NODE_COUNT)

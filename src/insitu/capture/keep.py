@@ -178,6 +178,28 @@ def plain(item: Any) -> Any:
     return item
 
 
+def measured(keep: Keep, weigh: Callable[[int], None]) -> Keep:
+    """The same function; `weigh` is told how many bytes the results take, where that is not little."""
+
+    def call(tensor: Any) -> Any:
+        made = keep(tensor)
+        if made is not None and (size := size_of(made)):
+            weigh(size)
+        return made
+
+    return call
+
+
+def size_of(item: Any) -> int:
+    """The bytes of the arrays and texts in a result."""
+    if isinstance(item, numpy.ndarray):
+        return item.nbytes
+    if isinstance(item, (str, bytes)):
+        return len(item)
+    parts = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+    return sum(map(size_of, parts))
+
+
 SMALL_FLOATS = tuple(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))
 
 

@@ -11,9 +11,11 @@ from time import perf_counter
 from typing import Any
 from weakref import WeakSet
 
-from insitu.capture.decode import Decoder, TapeDecoder, end_of, records
+from insitu.capture.decode import Decoder, TapeDecoder
 from insitu.capture.explain.notes import settle
+from insitu.capture.ids import THREAD_STRIDE, Ids
 from insitu.capture.probe import Probe, Trouble
+from insitu.capture.segment import end_of, records
 from insitu.capture.tape import OUTERMOST, RESULT, RUNNING, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, RichValue
 from insitu.trace.event import Event, Mark
@@ -22,8 +24,6 @@ Sink = Callable[[Event], None]
 
 # How long a tape may grow before it is cleared between outermost calls, and inside of one: that may be a training.
 CLEAR_AT, CLEAR_INSIDE = 1 << 12, 1 << 16
-# Ids count on from thread to thread and from tape to tape.
-THREAD_STRIDE = 1 << 40
 # The ids of changes of variables, which take no room on the tape.
 CHANGES_FROM = 1 << 39
 
@@ -38,37 +38,6 @@ def renew_locks() -> None:
 
 
 os.register_at_fork(after_in_child=renew_locks)
-
-
-class Ids:
-    """The ids of the records on a tape, by their offsets: they count on when its end is cleared.
-
-    >>> ids = Ids(100)
-    >>> ids.clear(10, 50)
-    >>> ids(5), ids(10)
-    (105, 150)
-    """
-
-    def __init__(self, first: int) -> None:
-        self._parts = [(0, first)]  # from which offset on how much is added
-
-    def __call__(self, at: int) -> int:
-        return at + next(added for begin, added in reversed(self._parts) if at >= begin)
-
-    def clear(self, begin: int, end: int) -> None:
-        """What lay between two offsets is gone, and the second was the end."""
-        added = self.cleared + end - begin
-        self._parts = [*(part for part in self._parts if part[0] < begin), (begin, added)]
-
-    @property
-    def begin(self) -> int:
-        """From where on it was cleared last."""
-        return self._parts[-1][0]
-
-    @property
-    def cleared(self) -> int:
-        """What is added at the end of the tape."""
-        return self._parts[-1][1]
 
 
 class Live:
@@ -159,10 +128,11 @@ class Live:
         probe.table.clear()
         probe.table.update(alive)
         probe.writes.clear()
+        tape.forget(begin)
         ids.clear(begin, len(probe.tape))
+        tape.identity = tape.number = ids
         del probe.tape[begin:]
         probe.codes.clear()
-        tape.forget(begin)
         self.decoder.forget()
 
 

@@ -224,6 +224,8 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
             noting(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
+            if at >= probe.due:
+                at = probe.cut()
             record[START] = clock()
             extend(record)
             probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = at, False, True, note, task

@@ -83,6 +83,8 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             noting(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
+            if at >= probe.due:
+                at = probe.cut()
             first_node = sequence()
             record[START] = clock()
             extend(record)
@@ -203,6 +205,8 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
                     if not inside or not is_engine:
                         stack(frame, record)
                 at = len(tape)
+                if at >= probe.due:
+                    at = probe.cut()
                 record[START] = clock()
                 extend(record)
             except BaseException as error:

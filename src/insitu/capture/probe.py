@@ -18,6 +18,7 @@ from torch._C import _len_torch_function_stack
 from insitu.capture.backward import Gradients
 from insitu.capture.contents import content_of
 from insitu.capture.explain.notes import add_note
+from insitu.capture.ids import THREAD_STRIDE, Ids
 from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleNote, Names
@@ -31,7 +32,10 @@ from insitu.capture.writes import Writes
 from insitu.trace.event import MarkKind
 
 if TYPE_CHECKING:
+    from insitu.capture.budget import Budget
     from insitu.capture.guard.check import Checks
+
+NEVER = (1 << 63) - 1  # the length of a tape that is not cut
 
 Trouble = Callable[[str, Exception], None]
 Stack = Callable[[FrameType | None, list[Any]], None]
@@ -61,15 +65,17 @@ class Probe:
     `recomputes` the number of the backward pass in which forward code runs again, -1 outside of one,
     `module` the innermost running module, `spent` the seconds that went into statistics and printing: the clock of
     the calls leaves them out, `follows` how many watched calls that follow variables run, `suspended` how many
-    generators have not ended. With a `live`, records are handed on as soon as they are complete.
+    generators have not ended. With a `live`, records are handed on as soon as they are complete. A tape that is `due`
+    slots long is cut before the next record; `ids` are those of its records.
     """
 
     _STATE = (
-        *("backward", "end", "follows", "function", "module", "over"),
+        *("backward", "due", "end", "follows", "function", "ids", "module", "over"),
         *("parent", "paused", "recomputes", "spent", "suspended", "taking"),
     )
     _PARTS = (
         "aten_mode",
+        "budget",
         "check",
         "clock",
         "close",
@@ -102,11 +108,15 @@ class Probe:
         trouble: Trouble,
         live: Delivery | None,
         checks: Checks | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.function = self.paused = self.backward = self.over = False
         self.follows = self.suspended = 0
         self.recomputes = -1
         self.end: int | None = None
+        self.ids = Ids(thread * THREAD_STRIDE)
+        self.budget = budget
+        self.due = budget.length if budget is not None else NEVER
         self.live = live
         close = live.close if live is not None else None
         self.open = live.open if live is not None else None
@@ -174,6 +184,7 @@ class Probe:
             if mode is not None:
                 mode.silence()
         self.taking = self.follows_backward = False
+        self.due = NEVER
         if not self.over:
             self.end = len(self.tape)  # a function that still runs may go on writing
         self.paused = self.over = True
@@ -214,6 +225,25 @@ class Probe:
         except Exception as error:
             self.trouble("describing a module", error)
 
+    def cut(self) -> int:
+        """Make the tape shorter before the next record; where that record will be."""
+        taking, paused = self.taking, self.paused
+        self.taking, self.paused = False, True
+        try:
+            if self.budget is not None:
+                self.budget.cut(self)
+        except Exception as error:
+            self.due = NEVER
+            self.trouble("keeping the trace within its memory", error)
+        finally:
+            self.taking, self.paused = taking, paused
+        return len(self.tape)
+
+    @property
+    def cleared(self) -> tuple[int, int]:
+        """From where on the tape was cleared last, and how much of it so far: what ids count on from."""
+        return self.live.cleared(self) if self.live is not None else (self.ids.begin, self.ids.cleared)
+
     def give_up(self, at: int, error: BaseException) -> int:
         """Noting a call failed: forget what was noted, tell an error, pass on an interrupt. Returns no offset: -1."""
         if at >= 0:
@@ -234,11 +264,13 @@ class Probe:
         if self.live is not None:
             self.live.change(self, note, value)
         else:
+            if len(self.tape) >= self.due:
+                self.cut()
             self.tape += (note, value)
 
     def mark(self, mark: MarkKind, text: str) -> None:
         """Put a mark on the tape."""
-        now, at = self.clock(), len(self.tape)
+        now, at = self.clock(), len(self.tape) if len(self.tape) < self.due else self.cut()
         self.tape += (MarkNote(mark, text), None, self.parent, now, now, False, 0, 0, 0, 0)
         if self.close is not None:
             self.close(self, at)

@@ -43,7 +43,7 @@ class PythonCalls:
             for name, item in kwargs.items():
                 record += (name, self.look(item))
             probe.stack(frame, record)
-            at = len(tape)
+            at = len(tape) if len(tape) < probe.due else probe.cut()
             record[START] = probe.clock()
             tape += record
             if probe.open is not None:

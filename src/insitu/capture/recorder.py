@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -14,10 +15,11 @@ from weakref import WeakSet
 
 from torch import nn
 
+from insitu.capture.budget import Budget, Overflow
 from insitu.capture.compiled import regions
 from insitu.capture.decode import Decoder
 from insitu.capture.guard.check import Checks
-from insitu.capture.keep import make_keep
+from insitu.capture.keep import make_keep, measured
 from insitu.capture.live import Live, Sink
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import Names
@@ -26,7 +28,9 @@ from insitu.capture.sites import Base
 from insitu.capture.tape import Patience
 from insitu.capture.tensor_swaps import swaps as tensor_swaps
 from insitu.errors import came_by_signal, tell
+from insitu.trace.capacity import MEMORY, capacity_text
 from insitu.trace.event import Event, MarkKind
+from insitu.trace.missing import Missing
 from insitu.trace.path import matches, nearest
 
 LEVELS = ("python", "modules", "functions", "aten")
@@ -52,12 +56,17 @@ class Recorder:
         rank: int = 0,
         thread: int = 0,
         checks: Checks | None = None,
+        memory: int = MEMORY,
+        archive: Overflow | None = None,
     ) -> None:
         self.level, self.only, self.sinks, self.rank = level, tuple(only), tuple(sinks), rank
         self.checks = checks
         self.live: Delivery | None = None
         self.names = Names(subject, self._wanted)
         self.keep = make_keep(keep, self.trouble)
+        self.keeps_values = callable(keep)
+        self.memory, self.archive = memory, archive
+        self.budget: Budget | None = None
         self.probes: list[Probe] = []
         self.troubles: set[str] = set()
         self._numbers = itertools.count(thread)
@@ -75,6 +84,8 @@ class Recorder:
         """Begin to record; `frame` is the one in which the session is entered."""
         self.base, self.origin = Base(frame), perf_counter()
         self.live = Live(self._decoder(), self.sinks, self.trouble) if self.sinks else self.checks
+        if self.live is None:
+            self._limit()
         self._earlier_threads = WeakSet(threading.enumerate())
         with ExitStack() as undo:
             for part in (patience, regions) if self.level != "python" else (patience,):
@@ -88,6 +99,26 @@ class Recorder:
             probe.start()
             undo.callback(self._leave, probe, get_ident())
             self._undo = undo.pop_all()
+
+    def _limit(self) -> None:
+        """Keep what is recorded within the memory that it may take."""
+        self.budget = Budget(
+            self.memory,
+            self._decoder,
+            keeps=self.keep is not None,
+            archive=self.archive,
+            trouble=self.trouble,
+            full=self._tell_full,
+        )
+        budget = self.budget
+        if self.keep is not None and self.keeps_values:
+            self.keep = measured(self.keep, lambda size: budget.weigh(self.probes, size))
+
+    def _tell_full(self, on_disk: bool) -> None:
+        """Say once that the trace has become too long."""
+        done = "go to disk" if on_disk else "are dropped"
+        less = "a larger `memory` keeps more, `only` records less"
+        tell(f"the trace has reached {capacity_text(self.memory)}: from now on its oldest steps {done} ({less})")
 
     def stand_by(self) -> Probe:
         """Be ready to record watched functions of this thread, in no session; there is nothing to undo."""
@@ -118,6 +149,7 @@ class Recorder:
             trouble=self.trouble,
             live=self.live,
             checks=self.checks,
+            budget=self.budget,
         )
         self.probes.append(probe)
         return self._threads.setdefault(get_ident(), probe)
@@ -141,13 +173,21 @@ class Recorder:
         """A new step begins."""
         self._mark("step", "")
 
-    def events(self) -> list[Event]:
-        """Every event so far."""
-        if not self.only:  # patterns were matched with the paths of the moment
-            self.names.settle()
-        return self._decoder().all(self.probes)
+    def events(self, last: bool) -> tuple[list[Event], Missing | None]:
+        """Every event so far that is still there, and what no longer is; the last time, the tapes are let go."""
+        if self.budget is None:
+            return [], None
+        in_place = len(self.probes) == 1 or all(probe.over for probe in self.probes)
+        found = self.budget.contents(self.probes, in_place=in_place)
+        events = found.decoder.all(found.segments, renumber=found.missing is None)
+        found.decoder.release()
+        if found.missing is None:
+            return events, None
+        return whole_steps(events, found.missing, self.budget.archive, last=last)
 
     def _decoder(self) -> Decoder:
+        if not self.only:  # patterns were matched with the paths of the moment
+            self.names.settle()
         return Decoder(self.base, origin=self.origin, rank=self.rank)
 
     def complaints(self) -> list[str]:
@@ -174,3 +214,22 @@ class Recorder:
         """Put a mark on the tape of this thread: that of another one may be written to at this very moment."""
         if self.probes:
             (self._threads.get(get_ident()) or self._probe(Base(None))).mark(kind, text)
+
+
+def whole_steps(
+    events: list[Event], missing: Missing, archive: Overflow | None, *, last: bool
+) -> tuple[list[Event], Missing]:
+    """The events of the steps that are there as a whole, if there are any, and what is missing then.
+
+    The rest of a step goes where the beginning of it is; to an archive only when there is no more to come.
+    """
+    until = missing.steps[1]
+    whole = [event for event in events if event.step > until]
+    if whole and (archive is None or last):
+        rest = [event for event in events if event.step <= until]
+        if archive is not None and rest:
+            archive.add(rest)
+            missing = replace(missing, on_disk=missing.on_disk + len(rest))
+        events, missing = whole, replace(missing, events=missing.events + len(rest))
+    there = {event.id for event in events}
+    return events, replace(missing, calls=tuple(id for id in missing.calls if id in there))

@@ -49,13 +49,24 @@ class Tracker:
         # How much of the tape was searched for plain numbers, by name, and where what is watched now began on it.
         self._searched: dict[str, int] = {}
         self._begin = 0
+        self._cut: set[str] = set()  # the numbers in what was taken off the tape since
 
     def forget(self) -> None:
         """Nothing that is watched runs any more."""
         self._frames.clear()
         self._told.clear()
         self._searched.clear()
+        self._cut.clear()
         self._begin = len(self._probe.tape)
+
+    def settle(self, begin: int) -> None:
+        """The tape is about to be cut at an offset: remember which plain numbers are in what is taken off."""
+        is_watching = self._probe.follows or self._probe.suspended
+        later = enumerate(self._probe.tape[begin:], begin) if is_watching else ()
+        numbers = ((at, slot.name) for at, slot in later if type(slot) is VariableNote and slot.changes is None)
+        self._cut |= {name for at, name in numbers if at >= self._searched.get(name, self._begin)}
+        self._searched = {name: min(at, begin) for name, at in self._searched.items()}
+        self._begin = min(self._begin, begin)
 
     def report(self, point: Point, value: Any, frame: FrameType, patterns: Patterns, *, own: bool = False) -> None:
         """A variable was reported; `own` says that it is one of a watched function, whose arguments are told anyway."""
@@ -124,6 +135,9 @@ class Tracker:
             return False
         tape = self._probe.tape
         start, self._searched[name] = self._searched.get(name, self._begin), len(tape)
+        if name in self._cut:
+            self._cut.remove(name)
+            return True
         return any(type(slot) is VariableNote and slot.changes is None and slot.name == name for slot in tape[start:])
 
     def _note(self, point: Point, path: str, changes: tuple[Change, ...]) -> None:

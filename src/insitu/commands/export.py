@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from insitu.commands.options import add_memory
 from insitu.commands.progress import working
 
 EXAMPLE = """\
-The suffix says what is made: .html a page, .json for Perfetto, .graph.json for Model Explorer, .dot for Graphviz, .mmd
-for Mermaid, .csv a table, .trace text, .h5 a trace again.
+The suffix says what is made: .html a page, .json or .json.gz for Perfetto, .graph.json for Model Explorer, .dot for
+Graphviz, .mmd for Mermaid, .csv or .csv.gz a table, .trace text, .h5 a trace again.
 
 example:
   insitu export run.h5 run.html
@@ -27,6 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--steps", type=_steps, metavar="N,M", help="in a page, only these steps")
     parser.add_argument("--depth", type=int, metavar="N", help="in a page, only so many levels of the tree")
+    add_memory(parser)
     parser.add_argument("--no-source", dest="source", action="store_false", help="leave source code out of a page")
 
 
@@ -45,6 +47,6 @@ def main(options: argparse.Namespace) -> int:
     store.check(options.target, overwrite=options.overwrite, suffixes=SUFFIXES)
     part = {"source": options.source, "only": options.only, "steps": options.steps, "depth": options.depth}
     with working(f"making {options.target}"):
-        save(store.load(options.file), options.target, overwrite=options.overwrite, **part)
+        save(store.load(options.file, memory=options.memory), options.target, overwrite=options.overwrite, **part)
     print(options.target)
     return 0

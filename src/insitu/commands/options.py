@@ -47,6 +47,13 @@ def add_appearance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--width", type=_columns, metavar="N", help="columns to use (default: those of the terminal)")
 
 
+def add_memory(parser: argparse.ArgumentParser) -> None:
+    """How much of a long trace is read."""
+    parser.add_argument(
+        "--memory", metavar="SIZE", help="of a trace that is longer, only the last steps, as in 4GB (default: 1GiB)"
+    )
+
+
 def _columns(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of columns")

@@ -1,31 +1,66 @@
-"""A word on stderr about work that takes longer than a second."""
+"""A word on stderr about work that takes longer than a second, and how far it has come."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Timer
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from time import monotonic
 
+from insitu.trace.counting import progress
+
 PATIENCE = 1.0
+TICK = 0.25
+CLEAR = "\r\x1b[K"
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Say what is being done if it takes long, and how long it took.
+    """Say what is being done if it takes long, and how long it took; a terminal also shows how far it has come.
 
     >>> with working("counting"):
     ...     sum(range(10))
     45
     """
-    began = monotonic()
-    timer = Timer(PATIENCE, lambda: print(f"insitu: {what} …", file=sys.stderr))
-    timer.daemon = True
-    timer.start()
+    began, over = monotonic(), Event()
+    thread = Thread(target=_show, args=(what, over), daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        timer.cancel()
+        over.set()
+        thread.join()
     if monotonic() - began > PATIENCE:
-        print(f"insitu: {what} took {monotonic() - began:.1f} s", file=sys.stderr)
+        _write(f"insitu: {what} took {monotonic() - began:.1f} s\n")
+
+
+def _show(what: str, over: Event) -> None:
+    if over.wait(PATIENCE):
+        return
+    if not _is_terminal():
+        _write(f"insitu: {what} …\n")
+        return
+    while not over.is_set():
+        _write(f"{CLEAR}insitu: {what} …{_share()}")
+        over.wait(TICK)
+    _write(CLEAR)
+
+
+def _share() -> str:
+    """How much of the work is done, as far as somebody counts."""
+    total, done, what = progress.total, progress.done, progress.what
+    return f" {what} {min(done, total) * 100 // total} %" if total else ""
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # a program may have closed it
+        return False
+
+
+def _write(text: str) -> None:
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -5,24 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import deque
-from contextlib import suppress
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from insitu.commands.delivery import MOST_LINES, deliver, say
 from insitu.commands.options import VIEW_HELP, check_view
-from insitu.commands.progress import working
-from insitu.errors import ChoiceError, InsituError, choose
+from insitu.commands.ranks import rank, rank_file
+from insitu.errors import ChoiceError, choose
 
 if TYPE_CHECKING:
     from insitu.program import Program
     from insitu.trace.trace import Trace
-    from insitu.view.line import Line
 
-MOST_LINES, LAST_LINES = 200, 40
 EXAMPLE = """\
 The options stand before the script; what follows it belongs to the script. Its own output stays as it is, its exit
-code too; the trace is printed to stderr when it ends, also when it fails.
+code too; the trace is printed to stderr when it ends, also when it fails. Of several ranks (torchrun) each writes a
+file of its own, run.rank0.h5 for --to run.h5, and the first one prints.
 
 example:
   insitu run --view code --only 'encoder.*' train.py --epochs 1
@@ -31,7 +28,7 @@ example:
 """
 
 # The options of `run` that take a value, for `split` to know where they end.
-_VALUED = ("--view", "--level", "--keep", "--only", "--to", "--html")
+_VALUED = ("--view", "--level", "--keep", "--only", "--to", "--html", "--memory", "--overflow")
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -58,6 +55,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
     parser.add_argument("--html", metavar="FILE", help="also make a page, as in run.html")
     parser.add_argument("--to", metavar="FILE", help="also save the trace, as in run.h5")
+    parser.add_argument(
+        "--memory", metavar="SIZE", help="what the trace may take, as in 500MB (default: 1GiB); the last steps are kept"
+    )
+    parser.add_argument(
+        "--overflow", metavar="WAY", help="what is beyond it: disk (default with --to FILE.h5, which has all) or drop"
+    )
     parser.add_argument("--overwrite", action="store_true", help="let --to and --html replace files that are there")
     parser.add_argument("--all", action="store_true", help=f"print all of a trace of more than {MOST_LINES} lines")
     parser.add_argument("--unfold", action="store_true", help="in the tree: each call of loops and blocks")
@@ -65,36 +68,46 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, command: list[str]) -> int:
-    """Run the program; its exit code, or 2 if what it did cannot be saved."""
-    from insitu.program import Program, exit_code
+    """Run the program; its exit code, whatever becomes of its trace."""
+    from insitu.program import Program
 
     if not command:
         raise ChoiceError("run needs a script: insitu run script.py, or insitu run -m module")
     # Whatever can be wrong with the options is found now, and not after hours of running.
     _check(options)
     process = os.getpid()
-    trace, failure = _traced(Program(command), options)
-    code = exit_code(failure)
+    trace, failure, code = _traced(Program(command), options)
     if os.getpid() != process:  # a child that the program forked, and that came back here
         return code
     if os.environ.get("INSITU") == "0":
         print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
         return code
-    delivered = _deliver(trace, failure, options)
-    return code or delivered
+    number = rank()
+    if number:
+        options.quiet = True
+    deliver(trace, failure, options)
+    if number is not None:
+        for path in (options.to, options.html):
+            if path is not None and os.path.exists(path):
+                say(f"rank {number}: {path}")
+    return code
 
 
 def _check(options: argparse.Namespace) -> None:
     from insitu import store
     from insitu.saving import PAGE, SUFFIXES
+    from insitu.store.files import check_writable
+    from insitu.view.export import EXPORTS
 
     check_view(options.view)
     choose("keep", options.keep, ("meta", "stats"))
     options.level = options.level or ("aten" if options.view == "code" else "functions")
     for name, suffixes in (("to", SUFFIXES), ("html", (PAGE,))):
         if (path := getattr(options, name)) is not None:
-            setattr(options, name, os.path.abspath(path))  # the program may change the directory
-            store.check(path, overwrite=options.overwrite, suffixes=suffixes)
+            path = os.path.abspath(rank_file(path, (*SUFFIXES, *EXPORTS)))  # the program may change the directory
+            setattr(options, name, path)
+            check_writable(store.check(path, overwrite=options.overwrite, suffixes=suffixes))
+    _check_memory(options)
     if options.to is not None and options.to == options.html:
         raise ChoiceError(f"--to and --html are both {path!r}: give two names, or leave one out")
     if options.unfold and options.view != "tree":
@@ -103,66 +116,47 @@ def _check(options: argparse.Namespace) -> None:
         raise ChoiceError("--quiet without --to FILE or --html FILE would show nothing: give one, or leave it out")
 
 
-def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None]:
-    """Run the program; its trace, whole or up to where it failed, and what it raised."""
-    from insitu.session import record
+def _check_memory(options: argparse.Namespace) -> None:
+    from insitu.store import RUN_SUFFIXES
+    from insitu.trace.capacity import MEMORY, capacity
 
+    holds_all = options.to is not None and options.to.lower().endswith(RUN_SUFFIXES)
+    options.memory = MEMORY if options.memory is None else capacity("--memory ", options.memory)
+    options.overflow = choose("overflow", options.overflow or ("disk" if holds_all else "drop"), ("disk", "drop"))
+    if options.overflow == "disk" and not holds_all:
+        raise ChoiceError("--overflow disk needs --to FILE.h5, the file that then holds all of the trace")
+
+
+def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None, int]:
+    """Run the program; its trace, whole or up to where it failed, what it raised, and its exit code."""
+    from insitu.program import exit_code
+    from insitu.session import Session
+
+    session = Session(
+        "record",
+        None,
+        level=options.level,
+        keep=options.keep,
+        only=options.only or (),
+        memory=options.memory,
+        overflow=options.overflow,
+        folder=os.path.dirname(options.to) if options.overflow == "disk" else None,
+    )
+    trace: Trace | None = None
     failure: BaseException | None = None
     try:
-        with record(level=options.level, keep=options.keep, only=options.only or ()) as trace:
+        with session as trace:
             try:
                 program.run()
             except BaseException as error:
                 failure = error
                 raise
     except BaseException as error:
-        if error is not failure:  # an error of ours, not of the program
+        is_of_program = error is failure or isinstance(error, KeyboardInterrupt)  # which may come at the very end
+        if trace is None or not is_of_program:
             raise
-    return trace, failure
-
-
-def _show_most(trace: Trace, options: argparse.Namespace) -> None:
-    """Print the trace of a program; of a long one the beginning and the end, because nobody reads 80,000 lines."""
-    from insitu import view
-
-    terminal = view.Terminal(sys.stderr)
-    extra: dict[str, Any] = {"live": False, "unfold": options.unfold} if options.view == "tree" else {}
-    lines = view.replay(trace.events, view.make(options.view, **extra))
-    terminal.write(islice(lines, None if options.all else MOST_LINES - LAST_LINES))
-    last: deque[Line] = deque(maxlen=LAST_LINES)
-    left = -LAST_LINES
-    for line in lines:
-        last.append(line)
-        left += 1
-    if left > 0:
-        more = f"… {left:,} more line{'s' * (left != 1)}: --all prints them, --to FILE.h5 keeps the trace"
-        terminal.write([view.Line(((more, ""),))])
-    terminal.write(last)
-
-
-def _nothing(failure: BaseException | None, options: argparse.Namespace) -> str:
-    """Why there is nothing to show, as far as that is known."""
-    if options.only:
-        return "no call of a module that matches --only was recorded"
-    before = f" before {type(failure).__name__}" if isinstance(failure, Exception) else ""
-    return f"no call of a torch module or function on tensors was recorded{before}"
-
-
-def _deliver(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> int:
-    from insitu.saving import save
-
-    with suppress(OSError, ValueError):  # a program may have closed it
-        sys.stdout.flush()  # what the program printed comes first
+        failure = error
     try:
-        for path in (options.to, options.html):
-            if path is not None:
-                with working(f"writing {os.path.basename(path)}"):
-                    save(trace, path, overwrite=options.overwrite)
-        if not options.quiet and not trace.events:
-            print(f"insitu: {_nothing(failure, options)}", file=sys.stderr)
-        elif not options.quiet:
-            _show_most(trace, options)
-    except InsituError as error:
-        print(f"insitu: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return trace, failure, exit_code(failure)
+    except KeyboardInterrupt:  # it came again while the first one was reported
+        return trace, failure, exit_code(KeyboardInterrupt())

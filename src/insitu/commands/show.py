@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from insitu.commands.options import VIEW_HELP, add_appearance, check_view
+from insitu.commands.options import VIEW_HELP, add_appearance, add_memory, check_view
 from insitu.errors import ChoiceError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print it as JSON: a list of the calls, or of what was recorded"
     )
     add_appearance(parser)
+    add_memory(parser)
     for option, help in TREE_OPTIONS.items():
         parser.add_argument(f"--{option}", action="store_true", help=f"of a trace, in the tree: {help}")
 
@@ -54,7 +55,7 @@ def main(options: argparse.Namespace) -> int:
     from insitu.trace.trace import Trace
 
     check_view(options.view or "tree")
-    found = store.load(options.file)
+    found = store.load(options.file, memory=options.memory)
     if isinstance(found, Trace):
         _show_trace(found, options)
         return 0

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from insitu.errors import ChoiceError, StoreError, SubjectError
+from insitu.errors import ChoiceError, StoreError, SubjectError, tell
+from insitu.store.joining import joined, only_whole_steps
+from insitu.trace.capacity import MEMORY, capacity
+from insitu.trace.missing import missing_of
 from insitu.trace.trace import Trace
 
 TEXT = ".trace"
 RUN_SUFFIXES = (".h5", ".hdf5")
 SUFFIXES = (*RUN_SUFFIXES, TEXT)
 PARTS = ".parts"
+EVENT = 1100  # bytes of memory for an event that is loaded
 
 __all__ = ["PARTS", "RUN_SUFFIXES", "SUFFIXES", "check", "load", "save"]
 
@@ -41,23 +46,33 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
     # h5py takes a tenth of a second to import: only those who use it wait for it.
     from insitu.store import codec, hdf5
 
-    hdf5.write(codec.encode(trace), trace.about, target, overwrite=overwrite)
+    _ = trace.events  # which may add to what is in the archive
+    about, earlier = trace.about, trace._archive.files if trace._archive is not None else []
+    missing = trace.missing
+    if earlier and missing is not None:
+        about = {name: item for name, item in about.items() if name != "missing"}
+        if left := missing.events - missing.on_disk:
+            about["missing"] = replace(missing, events=left, on_disk=0).plain()
+    hdf5.write(codec.encode(trace, about), about, target, overwrite=overwrite, earlier=earlier)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], *, memory: int | str | None = None) -> Any:
     """Read a `Trace`, or a `Run` that was recorded, without torch. Nothing in it is run: a stranger's can be opened.
 
     A run that still goes on or was killed has no file yet: it is read from `run.h5.parts`, where it writes. Journals
-    that are there besides the file, as of a rank that ended late, are shown with it.
+    that are there besides the file, as of a rank that ended late, are shown with it. Of a trace
+    that is too long for `memory` ("4GB"; the default is 1 GiB) the last steps are read, and `trace.missing` says
+    what is not there.
     """
     source = _known(path)
+    room = (MEMORY if memory is None else capacity("memory", memory)) // EVENT
     try:
-        return _read(source)
+        return _read(source, room)
     except StoreError as error:
         raise StoreError(f"{str(source)!r} cannot be loaded: {error}") from None
 
 
-def _read(source: Path) -> Any:
+def _read(source: Path, room: int) -> Any:
     from insitu.store.files import check_plain
 
     if source.suffix.lower() == TEXT:
@@ -79,7 +94,14 @@ def _read(source: Path) -> Any:
         from insitu.store.run import joined_run
 
         return joined_run(source, parts)
-    return codec.decode(hdf5.read(source))
+    parts_there, missing = hdf5.read_parts(source, room)
+    trace = joined([codec.decode(part) for part in parts_there])
+    if missing is not None:
+        before = missing_of(trace.about.get("missing"))
+        trace = only_whole_steps(trace, missing, missing if before is None else before.and_also(missing))
+        left = trace.about["missing"]["events"]
+        tell(f"{str(source)!r} holds {left:,} earlier events, which are not loaded: memory='4GB' loads more")
+    return trace
 
 
 def _in_parts(parts: Path, source: Path) -> Any:
@@ -124,7 +146,8 @@ def check(path: str | os.PathLike[str], *, overwrite: bool = False, suffixes: tu
 
 def _known(path: str | os.PathLike[str], *, parts: bool = True, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
     found = Path(path)
-    if Path(found.name.removesuffix(PARTS if parts else "")).suffix.lower() not in suffixes:
+    name = found.name.removesuffix(PARTS if parts else "").lower()
+    if not name.lstrip(".").endswith(suffixes):
         endings = f"one of {', '.join(map(repr, suffixes))}, as files of traces do"
         raise ChoiceError(f"{str(found)!r} does not end in {endings if len(suffixes) > 1 else repr(suffixes[0])}")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from insitu.errors import StoreError
 from insitu.store.decode import Decoder
@@ -12,10 +13,10 @@ from insitu.trace.collector import collector_paused
 from insitu.trace.trace import Trace
 
 
-def encode(trace: Trace) -> Tables:
-    """The trace as tables; `decode` makes an equal trace of them."""
+def encode(trace: Trace, about: dict[str, Any] | None = None) -> Tables:
+    """The trace as tables, with other facts about it if there are any; `decode` makes an equal trace of them."""
     with collector_paused():
-        return Encoder().tables(trace.events, trace.about)
+        return Encoder().tables(trace.events, trace.about if about is None else about)
 
 
 def decode(tables: Mapping[str, Mapping[str, Column]]) -> Trace:

@@ -11,6 +11,7 @@ from insitu.errors import StoreError
 from insitu.store.circles import check_events
 from insitu.store.tables import Tables, bytes_of, columns
 from insitu.store.value import Array, Writer
+from insitu.trace.counting import counted
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable
 
 T = TypeVar("T")
@@ -52,13 +53,13 @@ class Encoder:
         tables: Tables = {}
         # Each table adds rows to the ones after it, so the order matters: the pool of strings is last.
         tables["about"] = columns("about", [(self.value(about),)])
-        tables["rows"] = columns("rows", map(self.row, events))
+        tables["rows"] = columns("rows", counted(map(self.row, events), len(events), "encoding"))
         # What the reader refuses is refused here, where the trace is still at hand; ids are stored as differences.
         check_events(np.cumsum(tables["rows"]["id"], dtype=np.int64), tables["rows"]["parent"].astype(np.int64))
-        tables["refs"] = columns("refs", [(self.tensors.number(tensor),) for tensor in self.refs])
+        tables["refs"] = columns("refs", ((self.tensors.number(tensor),) for tensor in self.refs))
         tables["tensors"] = columns("tensors", map(self.tensor, self.tensors.items))
         tables["stats"] = columns("stats", map(_stats_row, self.stats))
-        tables["histograms"] = columns("histograms", [(n,) for stats in self.stats for n in stats.histogram])
+        tables["histograms"] = columns("histograms", ((n,) for stats in self.stats for n in stats.histogram))
         tables["modules"] = columns("modules", map(self.module, self.modules.items))
         tables["sites"] = columns("sites", map(self.place, self.sites.items))
         tables["arrays"] = columns("arrays", map(self.array, self.arrays))

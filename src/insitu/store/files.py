@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,21 @@ def check_free(path: Path, *, overwrite: bool) -> None:
         raise StoreError(f"{str(path)!r} is there already: give another name, or overwrite=True (--overwrite)")
     if not os.path.isdir(path.parent):
         raise StoreError(f"there is no directory {str(path.parent)!r} to write {path.name!r} into: make it first")
+
+
+def check_writable(path: Path) -> None:
+    """Raise when no file can be made in the folder of this one, which only a try can tell."""
+    passing = passing_name(path)
+    try:
+        os.close(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        passing.unlink()
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
+
+
+def passing_name(path: Path) -> Path:
+    """The name that a file has until it is complete."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
 
 
 def check_plain(path: Path) -> None:
@@ -39,12 +55,15 @@ def check_plain(path: Path) -> None:
         raise StoreError("it is a pipe, a socket or a device, and only files are read: copy it into one first")
 
 
-def write_whole(path: Path, content: bytes, *, overwrite: bool) -> None:
-    """Write a file that only its owner reads, under another name first: a reader or a crash never sees a part of it."""
+def write_whole(path: Path, content: bytes | Iterable[bytes], *, overwrite: bool) -> None:
+    """Write a file that only its owner reads, under another name first: a reader or a crash never sees a part of it.
+
+    Content may come in pieces, which are written as they are made.
+    """
     check_free(path, overwrite=overwrite)
-    passing = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
+    passing = passing_name(path)
     try:
-        _write_synced(passing, content)
+        _write_synced(passing, [content] if isinstance(content, bytes) else content)
         rename(passing, path, overwrite=overwrite)
     except StoreError:
         raise
@@ -55,10 +74,10 @@ def write_whole(path: Path, content: bytes, *, overwrite: bool) -> None:
             passing.unlink()
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def _write_synced(path: Path, pieces: Iterable[bytes]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as file:
-        file.write(content)
+        file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
 

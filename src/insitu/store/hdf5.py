@@ -7,7 +7,7 @@ that a file from a stranger can make it neither open another file nor fill the m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -18,6 +18,7 @@ from insitu.errors import MissingError, StoreError
 from insitu.store.files import write_whole
 from insitu.store.safe import attribute, careful, child
 from insitu.store.tables import FORMAT, SCHEMA, VERSION, Column, Rule, Tables
+from insitu.trace.missing import Missing
 
 try:
     import h5py
@@ -25,6 +26,8 @@ except ImportError:
     raise MissingError("reading and writing .h5 files needs h5py: pip install h5py") from None
 
 _ATTRIBUTES = {"insitu": "insitu", "python": "python", "torch": "torch", "start": "started"}
+EARLIER = "earlier"  # the group with the earlier parts of a long trace
+_MOST_PARTS = 100_000
 _CHUNK = 2**18
 _SMALL = 2**12  # the index of the chunks alone takes half of that
 _MOST_BYTES = 2**32
@@ -37,8 +40,18 @@ _BEST_RATIO = 1100
 _FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE}
 
 
-def write(tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bool) -> None:
-    """Write the tables, and the facts about the trace that are plain as attributes, to a file."""
+def write(
+    tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bool, earlier: Sequence[Path] = ()
+) -> None:
+    """Write the tables, and the facts about the trace that are plain as attributes, to a file.
+
+    A long trace comes in parts: the events of `earlier` files go into groups of their own, `/earlier/0` the oldest.
+    """
+    write_whole(path, image(tables, about, earlier), overwrite=overwrite)
+
+
+def image(tables: Tables, about: Mapping[str, Any], earlier: Sequence[Path] = ()) -> bytes:
+    """The content of such a file."""
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:
         file.attrs["format"] = _text(FORMAT)
         file.attrs["format_version"] = VERSION
@@ -48,9 +61,17 @@ def write(tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bo
             plain = _plain_column(table, columns)
             for name, column in columns.items():
                 _write_column(file, f"events/{table}/{name}", column, compressed=name != plain)
+        for index, part in enumerate(earlier):
+            _copy(part, file, f"{EARLIER}/{index}")
         file.flush()
-        image = file.id.get_file_image()
-    write_whole(path, image, overwrite=overwrite)
+        content: bytes = file.id.get_file_image()
+        return content
+
+
+def _copy(part: Path, file: h5py.File, name: str) -> None:
+    with h5py.File(part, "r") as source:
+        source.copy("events", file, name=name)
+        file[name].attrs["checksum"] = source.attrs["checksum"]
 
 
 def _text(value: object) -> np.bytes_:
@@ -87,20 +108,61 @@ def _checksum(tables: Mapping[str, Mapping[str, Column]]) -> int:
 
 def read(path: Path) -> dict[str, dict[str, Column]]:
     """The tables of a file; a StoreError when it is not a trace of a version known here, or not whole."""
+    return read_parts(path, 0)[0][-1]
+
+
+def read_parts(path: Path, room: int) -> tuple[list[dict[str, dict[str, Column]]], Missing | None]:
+    """The tables of a trace in parts, the oldest first, as far as there is room for so many events; and what is not.
+
+    The last part is always read.
+    """
     with careful(), h5py.File(path, "r") as file:
         _check_format(file)
-        events = child(file, "events", h5py.Group)
-        found = {table: child(events, table, h5py.Group) for table in SCHEMA}
-        datasets = {
-            table: {name: child(found[table], name, h5py.Dataset) for name in _stored(found[table], rules)}
-            for table, rules in SCHEMA.items()
-        }
-        _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
-        _check_counts(datasets)
-        tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
-        if _checksum(tables) != attribute(file, "checksum"):
-            raise StoreError("it is damaged: its checksum is not that of its columns")
-        return tables
+        found = [_tables(child(file, "events", h5py.Group), attribute(file, "checksum"))]
+        missing = None
+        for part in reversed(_earlier(file)):
+            count = _rows(part, "id").size
+            room -= len(found[0]["rows"]["id"])
+            if missing is None and room >= count:
+                found.insert(0, _tables(part, attribute(part, "checksum")))
+                continue
+            left = Missing(int(count), _range(_rows(part, "step")))
+            missing = left if missing is None else missing.and_also(left)
+        return found, missing
+
+
+def _earlier(file: h5py.File) -> list[h5py.Group]:
+    if EARLIER not in file.keys():  # noqa: SIM118 - `in file` would follow the link
+        return []
+    parts = child(file, EARLIER, h5py.Group)
+    if len(parts) > _MOST_PARTS:
+        raise StoreError(f"it has {len(parts)} parts, and at most {_MOST_PARTS} are read")
+    return [child(parts, str(index), h5py.Group) for index in range(len(parts))]
+
+
+def _rows(part: h5py.Group, name: str) -> h5py.Dataset:
+    found = child(child(part, "rows", h5py.Group), name, h5py.Dataset)
+    _check_sizes([found])
+    return found
+
+
+def _range(steps: h5py.Dataset) -> tuple[int, int]:
+    column = steps[:]
+    return (max(0, int(column.min())), max(0, int(column.max()))) if len(column) else (0, 0)
+
+
+def _tables(events: h5py.Group, checksum: Any) -> dict[str, dict[str, Column]]:
+    found = {table: child(events, table, h5py.Group) for table in SCHEMA}
+    datasets = {
+        table: {name: child(found[table], name, h5py.Dataset) for name in _stored(found[table], rules)}
+        for table, rules in SCHEMA.items()
+    }
+    _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
+    _check_counts(datasets)
+    tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
+    if _checksum(tables) != checksum:
+        raise StoreError("it is damaged: its checksum is not that of its columns")
+    return tables
 
 
 def _stored(group: h5py.Group, rules: Mapping[str, Rule]) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ Tables = dict[str, dict[str, Column]]
 
 FORMAT = "insitu trace"
 VERSION = 1
+_PART = 2**14  # rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +92,45 @@ SCHEMA: dict[str, dict[str, Rule]] = {
 
 
 def columns(table: str, rows: Iterable[tuple[Any, ...]]) -> dict[str, Column]:
-    """The rows of a table as its columns, packed: differences taken where the schema says so, integers narrow."""
-    rules = SCHEMA[table]
-    values = list(zip(*rows, strict=True)) or [()] * len(rules)
-    named = zip(rules.items(), values, strict=True)
-    return {name: _packed(table, name, rule, column) for (name, rule), column in named}
+    """The rows of a table as its columns, packed: differences taken where the schema says so, integers narrow.
+
+    Rows are taken a part at a time: as numbers of Python, all of them would take ten times the room.
+    """
+    rules, waiting = SCHEMA[table], iter(rows)
+    found = {name: _Packing(table, name, rule) for name, rule in rules.items()}
+    while part := list(islice(waiting, _PART)):
+        for packing, values in zip(found.values(), zip(*part, strict=True), strict=True):
+            packing.add(values)
+    return {name: packing.column() for name, packing in found.items()}
 
 
-def _packed(table: str, name: str, rule: Rule, values: tuple[Any, ...]) -> Column:
-    if rule.kind == "f":
-        return np.array(values, dtype=np.float64)
-    try:
-        column = np.array(values, dtype=np.int64)
-    except OverflowError:
-        raise StoreError(f"a number in {table}.{name} of the trace does not fit into 64 bits") from None
-    if rule.optional and column.size and column.min() < -1:
-        raise StoreError(f"{table}.{name} of the trace holds {column.min()}: only numbers from 0 can be saved")
-    return narrow(np.diff(column, prepend=np.int64(0)) if rule.delta else column)
+class _Packing:
+    """A column in the making."""
+
+    def __init__(self, table: str, name: str, rule: Rule) -> None:
+        self._where, self._rule = f"{table}.{name}", rule
+        self._last = np.int64(0)
+        self._parts: list[Column] = [np.zeros(0, np.float64 if rule.kind == "f" else np.int8)]
+
+    def add(self, values: tuple[Any, ...]) -> None:
+        """The next values."""
+        self._parts.append(np.array(values, dtype=np.float64) if self._rule.kind == "f" else self._packed(values))
+
+    def _packed(self, values: tuple[Any, ...]) -> Column:
+        try:
+            column = np.array(values, dtype=np.int64)
+        except OverflowError:
+            raise StoreError(f"a number in {self._where} of the trace does not fit into 64 bits") from None
+        if self._rule.optional and column.min() < -1:
+            raise StoreError(f"{self._where} of the trace holds {column.min()}: only numbers from 0 can be saved")
+        if not self._rule.delta:
+            return narrow(column)
+        before, self._last = self._last, column[-1]
+        return narrow(np.diff(column, prepend=before))
+
+    def column(self) -> Column:
+        """All values, in the smallest type that holds them."""
+        return np.concatenate(self._parts)
 
 
 def narrow(column: NDArray[np.int64]) -> Column:

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from insitu.errors import InsituError, MissingError, SubjectError, choose
 from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, TensorFacts, Variable
+from insitu.trace.missing import Missing, missing_of
 from insitu.trace.path import matches, require
 
 if TYPE_CHECKING:
     import pandas
 
 
-Source = Callable[[], list[Event]]
+# The events of a session so far and what is missing of them; True for the last time that they are read.
+Source = Callable[[bool], tuple[list[Event], Missing | None]]
 
 
 class _Index:
@@ -55,6 +57,7 @@ class Trace:
         self._source: Source | None = None
         self._open = False
         self._cached_index: _Index | None = None
+        self._archive: Any = None  # what holds the events that are missing here, for those who save the trace
         self._on_step: Callable[[], None] | None = None
 
     def _attach(self, source: Source, on_step: Callable[[], None]) -> None:
@@ -75,11 +78,20 @@ class Trace:
     def events(self) -> list[Event]:
         """Every event, in the order they began."""
         if self._source is not None:
-            self._events = self._source()
+            self._events, missing = self._source(not self._open)
+            if missing is not None:
+                self.about["missing"] = missing.plain()
             self._cached_index = None
             if not self._open:
                 self._source = None
         return self._events
+
+    @property
+    def missing(self) -> Missing | None:
+        """What was recorded and is no longer here, because there was no memory for it; None if nothing is missing."""
+        if self._source is not None:
+            _ = self.events
+        return missing_of(self.about.get("missing"))
 
     @property
     def _index(self) -> _Index:
@@ -142,7 +154,7 @@ class Trace:
         return self._index.children.get(event.id, [])
 
     def producer(self, tensor: TensorFacts) -> Call | None:
-        """The call that made this tensor; None if it was there before the trace began."""
+        """The call that made this tensor; None if it was there before the trace began, or if the call is `missing`."""
         _require_tensor(tensor)
         made_by = self._index.by_id.get(tensor.producer) if tensor.producer is not None else None
         return made_by if isinstance(made_by, Call) else None
@@ -214,7 +226,8 @@ class Trace:
 
     def __repr__(self) -> str:
         events = self.events
-        return f"<Trace: {len(events)} events, {len(self.modules)} modules>"
+        missing = f", {self.missing.events} more are missing" if self.missing is not None else ""
+        return f"<Trace: {len(events)} events, {len(self.modules)} modules{missing}>"
 
 
 COLUMNS = (

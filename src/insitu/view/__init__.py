@@ -5,16 +5,19 @@ from __future__ import annotations
 import inspect
 import io
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import IO, Any
 
 from insitu.errors import ChoiceError, SubjectError, choose
 from insitu.trace.analysis import completed, moments, select
 from insitu.trace.collector import collector_paused
+from insitu.trace.counting import counted
 from insitu.trace.event import Event
 from insitu.trace.trace import Trace
 from insitu.view.classic import Classic
 from insitu.view.code import Code
 from insitu.view.line import CountingView, Line, OpeningView, View
+from insitu.view.missing_text import missing_lines
 from insitu.view.table import Table
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.tree import Tree
@@ -84,7 +87,7 @@ def _lines(every: list[Event], view: View, only: str | Iterable[str] | None) -> 
             else:
                 left_out(event)
     elif opened is None:
-        for event in completed(chosen):
+        for event in counted(completed(chosen), len(chosen), "arranging calls"):
             yield from view(event)
     else:
         for event, begins in moments(chosen):
@@ -146,4 +149,4 @@ def show(
         options.setdefault("live", False)
     lines = replay(trace.events, make(view, **options), only)
     with collector_paused():
-        write_all(lines, file, color, width)
+        write_all(chain(missing_lines(trace), lines), file, color, width)

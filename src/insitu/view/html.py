@@ -13,9 +13,11 @@ from typing import Any
 from insitu.errors import SubjectError, tell
 from insitu.trace.analysis import select
 from insitu.trace.collector import collector_paused
+from insitu.trace.counting import counted
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Variable
 from insitu.trace.trace import Trace
+from insitu.view.missing_text import about_texts
 from insitu.view.page import pairs, series
 from insitu.view.page.packing import Columns
 from insitu.view.page.rows import RowColumns, ordered, places
@@ -82,13 +84,13 @@ def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int]
 def _fill(trace: Trace, events: list[Event], tables: Tables, rows: RowColumns, depth: int | None) -> list[series.Drawn]:
     every, found = ordered(trace.events, shown={event.id for event in events}, depth=depth)
     tables.begin(places(every))
-    for row in every:
+    for row in counted(every, len(every), "filling the page"):
         rows.add(row, found)
     return series.of_variables([event for event in events if isinstance(event, Variable)], tables.places)
 
 
 def _about(trace: Trace) -> dict[str, str]:
-    return {safe(str(name)): short(safe(str(item)), 200) for name, item in trace.about.items() if item is not None}
+    return {safe(name): short(safe(text), 200) for name, text in about_texts(trace.about).items()}
 
 
 def _title(subject: Trace | Diff | None, title: str | None) -> str:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from html import escape
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from insitu.trace.collector import collector_paused
@@ -16,6 +16,7 @@ from insitu.trace.diff import Diff
 from insitu.trace.trace import Trace
 from insitu.view import replay
 from insitu.view.line import Line, Span
+from insitu.view.missing_text import missing_lines
 from insitu.view.terminal import Terminal
 from insitu.view.tree import BRANCH, GUIDE, Tree
 from insitu.view.value import kept, short
@@ -40,7 +41,11 @@ def trace_bundle(trace: Trace, include: Kinds = None, exclude: Kinds = None) -> 
     >>> trace_bundle(Trace([Call(0, None, "function", "torch.ones", args=(3,))]))["text/plain"]
     'torch.ones(3)'
     """
-    return _bundle(trace, lambda: replay(trace.events, Tree(live=False)), folded, _asked(include, exclude))
+
+    def lines() -> Iterator[Line]:
+        return chain(missing_lines(trace), replay(trace.events, Tree(live=False)))
+
+    return _bundle(trace, lines, folded, _asked(include, exclude))
 
 
 def diff_bundle(diff: Diff, include: Kinds = None, exclude: Kinds = None) -> dict[str, str]:

@@ -42,7 +42,7 @@ class Moment:
         self.tape: Tape = probe.tape if probe is not None else []
         self.end = len(self.tape)
         self.thread = probe.thread if probe is not None else 0
-        self.cleared = probe.live.cleared(probe) if probe is not None and probe.live is not None else (0, 0)
+        self.cleared = probe.cleared if probe is not None else (0, 0)
         self.at, self.scene = at, scene
         self.error = type(error).__name__
         args = arguments_of(error)
@@ -50,7 +50,7 @@ class Moment:
         is_text = is_text and not isinstance(error, KeyError)  # whose argument is the key
         self.message = args[0] if is_text else ", ".join(map(_told, args))
         self.contents = {**(scene.contents if scene is not None else {}), **self._given()}
-        if probe is not None and probe.live is not None:
+        if probe is not None:
             waiting[next(_numbers)] = self
 
     def _given(self) -> dict[int, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import CodeType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from insitu.capture.decode import Decoder, TapeDecoder, records
+from insitu.capture.decode import Decoder, TapeDecoder
 from insitu.capture.explain.expressions import Expression, expression_at, line_at, pairs, segment
+from insitu.capture.ids import EARLIER, Ids
 from insitu.capture.names import ModuleNote
+from insitu.capture.segment import records
 from insitu.capture.sites import Base, is_hidden
 from insitu.capture.tape import ARGS, FIXED, FRAMES, KWARGS, NODE_COUNT, NODES, NOTE, OUTERMOST, PARENT, RESULT, Tape
 from insitu.capture.tensors import Value
@@ -16,7 +18,7 @@ from insitu.trace.event import Call, Fields
 from insitu.trace.explanation import Place
 
 if TYPE_CHECKING:
-    from insitu.capture.probe import Probe
+    pass
 
 
 class Reading:
@@ -33,7 +35,7 @@ class Reading:
         self.tape, self.thread = tape, thread
         self._begin, self._cleared = cleared
         self._decoder = Decoder(Base(None), origin=0.0, rank=0)
-        self._tape = TapeDecoder(self._decoder, cast("Probe", self), lambda at: self._cleared + at)
+        self._tape = TapeDecoder(self._decoder, self, Ids(self._cleared))
 
     def close(self) -> None:
         """Forget the facts that were made."""
@@ -86,6 +88,9 @@ class Reading:
     def producer(self, value: Value) -> int | None:
         """The call that made a value; None if it was there before, or is forgotten."""
         at = value.producer
+        if at <= EARLIER:
+            at = EARLIER - at - self._cleared  # a part of the tape was taken off since
+            return at if self._begin <= at < len(self.tape) else None
         if at < 0 and value.facts is not None and value.facts.producer is not None:
             at = value.facts.producer - self._cleared  # the tape was cleared since
             return at if self._begin <= at < len(self.tape) else None

@@ -8,12 +8,12 @@ from torch import Tensor
 from torch._C import _current_autograd_node
 
 from insitu.capture.calls import FunctionNote
-from insitu.capture.decode import records
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.cause import report_waiting, waiting_at
 from insitu.capture.guard.facts import facts_of, module_chain, noted_values, operands, saved, saved_tensors
 from insitu.capture.guard.values import State, first_bad, state_of
 from insitu.capture.guard.waiting import reach
+from insitu.capture.segment import records
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
 from insitu.trace.event import Call, Site

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from insitu.capture.decode import records
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.facts import noted_values
 from insitu.capture.guard.values import state_of
+from insitu.capture.segment import records
 from insitu.capture.tensors import Value
 from insitu.trace.finding import Finding
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -53,6 +54,8 @@ def to_text(trace: Trace) -> str:
     """
     with collector_paused():
         about = {key: trace.about[key] for key in _ABOUT if isinstance(trace.about.get(key), str)}
+        if (missing := trace.missing) is not None:
+            about["missing"] = replace(missing, calls=()).plain()  # calls have no ids here
         return "\n".join([HEAD, f"about {about!r}", *_Writer(trace).lines(), FOOT, ""])
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from insitu.trace.trace import Trace
-from insitu.view.export.csv import to_csv
+from insitu.view.export.csv import csv_pieces, to_csv
 from insitu.view.export.dot import to_dot
 from insitu.view.export.mermaid import to_mermaid
 from insitu.view.export.model_explorer import to_model_explorer
-from insitu.view.export.perfetto import to_perfetto
+from insitu.view.export.perfetto import perfetto_pieces, to_perfetto
 
-__all__ = ["EXPORTS", "exporter", "to_csv", "to_dot", "to_mermaid", "to_model_explorer", "to_perfetto"]
+__all__ = ["EXPORTS", "exporter", "pieces", "to_csv", "to_dot", "to_mermaid", "to_model_explorer", "to_perfetto"]
 
 Exporter = Callable[[Trace], str]
 # The first suffix that fits is taken, so the longer one stands before the one it ends in.
@@ -32,3 +32,19 @@ def exporter(name: str) -> Exporter | None:
     """
     lower = name.lower()
     return next((make for suffix, make in EXPORTS.items() if lower.endswith(suffix)), None)
+
+
+# Those whose text is many times as long as the trace, in pieces.
+_PIECES: dict[Exporter, Callable[[Trace], Iterator[str]]] = {to_perfetto: perfetto_pieces, to_csv: csv_pieces}
+
+
+def pieces(trace: Trace, name: str) -> Iterator[str]:
+    """What is written to a file of this name, bit by bit where it is long.
+
+    >>> "".join(pieces(Trace(), "run.json"))
+    '{"otherData":{},"traceEvents":[]}'
+    """
+    export = exporter(name)
+    if export is None:
+        raise ValueError(f"no other viewer reads {name!r}")
+    return _PIECES[export](trace) if export in _PIECES else iter([export(trace)])

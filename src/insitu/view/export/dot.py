@@ -8,6 +8,7 @@ from insitu.trace.collector import collector_paused
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import Graph, Layers, call_name, graphs
+from insitu.view.missing_text import missing_text
 from insitu.view.name import compact
 from insitu.view.value import result, safe, short, tensor
 
@@ -27,6 +28,8 @@ def to_dot(trace: Trace, *, most: int = MOST_NODES) -> str:
     every = graphs(trace)
     count = sum(len(graph.calls) for graph in every)
     notes = [safe(str(trace.about["subject"]))] if "subject" in trace.about else []
+    if (missing := trace.missing) is not None:
+        notes.append(missing_text(missing))
     if count > most:
         notes.append(f"the first {most:,} of {count:,} calls; {count - most:,} are left out: .graph.json has them all")
     lines = [

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from insitu.trace.collector import collector_paused
 from insitu.trace.trace import Trace
 from insitu.view.export.flow import Flow, Key
+from insitu.view.missing_text import missing_text
 from insitu.view.value import short
 
 MOST_NODES = 300  # Mermaid refuses more than 500 arrows, or 50,000 characters
@@ -31,7 +32,9 @@ def to_mermaid(trace: Trace) -> str:
     flow = Flow(trace)
     if not flow.nodes:
         return 'flowchart TD\n  note["no module was called"]\n'
-    return "\n".join(["flowchart TD", *_Drawing(flow).lines(), ""])
+    missing = trace.missing
+    notes = [f"%% {missing_text(missing)}"] if missing is not None else []
+    return "\n".join(["flowchart TD", *notes, *_Drawing(flow).lines(), ""])
 
 
 class _Drawing:

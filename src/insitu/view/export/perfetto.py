@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from insitu.errors import SubjectError
 from insitu.trace.collector import collector_paused
 from insitu.trace.costs import memory
+from insitu.trace.counting import counted
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import call_name, code_at, operations, place
+from insitu.view.missing_text import about_texts
 from insitu.view.value import result, safe, short, value
 
 Row = dict[str, Any]
 MOST_TEXT = 400  # characters of the facts about a bar
 
 
-@collector_paused()
 def to_perfetto(trace: Trace) -> str:
     """The trace as a timeline, in the JSON of the Trace Event Format: a process for each rank, times in microseconds.
 
@@ -27,18 +29,30 @@ def to_perfetto(trace: Trace) -> str:
     >>> [(row["name"], row["ts"], row["dur"]) for row in rows if row["ph"] == "X"]
     [('torch.ones', 0.0, 2.5)]
     """
+    with collector_paused():
+        return "".join(perfetto_pieces(trace))
+
+
+def perfetto_pieces(trace: Trace) -> Iterator[str]:
+    """The same text in pieces, each made when it is asked for: all of it takes many times the memory of the trace."""
     events = trace.events
     calls = [event for event in events if isinstance(event, Call)]
     if calls and all(call.duration is None for call in calls):
         raise SubjectError(
             "this trace has no times, which a timeline needs: export the .h5 file of the run, not the .trace file"
         )
-    about = {safe(str(key)): safe(str(item)) for key, item in trace.about.items()}
+    about = {safe(name): safe(text) for name, text in about_texts(trace.about).items()}
     lanes = _Lanes(events)
-    rows = [*lanes.names(about.get("subject", "insitu")), *_rows(lanes, _Arrows(calls))]
     # No "displayTimeUnit": some readers take "ns" to mean that the times themselves are nanoseconds.
-    whole = {"traceEvents": rows, "otherData": about}
-    return json.dumps(whole, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    yield f'{{"otherData":{_json(about)},"traceEvents":['
+    comma = ""
+    for row in chain(lanes.names(about.get("subject", "insitu")), _rows(lanes, _Arrows(calls))):
+        yield comma + _json(row)
+        comma = ","
+    yield "]}"
+
+
+_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
 class _Lanes:
@@ -135,7 +149,7 @@ class _Arrows:
 def _rows(lanes: _Lanes, arrows: _Arrows) -> Iterator[Row]:
     """The rows by time; arrows stand right after their bar, for a reader binds them to the last one begun."""
     begun: set[tuple[int, int]] = set()
-    for event in lanes.order:
+    for event in counted(lanes.order, len(lanes.order), "writing"):
         if (event.rank, event.step) not in begun:
             begun.add((event.rank, event.step))
             yield lanes.row("i", f"step {event.step}", event, cat="step", s="p")

@@ -34,7 +34,7 @@ function lost(address) {
 function introduce(app) {
   const { about, events, series, diff, row } = app.data;
   const facts = [events === undefined ? "" : counted(events, "event")];
-  facts.push(about.level && `level ${about.level}`, about.torch && `torch ${about.torch}`, about.started);
+  facts.push(about.level && `level ${about.level}`, about.torch && `torch ${about.torch}`, about.started, about.missing);
   if (diff) facts.push(`${counted(app.pairs?.size ?? 0, "call")} compared`);
   for (const [kind, count] of Object.entries(diff?.evidence ?? {}))
     if (count) facts.push(`${counted(Number(count), "output")} by ${kind}`);

@@ -1,0 +1,50 @@
+"""The steps of a recording."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+from insitu.capture.names import ModuleNote
+from insitu.capture.tape import MarkNote
+
+
+class Steps:
+    """Counts the steps: each outermost call of the subject is one, until a mark has said where they begin.
+
+    Records of another thread may come later than a step that began after them: the times say which step was theirs.
+    """
+
+    def __init__(self) -> None:
+        self.current = 0
+        self._said = self._begun = self._called = False
+        self._begins: list[float] = []  # when each step but the first one began
+
+    def __copy__(self) -> Steps:
+        same = Steps()
+        same.__dict__.update(self.__dict__, _begins=list(self._begins))
+        return same
+
+    def of(self, note: Any, inherited: int | None, time: float) -> int:
+        """The step of a record; `inherited` is that of its parent, None for an outermost one."""
+        if isinstance(note, (MarkNote, ModuleNote)):
+            self._look_at(note, time, is_outermost=inherited is None)
+        self._begun = True
+        if inherited is not None and not self._said:
+            return inherited
+        is_late = bool(self._begins) and time < self._begins[-1]
+        return bisect_right(self._begins, time) if is_late else self.current
+
+    def _look_at(self, note: Any, time: float, *, is_outermost: bool) -> None:
+        """Count a step that a record begins."""
+        if isinstance(note, MarkNote) and note.mark == "step":
+            self._count(time, is_new=self._begun or self._said)
+            self._said = True
+        elif is_outermost and not self._said and isinstance(note, ModuleNote) and note.subject:
+            self._count(time, is_new=self._called)
+            self._called = True
+
+    def _count(self, time: float, *, is_new: bool) -> None:
+        if is_new:
+            self.current += 1
+            self._begins.append(max(time, self._begins[-1]) if self._begins else time)

@@ -1,0 +1,180 @@
+"""What `insitu run` does when the program has ended: save the trace, make a page, print it.
+
+The program is over and its exit code is known: nothing here changes that. Ctrl-C stops what is only for looking at;
+a file that is being written is completed first, unless Ctrl-C comes again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from insitu.commands.progress import working
+from insitu.errors import InsituError
+
+if TYPE_CHECKING:
+    from insitu.trace.trace import Trace
+    from insitu.view.line import Line
+    from insitu.view.terminal import Terminal
+
+MOST_LINES, LAST_LINES = 200, 40
+
+
+class Postponed:
+    """A `with` block in which the first Ctrl-C waits and says so (`came`), and the second one interrupts."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self.came = text, False
+        self._before: Any = None
+
+    def __enter__(self) -> Postponed:
+        is_ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
+        if threading.current_thread() is threading.main_thread() and not is_ignored:
+            self._before = signal.signal(signal.SIGINT, self._wait)
+        return self
+
+    def _wait(self, number: int, frame: FrameType | None) -> None:
+        if self.came:
+            raise KeyboardInterrupt
+        self.came = True
+        say(self._text)
+
+    def __exit__(self, *raised: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to make of a trace: its name, how, whether it is a file, and whether that holds all of the trace."""
+
+    name: str
+    do: Callable[[], None]
+    is_file: bool = False
+    is_whole: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is being done."""
+        return f"{'writing' if self.is_file else 'making'} {self.name}"
+
+
+def deliver(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> None:
+    """Save the trace, make the page, print the trace, as far as that is asked for."""
+    with suppress(OSError, ValueError):  # a program may have closed it
+        sys.stdout.flush()  # what the program printed comes first
+    _take_interrupts()
+    works, kept = _works(trace, failure, options), list[str]()
+    for index, work in enumerate(works):
+        try:
+            if _finish(work):
+                kept += [work.name] if work.is_file else []
+                continue
+            left = works[index:]
+        except KeyboardInterrupt:  # it came while a file was completed
+            kept.append(work.name)
+            left = works[index + 1 :]
+        texts = [f"interrupted, without {', '.join(other.name for other in left)}"] if left else []
+        texts += [f"{', '.join(kept)} is kept"] if kept else []
+        say("; ".join(texts))
+        return
+
+
+def _take_interrupts() -> None:
+    """Ctrl-C is for us from here on: a handler of the program has nothing to do any more."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _works(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> list[Work]:
+    from insitu.saving import save
+
+    def saved(path: str, *, is_whole: bool) -> Work:
+        def do() -> None:
+            save(trace, path, overwrite=options.overwrite)
+
+        return Work(os.path.basename(path), do, is_file=True, is_whole=is_whole)
+
+    works = [saved(options.to, is_whole=True)] if options.to is not None else []
+    works += [saved(options.html, is_whole=False)] if options.html is not None else []
+    works += [Work(f"the {options.view}", lambda: _print(trace, failure, options))] if not options.quiet else []
+    return works
+
+
+def _finish(work: Work) -> bool:
+    """Do it; False if Ctrl-C ended it. What else goes wrong is told: the program did not fail.
+
+    Ctrl-C that came while a file was completed is raised when that is done.
+    """
+    interrupt = Postponed(f"{work.name} is being written: Ctrl-C again gives it up")
+    try:
+        with working(work.text), interrupt if work.is_whole else nullcontext():
+            work.do()
+    except KeyboardInterrupt:
+        return False
+    except BrokenPipeError:
+        raise
+    except InsituError as error:
+        say(str(error))
+    except Exception as error:
+        say(f"{work.text} failed: {type(error).__name__}: {error}")
+    if interrupt.came:
+        raise KeyboardInterrupt
+    return True
+
+
+def say(text: str) -> None:
+    """A line on stderr, if there is one."""
+    with suppress(OSError, ValueError, AttributeError):
+        print(f"insitu: {text}", file=sys.stderr, flush=True)
+
+
+def _print(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> None:
+    """Print the trace of a program; of a long one the beginning and the end, because nobody reads 80,000 lines."""
+    from insitu import view
+    from insitu.trace.collector import collector_paused
+    from insitu.view.missing_text import missing_lines
+
+    if not trace.events:
+        say(_nothing_text(failure, options))
+        return
+    terminal = view.Terminal(sys.stderr)
+    extra: dict[str, Any] = {"live": False, "unfold": options.unfold} if options.view == "tree" else {}
+    lines = chain(missing_lines(trace), view.replay(trace.events, view.make(options.view, **extra)))
+    with collector_paused():
+        _print_most(terminal, lines, None if options.all else MOST_LINES - LAST_LINES)
+
+
+def _nothing_text(failure: BaseException | None, options: argparse.Namespace) -> str:
+    """Why there is nothing to show, as far as that is known."""
+    if options.only:
+        return "no call of a module that matches --only was recorded"
+    before = f" before {type(failure).__name__}" if isinstance(failure, Exception) else ""
+    return f"no call of a torch module or function on tensors was recorded{before}"
+
+
+def _print_most(terminal: Terminal, lines: Iterator[Line], first: int | None) -> None:
+    """Print the first lines and the last ones."""
+    from insitu.view.line import Line
+
+    terminal.write(islice(lines, first))
+    last: deque[Line] = deque(maxlen=LAST_LINES)
+    left = -LAST_LINES
+    for line in lines:
+        last.append(line)
+        left += 1
+    if left > 0:
+        more = f"… {left:,} more line{'s' * (left != 1)}: --all prints them, --to FILE.h5 keeps the trace"
+        terminal.write([Line(((more, ""),))])
+    terminal.write(last)

@@ -1,0 +1,34 @@
+"""Files of several processes: each rank of a job writes one of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def rank() -> int | None:
+    """The number of this process among those of a job; None if it is alone."""
+    return _number("RANK") if (_number("WORLD_SIZE") or 1) > 1 else None
+
+
+def rank_file(path: str, suffixes: tuple[str, ...]) -> str:
+    """The file of this process: `run.rank0.h5` for `run.h5`, if it is one of several; another one after a restart.
+
+    >>> rank_file("run.h5", (".h5",)) == ("run.h5" if rank() is None else f"run.rank{rank()}.h5")
+    True
+    """
+    number = rank()
+    if number is None:
+        return path
+    restarts = _number("TORCHELASTIC_RESTART_COUNT")
+    added = f".rank{number}" + (f".restart{restarts}" if restarts else "")
+    found = Path(path)
+    longest = sorted(suffixes, key=len, reverse=True)
+    suffix = next((suffix for suffix in longest if found.name.lower().endswith(suffix)), "")
+    stem = found.name[: len(found.name) - len(suffix)]
+    return str(found.with_name(f"{stem}{added}{found.name[len(stem) :]}"))
+
+
+def _number(name: str) -> int | None:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,55 @@
+"""Amounts of memory, as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from insitu.errors import ChoiceError
+
+MEMORY = 2**30  # the default of what a trace may take
+LEAST = 10**6
+AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-zA-Z]{0,3})\s*")
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+BINARY = {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def capacity(option: str, amount: object) -> int:
+    """The number of bytes that is meant: a number, or text such as "500MB" or "2 GiB".
+
+    >>> capacity("memory", "500MB"), capacity("memory", "2 GiB"), capacity("memory", 3e6)
+    (500000000, 2147483648, 3000000)
+    """
+    found = _bytes(amount)
+    if found is None:
+        raise ChoiceError(f"{option}={amount!r:.80} is not an amount of memory: write it as in '500MB' or '2GiB'")
+    if found < LEAST:
+        raise ChoiceError(f"{option}={amount!r:.80} is too little for a trace: give at least 1MB")
+    return found
+
+
+def _bytes(amount: object) -> int | None:
+    if isinstance(amount, (int, float)) and not isinstance(amount, bool):
+        return int(amount) if 0 <= amount < 2**62 else None
+    match = (
+        re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-zA-Z]{0,3})\s*", amount) if isinstance(amount, str) else None
+    )
+    unit = (UNITS | BINARY).get(match[2].upper()) if match is not None else None
+    if match is None or unit is None:
+        return None
+    found = int(float(match[1]) * unit)
+    return found if found < 2**62 else None
+
+
+def capacity_text(size: int) -> str:
+    """A number of bytes in few characters.
+
+    >>> capacity_text(2**30), capacity_text(500_000_000), capacity_text(1_234_567)
+    ('1 GiB', '500 MB', '1.2 MB')
+    """
+    for unit, letters in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {letters}"
+    for unit, letters in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
+        if size >= unit:
+            return f"{size / unit:.1f}".removesuffix(".0") + f" {letters}"
+    return f"{size} bytes"

@@ -1,0 +1,36 @@
+"""How far the work on many events has come, for those who show it to people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+STRIDE = 1 << 10  # items between two counts
+
+
+class Progress:
+    """What is being done with so many items, and how many are done; `total` is 0 while nobody counts."""
+
+    def __init__(self) -> None:
+        self.what = ""
+        self.done = self.total = 0
+
+
+progress = Progress()
+
+
+def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+    """The items, counted in `progress` while they are taken.
+
+    >>> [progress.total for _ in counted("ab", 2, "reading")], progress.total
+    ([2, 2], 0)
+    """
+    progress.what, progress.done, progress.total = what, 0, total
+    try:
+        for number, item in enumerate(items):
+            if not number % STRIDE:
+                progress.done = number
+            yield item
+    finally:
+        progress.done = progress.total = 0
