@@ -186,7 +186,7 @@ def test_a_program_that_ends_at_once_has_its_exit_code_and_no_file() -> None:
 
 def test_a_view_that_fails_does_not_fail_the_program(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     script("import torch; torch.ones(1)")
-    monkeypatch.setattr(delivery, "_print", lambda trace, options: 1 // 0)
+    monkeypatch.setattr(delivery, "_print", lambda *given: 1 // 0)
     assert cli.main(["run", "script.py"]) == 0
     assert "insitu: making the tree failed: ZeroDivisionError" in capfd.readouterr().err
 
