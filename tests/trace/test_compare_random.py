@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import insitu
 from insitu.trace.diff import Diff
@@ -95,6 +96,20 @@ def test_reason_outside_of_the_trace_is_not_called_a_seed(recorded: bool) -> Non
         "it draws random numbers, and the generators were in different states: "
         "no seed, another seed, or an earlier draw that was not recorded"
     )
+
+
+def test_shuffled_samples_follow_from_the_draw_that_seeds_the_sampler() -> None:
+    def run(extra: bool) -> None:
+        samples = TensorDataset(torch.arange(12.0).reshape(6, 2))
+        for epoch in range(2):
+            for (x,) in DataLoader(samples, 2, shuffle=True):
+                x.sum()
+            if extra and epoch == 0:
+                torch.rand(3)
+
+    diff = compared(lambda: run(False), lambda: run(True))
+    assert diff.first is not None and diff.first.b is not None and diff.first.b.name == "torch.rand"
+    assert len(diff.causes) == 1, str(diff)
 
 
 def test_dropout_that_is_off_does_not_draw() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 
 from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.manner import draws
-from insitu.trace.compare.operation import DROPPING, RANDOM
+from insitu.trace.compare.operation import DROPPING, RANDOM, SHUFFLING
 from insitu.trace.compare.stops import Stop
 from insitu.trace.compare.units import Unit
 from insitu.trace.event import Call
@@ -37,7 +37,7 @@ class Generators:
         if one != other:
             for device, _ in (one - other) + (other - one):
                 self._moved.setdefault(device, unit)
-        elif out is not None and out.same:  # the seed has been set again
+        elif out is not None and out.same and unit.a[0].name not in SHUFFLING:  # the seed has been set again
             for device, _ in one:
                 self._moved.pop(device, None)
 
@@ -47,9 +47,14 @@ def _drawn(stops: list[Stop]) -> Counter[Draw]:
     return Counter([_draw(stop.event) for stop in stops if type(stop.event) is Call and _is_default(stop)])
 
 
-def _is_default(stop: Stop) -> bool:
+def is_seeded(stop: Stop) -> bool:
+    """Whether a call draws from a generator of its own."""
     call = stop.event
-    return type(call) is Call and draws(stop) and call.kwargs.get("generator") is None
+    return type(call) is Call and draws(stop) and call.kwargs.get("generator") is not None
+
+
+def _is_default(stop: Stop) -> bool:
+    return draws(stop) and not is_seeded(stop)
 
 
 def _draw(call: Call) -> Draw:

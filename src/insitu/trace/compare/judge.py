@@ -16,7 +16,7 @@ from insitu.trace.compare.blame import Blame, Facts, Lineage, described, joined,
 from insitu.trace.compare.closeness import NOTHING_DIFFERS, Closeness, Tolerance, basis, close_plain, weakest, worst
 from insitu.trace.compare.cuts import learns_unseen
 from insitu.trace.compare.manner import apart, casts, exception, has_nan, is_loose, is_reshaped, places, texts
-from insitu.trace.compare.operation import BACKWARD, COMMUTING, DECIDING, MOVING, UNCHANGING, UNINITIALISED
+from insitu.trace.compare.operation import BACKWARD, COMMUTING, DECIDING, MOVING, SHUFFLING, UNCHANGING, UNINITIALISED
 from insitu.trace.compare.past import Past, kind_of_cause
 from insitu.trace.compare.stops import Side, inputs
 from insitu.trace.compare.units import NONE, Numbers, Unit
@@ -35,7 +35,6 @@ class Judge:
         self._begun: dict[int, Unit] = {}
         self._around: list[Unit] = []
         self._raised: Unit | None = None
-        self._scalars: dict[tuple[Any, Any], frozenset[int]] = {}
 
     def __call__(self, units: list[Unit]) -> None:
         """Judge all units, in the order of the run."""
@@ -159,10 +158,9 @@ class Judge:
         self, unit: Unit, a: Call, arguments: list[Argument], blame: Blame, into: tuple[Facts, Facts]
     ) -> None:
         """Note other arguments; those that came out of an earlier call that differs follow from it."""
-        known = self._scalars
-        followed = [known.get((_key(left), _key(right))) for _, left, right in arguments] if known else []
-        if followed and all(roots is not None for roots in followed):
-            blame.roots = joined(blame.roots, *(roots for roots in followed if roots is not None))
+        followed = [self.past.numbers.roots_of(left, right) for _, left, right in arguments]
+        if followed and all(followed):
+            blame.roots = joined(blame.roots, *followed)
             arguments = []
         name = unit.a[0].name
         unit.own += texts(arguments, name)
@@ -218,9 +216,9 @@ class Judge:
         if not unit.roots:
             unit.roots = frozenset((unit.number,))
             unit.kind = kind_of_cause(unit, blame, called)
-        if call.result is not None and type(call.result) is not TensorFacts and not call.outputs:
-            other = unit.b[0].event
-            self._scalars[(_key(call.result), _key(other.result if type(other) is Call else None))] = unit.roots
+        other = unit.b[0].event
+        if type(other) is Call and type(call.result) is not TensorFacts and not call.outputs:
+            self.past.numbers.note(call.result, other.result, unit.roots)
 
     def _agrees(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
         """An output that is the same, or of which nothing is known: what may still be wrong with it.
@@ -237,7 +235,10 @@ class Judge:
             if out.certainty == "values" and not loose:
                 unit.blamed = unit.blamed if out.drifts else NONE
                 return
-        if unit.own or (loose and not blame.origins):
+        if name in SHUFFLING:
+            unit.origin, unit.kind = unit, "random"
+            unit.blamed = joined(unit.blamed, self.past.drawn(unit, out))
+        elif unit.own or (loose and not blame.origins):
             unit.origin = unit
         elif blame.origins and (loose or out.same is None or len(into) == 1 or name in MOVING):
             unit.origin = blame.origins[0]
@@ -382,7 +383,3 @@ def _leaving(events: list[Any]) -> list[TensorFacts]:
     calls = [event for event in events if type(event) is Call]
     used = {id(facts) for call in calls for facts in call.inputs}
     return [facts for call in calls for facts in call.outputs if id(facts) not in used]
-
-
-def _key(item: Any) -> Any:
-    return item if isinstance(item, (int, float, str, bool, complex)) else id(item)

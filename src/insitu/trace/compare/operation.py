@@ -39,6 +39,8 @@ RANDOM = frozenset(
         *("dropout3d", "alpha_dropout", "feature_alpha_dropout", "trunc_normal_", "kaiming_uniform_"),
     }
 )
+# Those of them whose statistics are the same, whatever is drawn.
+SHUFFLING = frozenset({"randperm"})
 # Those of them that draw nothing where `training` is False, or where the probability is zero.
 REGULARIZING = frozenset(
     {*("rrelu", "dropout", "dropout1d", "dropout2d", "dropout3d"), *("alpha_dropout", "feature_alpha_dropout")}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from insitu.trace.compare.blame import Blame, Facts, Lineage, joined, promoted
 from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.cuts import Cuts
-from insitu.trace.compare.generators import Generators
+from insitu.trace.compare.generators import Generators, is_seeded
 from insitu.trace.compare.manner import draws
+from insitu.trace.compare.numbers_read import ReadNumbers
 from insitu.trace.compare.operation import MOVING, READING
 from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.diff import CauseKind
@@ -25,6 +26,7 @@ class Past:
         self.units: list[Unit] = []
         self.generators = Generators()
         self.cuts = Cuts(lineage)
+        self.numbers = ReadNumbers()
         self.first: Unit | None = None
         self.latest: Unit | None = None
         self.results: Numbers = NONE
@@ -48,15 +50,20 @@ class Past:
         call, into = called
         if blame.roots or unit.own:
             return blame.roots
-        moved = self.generators.moved(unit)
-        if moved is not None:
-            return promoted(moved, None, out, unit)
-        found = blame.faint or self.backward(unit)
+        found = self.drawn(unit, out) or blame.faint or self.backward(unit)
         if found:
             return found
         if call.name in READING and self.latest is not None:
             return self._causes_before()
         return self._unnoticed(unit, blame, out) or (self.carried(call, into) if blame.outside else NONE)
+
+    def drawn(self, unit: Unit, out: Closeness) -> Numbers:
+        """The causes because of which a call draws other random numbers; nothing if none was recorded."""
+        moved = self.generators.moved(unit)
+        if moved is not None:
+            return promoted(moved, None, out, unit)
+        # A generator of its own is often seeded with a number that was drawn before, as that of a sampler is.
+        return self.numbers.roots if is_seeded(unit.a[0]) else NONE
 
     def _unnoticed(self, unit: Unit, blame: Blame, out: Closeness) -> Numbers:
         """The causes of inputs that differ, and were not seen to: by statistics, or within the tolerance."""
