@@ -125,11 +125,16 @@ def entry(path: str, call: int, value: Any) -> Entry:
     if type(value) in SMALL:  # mostly: statistics are so many of them
         return path, call, None, (), value
     if isinstance(value, Tensor):
+        if value.dtype in IN_NUMPY and value.is_cpu and value.is_contiguous():  # mostly, and NumPy is faster
+            return path, call, dtype_name(value.dtype), tuple(value.shape), value.numpy().reshape(-1).view(numpy.uint8)
         dense = value.cpu().contiguous()
         return path, call, dtype_name(dense.dtype), tuple(dense.shape), dense.reshape(-1).view(torch.uint8).numpy()
     if isinstance(value, numpy.ndarray):
         return path, call, dtype_name(value.dtype), value.shape, numpy.ascontiguousarray(value).reshape(-1).view("u1")
     return path, call, None, (), value.item() if isinstance(value, numpy.generic) else value
+
+
+IN_NUMPY = frozenset({torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool})
 
 
 @lru_cache(maxsize=256)
