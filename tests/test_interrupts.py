@@ -81,6 +81,7 @@ WAYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 @pytest.mark.filterwarnings("ignore::insitu.errors.InsituWarning")
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.timeout(600)
 def test_an_interrupt_at_any_moment_leaves_nothing(name: str, part: int, capsys: Any) -> None:
     kind, work = WAYS[name]
     # The first instruction of `__enter__` and of `__exit__`, and those around them, are always tried.

@@ -87,12 +87,13 @@ def trained(interrupt: Interrupt, error: type[BaseException], *, goes_on: bool) 
 
 WAYS = ["SIGTERM before", "SIGTERM after", "SIGINT before", "SIGINT after", "SIGKILL after"]
 DEATHS = [
-    *(f"{way} {number}" for way in WAYS for number in range(2, 12)[:: amount(3, 1)]),  # the first write begins the file
+    *(f"{way} {number}" for way in WAYS for number in range(2, 12)[:: amount(5, 1)]),  # the first write begins the file
     *(f"{way} {number}" for way in ("exit", "kill") for number in range(STEPS)[:: amount(3, 1)]),
     "open 0",
 ]
 
 
+@pytest.mark.timeout(600)
 def test_what_the_program_had_finished_when_it_died_is_there(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults.training", str(tmp_path), *DEATHS]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -46,7 +46,7 @@ def is_dense(tensor: Any) -> bool:
 
 def has_no_values(tensor: Tensor) -> bool:
     """Whether a tensor of torch's own class has nothing that can be read."""
-    return tensor.device.type == "meta" or is_transformed(tensor)
+    return tensor.is_meta or is_transformed(tensor)
 
 
 def dense_copy(tensor: Tensor) -> Tensor:

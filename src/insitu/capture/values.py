@@ -339,7 +339,7 @@ class Taking:
 
     def _is_as_written(self, path: str, value: Any, keep: Keep | None) -> bool:
         """Whether a parameter has the values that were written for it in this step."""
-        tensor = local(value)
+        tensor = value if type(value) is nn.Parameter else local(value)
         if (path, 0) in self.now.settled or not isinstance(tensor, Tensor) or not is_plain_class(tensor):
             return False
         if keep is not None:
