@@ -27,6 +27,7 @@ from insitu.capture.values import Taking
 from insitu.entries import ToFunction, ToJournal, ToNothing
 from insitu.errors import ChoiceError, PatternError, StoreError, SubjectError, choose, not_entered, tell
 from insitu.interrupts import Dropped, Exit, Termination, begun, ended, undone_with
+from insitu.progress import working
 from insitu.recorded import Recorded
 from insitu.start import open_journal, restarts
 from insitu.store import RUN_SUFFIXES, check
@@ -328,7 +329,8 @@ class Running:
                 listed = ", ".join(map(str, waiting[:8])) + ", …" * (len(waiting) > 8)
                 tell(f"{to} is not made yet: rank {listed} has not ended. `insitu recover {to}` makes it later")
                 return
-            missing = ranks.merge(to, compression=recording._compression, overwrite=recording._overwrite)
+            with working(f"merging {to.name}"):
+                missing = ranks.merge(to, compression=recording._compression, overwrite=recording._overwrite)
         except Exception as error:
             self.trouble("making the file of the run", error)
             return

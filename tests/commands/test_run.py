@@ -266,7 +266,7 @@ def test_an_endless_script_that_is_interrupted_leaves_its_trace() -> None:
 def test_a_terminal_shows_how_far_the_work_has_come() -> None:
     program = """
         import time
-        from insitu.commands import progress
+        from insitu import progress
         from insitu.trace.counting import counted
         progress.PATIENCE = progress.TICK = 0.01
         with progress.working("counting"):

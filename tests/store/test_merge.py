@@ -135,7 +135,7 @@ def test_progress_is_told_from_the_first_to_the_last_byte(tmp_path: Path, monkey
             for step in range(3):
                 journal.step(step, 0.0, [tensor("x", 0, np.full(10, step))])
     told: list[tuple[str, int, int]] = []
-    compact(parts, tmp_path / "run.h5", progress=lambda *said: told.append(said))
+    compact(parts, tmp_path / "run.h5", on_progress=lambda *said: told.append(said))
     merging = [(done, total) for what, done, total in told if what == "merging"]
     assert merging == [(80 * number, 480) for number in range(7)]
     assert [what for what, *_ in told] == ["reading"] * 2 + ["merging"] * 7

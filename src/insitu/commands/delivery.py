@@ -19,8 +19,8 @@ from itertools import chain, islice
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from insitu.commands.progress import working
 from insitu.errors import InsituError
+from insitu.progress import working
 
 if TYPE_CHECKING:
     from insitu.trace.trace import Trace

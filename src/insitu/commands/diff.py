@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from insitu.commands.options import add_appearance
-from insitu.commands.progress import working
 from insitu.errors import ChoiceError
+from insitu.progress import working
 
 EXAMPLE = """\
 The calls are aligned, and the first one whose inputs agree and whose output does not is named, with its line in both.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from insitu.commands.options import add_memory
-from insitu.commands.progress import working
+from insitu.progress import working
 
 EXAMPLE = """\
 The suffix says what is made: .html a page, .json or .json.gz for Perfetto, .graph.json for Model Explorer, .dot for

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from insitu.errors import StoreError
+from insitu.progress import working
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,8 @@ def main(options: argparse.Namespace) -> int:
         raise StoreError(_nothing_to_recover(target, parts))
     runs = [run_named(parts, name) for name in options.run or ()]
     _check_over(target, parts, runs)
-    missing = compact(parts, target, runs=[run.id for run in runs], overwrite=options.overwrite)
+    with working(f"merging {target.name}"):
+        missing = compact(parts, target, runs=[run.id for run in runs], overwrite=options.overwrite)
     with Run.open(target) as run:
         print(f"{target}: {_counts(run)}")
         for text in missing:

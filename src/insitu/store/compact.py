@@ -51,14 +51,20 @@ from insitu.store.safe import RUN_FORMAT, RUN_VERSION
 from insitu.store.shard import read_shard
 from insitu.store.shards import Shards
 from insitu.store.sources import choose
-from insitu.store.survey import Progress, Survey, find_damage
+from insitu.store.survey import OnProgress, Survey, find_damage
 from insitu.store.unpack import unpacked
 from insitu.store.value import Array
 from insitu.trace.collector import collector_paused
+from insitu.trace.counting import progress
 
 _ATTRIBUTES = ("insitu", "torch", "python", "command", "git", "patterns", "settings")
 _LONGEST_EVENT = 1000
 _LONGEST_DESCRIPTION = 1000  # of a variable in /about, without its path and facts
+
+
+def show_progress(what: str, done: int, total: int) -> None:
+    """Let people see how far the merge has come."""
+    progress.what, progress.done, progress.total = what, done, total
 
 
 def compact(
@@ -70,7 +76,7 @@ def compact(
     overwrite: bool = False,
     keep_parts: bool = False,
     replace_older: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    on_progress: OnProgress = show_progress,
 ) -> list[str]:
     """Make the file of a run from its journals, or add them to it; what is missing in it is given back.
 
@@ -82,7 +88,7 @@ def compact(
     check_journals(parts)
     with merging(parts), Before.of(target) as before:
         chosen = run_to_merge(parts, runs, before.run_id)
-        merge = _Merge(parts, target, chosen, before if before.holds(chosen) else Before(), progress)
+        merge = _Merge(parts, target, chosen, before if before.holds(chosen) else Before(), on_progress)
         check_free(target, overwrite=overwrite or merge.before.file is not None)
         shards = merge.write(compression, overwrite)
         if replace_older:  # before its own journals go, which say when it began
@@ -90,15 +96,16 @@ def compact(
         if not keep_parts:
             merge.remove_journals(shards)
         tidy(parts)
+    show_progress("", 0, 0)
     return missing_in(shards)
 
 
 class _Merge:
     """One merge: the journals of a run, and what its file has already."""
 
-    def __init__(self, parts: Path, target: Path, run: JournaledRun, before: Before, progress: Progress) -> None:
+    def __init__(self, parts: Path, target: Path, run: JournaledRun, before: Before, on_progress: OnProgress) -> None:
         self.parts, self.target, self.run, self.before = parts, target, run, before
-        self._progress = progress
+        self._on_progress = on_progress
         self._left_out: list[str] = []
 
     def write(self, compression: str, overwrite: bool) -> Shards:
@@ -127,7 +134,7 @@ class _Merge:
     def _written(self, passing: Path, compression: str, *, verify: bool) -> Shards:
         journals = [read_shard(place) for place in self.run.places]
         if verify:
-            find_damage(journals, self._progress)
+            find_damage(journals, self._on_progress)
         choice = choose(journals, self.before.shards, self.parts)
         self._left_out = choice.left_out
         with ExitStack() as stack:
@@ -137,7 +144,7 @@ class _Merge:
             shards = Shards(choice.journals, left_out=choice.left_out)
             shards.run_id = self.run.id
             try:
-                _made(shards, passing, compression, self._progress, verify=verify)
+                _made(shards, passing, compression, self._on_progress, verify=verify)
             finally:
                 shards.files.close()
             return shards
@@ -161,14 +168,14 @@ def missing_in(shards: Shards) -> list[str]:
     return missing_of(shards.shard_facts(is_merged=True)) + shards.left_out
 
 
-def _made(shards: Shards, passing: Path, compression: str, progress: Progress, *, verify: bool) -> None:
+def _made(shards: Shards, passing: Path, compression: str, on_progress: OnProgress, *, verify: bool) -> None:
     """Make the file from the journals."""
-    survey = Survey(shards, verify=verify, progress=progress)
+    survey = Survey(shards, verify=verify, on_progress=on_progress)
     plans = [Plan.of(variable, shards) for variable in survey.variables]
     payload = sum(plan.payload for plan in plans) + 64 * survey.steps + _size_of_about(shards, plans)
     check_room(passing.parent, payload, shards.size)
     with building(passing, payload, 9 * len(plans), compression) as made, collector_paused():
-        checksums, steps = fill(survey, plans, made, progress)
+        checksums, steps = fill(survey, plans, made, on_progress)
         tables = {"steps": steps, "events/marks": _write_events(made, shards)}
         _write_about(made, shards, describe(survey, plans, checksums, tables))
 

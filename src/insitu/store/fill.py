@@ -22,7 +22,7 @@ from insitu.store.names import escaped
 from insitu.store.plan import Plan
 from insitu.store.shards import Shards
 from insitu.store.stretch import LastStored, StepFrame, Stretch, holds, runs, stretches
-from insitu.store.survey import STRETCH, Progress, Survey
+from insitu.store.survey import STRETCH, OnProgress, Survey
 from insitu.store.value import Array
 
 Checksums = dict[str, int]
@@ -30,7 +30,9 @@ Checksums = dict[str, int]
 _PENDING = 2**26  # bytes of columns that wait to be written
 
 
-def fill(survey: Survey, plans: list[Plan], made: Building, progress: Progress) -> tuple[list[Checksums], Checksums]:
+def fill(
+    survey: Survey, plans: list[Plan], made: Building, on_progress: OnProgress
+) -> tuple[list[Checksums], Checksums]:
     """Copy everything; the checksums of the columns of each variable, and of the table of steps."""
     shards = survey.shards
     writers = [VariableWriter(plan, made) for plan in plans]
@@ -38,13 +40,13 @@ def fill(survey: Survey, plans: list[Plan], made: Building, progress: Progress) 
     filling = _Filling(shards, writers, steps)
     total, done = max(1, sum(plan.size for plan in plans)), 0
     for frames in stretches(in_order(shards), STRETCH):
-        progress("merging", done, total)
+        on_progress("merging", done, total)
         stretch = Stretch(frames, shards.numbering, shards.files)
         if survey.verify:
             stretch.verify()
         done += filling.add(stretch)
     filling.finish()
-    progress("merging", done, total)
+    on_progress("merging", done, total)
     return [writer.checksums for writer in writers], steps.checksums
 
 

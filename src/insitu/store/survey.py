@@ -17,7 +17,7 @@ from insitu.store.value import Array
 STRETCH = 2**18  # entries that are looked at together; each takes some hundred bytes meanwhile
 
 # Called with what is done, how many bytes of it, and of how many.
-Progress = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Survey:
     With `verify` every value is read and checked, so that the damaged ones are known and left out.
     """
 
-    def __init__(self, shards: Shards, *, verify: bool, progress: Progress) -> None:
+    def __init__(self, shards: Shards, *, verify: bool, on_progress: OnProgress) -> None:
         count = len(shards.numbering.keys)
         self.shards, self.verify, self.steps = shards, verify, 0
         self._rows, self._stored, self._size, self._width, self._nones = (np.zeros(count, np.int64) for _ in range(5))
@@ -53,7 +53,7 @@ class Survey:
         self._layouts: dict[int, dict[int, None]] = {}
         done = 0
         for number, shard in enumerate(shards.shards):
-            progress("reading", done, shards.size)
+            on_progress("reading", done, shards.size)
             self._count(number)
             done += sum(shard.sizes)
         self.variables = self._counted()
@@ -119,10 +119,10 @@ class Survey:
         )
 
 
-def find_damage(journals: Sequence[Shard], progress: Progress) -> None:
+def find_damage(journals: Sequence[Shard], on_progress: OnProgress) -> None:
     """Read every value of these journals; what is damaged is told in their `troubles`."""
     shards = Shards(journals)
     try:
-        Survey(shards, verify=True, progress=progress)
+        Survey(shards, verify=True, on_progress=on_progress)
     finally:
         shards.files.close()
