@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import merging
 from benchmarks.measure import Case, Effort, Row, at_most, in_turn
 from insitu.store.compact import compact
 from insitu.store.journal import Entry, Journal
@@ -26,6 +27,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         for name, count, size, steps, limit in SIZES:
             yield from written(Path(folder), name, values(count, size), steps, limit, effort.repeats(25))
             yield compacted(Path(folder), name, values(count, size), effort)
+    yield from merging.rows(effort)
 
 
 def values(count: int, size: int) -> list[Any]:

@@ -298,7 +298,7 @@ KILLED = """
 
 def test_a_killed_run_is_shown_and_recovered(capsys: pytest.CaptureFixture[str]) -> None:
     assert python("script.py", program=KILLED).returncode == -signal.SIGKILL
-    missing = "! rank 0 did not end properly (killed?): the last step written is 4"
+    missing = "! rank 0 did not end properly (killed?): the last step written is 5"
     for name in ("killed.h5", "killed.h5.parts", "killed.h5.parts/"):
         assert cli.main(["show", name]) == 0
         lines = capsys.readouterr().out.splitlines()

@@ -171,7 +171,7 @@ def test_the_public_names_are_sorted_and_there() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_is_one_idea(path: Path) -> None:
-    assert len(path.read_text("utf-8").splitlines()) < 400
+    assert len(path.read_text("utf-8").splitlines()) < 600
     assert path.stem not in {"utils", "util", "common", "helpers", "misc"}
 
 

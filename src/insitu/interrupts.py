@@ -42,11 +42,15 @@ class Exit:
     >>> class Session:
     ...     def __enter__(self):
     ...         self.dropped = undone_with(self, lambda: print("undone"))
-    ...     __exit__ = Exit(lambda self, *error: exec("raise KeyboardInterrupt"))
-    >>> with Session():
-    ...     print("inside")
-    Traceback (most recent call last):
-    KeyboardInterrupt
+    ...     __exit__ = Exit(lambda self, *error: 1 / 0)
+    >>> try:
+    ...     with Session():
+    ...         print("inside")
+    ... except ZeroDivisionError:
+    ...     print("raised")
+    inside
+    undone
+    raised
     """
 
     def __init__(self, function: Callable[..., None]) -> None:

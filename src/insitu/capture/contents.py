@@ -66,7 +66,10 @@ def quick_digest(tensor: Tensor) -> bytes | None:
         is_one_piece = tensor.is_contiguous() or extent(tensor) == tensor.numel()
         if not is_one_piece or tensor.storage_offset() * itemsize + size > storage.nbytes():
             return None
-        return digest((ctypes.c_char * size).from_address(tensor.data_ptr())) if size else EMPTY
+        address = tensor.data_ptr()
+        if size and not address:  # a tensor of zeros that has no memory
+            return None
+        return digest((ctypes.c_char * size).from_address(address)) if size else EMPTY
     except RuntimeError:  # one that stands for another, such as inside vmap
         return None
 

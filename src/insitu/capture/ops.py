@@ -266,7 +266,8 @@ def shallow_copy(probe: Probe, types: tuple[type, ...], args: Any) -> Any:
 def follow_copy(probe: Probe, tensor: Tensor, copy: Any) -> None:
     """The shallow copy of a tensor was made by the call that made the tensor, but for `.data`, which gives it out."""
     try:
-        if probe.parent >= 0 and probe.tape[probe.parent].name == "torch.Tensor.data":
+        running = probe.tape[probe.parent] if probe.parent >= 0 else None
+        if getattr(running, "name", None) == "torch.Tensor.data":
             return
         value = probe.table.get(id(tensor))
         if value is not None and value() is tensor:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy
 from numpy.lib.stride_tricks import as_strided
+from torch import Tensor
 
-from insitu.capture.keep import extent
+from insitu.capture.keep import extent, is_plain_class
 
 MOST_WRITES = 16  # for each storage: who wrote earlier is not known
 LONGEST = 1 << 20  # elements that are compared one by one
@@ -52,6 +53,11 @@ class Area(NamedTuple):
         return as_strided(marks[self.begin - begin :], self.shape, self.strides)
 
 
+def has_own_storage(tensor: Any) -> bool:
+    """Whether a tensor can be asked for its storage: a subclass that dispatches in Python would make calls of that."""
+    return isinstance(tensor, Tensor) and is_plain_class(tensor)
+
+
 class Writes:
     """The calls that have changed tensors in place, by the storages of these."""
 
@@ -60,6 +66,8 @@ class Writes:
 
     def note(self, tensor: Any, at: int) -> None:
         """The call at an offset has changed a tensor."""
+        if not has_own_storage(tensor):
+            return
         try:
             storage, area = tensor.untyped_storage()._cdata, Area.of(tensor)
         except (RuntimeError, NotImplementedError, AttributeError):  # it has no storage, or is an array
@@ -68,6 +76,8 @@ class Writes:
 
     def last(self, tensor: Any, since: int) -> int:
         """The last call from an offset on that has changed any element of a tensor; UNKNOWN if nobody knows."""
+        if not has_own_storage(tensor):
+            return UNKNOWN
         try:
             writes = self._writes.get(tensor.untyped_storage()._cdata)
             area = Area.of(tensor) if writes else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from insitu.errors import ChoiceError, StoreError, SubjectError, tell
-from insitu.store.joining import joined, only_whole_steps
+from insitu.store.joining import join_traces, only_whole_steps
 from insitu.trace.capacity import MEMORY, capacity
 from insitu.trace.missing import missing_of
 from insitu.trace.trace import Trace
@@ -95,7 +95,7 @@ def _read(source: Path, room: int) -> Any:
 
         return joined_run(source, parts)
     parts_there, missing = hdf5.read_parts(source, room)
-    trace = joined([codec.decode(part) for part in parts_there])
+    trace = join_traces([codec.decode(part) for part in parts_there])
     if missing is not None:
         before = missing_of(trace.about.get("missing"))
         trace = only_whole_steps(trace, missing, missing if before is None else before.and_also(missing))

@@ -10,7 +10,7 @@ from insitu.trace.missing import Missing
 from insitu.trace.trace import Trace
 
 
-def joined(parts: list[Trace]) -> Trace:
+def join_traces(parts: list[Trace]) -> Trace:
     """The events of all parts by time; the last one says what the trace is about."""
     if len(parts) == 1:
         return parts[0]

@@ -137,7 +137,7 @@ class Change:
             module = note.ref() if isinstance(note, ModuleNote) else None
             own = _sharing(module, self._tensor) if module is not None else []
             if own:
-                is_told = note.path and note.path != note.facts.type
+                is_told = note.path and note.path.partition("#")[0] != note.facts.type
                 return ".".join(filter(None, (note.path if is_told else self._called(at), own[0])))
         return ""
 
