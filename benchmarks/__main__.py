@@ -27,7 +27,7 @@ TOPICS = {
     "errors": "what a session adds to an exception",
     "variables": "watched functions and variables",
     "recording": "values of a training run, recorded at each step",
-    "storage": "the journal and the file of a recorded run, and the journals of many ranks made into one file",
+    "storage": "the journal and the file of a recorded run",
     "large": "Llama-70B on the meta device: time and memory",
     "text": "100,000 events as text, and as a page",
     "command": "the time that `insitu show` of a small file takes",
