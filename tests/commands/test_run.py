@@ -20,7 +20,7 @@ import pytest
 import insitu
 from insitu import cli
 from insitu.commands import delivery
-from insitu.commands.ranks import rank_file
+from insitu.commands.rank_files import rank_file
 from insitu.saving import SUFFIXES
 
 LOOP = """

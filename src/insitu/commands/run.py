@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from insitu.commands.delivery import MOST_LINES, deliver, say
 from insitu.commands.options import VIEW_HELP, check_view
-from insitu.commands.ranks import rank, rank_file
+from insitu.commands.rank_files import rank, rank_file
 from insitu.errors import ChoiceError, choose
 
 if TYPE_CHECKING:

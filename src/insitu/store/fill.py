@@ -87,17 +87,15 @@ class MergedColumn:
         return self._sum.intdigest()
 
 
-class StepTable:
-    """`/steps`: the step, rank, attempt and time of every step of every rank."""
+class MergedColumns:
+    """The columns of one group of the file."""
 
-    def __init__(self, made: Building, count: int) -> None:
-        group = made.group("steps", {})
-        types = {"step": "<i8", "rank": "<i4", "attempt": "<i4", "time": "<f8"}
-        self.columns = {name: MergedColumn(made, group, name, (count,), np.dtype(of)) for name, of in types.items()}
+    def __init__(self, made: Building, group: Any, columns: list[tuple[str, tuple[int, ...], str]]) -> None:
+        self.columns = {name: MergedColumn(made, group, name, shape, np.dtype(of)) for name, shape, of in columns}
 
-    def add(self, columns: dict[str, Array]) -> int:
-        """The next steps; how many bytes they take."""
-        return sum(column.add(columns[name]) for name, column in self.columns.items())
+    def add_rows(self, columns: dict[str, Array]) -> int:
+        """The next rows of those columns that the group has; how many bytes they take."""
+        return sum(column.add(columns[name]) for name, column in self.columns.items() if name in columns)
 
     def flush(self) -> None:
         """Write what waits."""
@@ -110,24 +108,26 @@ class StepTable:
         return {name: column.checksum for name, column in self.columns.items()}
 
 
-class VariableWriter:
+class StepTable(MergedColumns):
+    """`/steps`: the step, rank, attempt and time of every step of every rank."""
+
+    def __init__(self, made: Building, count: int) -> None:
+        types = {"step": "<i8", "rank": "<i4", "attempt": "<i4", "time": "<f8"}
+        super().__init__(made, made.group("steps", {}), [(name, (count,), of) for name, of in types.items()])
+
+
+class VariableWriter(MergedColumns):
     """`/vars/<path>`: one variable, with a row for each time it was seen and each value that is stored."""
 
     def __init__(self, plan: Plan, made: Building) -> None:
         self.plan = plan
         group = made.group(f"vars/{escaped(plan.variable.name)}", _attributes(plan))
-        self.columns = {
-            name: MergedColumn(made, group, name, shape, np.dtype(dtype)) for name, shape, dtype in _columns(plan)
-        }
+        super().__init__(made, group, _columns(plan))
         kind = text_type(plan.text_width) if plan.form == "text" else h5type_of(plan.variable.kind)
         self.values: Sink = made.dataset(group, "values", plan.values_shape(), kind)
         self._end = 0
         if plan.form == "ragged":
             self.columns["offset"].add(np.zeros(1, np.int64))
-
-    def add_rows(self, columns: dict[str, Array]) -> int:
-        """The next rows; how many bytes they take."""
-        return sum(column.add(columns[name]) for name, column in self.columns.items() if name in columns)
 
     def add_stored(self, layouts: Array, digests: Array) -> int:
         """The digests and shapes of the next stored values; how many bytes they take."""
@@ -142,16 +142,6 @@ class VariableWriter:
         filled = [shape + rest for shape, rest in zip(shapes, missing, strict=True)]
         table = np.array(filled, np.int64).reshape(len(filled), self.plan.dimensions)
         return size + self.columns["offset"].add(ends) + self.columns["shape"].add(table[which])
-
-    def flush(self) -> None:
-        """Write what waits of all but the values."""
-        for column in self.columns.values():
-            column.flush()
-
-    @property
-    def checksums(self) -> Checksums:
-        """The checksums of the columns."""
-        return {name: column.checksum for name, column in self.columns.items()}
 
 
 def _attributes(plan: Plan) -> dict[str, str]:
@@ -198,7 +188,7 @@ class _Filling:
     def add(self, stretch: Stretch) -> int:
         """The next steps; how many bytes their values take."""
         stretch.resolve(self._last, self._slots)
-        self._waiting += self._steps.add(self._columns_of(stretch, np.flatnonzero(stretch.is_first)))
+        self._waiting += self._steps.add_rows(self._columns_of(stretch, np.flatnonzero(stretch.is_first)))
         self._add_columns(stretch)
         if self._waiting > _PENDING:
             self._flush_columns()

@@ -19,7 +19,7 @@ RED = "#d62728"
 INKS = ("C0", "C1", "C2", "C4", "C5", "C6", "C7", "C8", "C9")  # all but red, which is for NaN
 
 
-class Values(Protocol):
+class PlottedSeries(Protocol):
     """A variable, as the store gives it: an array or a Python value for each time it was seen."""
 
     @property
@@ -61,7 +61,7 @@ class Curve:
         return self.low == self.high
 
 
-def curves(series: Values) -> list[Curve]:
+def curves(series: PlottedSeries) -> list[Curve]:
     """The points of a variable, rank by rank; what it was several times in a step is one point. A text has none.
 
     >>> class Loss:
@@ -82,7 +82,7 @@ def curves(series: Values) -> list[Curve]:
     return _joined(points, is_whole=series.dtype in INTEGERS or _are_integers(series))
 
 
-def _are_integers(series: Values) -> bool:
+def _are_integers(series: PlottedSeries) -> bool:
     """Whether Python values are all integers."""
     if series.dtype != "json":
         return False
@@ -91,7 +91,7 @@ def _are_integers(series: Values) -> bool:
     return kind in ("i", "u") if kind is not None else all(type(value) is int for value in values)
 
 
-def _each(series: Values) -> Iterable[Any]:
+def _each(series: PlottedSeries) -> Iterable[Any]:
     """The values: numbers at once, tensors one at a time, for all of them may be larger than the memory."""
     values: Iterable[Any] = series.values if series.shape == () else series
     return values
@@ -162,7 +162,7 @@ def check(path: str | os.PathLike[str]) -> None:
     _matplotlib()
 
 
-def draw(variables: Sequence[Values], path: str | os.PathLike[str]) -> None:
+def draw(variables: Sequence[PlottedSeries], path: str | os.PathLike[str]) -> None:
     """Draw variables over the steps, one below the other, into a .png, .pdf or .svg; needs matplotlib.
 
     A line for each rank; for tensors it is the mean, in a band from the least value to the largest. Red ticks at the
