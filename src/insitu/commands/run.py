@@ -104,9 +104,9 @@ def _check(options: argparse.Namespace) -> None:
     options.level = options.level or ("aten" if options.view == "code" else "functions")
     for name, suffixes in (("to", SUFFIXES), ("html", (PAGE,))):
         if (path := getattr(options, name)) is not None:
-            path = os.path.abspath(rank_file(path, (*SUFFIXES, *EXPORTS)))  # the program may change the directory
-            setattr(options, name, path)
-            check_writable(store.check(path, overwrite=options.overwrite, suffixes=suffixes))
+            mine = rank_file(path, (*SUFFIXES, *EXPORTS))
+            setattr(options, name, os.path.abspath(mine))  # the program may change the directory
+            check_writable(store.check(mine, overwrite=options.overwrite, suffixes=suffixes))
     _check_memory(options)
     if options.to is not None and options.to == options.html:
         raise ChoiceError(f"--to and --html are both {path!r}: give two names, or leave one out")
