@@ -1010,3 +1010,18 @@ def test_a_recording_that_is_entered_again_refuses_the_file_at_once(tmp_path: Pa
     with pytest.raises(insitu.StoreError, match="there already"):
         recording.__enter__()
     assert [path.name for path in tmp_path.iterdir()] == ["run.h5"]
+
+
+def test_child_of_a_fork_leaves_the_temporary_folder_of_its_parent() -> None:
+    program = """if True:
+        import os, sys, torch, insitu
+        model = torch.nn.Linear(2, 2)
+        with insitu.record(model, keep="values") as recorded:
+            model(torch.ones(1, 2))
+        if (child := os.fork()) == 0:
+            sys.exit()
+        os.waitpid(child, 0)
+        print(recorded["forward"].values.shape)
+    """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+    assert done.stdout == "(1, 1, 2)\n", done.stderr

@@ -240,7 +240,7 @@ class Running:
         said = about_run(of._model, patterns=of._only, every=of._every, when=of._when)
         if to is None:
             folder = tempfile.mkdtemp(prefix="insitu-")
-            weakref.finalize(self.recorded, rmtree, folder, ignore_errors=True)
+            weakref.finalize(self.recorded, _remove_folder, folder, os.getpid())
             self.folder, self.start = parts_of(Path(folder) / "run.h5"), Start.new()
             self.journal = Journal(self.folder, self.rank, said, run=self.start.run)
             return
@@ -362,6 +362,12 @@ class Running:
         if what not in self._troubles:
             self._troubles.add(what)
             tell(f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}")
+
+
+def _remove_folder(folder: str, process: int) -> None:
+    """Remove a temporary folder, but not in the child of a fork: the folder belongs to its parent."""
+    if os.getpid() == process:
+        rmtree(folder, ignore_errors=True)
 
 
 def is_off() -> bool:
