@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import pty
@@ -283,3 +284,25 @@ def test_a_terminal_shows_how_far_the_work_has_come() -> None:
     os.close(ours)
     assert "counting … sheep 25 %" in shown and shown.count("\r") > 3
     assert shown.endswith("s\r\n") and "\x1b[Kinsitu: counting took" in shown
+
+
+def test_a_file_that_failed_is_not_said_to_be_kept(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    def fail() -> None:
+        raise insitu.InsituError("the disk is full")
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    works = [
+        delivery.Work("a.h5", lambda: None, is_file=True, is_whole=True),
+        delivery.Work("b.h5", fail, is_file=True, is_whole=True),
+        delivery.Work("the tree", interrupt),
+    ]
+    monkeypatch.setattr(delivery, "_works", lambda *given: works)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        delivery.deliver(insitu.Trace(), None, argparse.Namespace())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    told = capfd.readouterr().err.splitlines()
+    assert told == ["insitu: the disk is full", "insitu: interrupted, without the tree; a.h5 is kept"]

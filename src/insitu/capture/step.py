@@ -70,7 +70,7 @@ class StepValues:
     def reserve(self, size: int) -> None:
         """Count the bytes of a value; LeftOutError if a step may not hold them."""
         if self.size + size > MOST_BYTES:
-            limit = f"a step may hold {MOST_BYTES:,} bytes, and this has {size:,}"
+            limit = f"at most {MOST_BYTES:,} bytes wait to be written, and this value has {size:,}"
             raise LeftOutError(f"{limit}: keep='stats', or a function of the tensor, takes less")
         self.size += size
 

@@ -4,8 +4,9 @@ A step is one outermost call of the model, or what `begin_step` says. Each value
 outputs and variables when the call ends; gradients, and parameters after the update, when an optimizer has used them.
 What nobody announces, as an update by hand, is read when the next step begins, and replaces what was written before.
 
-An exception may come from a signal at any moment. It never drops a value and never doubles one: what could not be
-written stays in `Taking`, and is written the next time. Nothing here waits for another process.
+An exception may come from a signal at any moment. It never loses a value that was fully copied and never writes one
+twice: what could not be written stays in `Taking`, and is written the next time. A value whose copying was interrupted
+is named in `run.missing`. Nothing here waits for another process.
 """
 
 from __future__ import annotations

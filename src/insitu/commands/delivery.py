@@ -76,18 +76,18 @@ def deliver(trace: Trace, failure: BaseException | None, options: argparse.Names
     _take_interrupts()
     works, kept = _works(trace, failure, options), list[str]()
     for index, work in enumerate(works):
-        try:
-            if _finish(work):
-                kept += [work.name] if work.is_file else []
-                continue
-            left = works[index:]
-        except KeyboardInterrupt:  # it came while a file was completed
+        outcome = _finish(work)
+        if work.is_file and outcome.is_done:
             kept.append(work.name)
-            left = works[index + 1 :]
-        texts = [f"interrupted, without {', '.join(other.name for other in left)}"] if left else []
-        texts += [f"{', '.join(kept)} is kept"] if kept else []
-        say("; ".join(texts))
-        return
+        if outcome.is_interrupted:
+            _say_interrupted(works[index + outcome.is_done :], kept)
+            return
+
+
+def _say_interrupted(left: list[Work], kept: list[str]) -> None:
+    texts = [f"interrupted, without {', '.join(other.name for other in left)}"] if left else []
+    texts += [f"{', '.join(kept)} is kept"] if kept else []
+    say("; ".join(texts))
 
 
 def _take_interrupts() -> None:
@@ -112,26 +112,31 @@ def _works(trace: Trace, failure: BaseException | None, options: argparse.Namesp
     return works
 
 
-def _finish(work: Work) -> bool:
-    """Do it; False if Ctrl-C ended it. What else goes wrong is told: the program did not fail.
+@dataclass(frozen=True)
+class Outcome:
+    """What became of some work: whether it was done, and whether Ctrl-C came, during it or while it was completed."""
 
-    Ctrl-C that came while a file was completed is raised when that is done.
-    """
+    is_done: bool
+    is_interrupted: bool
+
+
+def _finish(work: Work) -> Outcome:
+    """Do it. What goes wrong is told: the program did not fail."""
     interrupt = Postponed(f"{work.name} is being written: Ctrl-C again gives it up")
     try:
         with working(work.text), interrupt if work.is_whole else nullcontext():
             work.do()
     except KeyboardInterrupt:
-        return False
+        return Outcome(is_done=False, is_interrupted=True)
     except BrokenPipeError:
         raise
     except InsituError as error:
         say(str(error))
     except Exception as error:
         say(f"{work.text} failed: {type(error).__name__}: {error}")
-    if interrupt.came:
-        raise KeyboardInterrupt
-    return True
+    else:
+        return Outcome(is_done=True, is_interrupted=interrupt.came)
+    return Outcome(is_done=False, is_interrupted=interrupt.came)
 
 
 def say(text: str) -> None:

@@ -85,7 +85,7 @@ def _print_left(parts: Path, run: Run) -> None:
     from insitu.store.runs import others_in, runs_in
 
     if os.path.isdir(parts) and run.id in runs_in(parts):
-        print(f"its journals stay in {parts}, for a rank is missing, damaged or has no end: remove them when you like")
+        print(f"its journals stay in {parts}, for a rank is missing, damaged or has no end")
     for other in others_in(parts, [run.id]):
         print(f"left alone in {parts}: {other}")
 

@@ -25,9 +25,9 @@ class Ranks:
     count: int
 
     def wait(self, patience: float) -> list[int]:
-        """Wait until all have ended; given back are those that have not, and still may.
+        """Wait until every rank has ended, is known to be dead, or has not begun `LATEST` seconds after rank 0 ended.
 
-        A rank that was killed, or has not begun some seconds after this one ended, is not awaited for longer.
+        Given back are the ranks that may still run.
         """
         begin, pause = time.monotonic(), POLL
         waiting = self._pending(list(range(self.count)), is_late=False)
