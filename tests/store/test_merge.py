@@ -16,6 +16,7 @@ from tests.store.recorded import tensor
 
 import insitu
 from insitu.errors import StoreError
+from insitu.store import frames
 from insitu.store.compact import compact
 from insitu.store.journal import Entry, Journal
 from insitu.store.run import Run
@@ -167,3 +168,41 @@ def test_memory_does_not_grow_with_the_number_of_values(tmp_path: Path) -> None:
     assert int(done.stdout) < 90_000, "kilobytes"
     with insitu.load(tmp_path / "run.h5") as run:
         assert (run["v7"].values == numbers[:, 7]).all()
+
+
+def test_a_repeat_of_a_damaged_replacement_is_lost_and_not_the_value_before(tmp_path: Path) -> None:
+    """A step has three frames: A, then B in its place, then B again. The one with B is damaged."""
+    parts, values = tmp_path / "run.h5.parts", [np.full(50, number, np.float64) for number in (1.0, 2.0)]
+    more = frames.MORE | frames.AGAIN
+    with Journal(parts) as journal:
+        journal.step(0, 0.0, [tensor("x", 0, values[0])], flags=frames.OPEN, ticket=1)
+        journal.step(0, 0.0, [tensor("x", 0, values[1])], flags=more | frames.OPEN, ticket=2)
+        journal.step(0, 0.0, [tensor("x", 0, values[1])], flags=more, ticket=3)
+    compact(parts, tmp_path / "whole.h5", keep_parts=True)
+    with insitu.load(tmp_path / "whole.h5") as run:
+        assert run.complete and (run["x"].values == values[1]).all() and len(run.steps) == 1
+    damage_index(parts, 1)
+    compact(parts, tmp_path / "damaged.h5")
+    with insitu.load(tmp_path / "damaged.h5") as run:
+        assert "x" not in run and not run.complete
+
+
+def damage_index(parts: Path, number: int) -> None:
+    """Flip a bit in the index of one of the steps."""
+    (path,) = parts.rglob("*.journal")
+    whole = bytearray(path.read_bytes())
+    with path.open("rb") as file:
+        scan = frames.Scan(frames.Descriptor(file.fileno()), bytes(whole[8:16]))
+        steps = [frame for frame in scan.frames() if frame.kind & frames.KIND == frames.STEP]
+    whole[steps[number].start - 1] ^= 1
+    path.write_bytes(whole)
+
+
+def test_an_event_after_a_step_does_not_let_the_step_be_written_again(tmp_path: Path) -> None:
+    parts = tmp_path / "run.h5.parts"
+    with Journal(parts) as journal:
+        for _ in range(2):
+            journal.step(0, 0.0, [tensor("x", 0, np.zeros(2))], ticket=7)
+            journal.event("trouble", "the disk was full")
+    with Run.open(parts) as run:
+        assert run["x"].steps.tolist() == [0]

@@ -127,6 +127,7 @@ class Budget:
         size = self._size(tape, begin)
         later = ids.copy()
         later.clear(begin, len(tape), seam)
+        probe.writes.clear()  # which are offsets, too
 
         def move() -> None:
             if not self._segments or self._segments[-1][0] is not segment:
@@ -144,7 +145,6 @@ class Budget:
             raise
         probe.table.clear()
         probe.table.update(alive)
-        probe.writes.clear()  # which are offsets, too
         probe.codes.clear()
 
     def _size(self, tape: list[Any], begin: int) -> int:

@@ -37,7 +37,7 @@ from insitu.capture.tape import (
     Raised,
     VariableNote,
 )
-from insitu.capture.tensors import GIVEN, Layout, ParameterValue, RichValue, Value, short_dtype
+from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value, short_dtype
 from insitu.trace.collector import collector_paused
 from insitu.trace.counting import counted
 from insitu.trace.event import (
@@ -171,7 +171,7 @@ class Decoder:
         """The number of the call that made a value; -1 if there is none."""
         if at >= 0:
             return number(at)
-        return -1 if at == GIVEN else self.number(EARLIER - at)
+        return self.number(EARLIER - at) if at <= EARLIER else -1
 
     def _enrich(self, facts: TensorFacts, value: Value, number: Callable[[int], int]) -> None:
         """Add the class of the tensor, what was kept of it, and its gradient."""

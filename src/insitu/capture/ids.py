@@ -9,7 +9,8 @@ from insitu.capture.tape import OUTERMOST
 
 THREAD_STRIDE = 1 << 40
 # A value whose producer is no longer at its offset holds the id of the producer instead: EARLIER - id, below GIVEN.
-EARLIER = OUTERMOST - 1
+FORGOTTEN = OUTERMOST - 1  # the producer of a value whose call is gone, and of which not even the id is known
+EARLIER = FORGOTTEN - 1
 
 
 class Seam(NamedTuple):

@@ -127,15 +127,21 @@ class Taking:
         ident = get_ident()
         if id(module) not in self._roots or ident in self._inside:
             return False
-        self._begin_call(module, ident)
+        try:
+            self._begin_call(module, ident)
+        except BaseException:
+            self._inside.discard(ident)
+            raise
         return True
 
     def leave(self, module: nn.Module, result: Any, error: BaseException | None, *, is_step: bool) -> None:
         """The compiled region, with which `enter` was called, has ended."""
-        if error is None:
-            self._note_output(module, result, is_step=is_step)
-        if is_step:
-            self._inside.discard(get_ident())
+        try:
+            if error is None:
+                self._note_output(module, result, is_step=is_step)
+        finally:
+            if is_step:
+                self._inside.discard(get_ident())
         if error is None:
             self._after_call(is_step=is_step)
 

@@ -30,6 +30,7 @@ class ShardFacts:
     size: int
     world_size: int
     steps: int
+    frames: int
     first: int | None
     last: int | None
     started: float | None
@@ -58,7 +59,15 @@ class ShardFacts:
 
 _WHOLE, _WHOLE_OR_NONE, _NUMBER_OR_NONE = (int,), (int, type(None)), (int, float, type(None))
 _KINDS: dict[str, tuple[type, ...]] = {
-    **{"rank": _WHOLE, "attempt": _WHOLE, "tag": (str,), "size": _WHOLE, "world_size": _WHOLE, "steps": _WHOLE},
+    **{
+        "rank": _WHOLE,
+        "attempt": _WHOLE,
+        "tag": (str,),
+        "size": _WHOLE,
+        "world_size": _WHOLE,
+        "steps": _WHOLE,
+        "frames": _WHOLE,
+    },
     **{"first": _WHOLE_OR_NONE, "last": _WHOLE_OR_NONE},
     **{"started": _NUMBER_OR_NONE, "ended": _NUMBER_OR_NONE, "dropped": _WHOLE},
 }
@@ -107,6 +116,7 @@ def facts_of(shard: Shard, *, is_merged: bool = False) -> ShardFacts:
         size=shard.size,
         world_size=said if is_size and type(said) is int else shard.rank + 1,
         steps=shard.step_count,
+        frames=shard.frame_count,
         first=shard.first_step,
         last=shard.last_committed,
         started=shard.started,

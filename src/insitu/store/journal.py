@@ -260,7 +260,8 @@ class Journal:
             self._cut()
             raise
         # One assignment, within which no signal is looked for: now the frame is there.
-        self._size, self._sequence, self._ticket, self.committed_step = end, number, ticket, committed
+        last = self._ticket if step is None else ticket
+        self._size, self._sequence, self._ticket, self.committed_step = end, number, last, committed
         self._is_unsure, self._dirty = False, True
         if step is not None:
             self._declared.told()
@@ -273,8 +274,12 @@ class Journal:
         try:
             os.ftruncate(self._file, self._size)
         except OSError:
-            self._retired.append(self._file)
-            self._file, self._size = -1, 0
+            file, self._file, self._size = (
+                self._file,
+                -1,
+                0,
+            )  # one in both places would be closed
+            self._retired.append(file)
 
     def _failed(self, what: str, error: OSError) -> bool:
         self._last.clear()
@@ -324,8 +329,12 @@ class Journal:
     def _begin_again(self) -> None:
         """The journal was deleted while it is written: say so, and go on in a new file."""
         self._last.clear()
-        self._retired.append(self._file)
-        self._file, self._size = -1, 0
+        file, self._file, self._size = (
+            self._file,
+            -1,
+            0,
+        )  # one in both places would be closed
+        self._retired.append(file)
         kept = "nothing" if self.committed_step is None else f"all up to step {self.committed_step}"
         text = f"{str(self.folder)!r} was deleted while it is written: {kept} is gone, and what comes is recorded"
         self._open_next()

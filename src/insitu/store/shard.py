@@ -73,6 +73,7 @@ class Shard:
     dropped: int = 0
     torn: int = 0
     step_count: int = 0
+    frame_count: int = 0  # of steps: one may have several
     first_step: int | None = None  # the lowest of all
     last_committed: int | None = None  # the last that was written whole
     variables: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -217,6 +218,7 @@ def _read_step(shard: Shard, frame: frames.Frame) -> None:
     if head.text:
         _declare(shard, json.loads(head.text))
     shard.step_count += not head.continues(shard.last_committed)
+    shard.frame_count += 1
     shard.is_open = bool(frame.kind & frames.OPEN)
     shard.last_committed = head.step
     shard.first_step = head.step if shard.first_step is None else min(shard.first_step, head.step)
@@ -256,17 +258,24 @@ def _entries(frame: frames.Frame, head: _StepHead) -> Array:
 def _without(step: list[StepFrame], again: StepFrame) -> list[StepFrame]:
     """The frames of a step with the entries marked that a later frame replaces.
 
-    An entry of that frame that repeats what the step has already is marked itself.
+    An entry of that frame that repeats what the step has already, with the same digest, is marked itself.
     """
-    keys, is_same = _keys(again.entries), again.entries["kind"] == frames.SAME
+    known = {value for frame in step for value in _values(frame.entries)}
+    is_same = again.entries["kind"] == frames.SAME
+    is_repeat = is_same & np.array([value in known for value in _values(again.entries)], bool)
+    keys = _keys(again.entries)[~is_repeat]
     left = []
     for frame in step:
         before = frame.entries.copy()
-        known = _keys(before)
-        before["call"][np.isin(known, keys[~is_same])] = frames.REPLACED
-        again.entries["call"][is_same & np.isin(keys, known)] = frames.REPLACED
+        before["call"][np.isin(_keys(before), keys)] = frames.REPLACED
         left.append(replace(frame, entries=before))
+    again.entries["call"][is_repeat] = frames.REPLACED
     return left
+
+
+def _values(entries: Array) -> list[tuple[Any, ...]]:
+    """Each entry as its variable, call, layout and digest."""
+    return [tuple(entry) for entry in entries[["variable", "call", "layout", "digest"]].tolist()]
 
 
 def _keys(entries: Array) -> Array:

@@ -48,4 +48,4 @@ def choose(shards: Sequence[Shard], merged: Sequence[ShardFacts], parts: Path) -
 def _has_all(shard: Shard, facts: ShardFacts) -> bool:
     is_same = shard.tag == facts.tag
     has_no_new_damage = set(shard.troubles) <= set(facts.missing)
-    return is_same and has_no_new_damage and shard.step_count >= facts.steps
+    return is_same and has_no_new_damage and shard.frame_count >= facts.frames

@@ -26,6 +26,7 @@ from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
 from insitu.capture.guard.waiting import Waiting
 from insitu.capture.guard.ways import DIVIDES, HIDES, LEAVING, NODES, OUTPUTS, UNLIKELY, WAYS, changes, way_of
+from insitu.capture.ids import FORGOTTEN
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
@@ -37,8 +38,6 @@ from insitu.trace.path import matches
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
-# The producer of a tensor whose call is on the tape no more.
-EARLIER = -2
 # A tape is cleared after a backward pass when it is longer than the first, anyway when it is longer than the second.
 SOON, LATE = 1 << 14, 1 << 18
 
@@ -229,7 +228,7 @@ class Check:
         self.past[:] = probe.tape
         alive = {key: value for key, value in probe.table.items() if value() is not None}
         for value in alive.values():
-            value.producer, value.facts = EARLIER, None
+            value.producer, value.facts = FORGOTTEN, None
         probe.table.clear()
         probe.table.update(alive)
         self.gone += len(probe.tape)
