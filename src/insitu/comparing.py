@@ -46,7 +46,7 @@ def compare(
     ...     return Trace([Call(0, None, "function", "torch.softmax", args=(x, dim), result=y, site=site)])
     >>> diff = compare(run(dim=-1, high=0.7), run(dim=0, high=0.9))
     >>> diff.same, diff.first.kind, diff.first.why, diff.first.certainty
-    (False, 'argument', 'argument 0 is 0 in b, -1 in a', 'statistics')
+    (False, 'argument', 'argument 2 is 0 in b, -1 in a', 'statistics')
     """
     tolerance = Tolerance(rtol, atol)  # what is wrong with it is said before files are read
     (first, kind), (second, other) = _trace(a), _trace(b)

@@ -35,6 +35,8 @@ def choose(shards: Sequence[Shard], merged: Sequence[ShardFacts], parts: Path) -
         facts = in_file.get((shard.rank, shard.attempt))
         if facts is None or _has_all(shard, facts):
             journals.append(shard)
+        elif _is_being_removed(shard, facts):
+            continue
         elif facts.tag != shard.tag:
             where = f"rank {shard.rank}, attempt {shard.attempt}"
             left_out.append(f"{where} is in the file from another journal than that in {str(parts)!r}, left out")
@@ -43,6 +45,12 @@ def choose(shards: Sequence[Shard], merged: Sequence[ShardFacts], parts: Path) -
             left_out.append(f"rank {shard.rank}: its journal in {str(parts)!r} is damaged now: {text}")
     taken = {(shard.rank, shard.attempt) for shard in journals}
     return Choice(journals, [facts for facts in merged if facts.key not in taken], left_out)
+
+
+def _is_being_removed(shard: Shard, facts: ShardFacts) -> bool:
+    """Whether the file has a journal to its end, and its first file is gone: a merge removes them in order."""
+    has_begin = bool(shard.files) and shard.files[0].name.startswith(f"{0:05d}-")
+    return facts.ended is not None and not has_begin
 
 
 def _has_all(shard: Shard, facts: ShardFacts) -> bool:
