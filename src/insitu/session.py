@@ -23,7 +23,7 @@ from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.targets import targets
 from insitu.dist import current_rank
 from insitu.errors import ChoiceError, InsituError, PatternError, SubjectError, brief, choose, not_entered, tell
-from insitu.interrupts import Dropped, Exit, begun, ended, undone_with
+from insitu.interrupts import Dropped, Exit, Undisturbed, begun, ended, undone_with
 from insitu.recording import Recording, is_recording, patterns
 from insitu.store.archive import Archive
 from insitu.trace.capacity import MEMORY, capacity
@@ -181,7 +181,7 @@ class Session:
         printer = self._printer() if self._printer else None
         sinks: tuple[Sink, ...] = (printer,) if printer else ()
         trace = Trace(about=about_trace(self._subject, self._level))
-        trace._archive = Archive(self._folder) if self._overflow == "disk" else None
+        trace._archive = Archive(self._folder, shield=Undisturbed) if self._overflow == "disk" else None
         recorder = self._recorder(sinks, trace._archive)
         # What is watched is printed and not kept.
         trace._attach(recorder.events if printer is None else nothing, recorder.step)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shutil import rmtree
 
@@ -12,10 +14,15 @@ from insitu.trace.event import Event
 
 
 class Archive:
-    """Files of events, oldest first, in a folder that is removed with the archive."""
+    """Files of events, oldest first, in a folder that is removed with the archive.
 
-    def __init__(self, folder: str | None = None) -> None:
-        self._where = folder
+    Writing happens within a `shield`, in which signals wait: HDF5 may swallow an exception that is raised inside of it.
+    """
+
+    def __init__(
+        self, folder: str | None = None, *, shield: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        self._where, self._shield = folder, shield
         self._folder: Path | None = None
         self.files: list[Path] = []
 
@@ -30,7 +37,7 @@ class Archive:
             self._folder = Path(tempfile.mkdtemp(prefix=".insitu-", dir=self._where))
             weakref.finalize(self, _remove, self._folder, os.getpid())
         path = self._folder / f"{len(self.files)}.h5"
-        with collector_paused():
+        with self._shield(), collector_paused():
             path.write_bytes(hdf5.image(Encoder().tables(events, {}), {}))
         self.files.append(path)
 
