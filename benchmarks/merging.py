@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Effort, Row
-from insitu.store.journal import Journal
+from insitu.store.journal.journal import Journal
 
 RANKS = (2, 64, 1000)
 VARIABLES = 50
@@ -21,7 +21,7 @@ VALUES = 2_000_000  # of all ranks, 4 bytes each: what is large is their number
 MERGE = """
 import json, resource, sys, time
 from pathlib import Path
-from insitu.store.compact import compact
+from insitu.store.run.compact import compact
 import h5py
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 began = time.perf_counter()

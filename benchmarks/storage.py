@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks import merging
 from benchmarks.measure import Case, Effort, Row, at_most, in_turn
-from insitu.store.compact import compact
-from insitu.store.journal import Entry, Journal
+from insitu.store.journal.journal import Entry, Journal
+from insitu.store.run.compact import compact
 
 # How many values a step has, their bytes, the steps of one measurement, and what the journal may cost.
 SIZES = [("200 × 256 B", 200, 256, 200, 15.0), ("40 × 64 KiB", 40, 2**16, 10, 2.5), ("4 × 4 MiB", 4, 2**22, 4, 2.5)]

@@ -17,9 +17,9 @@ from matplotlib.image import imread
 
 import insitu
 from insitu import cli
-from insitu.program import exit_code
-from insitu.store.compact import compact
-from insitu.store.journal import Journal
+from insitu.commands.program import exit_code
+from insitu.store.journal.journal import Journal
+from insitu.store.run.compact import compact
 from insitu.trace.event import Call, ModuleFacts, TensorFacts
 from insitu.trace.trace import Trace
 

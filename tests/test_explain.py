@@ -27,7 +27,7 @@ from insitu.capture.explain import explanation as explaining
 from insitu.capture.explain.notes import UNREAD, Note
 from insitu.capture.live import CLEAR_AT
 from insitu.errors import SubjectError
-from insitu.explaining import explain
+from insitu.verbs.explain import explain
 
 Program = Callable[[str], dict[str, Any]]
 

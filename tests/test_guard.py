@@ -36,7 +36,7 @@ class Net(nn.Module):
         return self.head(hidden.sqrt() if self.root else hidden)
 
 
-def trained(model: nn.Module, steps: int = 4, **options: Any) -> insitu.guarding.Guard:  # type: ignore[name-defined]
+def trained(model: nn.Module, steps: int = 4, **options: Any) -> insitu.session.guard.Guard:  # type: ignore[name-defined]
     """A guard that has seen a training; `options` change what is healthy about it."""
     torch.manual_seed(0)
     x, y = torch.randn(16, 4), torch.randint(2, (16,))

@@ -15,10 +15,10 @@ from tests.faults.interrupt import Interrupt
 from torch import nn
 
 import insitu
-from insitu.capture.functions import alone
 from insitu.capture.modules import patch
 from insitu.capture.recorder import patience
-from insitu.interrupts import Undisturbed
+from insitu.capture.variables.functions import alone
+from insitu.session.signals import Undisturbed
 
 
 def ctrl_c(frame: Any) -> None:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 import insitu
-from insitu.recording import Running
+from insitu.session.recording import Running
 
 
 def scale(q: Tensor) -> Tensor:
@@ -838,7 +838,7 @@ def test_values_of_a_second_dtype_have_a_name_of_their_own_and_are_told() -> Non
 
 
 def test_a_tensor_too_large_for_a_step_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.capture.step.MOST_BYTES", 100)
+    monkeypatch.setattr("insitu.capture.values.step.MOST_BYTES", 100)
     net = Net()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -947,7 +947,7 @@ def test_what_is_switched_off_keeps_no_model(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_interrupt_while_it_is_entered_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, run = Net(), tmp_path / "run.h5"
     with monkeypatch.context() as interrupted:
-        interrupted.setattr("insitu.recording.Termination", lambda *works: signal.raise_signal(signal.SIGINT))
+        interrupted.setattr("insitu.session.recording.Termination", lambda *works: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt), insitu.record(model, keep="values", to=run):
             raise AssertionError("it was entered")
     assert list(tmp_path.iterdir()) == []

@@ -18,10 +18,11 @@ from tests.forking import Forked, Forking
 from torch import nn
 
 import insitu
-from insitu import cli, start
+from insitu import cli
 from insitu.errors import ChoiceError, StoreError
-from insitu.store.claims import Board, Start
-from insitu.store.runs import runs_in
+from insitu.session import start
+from insitu.store.journal.claims import Board, Start
+from insitu.store.run.runs import runs_in
 
 # Each value says which rank and attempt it is from. `wait` is for a file, so that the order is what the test says.
 PROGRAM = """
@@ -46,7 +47,7 @@ TOGETHER = "open(f'here{rank}-{restart}', 'w'); wait(f'here0-{restart}'); wait(f
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Forking]:
-    found = Forking("insitu.recording", "insitu.session", "insitu.store.run")
+    found = Forking("insitu.session.recording", "insitu.session.session", "insitu.store.run.run")
     yield found
     found.close()
 

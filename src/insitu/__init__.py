@@ -19,20 +19,20 @@ from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, S
 from insitu.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from insitu.comparing import compare
-    from insitu.explaining import explain
-    from insitu.guarding import guard
-    from insitu.saving import save
-    from insitu.session import record
+    from insitu.session.guard import guard
+    from insitu.session.session import record
+    from insitu.session.watch import watch
     from insitu.store import load
-    from insitu.store.run import Run
-    from insitu.store.series import Series
+    from insitu.store.run.run import Run
+    from insitu.store.run.series import Series
     from insitu.trace.diff import Cause, Diff, Difference
     from insitu.trace.explanation import Explanation
     from insitu.trace.finding import Finding
     from insitu.trace.missing import Missing
+    from insitu.verbs.compare import compare
+    from insitu.verbs.explain import explain
+    from insitu.verbs.save import save
     from insitu.view import show
-    from insitu.watching import watch
 
 __version__ = "0.1.0"
 
@@ -79,16 +79,16 @@ __all__ = [
 
 # Loaded on first use: the first three import torch, which takes seconds; the others take a part of a blink each.
 _LATER = {
-    "guard": "insitu.guarding",
-    "record": "insitu.session",
-    "watch": "insitu.watching",
-    "compare": "insitu.comparing",
-    "explain": "insitu.explaining",
+    "guard": "insitu.session.guard",
+    "record": "insitu.session.session",
+    "watch": "insitu.session.watch",
+    "compare": "insitu.verbs.compare",
+    "explain": "insitu.verbs.explain",
     "load": "insitu.store",
-    "save": "insitu.saving",
+    "save": "insitu.verbs.save",
     "show": "insitu.view",
-    "Run": "insitu.store.run",
-    "Series": "insitu.store.series",
+    "Run": "insitu.store.run.run",
+    "Series": "insitu.store.run.series",
     "Cause": "insitu.trace.diff",
     "Diff": "insitu.trace.diff",
     "Difference": "insitu.trace.diff",

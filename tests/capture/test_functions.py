@@ -662,7 +662,7 @@ def test_an_error_of_the_tool_does_not_reach_the_program(monkeypatch: pytest.Mon
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken search")
 
-    monkeypatch.setattr("insitu.capture.following.callees", broken)
+    monkeypatch.setattr("insitu.capture.variables.following.callees", broken)
     watched = insitu.watch("x")(numbers)
     with insitu.record(level="python") as trace, pytest.warns(insitu.InsituWarning, match="broken search"):
         assert watched(1) == 2

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import insitu
 from insitu import store
 from insitu.capture import budget
-from insitu.store.archive import Archive
+from insitu.store.trace.archive import Archive
 from insitu.trace.event import Call, Event, Mark, TensorFacts, Variable, tensors
 from insitu.trace.trace import Trace
 

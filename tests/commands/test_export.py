@@ -10,11 +10,10 @@ import pytest
 import torch
 
 import insitu
-from insitu import progress
 from insitu.capture.recorder import LEVELS
 from insitu.cli import main
 from insitu.commands import completion
-from insitu.view import VIEWS
+from insitu.view import VIEWS, progress
 
 SHELLS = ["bash", "zsh", "fish"]
 

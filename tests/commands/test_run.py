@@ -22,7 +22,7 @@ import insitu
 from insitu import cli
 from insitu.commands import delivery
 from insitu.commands.rank_files import rank_file
-from insitu.saving import SUFFIXES
+from insitu.verbs.save import SUFFIXES
 
 LOOP = """
     import sys, torch
@@ -197,7 +197,7 @@ def test_a_view_that_fails_does_not_fail_the_program(monkeypatch: pytest.MonkeyP
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, where: str, times: int) -> None:
     """Let Ctrl-C come so many times in a function of the delivery."""
-    import insitu.saving as saving
+    import insitu.verbs.save as saving
 
     module, name = {"save": (saving, "save"), "print": (delivery, "_print")}[where]
     original = getattr(module, name)
@@ -267,7 +267,7 @@ def test_an_endless_script_that_is_interrupted_leaves_its_trace() -> None:
 def test_a_terminal_shows_how_far_the_work_has_come() -> None:
     program = """
         import time
-        from insitu import progress
+        from insitu.view import progress
         from insitu.trace.counting import counted
         progress.PATIENCE = progress.TICK = 0.01
         with progress.working("counting"):

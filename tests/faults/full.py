@@ -15,8 +15,8 @@ import numpy as np
 
 import insitu
 from insitu.errors import StoreError
-from insitu.store.compact import compact
-from insitu.store.journal import Journal
+from insitu.store.journal.journal import Journal
+from insitu.store.run.compact import compact
 
 
 def step(journal: Journal, number: int) -> bool:

@@ -14,8 +14,8 @@ from tests.store.recorded import Expected, record
 from xxhash import xxh3_64_intdigest
 
 from insitu.errors import StoreError
-from insitu.store import frames
-from insitu.store.run import Run
+from insitu.store.journal import frames
+from insitu.store.run.run import Run
 
 Key = tuple[str, int, int, int]
 

@@ -17,10 +17,10 @@ from xxhash import xxh3_64_intdigest, xxh3_128_digest
 import insitu
 from insitu import cli
 from insitu.errors import ChoiceError, StoreError
-from insitu.store.compact import compact
-from insitu.store.journal import Journal
-from insitu.store.template import plain_value
+from insitu.store.journal.journal import Journal
+from insitu.store.run.compact import compact
 from insitu.store.text.read import from_text
+from insitu.store.trace.template import plain_value
 from insitu.trace.event import Call, Variable
 from insitu.trace.trace import Trace
 

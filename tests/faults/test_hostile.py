@@ -17,8 +17,8 @@ from tests.store.recorded import check, record
 
 import insitu
 from insitu.errors import StoreError
-from insitu.store.compact import compact
-from insitu.store.run import Run
+from insitu.store.run.compact import compact
+from insitu.store.run.run import Run
 
 X = "vars/forward.x/values"
 

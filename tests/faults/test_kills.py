@@ -12,7 +12,7 @@ from tests.faults.amount import amount
 from tests.faults.writer import STEPS, value
 
 import insitu
-from insitu.store.compact import compact
+from insitu.store.run.compact import compact
 
 
 def killed(folder: Path, mode: str, seeds: range) -> list[Path]:

@@ -24,10 +24,10 @@ from tests.faults.amount import amount
 from tests.forking import Forking
 
 from insitu.errors import StoreError
-from insitu.store.compact import compact
-from insitu.store.journal import Journal
-from insitu.store.parts import places
-from insitu.store.run import Run, joined_run
+from insitu.store.journal.journal import Journal
+from insitu.store.journal.parts import places
+from insitu.store.run.compact import compact
+from insitu.store.run.run import Run, joined_run
 
 Key = tuple[str, int, int]  # run, rank, attempt
 
@@ -281,7 +281,7 @@ def test_whatever_the_order_nothing_is_lost_or_mixed(
     seed: int, has_locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_locks:
-        monkeypatch.setattr("insitu.store.journal.fcntl.flock", no_flock)
+        monkeypatch.setattr("insitu.store.journal.journal.fcntl.flock", no_flock)
     model = Model(tmp_path, random.Random(seed))
     try:
         for _ in range(70):
@@ -299,8 +299,8 @@ import json, os, random, signal, sys, time
 import numpy as np
 from pathlib import Path
 from insitu.errors import StoreError
-from insitu.start import open_journal
-from insitu.store import ranks as ending
+from insitu.session.start import open_journal
+from insitu.store.run import ranks as ending
 from tests.faults.writer import CALLS, kill_at
 seed, launch, rank, count, has_locks, options = json.loads(sys.argv[1])
 dice = random.Random(f"{seed} {launch} {rank}")
@@ -350,7 +350,7 @@ Row = tuple[int, int, int, int]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Forking]:
-    found = Forking("insitu.start", "insitu.store.ranks", "tests.faults.writer", "tests.faults.test_orders")
+    found = Forking("insitu.session.start", "insitu.store.run.ranks", "tests.faults.writer", "tests.faults.test_orders")
     yield found
     found.close()
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import insitu
-from insitu.store.compact import compact
 from insitu.store.dtypes import kind_of
-from insitu.store.journal import Journal
+from insitu.store.journal.journal import Journal
+from insitu.store.run.compact import compact
 
 DTYPES = sorted(
     {

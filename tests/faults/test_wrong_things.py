@@ -19,9 +19,9 @@ from tests.store.recorded import check, record
 import insitu
 from insitu import cli
 from insitu.errors import StoreError
-from insitu.store.compact import compact
-from insitu.store.hdf5 import write
-from insitu.store.tables import SCHEMA
+from insitu.store.run.compact import compact
+from insitu.store.trace.hdf5 import write
+from insitu.store.trace.tables import SCHEMA
 
 NAMES = ("run.h5", "run.hdf5", "run.trace", "run.h5.parts")
 NO_FILE = "only files are read"
@@ -164,7 +164,7 @@ def test_few_bytes_do_not_become_millions_of_events(tmp_path: Path, monkeypatch:
     }
     tables["sites"] = {name: np.zeros(rows, np.int8) for name in SCHEMA["sites"]}
     with monkeypatch.context() as forging:
-        forging.setattr("insitu.store.hdf5._MOST_ROWS", rows)  # our own writer leaves one column as it is
+        forging.setattr("insitu.store.trace.hdf5._MOST_ROWS", rows)  # our own writer leaves one column as it is
         write(tables, {}, tmp_path / "run.h5", overwrite=False)
     assert (tmp_path / "run.h5").stat().st_size < 400_000
     with pytest.raises(StoreError, match=r"/events/sites/[a-z]+ declares 5000000 rows, in a file of [0-9]+ bytes"):

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from insitu.store.compact import compact
-from insitu.store.journal import Entry, Journal
+from insitu.store.journal.journal import Entry, Journal
+from insitu.store.run.compact import compact
 
 STEPS = 40
 CALLS = {"journal": ("writev",), "compact": ("pwritev", "fsync", "link", "unlink", "rmdir", "open", "mkdir")}

@@ -7,7 +7,7 @@ from typing import Any
 from tests.follow.programs import Program, made
 from tests.follow.rewriting import code_stays_compatible, debuggers_see_the_same_lines
 
-from insitu.follow.rewrite import Point, known_names, rewrite
+from insitu.capture.variables.follow.rewrite import Point, known_names, rewrite
 
 
 def case_where_a_function_is_entered() -> None:

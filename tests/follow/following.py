@@ -11,10 +11,10 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-from insitu.follow import lines
-from insitu.follow.definitions import nested_codes
-from insitu.follow.lines import LineFollower, reported_frame
-from insitu.follow.rewrite import Point
+from insitu.capture.variables.follow import lines
+from insitu.capture.variables.follow.definitions import nested_codes
+from insitu.capture.variables.follow.lines import LineFollower, reported_frame
+from insitu.capture.variables.follow.rewrite import Point
 
 Seen = list[tuple[str, str, int, str]]
 

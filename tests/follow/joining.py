@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.follow.following import Seen, built, tools_in_use, traced
 
-from insitu.follow.lines import LineFollower, reported_frame
-from insitu.follow.rewrite import Point
+from insitu.capture.variables.follow.lines import LineFollower, reported_frame
+from insitu.capture.variables.follow.rewrite import Point
 
 
 class Watch:

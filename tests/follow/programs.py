@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from insitu.follow.rewrite import Point, Shortcut, rewrite
+from insitu.capture.variables.follow.rewrite import Point, Shortcut, rewrite
 
 Reporter = Callable[[Point], Callable[[Any], Any]]
 _numbers = itertools.count()

@@ -10,8 +10,8 @@ import os.path
 import time
 from typing import Any
 
-from insitu.follow.callees import callees
-from insitu.follow.references import Reference, references
+from insitu.capture.variables.follow.callees import callees
+from insitu.capture.variables.follow.references import Reference, references
 
 
 def names(function: Any, receiver: Any = None, **options: Any) -> list[str]:

@@ -30,7 +30,7 @@ from tests.follow.programs import (
     writing,
 )
 
-from insitu.follow.rewrite import COMPREHENSIONS, NoSource, Point, Shortcut, bound_names, rewrite
+from insitu.capture.variables.follow.rewrite import COMPREHENSIONS, NoSource, Point, Shortcut, bound_names, rewrite
 
 KEPT = (
     *("co_name", "co_qualname", "co_filename", "co_firstlineno", "co_flags", "co_freevars", "co_argcount"),

@@ -338,7 +338,7 @@ def test_the_plugin_costs_nothing_where_it_is_not_used(project: Project) -> None
         import sys
 
         def test_modules():
-            assert not {"torch", "numpy", "h5py", "insitu.session", "insitu.store"} & set(sys.modules)
+            assert not {"torch", "numpy", "h5py", "insitu.session.session", "insitu.store"} & set(sys.modules)
         """,
     )
     started = project.start()

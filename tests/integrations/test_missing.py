@@ -11,7 +11,7 @@ import pytest
 import insitu
 from insitu.integrations import tensorboard
 from insitu.integrations.training import RecordedTraining
-from insitu.store.journal import Journal
+from insitu.store.journal.journal import Journal
 
 
 @pytest.mark.parametrize(

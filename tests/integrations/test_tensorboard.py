@@ -13,7 +13,7 @@ from torch import nn
 
 import insitu
 from insitu.integrations import tensorboard
-from insitu.store.journal import Journal
+from insitu.store.journal.journal import Journal
 from insitu.trace.trace import Trace
 
 

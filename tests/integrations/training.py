@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import optimizer
 
 from insitu.capture.modules import patch
-from insitu.capture.reporters import hearers
+from insitu.capture.variables.reporters import hearers
 
 
 class Boom(Exception):

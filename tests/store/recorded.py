@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.store.journal import Entry, Journal
+from insitu.store.journal.journal import Entry, Journal
 
 STEPS = 6
 

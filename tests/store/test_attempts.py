@@ -16,14 +16,14 @@ from tests.store.recorded import STEPS, as_entry, entries, tensor
 
 import insitu
 from insitu.errors import ChoiceError, NotRecordedError, StoreError
-from insitu.store import journal as journal_module
-from insitu.store.compact import compact
-from insitu.store.journal import Journal
-from insitu.store.merging import merging
-from insitu.store.parts import place_of
-from insitu.store.process import Process
-from insitu.store.run import Run
-from insitu.store.runs import runs_in
+from insitu.store.journal import journal as journal_module
+from insitu.store.journal.journal import Journal
+from insitu.store.journal.parts import place_of
+from insitu.store.journal.process import Process
+from insitu.store.run.compact import compact
+from insitu.store.run.merging import merging
+from insitu.store.run.run import Run
+from insitu.store.run.runs import runs_in
 
 A, B = "a" * 32, "b" * 32
 
@@ -265,7 +265,7 @@ def test_a_journal_that_is_damaged_later_does_not_replace_what_the_file_has(part
 
 
 def test_only_one_process_merges_at_a_time(parts: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.store.merging.PATIENCE", 0.1)
+    monkeypatch.setattr("insitu.store.run.merging.PATIENCE", 0.1)
     write(parts, 0, range(3), ranks=1)
     busy = pytest.raises(StoreError, match=rf"being merged by process {os.getpid()} on .*remove 'merging-")
     with merging(parts), busy:
@@ -314,7 +314,7 @@ class TestWithoutLocks:
         def flock(file: int, how: int) -> None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
-        monkeypatch.setattr("insitu.store.journal.fcntl.flock", flock)
+        monkeypatch.setattr("insitu.store.journal.journal.fcntl.flock", flock)
 
     def test_a_journal_that_is_written_is_not_taken_for_ended(self, parts: Path, target: Path) -> None:
         write(parts, 0, range(3))

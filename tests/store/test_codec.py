@@ -8,8 +8,8 @@ import pytest
 from tests.store.example import everything, picture
 
 from insitu.errors import StoreError
-from insitu.store.codec import decode, encode
-from insitu.store.tables import SCHEMA, Tables, narrow
+from insitu.store.trace.codec import decode, encode
+from insitu.store.trace.tables import SCHEMA, Tables, narrow
 from insitu.trace.event import Call, Mark, Site, TensorFacts
 from insitu.trace.trace import Trace
 

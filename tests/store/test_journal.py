@@ -14,10 +14,11 @@ from tests.store.recorded import check, record, tensor
 
 import insitu
 from insitu.errors import StoreError
-from insitu.store import frames, shard, writing
-from insitu.store.compact import compact
-from insitu.store.journal import Entry, Journal, value_json
-from insitu.store.run import Run
+from insitu.store import writing
+from insitu.store.journal import frames, shard
+from insitu.store.journal.journal import Entry, Journal, value_json
+from insitu.store.run.compact import compact
+from insitu.store.run.run import Run
 
 
 def numbers(step: int) -> list[Any]:
@@ -113,7 +114,7 @@ def test_a_journal_that_nobody_holds_ends_its_thread(tmp_path: Path) -> None:
 def test_a_child_process_does_not_write(tmp_path: Path, monkeypatch: Any) -> None:
     journal = Journal(tmp_path / "p")
     journal.step(0, 0.0, numbers(0))
-    monkeypatch.setattr("insitu.store.journal.os.getpid", lambda: 1)
+    monkeypatch.setattr("insitu.store.journal.journal.os.getpid", lambda: 1)
     with pytest.raises(StoreError, match="a child cannot write to it"):
         journal.step(1, 0.0, numbers(1))
     monkeypatch.undo()
@@ -228,7 +229,7 @@ def test_where_a_torn_step_cannot_be_cut_off_the_journal_goes_on_in_another_file
 
     with monkeypatch.context() as patch:
         patch.setattr(writing.os, "writev", FullDisk(60))
-        patch.setattr("insitu.store.journal.os.ftruncate", broken)
+        patch.setattr("insitu.store.journal.journal.os.ftruncate", broken)
         with pytest.raises(StoreError, match="No space left"):
             journal.step(1, 0.0, numbers(1))
     journal.step(2, 0.0, numbers(2))
@@ -247,7 +248,7 @@ def test_trouble_of_the_thread_is_told(tmp_path: Path, monkeypatch: Any) -> None
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("insitu.store.journal.os.fdatasync", broken)
+        patch.setattr("insitu.store.journal.journal.os.fdatasync", broken)
         with pytest.raises(StoreError, match="cannot be written to the disk: Input/output error"):
             journal.flush()
         journal._dirty = True

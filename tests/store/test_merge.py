@@ -16,10 +16,10 @@ from tests.store.recorded import tensor
 
 import insitu
 from insitu.errors import StoreError
-from insitu.store import frames
-from insitu.store.compact import compact
-from insitu.store.journal import Entry, Journal
-from insitu.store.run import Run
+from insitu.store.journal import frames
+from insitu.store.journal.journal import Entry, Journal
+from insitu.store.run.compact import compact
+from insitu.store.run.run import Run
 
 Row = tuple[int, int, int, float, bytes]
 
@@ -63,8 +63,8 @@ def damage(parts: Path, dice: random.Random) -> None:
 
 @pytest.mark.parametrize("stretch", [1, 7, 10**6])
 def test_the_file_holds_what_the_journals_hold(tmp_path: Path, monkeypatch: Any, stretch: int) -> None:
-    monkeypatch.setattr("insitu.store.fill.STRETCH", stretch)
-    monkeypatch.setattr("insitu.store.survey.STRETCH", stretch)
+    monkeypatch.setattr("insitu.store.run.fill.STRETCH", stretch)
+    monkeypatch.setattr("insitu.store.run.survey.STRETCH", stretch)
     for seed in range(amount(25, 1000)):
         dice = random.Random(seed)
         parts, target = tmp_path / f"{seed}.h5.parts", tmp_path / f"{seed}.h5"
@@ -89,8 +89,8 @@ def test_steps_that_go_backwards_are_read_in_order(tmp_path: Path) -> None:
 
 
 def test_a_large_value_is_copied_in_pieces(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("insitu.store.stretch._LARGE", 1000)
-    monkeypatch.setattr("insitu.store.stretch._BLOCK", 300)
+    monkeypatch.setattr("insitu.store.run.stretch._LARGE", 1000)
+    monkeypatch.setattr("insitu.store.run.stretch._BLOCK", 300)
     parts, numbers = tmp_path / "run.h5.parts", np.random.default_rng(0)
     large, small = [numbers.random(500) for _ in range(3)], [numbers.random(2) for _ in range(3)]
     with Journal(parts) as journal:
@@ -129,7 +129,7 @@ def test_a_disk_without_room_is_known_before_anything_is_written(tmp_path: Path,
 
 
 def test_progress_is_told_from_the_first_to_the_last_byte(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("insitu.store.fill.STRETCH", 1)
+    monkeypatch.setattr("insitu.store.run.fill.STRETCH", 1)
     parts = tmp_path / "run.h5.parts"
     for rank in range(2):
         with Journal(parts, rank) as journal:
@@ -146,7 +146,9 @@ MEMORY = """
 import resource, sys
 from pathlib import Path
 import h5py
-from insitu.store import compact, fill, survey
+from insitu.store.run import compact
+from insitu.store.run import fill
+from insitu.store.run import survey
 fill.STRETCH = survey.STRETCH = 2**12
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 compact.compact(Path(sys.argv[1]), Path(sys.argv[2]))

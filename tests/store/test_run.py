@@ -13,13 +13,13 @@ import pytest
 from tests.store.recorded import STEPS, check, record, tensor
 
 import insitu
-from insitu.comparing import run_trace
 from insitu.errors import ChoiceError, MissingError, StoreError
 from insitu.store import building
-from insitu.store.compact import compact
-from insitu.store.journal import Journal
-from insitu.store.run import Run
-from insitu.store.series import NotRecordedError, Series
+from insitu.store.journal.journal import Journal
+from insitu.store.run.compact import compact
+from insitu.store.run.run import Run
+from insitu.store.run.series import NotRecordedError, Series
+from insitu.verbs.compare import run_trace
 
 FORMS = ["journals", "none", "gzip", "lzf"]
 try:
@@ -298,7 +298,7 @@ def test_an_unknown_compression_names_the_ones_there_are(tmp_path: Path) -> None
 def test_many_small_chunks_are_written_whole(tmp_path: Path, monkeypatch: Any) -> None:
     """Values that wait for a chunk to be full, and values of many chunks."""
     monkeypatch.setattr(building, "CHUNK", 4096)
-    monkeypatch.setattr("insitu.store.copying._PENDING", 10_000)
+    monkeypatch.setattr("insitu.store.run.copying._PENDING", 10_000)
     numbers = np.random.default_rng(0)
     rows = [numbers.integers(0, 9, 5000 + 10 * step).astype(np.int32) for step in range(20)]
     dense = [numbers.integers(0, 9, (40, 100)).astype(np.int32) for _ in rows]
@@ -389,7 +389,7 @@ def test_the_shapes_of_a_variable_are_the_bounds_of_each_dimension(tmp_path: Pat
 
 
 def test_a_large_variable_is_summed_up_from_a_sample(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("insitu.store.summary._MOST_BYTES", 1000)
+    monkeypatch.setattr("insitu.store.run.summary._MOST_BYTES", 1000)
     with Journal(tmp_path / "run.h5.parts") as journal:
         for step in range(100):
             journal.step(step, 0.0, [tensor("x", 0, np.full(50, step, np.float64))])

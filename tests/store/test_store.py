@@ -11,9 +11,9 @@ import pytest
 
 from insitu.errors import ChoiceError, StoreError, SubjectError
 from insitu.store import check, load, save
-from insitu.store.compact import compact
-from insitu.store.journal import Journal
-from insitu.store.run import Run
+from insitu.store.journal.journal import Journal
+from insitu.store.run.compact import compact
+from insitu.store.run.run import Run
 from insitu.trace.event import Mark
 from insitu.trace.trace import Trace
 

@@ -18,7 +18,7 @@ from insitu.demo import GPT
 from insitu.errors import ChoiceError, StoreError
 from insitu.store.text.read import from_text
 from insitu.store.text.write import to_text
-from insitu.store.value import Repr
+from insitu.store.trace.value import Repr
 from insitu.trace.compare.closeness import Tolerance, close
 from insitu.trace.event import Call, Fields, Mark, ModuleFacts, Opaque, Stats, TensorFacts, Variable, Word
 from insitu.trace.trace import Trace

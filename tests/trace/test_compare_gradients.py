@@ -10,8 +10,8 @@ from tests.trace.comparing import Program, compared, given
 from torch import Tensor, nn
 
 import insitu
-from insitu.comparing import compare
 from insitu.trace.event import TensorFacts
+from insitu.verbs.compare import compare
 
 
 def program(*gradients: float | None, steps: int = 1) -> Program:

@@ -10,9 +10,9 @@ from tests.trace.comparing import Program, compared, given
 from torch import Tensor, nn
 
 import insitu
-from insitu.comparing import compare
 from insitu.trace.diff import Diff
 from insitu.trace.event import Call
+from insitu.verbs.compare import compare
 
 
 class Block(nn.Module):

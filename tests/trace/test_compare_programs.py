@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import insitu
-from insitu.comparing import compare
 from insitu.errors import SubjectError
 from insitu.trace.diff import Diff
 from insitu.trace.event import Call
+from insitu.verbs.compare import compare
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 

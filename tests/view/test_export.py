@@ -15,9 +15,9 @@ from tests.view.build import Run, stats, tensor
 from tests.view.hostile import STRINGS, hostile_trace, long_trace
 
 from insitu.errors import SubjectError
-from insitu.saving import save
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable
 from insitu.trace.trace import Trace
+from insitu.verbs.save import save
 from insitu.view.export import EXPORTS, exporter, to_csv, to_perfetto
 
 

@@ -20,10 +20,10 @@ import pytest
 from tests.view.build import Run, linear, site, tensor
 
 from insitu.errors import InsituWarning, PatternError, StoreError, SubjectError
-from insitu.saving import save
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.event import Call, Stats, TensorFacts, Variable
 from insitu.trace.trace import Trace
+from insitu.verbs.save import save
 from insitu.view import html
 from insitu.view.html import page
 from insitu.view.page.nonfinite import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG, Nonfinite

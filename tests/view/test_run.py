@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.store.attempts import Attempt
-from insitu.store.journal import Journal
-from insitu.store.shard import RunEvent
+from insitu.store.journal.journal import Journal
+from insitu.store.journal.shard import RunEvent
+from insitu.store.run.attempts import Attempt
 from insitu.view import Terminal
 from insitu.view.run import run_facts, run_lines, sparkline
 

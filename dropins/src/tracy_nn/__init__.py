@@ -26,7 +26,7 @@ from insitu import watch
 if TYPE_CHECKING:
     from torch import nn
 
-    from insitu.session import Session
+    from insitu.session.session import Session
 
 __version__ = "0.1.0"
 __all__ = ["Tracer", "trace_model"]

@@ -13,11 +13,9 @@ from insitu.capture.calls import FunctionNote, OperatorNote, PythonNote
 from insitu.capture.flops import flops
 from insitu.capture.forwards import Forwards
 from insitu.capture.ids import EARLIER, THREAD_STRIDE, Ids, adding, numbering
-from insitu.capture.last_values import LastValues
 from insitu.capture.names import ModuleNote
 from insitu.capture.segment import Record, Segment, TapeOwner, records
 from insitu.capture.sites import Base, Sites
-from insitu.capture.steps import Steps
 from insitu.capture.tape import (
     ARGS,
     BACKWARD,
@@ -38,6 +36,8 @@ from insitu.capture.tape import (
     VariableNote,
 )
 from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value, short_dtype
+from insitu.capture.values.steps import Steps
+from insitu.capture.variables.last_values import LastValues
 from insitu.trace.collector import collector_paused
 from insitu.trace.counting import counted
 from insitu.trace.event import (

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 
 from insitu.capture.arguments import key_text
+from insitu.capture.variables.follow.callees import attributes_of
 from insitu.errors import PatternError
-from insitu.follow.callees import attributes_of
 from insitu.trace.path import compiled
 
 MISSING = object()

@@ -27,7 +27,7 @@ from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
 from insitu.capture.tape import END, FRAMES, OUTERMOST, PARENT, RESULT, MarkNote, Raised, Tape, VariableNote
 from insitu.capture.tensors import Keep, Table, guarded, make_values
-from insitu.capture.variables import Tracker
+from insitu.capture.variables.tracker import Tracker
 from insitu.capture.writes import Writes
 from insitu.trace.event import MarkKind
 

@@ -14,7 +14,7 @@ from insitu.capture.modes import as_anchor
 from insitu.capture.ops import phase_of
 from insitu.capture.tape import END, ENTERED, FORWARD, LEFT, RESULT, RUNNING, START, Raised, VariableNote
 from insitu.capture.tensors import GIVEN, Value, Values, guarded
-from insitu.follow.rewrite import Point
+from insitu.capture.variables.follow.rewrite import Point
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe

@@ -14,7 +14,7 @@ import gc
 import threading
 from typing import Any
 
-from insitu.follow.rewrite import Point
+from insitu.capture.variables.follow.rewrite import Point
 from insitu.trace.event import Change, MarkKind, Phase
 
 Tape = list[Any]

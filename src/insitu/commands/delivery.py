@@ -20,7 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from insitu.errors import InsituError
-from insitu.progress import working
+from insitu.view.progress import working
 
 if TYPE_CHECKING:
     from insitu.trace.trace import Trace
@@ -98,7 +98,7 @@ def _take_interrupts() -> None:
 
 
 def _works(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> list[Work]:
-    from insitu.saving import save
+    from insitu.verbs.save import save
 
     def saved(path: str, *, is_whole: bool) -> Work:
         def do() -> None:

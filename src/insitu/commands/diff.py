@@ -6,7 +6,7 @@ import argparse
 
 from insitu.commands.options import add_appearance
 from insitu.errors import ChoiceError
-from insitu.progress import working
+from insitu.view.progress import working
 
 EXAMPLE = """\
 The calls are aligned, and the first one whose inputs agree and whose output does not is named, with its line in both.
@@ -42,8 +42,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Compare the files; 0 if they are the same or equal within the tolerance, 1 if they are not."""
     from insitu import store
-    from insitu.comparing import compare
-    from insitu.saving import PAGE, save
+    from insitu.verbs.compare import compare
+    from insitu.verbs.save import PAGE, save
     from insitu.view.diff import show_diff
 
     rename = dict(map(_renamed, options.rename))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from insitu.commands.options import add_memory
-from insitu.progress import working
+from insitu.view.progress import working
 
 EXAMPLE = """\
 The suffix says what is made: .html a page, .json or .json.gz for Perfetto, .graph.json for Model Explorer, .dot for
@@ -42,7 +42,7 @@ def _steps(text: str) -> list[int]:
 def main(options: argparse.Namespace) -> int:
     """Make the file."""
     from insitu import store
-    from insitu.saving import SUFFIXES, save
+    from insitu.verbs.save import SUFFIXES, save
 
     store.check(options.target, overwrite=options.overwrite, suffixes=SUFFIXES)
     part = {"source": options.source, "only": options.only, "steps": options.steps, "depth": options.depth}

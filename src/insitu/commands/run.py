@@ -13,7 +13,7 @@ from insitu.commands.rank_files import rank, rank_file
 from insitu.errors import ChoiceError, choose
 
 if TYPE_CHECKING:
-    from insitu.program import Program
+    from insitu.commands.program import Program
     from insitu.trace.trace import Trace
 
 EXAMPLE = """\
@@ -69,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace, command: list[str]) -> int:
     """Run the program; its exit code, whatever becomes of its trace."""
-    from insitu.program import Program
+    from insitu.commands.program import Program
 
     if not command:
         raise ChoiceError("run needs a script: insitu run script.py, or insitu run -m module")
@@ -95,8 +95,8 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     from insitu import store
-    from insitu.saving import PAGE, SUFFIXES
     from insitu.store.files import check_writable
+    from insitu.verbs.save import PAGE, SUFFIXES
     from insitu.view.export import EXPORTS
 
     check_view(options.view)
@@ -129,8 +129,8 @@ def _check_memory(options: argparse.Namespace) -> None:
 
 def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None, int]:
     """Run the program; its trace, whole or up to where it failed, what it raised, and its exit code."""
-    from insitu.program import exit_code
-    from insitu.session import Session
+    from insitu.commands.program import exit_code
+    from insitu.session.session import Session
 
     session = Session(
         "record",

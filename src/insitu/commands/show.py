@@ -12,7 +12,7 @@ from insitu.commands.options import VIEW_HELP, add_appearance, add_memory, check
 from insitu.errors import ChoiceError
 
 if TYPE_CHECKING:
-    from insitu.store.run import Run
+    from insitu.store.run.run import Run
     from insitu.trace.trace import Trace
 
 EXAMPLE = """\

@@ -95,7 +95,7 @@ class GoldenTraces:
         atol: float | None = None,
     ) -> GoldenTrace:
         """A `with` block that is recorded as by `insitu.record`, and compared; a second one in a test needs a name."""
-        from insitu.session import Session
+        from insitu.session.session import Session
         from insitu.trace.compare.closeness import TOLERANCES, Tolerance
 
         tolerance = Tolerance(rtol, atol, {**TOLERANCES, **OTHER_MACHINE})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from insitu.errors import ChoiceError, MissingError
 
 if TYPE_CHECKING:
-    from insitu.store.run import Run
+    from insitu.store.run.run import Run
     from insitu.view.plot import Curve
 
 PathLike = str | os.PathLike[str]
@@ -23,7 +23,7 @@ def write(run: Run | PathLike, logdir: PathLike) -> list[str]:
     left out.
 
     >>> import tempfile
-    >>> from insitu.store.journal import Journal
+    >>> from insitu.store.journal.journal import Journal
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Journal(f"{folder}/run.h5.parts") as journal:
     ...         _ = journal.step(0, 0.0, [("forward.loss", 0, None, (), 2.5)])
@@ -31,7 +31,7 @@ def write(run: Run | PathLike, logdir: PathLike) -> list[str]:
     ['forward/loss']
     """
     from insitu.store import load
-    from insitu.store.run import Run
+    from insitu.store.run.run import Run
 
     if isinstance(run, Run):
         return _write(run, Path(logdir))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from insitu.recorded import Recorded
-    from insitu.recording import Recording
+    from insitu.session.recorded import Recorded
+    from insitu.session.recording import Recording
 
 
 class RecordedTraining:
@@ -51,7 +51,7 @@ class RecordedTraining:
 
     def start(self, model: Any, *, first: int) -> None:
         """Begin to record the model; the next step has this number."""
-        from insitu.recording import Recording
+        from insitu.session.recording import Recording
 
         options = dict(self._options)
         if self._recording is not None:  # it begins anew, with batches that fit: what there is of it is no run

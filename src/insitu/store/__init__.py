@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from insitu.errors import ChoiceError, StoreError, SubjectError, tell
-from insitu.store.joining import join_traces, only_whole_steps
+from insitu.store.trace.joining import join_traces, only_whole_steps
 from insitu.trace.capacity import MEMORY, capacity
 from insitu.trace.missing import missing_of
 from insitu.trace.trace import Trace
@@ -44,7 +44,7 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
         write_whole(target, to_text(trace).encode(), overwrite=overwrite)
         return
     # h5py takes a tenth of a second to import: only those who use it wait for it.
-    from insitu.store import codec, hdf5
+    from insitu.store.trace import codec, hdf5
 
     _ = trace.events  # which may add to what is in the archive
     about, earlier = trace.about, trace._archive.files if trace._archive is not None else []
@@ -87,11 +87,11 @@ def _read(source: Path, room: int) -> Any:
     if os.path.isdir(parts) and not os.path.isfile(source) and (run := _going_on(parts, source)) is not None:
         return run
     check_plain(source)
-    from insitu.store import codec, hdf5
     from insitu.store.safe import holds_run
+    from insitu.store.trace import codec, hdf5
 
     if holds_run(source):
-        from insitu.store.run import joined_run
+        from insitu.store.run.run import joined_run
 
         return joined_run(source, parts)
     parts_there, missing = hdf5.read_parts(source, room)
@@ -106,8 +106,8 @@ def _read(source: Path, room: int) -> Any:
 
 def _in_parts(parts: Path, source: Path) -> Any:
     """The newest run in a folder of journals, with what the file beside it has of the same run."""
-    from insitu.store.run import Run, joined_run
-    from insitu.store.runs import newest_run
+    from insitu.store.run.run import Run, joined_run
+    from insitu.store.run.runs import newest_run
 
     try:
         run_id = newest_run(parts).id
@@ -121,7 +121,7 @@ def _in_parts(parts: Path, source: Path) -> Any:
 
 def _going_on(parts: Path, source: Path) -> Any:
     """The run in its parts; None if it has ended meanwhile: then they are removed, and the file is there."""
-    from insitu.store.run import Run
+    from insitu.store.run.run import Run
 
     try:
         run = Run.open(parts)

@@ -20,7 +20,7 @@ from h5py import h5d, h5p, h5s, h5z
 
 from insitu.errors import choose
 from insitu.store.safe import BLOSC2, need_blosc2
-from insitu.store.value import Array
+from insitu.store.trace.value import Array
 from insitu.store.writing import write_all, write_at
 
 CHUNK = 2**18

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from insitu.errors import ChoiceError, MissingError
-from insitu.store.value import Array
+from insitu.store.trace.value import Array
 
 if TYPE_CHECKING:
-    from insitu.store.series import Series
+    from insitu.store.run.series import Series
 
 _QUANTIZED = {"quint8": "uint8", "qint8": "int8", "qint32": "int32"}
 

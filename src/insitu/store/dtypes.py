@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import MissingError, StoreError
-from insitu.store.value import Array, storable
+from insitu.store.trace.value import Array, storable
 
 JSON = "json"  # small Python values, as text
 NUMPY = "numpy:"  # before a type that torch does not know: `numpy:<M8[ns]`

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from insitu.errors import MissingError, StoreError
-from insitu.store.value import Array
+from insitu.store.trace.value import Array
 
 try:
     import h5py

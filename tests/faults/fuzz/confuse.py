@@ -15,8 +15,8 @@ import numpy as np
 from tests.faults.fuzz.odd import NUMBERS
 from tests.faults.fuzz.seeds import Seed
 
-from insitu.store import hdf5
-from insitu.store.tables import SCHEMA
+from insitu.store.trace import hdf5
+from insitu.store.trace.tables import SCHEMA
 
 _TYPES = (
     *("i1", "u1", "i2", ">i4", "i8", "u8", "f2", "f4", ">f8", "f8", "g", "c8", "c16", "?", "S1", "S7", "V3", "V16"),

@@ -12,7 +12,7 @@ import numpy as np
 from tests.faults.fuzz.odd import NUMBERS, replaced
 from tests.faults.fuzz.seeds import Seed
 
-from insitu.store import frames
+from insitu.store.journal import frames
 
 _TIMES = (float("nan"), float("inf"), -1e300, 0.0, 1e18)
 

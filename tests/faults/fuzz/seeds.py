@@ -11,7 +11,7 @@ from tests.store.example import everything, picture
 from tests.store.recorded import Expected, record
 
 from insitu import store
-from insitu.store.compact import compact
+from insitu.store.run.compact import compact
 from insitu.trace.event import Call, Stats, TensorFacts, Variable
 from insitu.trace.trace import Trace
 

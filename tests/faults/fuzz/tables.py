@@ -12,8 +12,8 @@ from tests.faults.fuzz.blind import blind
 from tests.faults.fuzz.odd import JSONS, NUMBERS, replaced
 from tests.faults.fuzz.seeds import Seed
 
-from insitu.store import hdf5
-from insitu.store.tables import bytes_of, narrow, pieces_of
+from insitu.store.trace import hdf5
+from insitu.store.trace.tables import bytes_of, narrow, pieces_of
 
 Tables = dict[str, dict[str, Any]]
 

@@ -14,9 +14,9 @@ from tests.store.example import picture
 import insitu
 from insitu import cli, store
 from insitu.errors import InsituError, SubjectError
-from insitu.saving import save
-from insitu.store.run import Run
+from insitu.store.run.run import Run
 from insitu.trace.trace import Trace
+from insitu.verbs.save import save
 from insitu.view import VIEWS, render
 
 _SAVED = ("again.h5", "again.trace", "page.html", "a.json", "a.graph.json", "a.dot", "a.mmd", "a.csv")
@@ -91,7 +91,7 @@ def _use_run(run: Run, path: Path, folder: Path, truth: Any) -> str:
     _command("show", str(path))
     _command("show", str(path), "--json")
     if path.is_dir():
-        from insitu.store.compact import compact
+        from insitu.store.run.compact import compact
 
         compact(path, folder / "recovered.h5", overwrite=True, keep_parts=True)
         with store.load(folder / "recovered.h5") as again:

@@ -16,12 +16,12 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from insitu.capture.explain.reading import Reading
-from insitu.capture.functions import code_of
 from insitu.capture.guard.facts import facts_of, parameter_path
 from insitu.capture.guard.gradient import place_of
 from insitu.capture.guard.values import FINITE, careful_total, first_bad, state_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.sites import Sites, is_hidden
+from insitu.capture.variables.functions import code_of
 from insitu.trace.event import Call, Site
 from insitu.trace.finding import Finding, FindingKind, Operand
 

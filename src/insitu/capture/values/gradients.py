@@ -1,0 +1,106 @@
+"""Gradients of a model, taken when an optimizer is about to use them; and word of its updates."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from insitu.capture.keep import local, unnoticed
+from insitu.capture.modes import skip_all_when_compiling
+from insitu.capture.values.intake import text_of
+from insitu.errors import is_interrupt
+
+if TYPE_CHECKING:
+    from insitu.capture.values.taking import Taking
+
+
+class Gradients:
+    """Gradients as an optimizer finds them, or as the step leaves them where there is no optimizer of torch."""
+
+    def __init__(self, taking: Taking) -> None:
+        self._taking = taking
+        self._pending: dict[str, Tensor] = {}
+        self._stash: dict[str, Tensor] = {}
+        self._has_optimizer = False
+
+    @property
+    def are_pending(self) -> bool:
+        """Whether there are gradients that no optimizer has used."""
+        return bool(self._pending)
+
+    def start(self, undo: ExitStack) -> None:
+        """Listen to the backward passes and to the optimizers."""
+        targets = self._taking.targets
+        for module, name, path in targets.gradients:
+            parameter = getattr(module, name)
+            if parameter.requires_grad and parameter.is_leaf:
+                hook = parameter.register_post_accumulate_grad_hook(functools.partial(self._ready, path))
+                undo.callback(hook.remove)
+        if targets.gradients:
+            undo.callback(register_optimizer_step_pre_hook(self._before_update).remove)
+        if targets.gradients or (targets.parameters and self._taking.sink.is_early):
+            undo.callback(register_optimizer_step_post_hook(self._after_update).remove)
+
+    def _ready(self, path: str, parameter: Tensor) -> None:
+        if not self._taking.is_active:
+            return
+        try:
+            self._pending[path] = parameter
+            if parameter.grad is not None:  # it may be gone before the step ends, and no optimizer has used it
+                grad = local(parameter.grad).detach()
+                self._stash[path] = grad if self._has_optimizer else grad.clone()
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            self._taking.leave_out(path, text_of(error))
+
+    def _before_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not any(callable(argument) for argument in (*args, *kwargs.values())):  # else the backward pass comes in it
+            self._take_used(ids_of(optimizer))
+
+    def _after_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        owned = ids_of(optimizer)
+        self._take_used(owned)
+        self._taking.after_update(owned)
+
+    def _take_used(self, owned: set[int]) -> None:
+        self._has_optimizer = True
+        if not self._pending or not self._taking.is_active:
+            return
+        try:
+            with self._taking.lock:
+                unnoticed(lambda: self._take([path for path, each in self._pending.items() if id(each) in owned]))
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            self._taking.trouble("taking gradients", error)
+
+    def _take(self, paths: list[str]) -> None:
+        """Take gradients; one that was taken is no longer pending."""
+        uses = self._taking.now.uses
+        for path in paths:
+            grad, use = self._pending[path].grad, uses.get(path, 0)
+            if grad is None:
+                grad = self._stash.get(path)
+            if grad is not None:
+                self._taking.settle(path, grad, use)
+            uses[path] = use + 1
+            del self._pending[path]
+
+    def finish(self) -> None:
+        """The step ends: take what no optimizer has asked for."""
+        self._take(list(self._pending))
+        self._stash.clear()
+
+
+skip_all_when_compiling(Gradients._ready, Gradients._before_update, Gradients._after_update)
+
+
+def ids_of(optimizer: Any) -> set[int]:
+    """The ids of the parameters of an optimizer; nothing, if its class keeps them elsewhere."""
+    groups = getattr(optimizer, "param_groups", ())
+    return {id(parameter) for group in groups for parameter in group.get("params", ())}

@@ -1,0 +1,1 @@
+"""Named variables of Python functions: rewriting functions, following lines, reporting changes."""

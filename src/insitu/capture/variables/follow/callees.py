@@ -1,0 +1,306 @@
+"""Which functions a function can call, found without running anything.
+
+Each name in the code of the function is looked up where Python would find it, in plain dictionaries only: no property,
+`__getattr__` or descriptor of the program runs.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import itertools
+import linecache
+import os
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import Iterator
+from functools import lru_cache
+from inspect import CO_VARARGS
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any
+
+from insitu.capture.variables.follow.definitions import nested_codes
+from insitu.capture.variables.follow.references import Reference, references
+
+# Whose functions are passed over, besides those of the standard library: nobody follows variables inside of them.
+LIBRARIES = ("torch", "numpy", "insitu")
+STANDARD = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
+ADDED = ("site-packages", "dist-packages")
+MISSING = object()
+# A class reached by its name may be called, and so may what it makes.
+CONSTRUCTION = ("__init__", "__new__", "__call__")
+# How many functions are seen, one with different receivers as often, before the search gives up: times the limit.
+PATIENCE = 30
+
+# Looked up on the types themselves: a metaclass may have put something else in front.
+_mro_of = type.__dict__["__mro__"].__get__
+_members_of = type.__dict__["__dict__"].__get__
+
+
+def callees(
+    function: Any, receiver: Any = None, limit: int = 200, *, arguments: dict[str, Any] | None = None
+) -> list[FunctionType]:
+    """The Python functions that a function can reach, nearest first, each once, itself left out.
+
+    `receiver` is what its first argument will be: methods are found in its class, modules in its attributes.
+    `arguments` are others of its arguments, by name, that it may call.
+
+    >>> def inner(): return len("")
+    >>> def middle(): return [inner() for _ in range(3)]
+    >>> def outer(): return middle()
+    >>> [found.__name__ for found in callees(outer)]
+    ['middle', 'inner']
+    """
+    if type(function) is MethodType:
+        function, receiver = function.__func__, function.__self__
+    if type(function) is not FunctionType:
+        return []
+    return Search(limit, arguments or {}).run(function, receiver)
+
+
+class Search:
+    """One search, breadth first; functions that are met again, with another receiver, come after all others."""
+
+    def __init__(self, limit: int, arguments: dict[str, Any]) -> None:
+        self.limit = limit
+        self._arguments = arguments  # of the first function that is looked into
+        self.found: dict[int, FunctionType] = {}
+        # Functions to look into, and functions to look into once more, with another receiver: these come last.
+        self._waiting: deque[tuple[FunctionType, Any]] = deque()
+        self._again: deque[tuple[FunctionType, Any]] = deque()
+        # By id, never by hash: the receivers are strangers' objects. They are held, so that the ids stay theirs.
+        self._seen: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._objects: dict[int, Any] = {}
+        self._references: dict[int, list[Reference]] = {}
+
+    def run(self, function: FunctionType, receiver: Any) -> list[FunctionType]:
+        """All functions that are reached from this one."""
+        self.add(function, receiver, walk=True)
+        while waiting := self._waiting or self._again:
+            if len(self.found) > self.limit or len(self._seen) > PATIENCE * self.limit:
+                break
+            self.look_into(*waiting.popleft())
+        self.found.pop(id(function), None)
+        return list(self.found.values())[: self.limit]
+
+    def add(self, function: FunctionType, receiver: Any, *, walk: bool = False) -> None:
+        """A function is reached, with this first argument if one is known."""
+        key = (id(function), id(receiver))
+        if key in self._seen:
+            return
+        self._seen[key] = (function, receiver)
+        if (wrapped := function.__dict__.get("__wrapped__")) is not None:
+            self.member(wrapped, receiver)
+        if walk or not is_library(function.__code__.co_filename):
+            is_new = id(function) not in self.found
+            self.found.setdefault(id(function), function)
+            (self._waiting if is_new else self._again).append((function, receiver))
+        elif function.__closure__:
+            # Not looked into; but what the decorator of a library decorates is somebody's.
+            for cell in function.__closure__:
+                if type(contents(cell)) in (FunctionType, MethodType, functools.partial):
+                    self.enclosed(contents(cell), receiver)
+
+    def look_into(self, function: FunctionType, receiver: Any) -> None:
+        """Reach everything that the code of a function refers to."""
+        code = function.__code__
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        first = code.co_varnames[0] if code.co_argcount else None
+        given, self._arguments = self._arguments, {}
+        for reference in self._references_in(function, first):
+            kind, name, attributes = reference
+            if kind == "global":
+                self.follow(in_globals(function, name), attributes)
+            elif kind == "super":
+                self.member(in_parents(contents(cells.get("__class__")), receiver, name), receiver)
+            elif name in given:
+                self.follow(given[name], attributes)
+            elif name == first:
+                if attributes and receiver is not None:
+                    self.follow(receiver, attributes)
+            elif name not in cells or (name == "__class__" and not attributes):
+                continue  # what a variable holds is not known; `__class__` is loaded for `super()`
+            elif attributes:
+                self.follow(contents(cells[name]), attributes)
+            else:
+                self.enclosed(contents(cells[name]), receiver)
+
+    def _references_in(self, function: FunctionType, first: str | None) -> list[Reference]:
+        """What the code of a function refers to; the second time only what depends on the first argument."""
+        found = self._references.get(id(function))
+        if found is None:
+            code = function.__code__
+            found = [each for part in (code, *nested_codes(code)) for each in references(part)]
+            # Decorators hand the first argument on to what they decorate.
+            by_name = {first, *code.co_freevars}
+            again = [each for each in found if each.kind == "super" or (each.kind == "local" and each.name in by_name)]
+            self._references[id(function)] = again
+        return found
+
+    def enclosed(self, value: Any, receiver: Any) -> None:
+        """Reach a variable of an enclosing function: if it is a method, its decorator calls it with the same object."""
+        if type(value) is FunctionType and may_take_self(value):
+            self.add(value, receiver)
+        else:
+            self.reach(value)
+
+    def follow(self, value: Any, attributes: tuple[str, ...]) -> None:
+        """Reach what is at the end of a chain of attributes, or the property or method that is in the way."""
+        for name in attributes:
+            owner, value = value, attribute(value, name)
+            if type(value) in DESCRIPTORS and not is_module(owner):
+                self.member(value, owner)
+                return
+        self.reach(value)
+
+    def member(self, value: Any, receiver: Any) -> None:
+        """Reach what was found in a class, to be called with the receiver."""
+        if type(value) is FunctionType:
+            self.add(value, receiver)
+        elif type(value) is staticmethod:
+            self.reach(value.__func__)
+        elif type(value) is classmethod:
+            self.member(value.__func__, receiver if is_class(receiver) else type(receiver))
+        elif type(value) is property:
+            for part in (value.fget, value.fset, value.fdel):
+                self.member(part, receiver)
+        elif type(value) is functools.cached_property:
+            self.member(value.func, receiver)
+        else:
+            self.reach(value)
+
+    def reach(self, value: Any) -> None:
+        """Reach what a value does when it is called."""
+        if type(value) is FunctionType:
+            self.add(value, None)
+        elif type(value) is MethodType:
+            self.member(value.__func__, value.__self__)
+        elif type(value) is functools.partial:
+            self.reach(value.func)
+        elif is_class(value):
+            for name in CONSTRUCTION:
+                self.member(in_class(value, name), value)
+            self.member(in_class(type(value), "__call__"), value)
+        elif id(value) not in self._objects:
+            self._objects[id(value)] = value
+            self.reach_object(value)
+
+    def reach_object(self, value: Any) -> None:
+        """Reach what an object that is no function and no class does when it is called."""
+        attributes, call = attributes_of(value), in_class(type(value), "__call__")
+        if (wrapped := attributes.get("__wrapped__")) is not None:
+            self.reach(wrapped)
+        forward, parts = in_class(type(value), "forward"), attributes.get("_modules")
+        if type(forward) is FunctionType and type(parts) is dict:
+            self.add(forward, value)
+            if is_library(forward.__code__.co_filename):
+                # A container, or a wrapper: the library calls what is in it.
+                for part in parts.values():
+                    self.reach(part)
+        elif type(call) in DESCRIPTORS:
+            self.member(call, value)
+
+
+DESCRIPTORS = frozenset({FunctionType, staticmethod, classmethod, property, functools.cached_property})
+
+
+def may_take_self(function: FunctionType) -> bool:
+    """Whether the first argument of a function may be the object that it belongs to, as far as its parameters tell."""
+    code = function.__code__
+    if code.co_argcount:
+        return code.co_varnames[0] in ("self", "cls")
+    return bool(code.co_flags & CO_VARARGS)
+
+
+def in_globals(function: FunctionType, name: str) -> Any:
+    """What a global name means in a function, builtins included."""
+    found = function.__globals__.get(name, MISSING)
+    return vars(builtins).get(name, MISSING) if found is MISSING else found
+
+
+def contents(cell: Any) -> Any:
+    """What a variable of an enclosing function holds."""
+    try:
+        return cell.cell_contents
+    except (AttributeError, ValueError):  # there is no such cell, or it is still empty
+        return MISSING
+
+
+def attribute(value: Any, name: str) -> Any:
+    """The attribute as it stands in a dictionary; descriptors are not asked."""
+    if is_module(value):
+        names = attributes_of(value)
+        return names[name] if name in names else sys.modules.get(f"{names.get('__name__')}.{name}", MISSING)
+    if is_class(value):
+        return in_class(value, name)
+    members = attributes_of(value)
+    if name in members:
+        return members[name]
+    parts = members.get("_modules")
+    if type(parts) is dict and name in parts:
+        return parts[name]
+    return in_class(type(value), name)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The dictionary of an object; empty if it has none, or a class that makes up another one."""
+    descriptor = in_class(type(value), "__dict__")
+    kind = type(descriptor)
+    found = descriptor.__get__(value) if kind in (GetSetDescriptorType, MemberDescriptorType) else None
+    return found if type(found) is dict else {}
+
+
+def is_class(value: Any) -> bool:
+    """Whether a value is a class; `isinstance` would ask the value for its `__class__`."""
+    return issubclass(type(value), type)
+
+
+def is_module(value: Any) -> bool:
+    """Whether a value is a module."""
+    return issubclass(type(value), ModuleType)
+
+
+def in_class(kind: Any, name: str) -> Any:
+    """The member of a class or of those it is derived from."""
+    return first_member(_mro_of(kind), name)
+
+
+def in_parents(kind: Any, receiver: Any, name: str) -> Any:
+    """What `super()` finds in a method of a class."""
+    if not is_class(kind):
+        return MISSING
+    order = _mro_of(receiver if is_class(receiver) else type(receiver))
+    if not any(each is kind for each in order):
+        order = _mro_of(kind)
+    rest = itertools.dropwhile(lambda each: each is not kind, order)
+    return first_member(tuple(rest)[1:], name)
+
+
+def first_member(kinds: tuple[type, ...], name: str) -> Any:
+    """The member of the first class that has it."""
+    for kind in kinds:
+        members = _members_of(kind)
+        if name in members:
+            return members[name]
+    return MISSING
+
+
+def is_library(filename: str) -> bool:
+    """Whether a file belongs to the standard library, or to a library whose inside nobody follows."""
+    if filename.startswith("<"):
+        return not linecache.getlines(filename)  # code that was made by exec, and has no lines to show
+    return _is_library_file(filename)
+
+
+@lru_cache(maxsize=4096)
+def _is_library_file(filename: str) -> bool:
+    if filename.startswith(tuple(_library_folders())):
+        return True
+    return filename.startswith(STANDARD) and not any(name in filename for name in ADDED)
+
+
+def _library_folders() -> Iterator[str]:
+    for name in LIBRARIES:
+        if name in sys.modules:
+            yield from (os.path.join(folder, "") for folder in vars(sys.modules[name]).get("__path__", ()))

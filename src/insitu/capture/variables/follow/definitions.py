@@ -1,0 +1,300 @@
+"""The definition of a function in its file: found from its code object, and checked against it."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import builtins
+import linecache
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from inspect import CO_ITERABLE_COROUTINE
+from itertools import product
+from operator import or_
+from types import CodeType
+from typing import Any, NamedTuple, TypeVar
+
+from insitu.capture.variables.follow.scopes import LAMBDA, Function, captured, first_line
+from insitu.errors import InsituError
+
+Node = TypeVar("Node", bound=ast.AST)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+FUTURE = reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
+# `types.coroutine` sets it on the code of a generator.
+FLAGS_SET_LATER = CO_ITERABLE_COROUTINE
+MARKER = "\0insitu here"
+# The filters of warnings are global: one compilation at a time may set them.
+_QUIET = threading.RLock()
+
+
+class NoSource(InsituError):
+    """The source of a function is not there, or is not what the function was made from."""
+
+    def __init__(self, code: CodeType, reason: str) -> None:
+        super().__init__(f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) cannot be rewritten: {reason}")
+
+
+class Step(NamedTuple):
+    """One step up from a node: it is the child of `parent` in `field`, at `position` if the field is a list."""
+
+    parent: ast.AST
+    field: str
+    position: int | None
+    above: Step | None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A function in its file."""
+
+    code: CodeType
+    node: Function
+    up: Step | None
+    source: Source
+    # Whether the rest of its file is needed to compile it.
+    whole: bool
+
+    def compiled(self, node: Function) -> list[CodeType]:
+        """Every code object with the name and place of this one, when `node` stands where the function stands."""
+        tree: ast.AST = node
+        imports = None if self.whole else self.source.imports
+        up = self.up
+        while up is not None:
+            tree, up = with_child(up, tree, imports), up.above
+        return [code for code in nested_codes(compiled(tree, self.code)) if self._is_like(code)]
+
+    def _is_like(self, code: CodeType) -> bool:
+        mine = self.code
+        return (code.co_firstlineno, code.co_qualname) == (mine.co_firstlineno, mine.co_qualname)
+
+
+class Source:
+    """One file: its tree, and where its functions are."""
+
+    def __init__(self, lines: list[str], filename: str) -> None:
+        self.lines = lines
+        with quiet():
+            self.tree = ast.parse("".join(lines), filename)
+
+    def candidates(self, code: CodeType) -> list[tuple[Function, Step | None]]:
+        """The functions that begin on the line and have the name of the code."""
+        index = self._lambdas if code.co_name == LAMBDA else self._functions
+        return index.get((code.co_name, code.co_firstlineno), [])
+
+    def is_builtin(self, name: str) -> bool:
+        """Whether the name means a builtin wherever it is read in this file: nothing here ever binds it."""
+        return name in vars(builtins) and name not in self._bound and "*" not in self._bound
+
+    @cached_property
+    def _functions(self) -> dict[tuple[str, int], list[tuple[Function, Step | None]]]:
+        return self._index(deep=False)
+
+    @cached_property
+    def _lambdas(self) -> dict[tuple[str, int], list[tuple[Function, Step | None]]]:
+        return self._index(deep=True)
+
+    def _index(self, *, deep: bool) -> dict[tuple[str, int], list[tuple[Function, Step | None]]]:
+        index: dict[tuple[str, int], list[tuple[Function, Step | None]]] = {}
+        for node, up in functions_in(self.tree, deep=deep):
+            name = LAMBDA if isinstance(node, ast.Lambda) else node.name
+            index.setdefault((name, first_line(node)), []).append((node, up))
+        return index
+
+    @cached_property
+    def imports(self) -> list[ast.stmt]:
+        """The imports of the module itself: the compiler loads attributes of what they bind in another way."""
+        return list(imports_in(self.tree))
+
+    @cached_property
+    def _bound(self) -> frozenset[str]:
+        return frozenset(bound_anywhere(self.tree))
+
+
+# The files that were asked for last: trees are large.
+_SOURCES: dict[str, Source] = {}
+KEPT_SOURCES = 32
+
+
+def find(code: CodeType) -> Definition:
+    """The definition of a function; NoSource when there is none, or when it would compile to something else."""
+    if code.co_name.startswith("<") and code.co_name != LAMBDA:
+        raise NoSource(code, f"a {code.co_name} is no function")
+    try:
+        definition = _matching(code, source_of(code))
+        if definition is None:
+            # The lines may have been read before the file was changed and imported again.
+            linecache.checkcache(code.co_filename)
+            definition = _matching(code, source_of(code))
+    except (SyntaxError, RecursionError) as error:
+        raise NoSource(code, f"its definition cannot be compiled ({error})") from error
+    if definition is None:
+        reason = "its lines compile to something else (the file was changed since, or a tool rewrote the function)"
+        raise NoSource(code, reason)
+    return definition
+
+
+def source_of(code: CodeType) -> Source:
+    """The parsed file of a code object."""
+    lines = linecache.getlines(code.co_filename)
+    if not lines:
+        made = "it was made by exec or eval" if code.co_filename.startswith("<") else "its file cannot be read"
+        raise NoSource(code, f"{made}, there are no lines of it")
+    known = _SOURCES.pop(code.co_filename, None)
+    if known is None or known.lines is not lines:
+        try:
+            known = Source(lines, code.co_filename)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise NoSource(code, f"its file cannot be parsed ({error})") from error
+    _SOURCES[code.co_filename] = known
+    for oldest in list(_SOURCES)[:-KEPT_SOURCES]:
+        _SOURCES.pop(oldest, None)
+    return known
+
+
+def _matching(code: CodeType, source: Source) -> Definition | None:
+    candidates = source.candidates(code)
+    # Without the rest of the file it is quicker, and nearly always the same.
+    for (node, up), whole in product(candidates, (False, True)):
+        definition = Definition(code, node, up, source, whole)
+        found = definition.compiled(node)
+        if len(candidates) > 1 and len(marked := definition.compiled(with_marker(node))) == len(found):
+            # Several lambdas on a line: the one that is meant is where the marker turns up.
+            found = [plain for plain, other in zip(found, marked, strict=True) if is_marked(other)]
+        if any(is_same(code, other) for other in found):
+            return definition
+    return None
+
+
+def is_same(code: CodeType, other: CodeType) -> bool:
+    """Whether two code objects do the same on the same lines, and in the same columns if these are known."""
+    if code != other.replace(co_flags=code.co_flags & FLAGS_SET_LATER | other.co_flags) or list(
+        code.co_lines()
+    ) != list(other.co_lines()):
+        return False
+    places = list(code.co_positions())
+    if places != list(other.co_positions()) and any(place[2] is not None for place in places):
+        return False
+    inner = zip(code.co_consts, other.co_consts, strict=True)
+    return all(is_same(one, two) for one, two in inner if isinstance(one, CodeType))
+
+
+def with_marker(node: Function) -> Function:
+    """The function with a constant inside that nothing else has; what is nested in it stays."""
+    copy = shallow(node)
+    if isinstance(copy, ast.Lambda):
+        mark = ast.copy_location(ast.Constant(value=MARKER), node)
+        copy.body = ast.copy_location(ast.List(elts=[copy.body, mark], ctx=ast.Load()), node)
+    return copy
+
+
+def is_marked(code: CodeType) -> bool:
+    """Whether the marker is among the constants of the code itself."""
+    return any(constant == MARKER or constant == (MARKER,) for constant in code.co_consts)
+
+
+def functions_in(tree: ast.AST, *, deep: bool) -> Iterator[tuple[Function, Step | None]]:
+    """Every function of a tree with the way up from it; lambdas, which are in expressions, only if `deep`."""
+    waiting: list[tuple[ast.AST, Step | None]] = [(tree, None)]
+    while waiting:
+        node, up = waiting.pop()
+        if isinstance(node, FUNCTIONS):
+            yield node, up
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                for index, child in enumerate(value):
+                    if isinstance(child, ast.AST) and (deep or not isinstance(child, ast.expr)):
+                        waiting.append((child, Step(node, name, index, up)))
+            elif deep and isinstance(value, ast.AST):
+                waiting.append((value, Step(node, name, None, up)))
+
+
+def imports_in(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Every import statement of a module that is not in a function or a class, in order."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not isinstance(node, (ast.expr, ast.ClassDef, *FUNCTIONS)):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
+def bound_anywhere(tree: ast.AST) -> Iterator[str]:
+    """Every name that anything in the file binds, in whatever scope; `*` if one cannot know."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                yield name
+            case _:
+                yield from captured(node)
+
+
+def with_child(step: Step, child: ast.AST, imports: list[ast.stmt] | None) -> ast.AST:
+    """A copy of the parent with another child; given imports, modules and classes keep only these and the child."""
+    copy = shallow(step.parent)
+    value: Any = child
+    if step.position is not None:
+        old = getattr(step.parent, step.field)
+        if imports is not None and isinstance(step.parent, ast.Module):
+            value = [*imports, child]
+        elif imports is not None and isinstance(step.parent, ast.ClassDef) and step.field == "body":
+            value = [child]
+        else:
+            value = [*old[: step.position], child, *old[step.position + 1 :]]
+    setattr(copy, step.field, value)
+    return copy
+
+
+def compiled(tree: Any, like: CodeType) -> CodeType:
+    """The tree as code, without the warnings that were given when the program itself was compiled.
+
+    What was imported from `__future__` is in the flags of the code; in a notebook it stood in another cell.
+    """
+    with quiet():
+        code: CodeType = compile(tree, like.co_filename, "exec", like.co_flags & FUTURE, dont_inherit=True)
+    return code
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warning is shown, and none becomes an error, while this lasts."""
+    with _QUIET, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """All code objects inside of this one, outer before inner."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from nested_codes(constant)
+
+
+def shallow(node: Node) -> Node:
+    """A copy of one node, with the same children."""
+    copy = type(node).__new__(type(node))
+    copy.__dict__.update(node.__dict__)
+    return copy
+
+
+def clone(root: Node) -> Node:
+    """A copy of a whole tree, made without recursion: expressions may be deep."""
+    copy = shallow(root)
+    waiting: list[ast.AST] = [copy]
+    while waiting:
+        node = waiting.pop()
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, ast.AST):
+                inner = shallow(value)
+                setattr(node, name, inner)
+                waiting.append(inner)
+            elif isinstance(value, list):
+                parts = [shallow(child) if isinstance(child, ast.AST) else child for child in value]
+                setattr(node, name, parts)
+                waiting += [part for part in parts if isinstance(part, ast.AST)]
+    return copy

@@ -1,0 +1,87 @@
+"""What is to be reported in a function, and what was put in so far."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from insitu.capture.variables.follow.nodes import extending, reporting, unplaced
+from insitu.capture.variables.follow.scopes import evaluated
+
+Moment = Literal["entered", "given", "bound", "maybe", "deleted"]
+Report = tuple[Moment, str, int]
+
+# Builtins that change none of their arguments, unless the program defines them anew.
+PURE = frozenset(
+    {
+        *("abs", "bool", "breakpoint", "callable", "chr", "complex", "divmod", "enumerate", "float", "id", "int"),
+        *("isinstance", "issubclass", "len", "ord", "pow", "range", "reversed", "round", "slice", "type", "zip"),
+    }
+)
+SUITES = (ast.stmt, ast.ExceptHandler, ast.match_case)
+ALWAYS = (ast.AugAssign, ast.Import, ast.ImportFrom, ast.ClassDef, ast.With, ast.AsyncWith, ast.AsyncFor)
+RUNS_OTHERS = (ast.Await, ast.Yield, ast.YieldFrom)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to report in a function and in those nested in it, and what was put in so far."""
+
+    wanted: Callable[[str], bool]
+    is_builtin: Callable[[str], bool]
+    # Python nests at most 20 blocks. 2: try … finally around every statement that may change something; 1: around
+    # simple ones only; 0: around none, so that what a statement changed before it raised or returned goes unreported.
+    guards: int
+    # Where the functions begin, by name and first line.
+    first_places: dict[tuple[str, int], ast.AST | None]
+    placeholders: dict[Report, str] = field(default_factory=dict)
+    # Names whose bindings in the outermost function go to a list where the value is of one of so many kinds.
+    shortcuts: Callable[[str], bool] = lambda name: False
+    kinds: int = 0
+    # Whether anything was put into the function that is at hand, and how deep it is nested.
+    is_reported: bool = False
+    depth: int = 0
+
+    def report(self, moment: Moment, name: str, line: int) -> ast.expr:
+        """An expression that reports a name."""
+        self.is_reported = True
+        return reporting(self._placeholder(moment, name, line), None if moment in ("deleted", "entered") else name)
+
+    def binding(self, name: str, line: int) -> ast.stmt:
+        """A statement that reports a binding, by the shortcut if the name has one here."""
+        if self.depth == 1 and self.shortcuts(name):
+            self.is_reported = True
+            return extending(self._placeholder("bound", name, line), name, self.kinds)
+        return unplaced(ast.Expr(value=self.report("bound", name, line)))
+
+    def _placeholder(self, moment: Moment, name: str, line: int) -> str:
+        return self.placeholders.setdefault((moment, name, line), f"\0insitu {len(self.placeholders)}")
+
+    def may_change(self, *nodes: ast.AST | None) -> bool:
+        """Whether running these nodes, without the statements inside of them, may change an object."""
+        waiting = [node for node in nodes if node is not None]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Call) and not self._is_pure(node):
+                return True
+            if isinstance(node, ALWAYS + RUNS_OTHERS) or is_store(node):
+                return True
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
+                return True
+            if isinstance(node, ast.comprehension) and node.is_async:
+                return True
+            waiting += (child for child in evaluated(node) if not isinstance(child, SUITES))
+        return False
+
+    def _is_pure(self, call: ast.Call) -> bool:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "set_trace":
+            return True  # a debugger would stop in the report that comes next, and not in the program
+        name = call.func.id if isinstance(call.func, ast.Name) else None
+        return name in PURE and self.is_builtin(name) and not call.keywords
+
+
+def is_store(node: ast.AST) -> bool:
+    """Whether the node sets or deletes an attribute or an item."""
+    return isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)

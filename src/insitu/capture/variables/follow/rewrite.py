@@ -1,0 +1,218 @@
+"""Functions rewritten so that they report their variables: the fast way to follow one.
+
+`rewrite` takes the code of a function and gives back code that does the same on the same lines, and calls a reporter
+with the value after each binding of a wanted name, and wherever the object a wanted name refers to may have changed.
+The reporters are constants of the new code: nothing is added to globals, closures or locals.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from inspect import CO_OPTIMIZED
+from types import CodeType
+from typing import Any
+
+from insitu.capture.variables.follow.definitions import (
+    FUNCTIONS,
+    Definition,
+    NoSource,
+    clone,
+    find,
+    nested_codes,
+    source_of,
+)
+from insitu.capture.variables.follow.inlined import dictionary_names, global_names, stored_names
+from insitu.capture.variables.follow.nodes import ANY_ERROR, EXTEND, KIND, NAME_ERROR, NOTE, TYPE, first_places
+from insitu.capture.variables.follow.plan import Moment, Plan, Report
+from insitu.capture.variables.follow.scopes import Function, scope_of
+from insitu.capture.variables.follow.statements import insert
+
+__all__ = ["NoSource", "Point", "Reporter", "Shortcut", "bound_names", "known_names", "rewrite"]
+
+Reporter = Callable[[Any], Any]
+COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+TOO_DEEP = "too many statically nested blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where a variable is reported, and why: it was given, bound or deleted, or its object may have changed.
+
+    The name is the root: `self`, never `self.cache`. Before any other point of a call comes "entered", without a name:
+    frames have the ids of others that are gone, so who keeps something by frame knows that a new one begins.
+    """
+
+    moment: Moment
+    name: str
+    line: int
+    function: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """For bindings of some names to values of some types: a note and the value go to a list, and no reporter is called.
+
+    Only in the function itself, not in those nested in it.
+    """
+
+    names: Callable[[str], bool]
+    kinds: tuple[type, ...]
+    extend: Callable[[tuple[Any, Any]], object]
+    note: Callable[[Point], Any]
+
+
+def rewrite(
+    code: CodeType,
+    wanted: Callable[[str], bool],
+    reporter: Callable[[Point], Reporter],
+    shortcut: Shortcut | None = None,
+) -> CodeType:
+    """Code that does the same and calls the reporter of each point with the value of the variable.
+
+    A reporter takes one value and must not raise; what it returns is dropped, so that the `append` of a list is one.
+    The same code comes back when there is nothing to report in it.
+
+    >>> def area(width, height):
+    ...     size = width * height
+    ...     return size
+    >>> seen = []
+    >>> def reporter(point):
+    ...     return lambda value: seen.append(f"{point.moment} {point.name} = {value}")
+    >>> area.__code__ = rewrite(area.__code__, {"width", "size"}.__contains__, reporter)
+    >>> area(3, 4), seen
+    (12, ['entered  = None', 'given width = 3', 'bound size = 12'])
+    """
+    wanted = cache(wanted)
+    if not any(map(wanted, names_of(code))):
+        return code
+    definition = find(code)
+    places = first_places((code, *nested_codes(code)))
+    for guards in (2, 1, 0):
+        plan = Plan(wanted, definition.source.is_builtin, guards, places)
+        if shortcut is not None:
+            plan.shortcuts, plan.kinds = shortcut.names, len(shortcut.kinds)
+        try:
+            node = clone(definition.node)
+            insert(node, plan)
+            if not plan.placeholders:
+                return code
+            return Filling(plan, reporter, shortcut).find(definition, node)
+        except (SyntaxError, RecursionError) as error:
+            failed = error
+            if TOO_DEEP not in str(error):
+                break
+    raise NoSource(code, f"with reports it does not compile ({failed})") from failed
+
+
+class Filling:
+    """Puts the reporters where their placeholders are."""
+
+    def __init__(self, plan: Plan, reporter: Callable[[Point], Reporter], shortcut: Shortcut | None) -> None:
+        self._reports = {placeholder: report for report, placeholder in plan.placeholders.items()}
+        self._constants: dict[str, Any] = {NAME_ERROR: NameError, ANY_ERROR: BaseException, TYPE: type}
+        self._reporter = reporter
+        self._reporters: dict[tuple[Report, str], Reporter] = {}
+        self._notes: dict[str, Report] = {}
+        self._shortcut = shortcut
+        if shortcut is not None:
+            self._constants |= {KIND.format(index): kind for index, kind in enumerate(shortcut.kinds)}
+            self._constants[EXTEND] = shortcut.extend
+            self._notes = {NOTE.format(placeholder): report for placeholder, report in self._reports.items()}
+
+    def find(self, definition: Definition, node: Function) -> CodeType:
+        """The code of a definition when `node` takes its place: of all that look alike, the one with reports."""
+        for code in definition.compiled(node):
+            filled = self.filled(code, code.co_qualname)
+            if filled is not code:
+                return filled.replace(co_flags=definition.code.co_flags)
+        raise NoSource(definition.code, "its definition was not found again")
+
+    def filled(self, code: CodeType, function: str) -> CodeType:
+        """The code, and all code nested in it, with the reporters in place; the same code if it has none."""
+        # Comprehensions are functions of their own up to Python 3.11, and not for those who look at variables.
+        owner = function if code.co_name in COMPREHENSIONS else code.co_qualname
+        constants = tuple(self._filled(constant, code, owner) for constant in code.co_consts)
+        changed = any(new is not old for new, old in zip(constants, code.co_consts, strict=True))
+        return code.replace(co_consts=constants) if changed else code
+
+    def _filled(self, constant: Any, code: CodeType, owner: str) -> Any:
+        if isinstance(constant, CodeType):
+            return self.filled(constant, owner)
+        if type(constant) is str and constant in self._reports:
+            return self._reporter_of(self._reports[constant], owner, code.co_filename)
+        if type(constant) is str and constant in self._notes and self._shortcut is not None:
+            return self._shortcut.note(Point(*self._notes[constant], owner, code.co_filename))
+        return self._constants.get(constant, constant) if type(constant) is str else constant
+
+    def _reporter_of(self, report: Report, owner: str, file: str) -> Reporter:
+        key = (report, owner)
+        if key not in self._reporters:
+            self._reporters[key] = self._reporter(Point(*report, owner, file))
+        return self._reporters[key]
+
+
+def names_of(code: CodeType) -> Iterator[str]:
+    """Every name in a code object and in those nested in it, attributes too; private ones also as they are written."""
+    for each in (code, *nested_codes(code)):
+        for name in (*each.co_varnames, *each.co_cellvars, *each.co_freevars, *each.co_names):
+            yield name
+            if name[:1] == "_" and (hidden := name.find("__", 2)) > 0:
+                yield name[hidden:]
+
+
+def bound_names(code: CodeType) -> frozenset[str]:
+    """Every name that a function, or one nested in it, can bind: what there is to follow.
+
+    >>> def scale(factor):
+    ...     for index in range(3):
+    ...         total = index * factor
+    >>> sorted(bound_names(scale.__code__))
+    ['factor', 'index', 'total']
+    """
+    try:
+        return frozenset(_bound_in(find(code).node))
+    except NoSource:
+        every = [each for each in (code, *nested_codes(code)) if each.co_flags & CO_OPTIMIZED]
+        codes = [each for each in every if each.co_name not in COMPREHENSIONS]
+        return frozenset(name for each in codes for name in (*each.co_varnames, *each.co_cellvars))
+
+
+def known_names(code: CodeType) -> frozenset[str]:
+    """Every name that means a variable in a function, module or class, or in what is nested in it.
+
+    What it binds, and the globals and variables of others that it reads; no attributes, and no builtins unless the
+    file defines them anew.
+
+    >>> def scale(factor):
+    ...     return [item * factor for item in SOURCE.items if len(item) > margin]
+    >>> sorted(known_names(scale.__code__))
+    ['SOURCE', 'factor', 'margin']
+    """
+    every = [code, *nested_codes(code)]
+    found = {name for each in every for name in global_names(each)}.union(code.co_freevars)
+    for each in every:
+        if not each.co_flags & CO_OPTIMIZED:
+            # The names that a nested class binds are its attributes.
+            found |= set(dictionary_names(each)) - (set() if each is code else stored_names(each))
+    is_builtin = builtins_of(code)
+    return bound_names(code).union(name for name in found if name.isidentifier() and not is_builtin(name))
+
+
+def builtins_of(code: CodeType) -> Callable[[str], bool]:
+    """Tells whether a name means a builtin in the file of a code object; without the file, whether there is one."""
+    try:
+        return source_of(code).is_builtin
+    except NoSource:
+        return vars(builtins).__contains__
+
+
+def _bound_in(function: Function) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, FUNCTIONS):
+            scope = scope_of(node)
+            yield from (*scope.parameters, *scope.bound)

@@ -1,0 +1,330 @@
+"""Reports put into the syntax tree of a function: after each binding, and wherever an object may have changed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from insitu.capture.variables.follow.nodes import (
+    ANY_ERROR,
+    NAME_ERROR,
+    catching,
+    in_sequence,
+    is_docstring,
+    put_at,
+    unplaced,
+)
+from insitu.capture.variables.follow.plan import SUITES, Moment, Plan
+from insitu.capture.variables.follow.scopes import (
+    LAMBDA,
+    TYPE_ALIAS,
+    UNSEEN,
+    Function,
+    captured,
+    children,
+    evaluated,
+    first_line,
+    names_in,
+    parameters,
+    scope_of,
+    targets_of,
+)
+
+# Declares nothing: takes the place of declarations that were moved to the top of their function.
+NOTHING = "insitu: moved"
+
+
+def insert(function: Function, plan: Plan) -> None:
+    """Put the reports into a function, in place; the first one says that it was entered."""
+    outer, plan.is_reported = plan.is_reported, False
+    plan.depth += 1
+    if isinstance(function, ast.Lambda):
+        into_lambda(function, plan)
+    else:
+        Reporting(function, plan).insert()
+    plan.is_reported = outer
+    plan.depth -= 1
+
+
+class Reporting:
+    """Puts the reports into one function, statement by statement, in the order in which they stand."""
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, plan: Plan) -> None:
+        self.function = function
+        self.plan = plan
+        self.scope = scope = scope_of(function)
+        self.own = scope.bound.union(scope.parameters)
+        others = sorted((self.own | scope.read).difference(scope.parameters))
+        self.followed = [name for name in (*scope.parameters, *others) if self._is_followed(name)]
+        # Names that may be bound, and names that are bound for certain, where the next report is put in.
+        self.possible = (scope.read - scope.bound).union(scope.parameters, scope.shared)
+        self.unsure = scope.lost | scope.shared
+        self.sure = set(scope.parameters) - self.unsure
+        self.declarations: list[ast.stmt] = []
+
+    def _is_followed(self, name: str) -> bool:
+        return self.plan.wanted(name) and (name in self.own or not self.plan.is_builtin(name))
+
+    def insert(self) -> None:
+        """Put the reports in, in place."""
+        node = self.function
+        start = int(is_docstring(node.body[0]))
+        given = [name for name in self.scope.parameters if self.plan.wanted(name)]
+        first = self.plan.first_places.get((node.name, first_line(node)))
+        entry = self.reports("given", given, node, first)
+        rest = self.block(node.body[start:])
+        if self.plan.is_reported:
+            entry = [*self.reports("entered", [""], node, first), *entry]
+        node.body = [*node.body[:start], *self.declarations, *entry, *rest]
+
+    def block(self, nodes: list[ast.stmt], sure: Iterable[str] = ()) -> list[ast.stmt]:
+        """The statements of a suite with their reports; `sure` is what is bound whenever the suite runs."""
+        before = self.sure
+        self.sure = before | (set(sure) - self.unsure)
+        done = [new for node in nodes for new in self.statement(node)]
+        self.sure = before
+        return done
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        """A statement with the reports that belong to it."""
+        match node:
+            case ast.Global() | ast.Nonlocal():
+                return [self.moved(node)]
+            case ast.If() | ast.While():
+                return self.test(node)
+            case ast.For() | ast.AsyncFor():
+                return self.loop(node)
+            case ast.With() | ast.AsyncWith():
+                return self.context(node)
+            case ast.Match():
+                return self.match(node)
+            case ast.Try() | ast.TryStar():
+                return self.attempt(node)
+        return self.simple(node)
+
+    def simple(self, node: ast.stmt) -> list[ast.stmt]:
+        """A statement without a suite of the same function."""
+        names = [name for name in bound_by(node) if self.plan.wanted(name)]
+        changing = self.plan.may_change(node)
+        fresh = {name for name in names if name not in self.possible}
+        self.header(node)
+        self.inside(node)
+        body: list[ast.stmt] = [node]
+        others = [name for name in self.followed if name not in names]
+        if changing and isinstance(node, ast.Return):
+            return self.ending(node, others, need=1)
+        if changing:
+            body = self.raising(node, [name for name in self.followed if name not in fresh], need=1)
+        body += self.reports("deleted", names, node) if isinstance(node, ast.Delete) else self.bindings(names, node)
+        self.sure |= set(names) - self.unsure
+        return [*body, *self.maybes(node, others)] if changing else body
+
+    def inside(self, node: ast.stmt) -> None:
+        """Put the reports into the functions that a statement defines."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if not node.decorator_list:  # a decorator may compile it, or keep it: that must be the original
+                insert(node, self.plan)
+        elif isinstance(node, ast.ClassDef):
+            for function in methods_in(node):
+                insert(function, self.plan)
+
+    def test(self, node: ast.If | ast.While) -> list[ast.stmt]:
+        """`if` and `while`: what the test may have changed is reported on both ways that lead on from it."""
+        changing = self.plan.may_change(node)
+        self.header(node)
+        if isinstance(node, ast.While):
+            self.possible |= names_in([node]).bound
+        node.body = [*self.start(node, changing), *self.block(node.body)]
+        node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
+        return self.raising(node, self.followed, need=2) if changing else [node]
+
+    def loop(self, node: ast.For | ast.AsyncFor) -> list[ast.stmt]:
+        """`for`: what it binds is reported first in its body."""
+        changing, names = self.plan.may_change(node), bound_by(node)
+        self.header(node)
+        self.possible |= names_in([node]).bound
+        bound = [name for name in names if self.plan.wanted(name)]
+        others = [name for name in self.followed if changing and name not in names]
+        node.body = [*self.bindings(bound, node), *self.maybes(node, others), *self.block(node.body, names)]
+        node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
+        return self.raising(node, self.followed, need=2) if changing else [node]
+
+    def context(self, node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
+        """`with`: entering and leaving run code of others."""
+        names = bound_by(node)
+        self.header(node)
+        node.body = [*self.start(node, True, names), *self.block(node.body, names)]
+        return self.ending(node, self.followed, need=2)
+
+    def match(self, node: ast.Match) -> list[ast.stmt]:
+        """`match`: captures are reported before the guard, for they stay bound when it fails."""
+        changing, guarded = self.plan.may_change(node.subject), None
+        self.header(node)
+        if not is_irrefutable(node.cases[-1]):
+            # What no case matches is reported, too; Python would do nothing there.
+            wildcard = unplaced(ast.MatchAs(pattern=None, name=None))
+            put_at(node.cases[-1].pattern, wildcard)
+            node.cases = [*node.cases, ast.match_case(pattern=wildcard, guard=None, body=[])]
+        for case in node.cases:
+            names = sorted(names_in([case.pattern]).bound)
+            guarded = case.pattern if self.plan.may_change(case.guard) else guarded
+            self.header(case, case.pattern.lineno)
+            self.possible.update(names)
+            first = self.start(case.pattern, False, names)
+            if case.guard is not None and first:
+                case.guard, first = in_sequence([one.value for one in first], case.guard, []), []
+            others = [name for name in self.followed if name not in names]
+            if changing:
+                first += self.maybes(node, others, case.pattern)
+            if guarded is not None:
+                first += self.maybes(guarded, self.followed, case.pattern)
+            case.body = [*first, *self.block(case.body, names)]
+        node.cases = [case for case in node.cases if case.body]
+        return self.raising(node, self.followed, need=2) if changing or guarded else [node]
+
+    def attempt(self, node: ast.Try | ast.TryStar) -> list[ast.stmt]:
+        """`try`: the parts are blocks of their own."""
+        node.body = self.block(node.body)
+        for handler in node.handlers:
+            changing = self.plan.may_change(handler.type)
+            self.header(handler, handler.lineno)
+            names = [handler.name] if handler.name else []
+            self.possible.update(names)
+            handler.body = [*self.start(handler, changing, names), *self.block(handler.body)]
+        node.orelse = self.block(node.orelse)
+        node.finalbody = self.block(node.finalbody)
+        return [node]
+
+    def header(self, node: Any, line: int | None = None) -> None:
+        """Report what the expressions of a statement bind themselves, and learn the names that are bound from now."""
+        own = [child for child in evaluated(node) if not isinstance(child, SUITES)]
+        self.possible |= names_in(own).bound.union(captured(node))
+        in_expressions(node, self.plan, line or node.lineno)
+
+    def moved(self, node: ast.Global | ast.Nonlocal) -> ast.stmt:
+        """A declaration moves to the top: a report that reads the name must not come before it."""
+        self.declarations.append(unplaced(type(node)(names=node.names)))
+        return ast.copy_location(ast.Global(names=[NOTHING]), node)
+
+    def start(self, node: Any, changing: bool, names: Collection[str] = ()) -> list[Any]:
+        """The reports at the start of a suite: the names that were just bound, and what the header may have changed."""
+        bound = [name for name in names if self.plan.wanted(name)]
+        others = [name for name in self.followed if changing and name not in names]
+        return [*self.reports("bound", bound, node), *self.maybes(node, others)]
+
+    def raising(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
+        """The statement, and reports when it raises."""
+        last = self.maybes(node, names)
+        if self.plan.guards < need or not last:
+            return [node]
+        caught = catching(ANY_ERROR, [*last, unplaced(ast.Raise(exc=None, cause=None))])
+        put_at(node, caught)
+        return [unplaced(ast.Try(body=[node], handlers=[caught], orelse=[], finalbody=[]))]
+
+    def ending(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
+        """The statement, and reports however it ends: it may return, and run code of others while it does."""
+        last = self.maybes(node, names)
+        if self.plan.guards < need or not last:
+            return [node, *last]
+        return [unplaced(ast.Try(body=[node], handlers=[], orelse=[], finalbody=last))]
+
+    def reports(self, moment: Moment, names: Iterable[str], node: Any, place: Any = None) -> list[ast.stmt]:
+        """Statements that report names which are bound for certain, on the line of a node."""
+        done = [unplaced(ast.Expr(value=self.plan.report(moment, name, node.lineno))) for name in names]
+        put_at(place or node, *done)
+        return list(done)
+
+    def bindings(self, names: Iterable[str], node: Any) -> list[ast.stmt]:
+        """Statements that report what a statement has bound."""
+        done = [self.plan.binding(name, node.lineno) for name in names]
+        put_at(node, *done)
+        return done
+
+    def maybes(self, node: Any, names: Iterable[str], place: Any = None) -> list[ast.stmt]:
+        """Statements that report names whose object may have changed; one that is not bound is passed over."""
+        done: list[ast.stmt] = []
+        for name in names:
+            if name in self.sure:
+                done += self.reports("maybe", [name], node, place)
+            elif name in self.possible and self.plan.guards:
+                passing = catching(NAME_ERROR, [unplaced(ast.Pass())])
+                put_at(place or node, passing)
+                body = self.reports("maybe", [name], node, place)
+                done.append(unplaced(ast.Try(body=body, handlers=[passing], orelse=[], finalbody=[])))
+        return done
+
+
+def is_irrefutable(case: ast.match_case) -> bool:
+    """Whether a case matches everything: then it is the last one."""
+    pattern: ast.pattern | None = case.pattern
+    while isinstance(pattern, ast.MatchAs | ast.MatchOr):
+        pattern = pattern.patterns[-1] if isinstance(pattern, ast.MatchOr) else pattern.pattern
+    return case.guard is None and pattern is None
+
+
+def bound_by(node: ast.AST) -> list[str]:
+    """The names that a statement binds or deletes itself, in order; those in its expressions and suites left out."""
+    match node:
+        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+            return targets_of(*targets)
+        case ast.AnnAssign(value=None):
+            return []
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            return targets_of(target)
+        case ast.For(target=target) | ast.AsyncFor(target=target):
+            return targets_of(target)
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            return targets_of(*(item.optional_vars for item in items))
+    return targets_of(node.name) if isinstance(node, TYPE_ALIAS) else captured(node)  # type: ignore[attr-defined]
+
+
+def in_expressions(root: ast.AST, plan: Plan, line: int) -> None:
+    """Report the names bound by `:=`, and what lambdas are given, in the expressions of a node."""
+    waiting: list[ast.AST] = [] if isinstance(root, TYPE_ALIAS) else [root]
+    while waiting:
+        node = waiting.pop()
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if name in UNSEEN or isinstance(value, SUITES):
+                continue
+            if isinstance(value, ast.AST):
+                setattr(node, name, with_report(value, plan, line))
+                waiting.append(value.args if isinstance(value, ast.Lambda) else value)
+            elif isinstance(value, list):
+                setattr(node, name, [with_report(part, plan, line) for part in value])
+                parts = (part.args if isinstance(part, ast.Lambda) else part for part in value)
+                waiting += (part for part in parts if isinstance(part, ast.AST) and not isinstance(part, SUITES))
+
+
+def with_report(node: Any, plan: Plan, line: int) -> Any:
+    """The expression, or one that also reports what it binds."""
+    if isinstance(node, ast.Lambda):
+        insert(node, plan)
+    elif isinstance(node, ast.NamedExpr) and plan.wanted(node.target.id):
+        return in_sequence([], node, [plan.report("bound", node.target.id, line)])
+    return node
+
+
+def into_lambda(node: ast.Lambda, plan: Plan) -> None:
+    """Report what a lambda is given, and the same again once its body has run."""
+    names = [name for name in parameters(node.args) if plan.wanted(name)]
+    after = names if plan.may_change(node.body) else []
+    body = ast.Expr(value=node.body)  # not the defaults: they are evaluated outside
+    in_expressions(body, plan, node.lineno)
+    before = [plan.report("given", name, node.lineno) for name in names]
+    if plan.is_reported:
+        before.insert(0, plan.report("entered", "", node.lineno))
+        maybes = [plan.report("maybe", name, node.lineno) for name in after]
+        node.body = in_sequence(before, body.value, maybes, plan.first_places.get((LAMBDA, node.lineno)))
+
+
+def methods_in(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions defined in the body of a class, whatever statements they stand in, and in classes inside of it."""
+    waiting: list[ast.AST] = list(node.body)
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield part
+        else:
+            waiting += (child for child in children(part) if isinstance(child, SUITES))

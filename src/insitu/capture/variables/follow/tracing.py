@@ -1,0 +1,158 @@
+"""Trace functions: how variables are followed where there is no `sys.monitoring`, and debuggers keep working."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+from collections.abc import Callable
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from types import FrameType
+from typing import Any
+
+from insitu.capture.variables.follow.watched import Watched
+
+Tracer = Callable[..., Any]
+GENERATOR_FLAGS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+
+
+class Tracing:
+    """A trace function that calls the one it takes the place of, here and in the threads started meanwhile."""
+
+    def __init__(self, watched: dict[int, Watched], frame: FrameType | None) -> None:
+        self._here = Chained(watched)
+        self._in_threads = Chained(watched)
+        self._joined = None if frame is None else Joined(frame, watched[id(frame.f_code)], self._here)
+
+    def start(self) -> None:
+        """Take the place of the trace functions."""
+        self._in_threads.before = threading.gettrace()
+        self._here.before = sys.gettrace()
+        if self._joined is not None:
+            self._joined.start()
+        threading.settrace(self._in_threads)
+        sys.settrace(self._here)
+
+    def stop(self) -> None:
+        """Put the trace functions back, unless another one stands on top; other threads do so on their next call."""
+        self._here.active = self._in_threads.active = False
+        if is_installed(self._here):
+            sys.settrace(self._here.below())
+        in_threads: object = threading.gettrace()
+        if in_threads is self._in_threads:
+            threading.settrace(self._in_threads.below())
+        if self._joined is not None:
+            self._joined.stop()
+
+
+class Chained:
+    """The trace function: sees the calls of all functions, and the lines of those that are watched."""
+
+    def __init__(self, watched: dict[int, Watched]) -> None:
+        self.active = True
+        self.before: Tracer | None = None
+        self._watched = watched
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Tracer | None:
+        if self.before is None and self.active:
+            watched = self._watched.get(id(frame.f_code))
+            return None if watched is None or not watched.covers(frame) else self._begin(watched, frame, None)
+        inner = self.ask(self.before, frame, event, argument)
+        watched = self._watched.get(id(frame.f_code)) if self.active else None
+        return inner if watched is None or not watched.covers(frame) else self._begin(watched, frame, inner)
+
+    def ask(self, tracer: Tracer | None, frame: FrameType, event: str, argument: Any) -> Tracer | None:
+        """Call the trace function of somebody else, and stay in place."""
+        installed = is_installed(self)
+        found: Tracer | None = tracer(frame, event, argument) if tracer is not None else None
+        if installed:
+            self._stay_or_go()
+        return found
+
+    def below(self) -> Tracer | None:
+        """What is to be restored: the function before, or what was before it if that one has stopped meanwhile."""
+        before = self.before
+        while isinstance(before, Chained) and not before.active:
+            before = before.before
+        return before
+
+    def _stay_or_go(self) -> None:
+        """Stay in place, for some trace functions put themselves, or nothing, there; leave once all is over."""
+        if not is_installed(self):
+            self.before = sys.gettrace()
+        if not self.active:
+            sys.settrace(self.below())
+        elif not is_installed(self):
+            sys.settrace(self)
+
+    def _begin(self, watched: Watched, frame: FrameType, inner: Tracer | None) -> Tracer:
+        """The trace function of one frame, which calls that of the debugger for the frame, if there is one."""
+        (watched.enter if is_start(frame) else watched.resume)(frame)
+        return OfFrame(watched, self, inner)
+
+
+class OfFrame:
+    """The trace function of one frame that is watched; `inner` is that of a debugger for it, if there is one."""
+
+    def __init__(self, watched: Watched, chained: Chained, inner: Tracer | None, *, has_lines: bool = True) -> None:
+        self.chained = chained
+        self.inner = inner
+        self._watched = watched
+        # Whether the debugger wants to be told of lines.
+        self._has_lines = has_lines
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> OfFrame:
+        if self.inner is not None and (self._has_lines or event != "line"):
+            self.inner = self.chained.ask(self.inner, frame, event, argument) or self.inner
+        if self.chained.active and event == "line":
+            self._watched.step(frame, frame.f_lineno)
+        elif self.chained.active and event == "return":
+            self._watched.leave(frame)
+        return self
+
+    def below(self) -> Tracer | None:
+        """What is to be restored in the frame."""
+        inner = self.inner
+        while isinstance(inner, OfFrame) and not inner.chained.active:
+            inner = inner.inner
+        return inner
+
+
+class Joined:
+    """A frame that runs already: gets a trace function of its own, and at the end what it had before."""
+
+    def __init__(self, frame: FrameType, watched: Watched, chained: Chained) -> None:
+        self._frame = frame
+        self._watched = watched
+        self._chained = chained
+        self._has_lines = frame.f_trace_lines
+        # Left behind by a debugger that has gone: nobody calls it.
+        self._idle = frame.f_trace if sys.gettrace() is None else None
+
+    def start(self) -> None:
+        """Let the lines of the frame be traced."""
+        inner = None if self._idle is not None else self._frame.f_trace
+        self._frame.f_trace = OfFrame(self._watched, self._chained, inner, has_lines=self._has_lines)
+        self._frame.f_trace_lines = True
+
+    def stop(self) -> None:
+        """Give the frame back what it had, unless somebody else put something there."""
+        tracer = self._frame.f_trace
+        if isinstance(tracer, OfFrame) and tracer.chained is self._chained:
+            self._frame.f_trace = tracer.below() or self._idle
+            self._frame.f_trace_lines = self._has_lines
+
+
+def is_installed(tracer: Chained) -> bool:
+    """Whether the interpreter calls this trace function itself."""
+    current: object = sys.gettrace()
+    return current is tracer
+
+
+def is_start(frame: FrameType) -> bool:
+    """Whether a call begins, rather than a generator or coroutine that goes on."""
+    code = frame.f_code
+    if not code.co_flags & GENERATOR_FLAGS:
+        return True
+    instruction, argument = code.co_code[frame.f_lasti : frame.f_lasti + 2]
+    return dis.opname[instruction] == "RESUME" and argument == 0

@@ -1,0 +1,170 @@
+"""The variables of one code object, compared from line to line in each frame that runs it."""
+
+from __future__ import annotations
+
+import threading
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from inspect import CO_OPTIMIZED, CO_VARARGS, CO_VARKEYWORDS
+from types import CodeType, FrameType
+from typing import Any
+
+from insitu.capture.variables.follow.inlined import dictionary_names, global_names, hidden_names
+from insitu.capture.variables.follow.plan import Moment
+from insitu.capture.variables.follow.rewrite import Point
+
+Report = Callable[[Point, Any], object]
+# Values of these types are what they are: equal ones are the same, and none can change.
+ATOMS = frozenset({int, float, complex, bool, str, bytes, object, type(None), type(...)})
+MISSING, UNKNOWN = object(), object()
+
+
+class Reported(threading.local):
+    """Whose variable is being reported, in each thread."""
+
+    frame: FrameType | None = None
+
+
+_REPORTED = Reported()
+
+
+def reported_frame() -> FrameType | None:
+    """The frame that a report is about, for the one who is called with it; None outside of a report."""
+    return _REPORTED.frame
+
+
+class Watched:
+    """A code object: which of its names are followed, and the values they had in each frame that is running.
+
+    Given a `frame`, which runs already, no other one is followed.
+    """
+
+    def __init__(
+        self, code: CodeType, wanted: Callable[[str], bool], report: Report, frame: FrameType | None = None
+    ) -> None:
+        self.code = code
+        self._report = report
+        self._frame = frame
+        self._points: dict[tuple[Moment, str, int], Point] = {}
+        self._parameters = [name for name in parameter_names(code) if wanted(name)]
+        # Only a function finds its variables without a dictionary.
+        self._space = None if is_function_like(code) else namespace_of(frame)
+        if self._space is None:
+            names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
+            self._locals = [name for name in names if wanted(name)]
+            self._globals = [name for name in global_names(code) if wanted(name)]
+        else:
+            self._locals = [name for name in dictionary_names(code) if wanted(name)]
+            self._globals = []
+        self._names = (*self._locals, *self._globals)
+        self._hiding = hidden_names(code) if self._space is None else {}
+        # The last line and the values in each frame, by the id of the frame, which is that of no other one until the
+        # frame has returned, yielded or raised.
+        self._frames: dict[int, list[Any]] = {}
+
+    @property
+    def has_names(self) -> bool:
+        """Whether there is anything to follow."""
+        return bool(self._names)
+
+    def covers(self, frame: FrameType) -> bool:
+        """Whether a frame of this code is followed."""
+        return self._frame is None or self._frame is frame
+
+    def enter(self, frame: FrameType) -> None:
+        """A call begins."""
+        line = self.code.co_firstlineno
+        self._tell(frame, "entered", "", line, None)
+        inner = frame.f_locals
+        for name in self._parameters:
+            if name in inner:
+                self._tell(frame, "given", name, line, inner[name])
+        self._frames[id(frame)] = [line, *self._values(frame)]
+
+    def join(self, frame: FrameType) -> None:
+        """A frame that runs already is followed from here on: all that it has is given."""
+        self._tell(frame, "entered", "", self.code.co_firstlineno, None)
+        self.resume(frame)
+        line, *values = self._frames[id(frame)]
+        for name, value in zip(self._names, values, strict=True):
+            if value is not MISSING and value is not UNKNOWN:
+                self._tell(frame, "given", name, line, value)
+
+    def resume(self, frame: FrameType) -> None:
+        """A generator or coroutine goes on."""
+        self._frames[id(frame)] = [frame.f_lineno or self.code.co_firstlineno, *self._values(frame)]
+
+    def step(self, frame: FrameType, line: int) -> None:
+        """A line is about to run."""
+        state = self._frames.get(id(frame))
+        if state is None:
+            self._frames[id(frame)] = [line, *self._values(frame)]
+        else:
+            self._compare(frame, state)
+            state[0] = line
+
+    def leave(self, frame: FrameType) -> None:
+        """The frame returns, yields or raises, or is not followed any longer: nothing of it is held."""
+        state = self._frames.pop(id(frame), None)
+        if state is not None:
+            self._compare(frame, state)
+
+    def _values(self, frame: FrameType) -> list[Any]:
+        """The value of each name; that of one which a comprehension hides is not known, and not to be read."""
+        inner = frame.f_locals if self._space is None else self._space
+        # To read a hidden variable that is in a cell crashes Python 3.13.0.
+        hidden = self._hiding.get(frame.f_lasti, ())
+        values = [UNKNOWN if name in hidden else inner.get(name, MISSING) for name in self._locals]
+        return values + [frame.f_globals.get(name, MISSING) for name in self._globals]
+
+    def _compare(self, frame: FrameType, state: list[Any]) -> None:
+        """Report what the last line did; runs for every line."""
+        for index, now in enumerate(self._values(frame)):
+            before = state[index + 1]
+            if (now is not before or type(now) not in ATOMS) and now is not UNKNOWN:
+                state[index + 1] = now
+                if moment := change(before, now):
+                    self._tell(frame, moment, self._names[index], state[0], None if now is MISSING else now)
+
+    def _tell(self, frame: FrameType, moment: Moment, name: str, line: int, value: Any) -> None:
+        key = (moment, name, line)
+        point = self._points.get(key)
+        if point is None:
+            point = self._points[key] = Point(moment, name, line, self.code.co_qualname, self.code.co_filename)
+        before, _REPORTED.frame = _REPORTED.frame, frame
+        self._report(point, value)
+        _REPORTED.frame = before
+
+
+def change(before: Any, now: Any) -> Moment | None:
+    """What happened to a variable that had one value and has another, or the same."""
+    if now is MISSING:
+        return None if before is UNKNOWN else "deleted"
+    if before is not UNKNOWN and now is not before and not is_same_atom(now, before):
+        return "bound"
+    return None if type(now) in ATOMS and before is not UNKNOWN else "maybe"
+
+
+def is_same_atom(now: Any, before: Any) -> bool:
+    """Whether two values are equal, of a type where that means the same: NaN is NaN, and 0.0 is not -0.0."""
+    if type(now) is not type(before) or type(now) not in ATOMS:
+        return False
+    return repr(now) == repr(before) if type(now) in (float, complex) else bool(now == before)
+
+
+def is_function_like(code: CodeType) -> bool:
+    """Whether the code is that of a function, lambda or comprehension: not of a module or a class."""
+    return bool(code.co_flags & CO_OPTIMIZED)
+
+
+def parameter_names(code: CodeType) -> tuple[str, ...]:
+    """The names of the parameters; none for modules and classes."""
+    stars = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
+
+
+def namespace_of(frame: FrameType | None) -> Mapping[str, Any] | None:
+    """Where a module or a class finds its variables; a comprehension that runs in its frame would show others."""
+    if frame is None or frame.f_locals is frame.f_globals:
+        return None if frame is None else frame.f_globals
+    return ChainMap(frame.f_locals, frame.f_globals)

@@ -1,0 +1,101 @@
+"""Functions whose code is replaced while somebody follows their variables, and always put back.
+
+What torch.compile compiles must be the original, and it guards on the code of what it has inlined: while a compiled
+region runs, all are put back.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from types import CodeType, FunctionType
+
+from insitu.capture.compiled import regions
+from insitu.capture.inside import patterns_of
+from insitu.capture.modes import skip_when_compiling
+from insitu.capture.variables.follow.definitions import NoSource
+from insitu.capture.variables.reporters import make_general, reporting
+from insitu.errors import tell
+
+
+class Swaps:
+    """The functions that report variables now, and what their code was."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._users: dict[int, list[tuple[str, ...]]] = {}
+        self._originals: dict[int, tuple[FunctionType, CodeType]] = {}
+        self._codes: dict[tuple[int, frozenset[str]], tuple[CodeType, CodeType]] = {}
+        self._pauses = 0
+
+    @contextmanager
+    def swapped(self, functions: list[FunctionType], patterns: tuple[str, ...]) -> Iterator[None]:
+        """Let these functions report these variables."""
+        regions.begin()
+        try:
+            self._add(functions, patterns)
+            yield
+        finally:
+            self._remove(functions, patterns)
+            regions.end()
+
+    def _add(self, functions: list[FunctionType], patterns: tuple[str, ...]) -> None:
+        with self._lock:
+            for function in functions:
+                self._originals.setdefault(id(function), (function, function.__code__))
+                self._users.setdefault(id(function), []).append(patterns)
+                self._settle(function)
+
+    def _remove(self, functions: list[FunctionType], patterns: tuple[str, ...]) -> None:
+        with self._lock:
+            for function in functions:
+                users = self._users.get(id(function), [])
+                if patterns in users:
+                    users.remove(patterns)
+                    self._settle(function)
+
+    def abandon(self) -> None:
+        """This process is the child of a fork: whoever held the lock, or follows anything, is not here."""
+        self._lock = threading.RLock()
+        self._pauses = 0
+        for function, original in self._originals.values():
+            function.__code__ = original
+        self._originals.clear()
+        self._users.clear()
+
+    def pause(self, by: int) -> None:
+        """Put the originals back for a while (1), or let the functions report again (-1)."""
+        with self._lock:
+            self._pauses = max(0, self._pauses + by)
+            for function, _ in list(self._originals.values()):
+                self._settle(function)
+
+    def _settle(self, function: FunctionType) -> None:
+        _, original = self._originals[id(function)]
+        names = frozenset(chain.from_iterable(self._users[id(function)]))
+        code = self._code(original, names) if names and not self._pauses else original
+        if function.__code__ is not code:
+            function.__code__ = code
+        if not names:
+            del self._originals[id(function)], self._users[id(function)]
+
+    def _code(self, original: CodeType, names: frozenset[str]) -> CodeType:
+        key = (id(original), names)
+        if key not in self._codes:
+            try:
+                new = reporting(original, patterns_of(tuple(sorted(names))), make_general())
+            except Exception as reason:
+                new = original
+                why = reason if isinstance(reason, NoSource) else f"{original.co_qualname}: {reason!r}"
+                tell(f"variables are not followed in a function that is called: {why}")
+            self._codes[key] = (original, new)  # the original is held so that its id stays its own
+        return self._codes[key][1]
+
+
+swaps = Swaps()
+os.register_at_fork(after_in_child=swaps.abandon)
+regions.pausing.append(swaps.pause)
+skip_when_compiling(Swaps.pause, Swaps._settle, Swaps._code)

@@ -1,0 +1,60 @@
+"""Where a trace or a recorded run comes from: versions, command, commit, model."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from insitu.capture.names import count, unwrapped
+from insitu.session import dist
+
+
+def about_trace(subject: nn.Module | None, level: str) -> dict[str, Any]:
+    """What a trace says of itself."""
+    return {**_versions(), "subject": name_of(subject), "level": level}
+
+
+def about_run(model: nn.Module, *, patterns: Iterable[str], every: int, when: str | None) -> dict[str, Any]:
+    """What a recorded run says of itself."""
+    return {
+        **_versions(),
+        "command": " ".join(sys.argv)[:500],
+        "git": git_commit(),
+        "patterns": list(patterns),
+        "settings": {"every": every, "when": when},
+        "model": name_of(model),
+        "parameters": sum(map(count, unwrapped(model).parameters())),
+        "world_size": dist.world_size(),
+    }
+
+
+def name_of(subject: object) -> str | None:
+    """The class of the model inside all wrappers."""
+    return type(unwrapped(subject)).__name__ if isinstance(subject, nn.Module) else None
+
+
+def _versions() -> dict[str, Any]:
+    from insitu import __version__
+
+    return {
+        "insitu": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def git_commit() -> str | None:
+    """The commit of the folder the program runs in, if it is one of git."""
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=2, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,265 @@
+"""A recorded run: its variables by path, from its file, or from its journals if it goes on or was killed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, KeysView, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+
+from insitu.errors import NotRecordedError, StoreError, tell
+from insitu.store.journal.shard import RunEvent
+from insitu.store.run.attempts import (
+    Attempt,
+    ShardFacts,
+    attempts_of,
+    last_committed_of,
+    missing_of,
+    missing_ranks_of,
+    world_size_of,
+)
+from insitu.store.run.injournal import RunJournals
+from insitu.store.run.joined import JoinedRun
+from insitu.store.run.runfile import RunFile
+from insitu.store.run.runs import JournaledRun, run_to_merge, runs_in, tag_and_size
+from insitu.store.run.series import Recorded, Series
+from insitu.store.run.sources import not_in_file
+from insitu.store.run.summary import Summary, summary_of
+from insitu.store.trace.value import Array
+from insitu.trace.path import matches, nearest
+
+
+class _Source(Protocol):
+    """A file or journals."""
+
+    path: Path
+    run_id: str
+    running: bool
+    about: dict[str, Any]
+    shards: list[ShardFacts]
+    left_out: list[str]
+    others: list[str]
+
+    @property
+    def variables(self) -> Sequence[Recorded]: ...
+
+    @property
+    def steps(self) -> tuple[Array, Array]: ...
+
+    @property
+    def events(self) -> list[RunEvent]: ...
+
+    def close(self) -> None: ...
+
+
+def _with_journals(file: RunFile, parts: Path) -> _Source:
+    """A file, and the journals that are beside it and not in it."""
+    if not os.path.isdir(parts):
+        return file
+    found = runs_in(parts)
+    own = found.pop(file.run_id, None)
+    source: _Source = file
+    if own is not None and _is_of(file, own) and (places := not_in_file(own.places, file.shards)):
+        source = JoinedRun(file, parts, places)
+    source.others = [str(other) for other in found.values()]
+    return source
+
+
+def _is_of(file: RunFile, run: JournaledRun) -> bool:
+    """Whether journals are of the run in a file; without ids they are if one of them is in it."""
+    return bool(run.id) or bool({facts.tag for facts in file.shards} & {tag_and_size(at)[0] for at in run.places})
+
+
+class Run:
+    """What `insitu.load` gives for a recorded run: `run["forward.x"]` is a `Series`.
+
+    >>> import tempfile
+    >>> from insitu.store.journal.journal import Journal
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Journal(f"{folder}/run.h5.parts") as journal:
+    ...         for step in range(3):
+    ...             _ = journal.step(step, 0.0, [("forward.x", 0, "uint8", (2,), bytes([step, 7]))])
+    ...     with Run.open(f"{folder}/run.h5.parts") as run:
+    ...         print(run["forward.x"].values.tolist(), run["forward.x"].steps.tolist(), run.complete)
+    [[0, 7], [1, 7], [2, 7]] [0, 1, 2] True
+    """
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self._closed = False
+        self._missing = missing_of(source.shards) + source.left_out
+        self._series = {recorded.name: recorded for recorded in source.variables}
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Run:
+        """The run in a file, or the newest in a folder of journals, and nothing else; `insitu.load` joins the two."""
+        found = Path(path)
+        return cls(RunJournals(found) if found.is_dir() else RunFile(found))
+
+    @property
+    def path(self) -> Path:
+        """The file or folder it is read from."""
+        return self._source.path
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths that were recorded."""
+        return list(self._series)
+
+    @cached_property
+    def steps(self) -> Array:
+        """The steps that were recorded on any rank."""
+        return np.unique(self._source.steps[0])
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The ranks that left something."""
+        return sorted(self.last_committed)
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there were."""
+        return world_size_of(self._source.shards)
+
+    @property
+    def id(self) -> str:
+        """The id that all its journals have; empty if they were written without."""
+        return self._source.run_id
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """The starts of the job that it belongs to: more than one if it was restarted or resumed."""
+        return attempts_of(self._source.shards)
+
+    @property
+    def others(self) -> list[str]:
+        """Other runs whose journals are in the same folder, and which are not read here."""
+        return self._source.others
+
+    @property
+    def complete(self) -> bool:
+        """Whether all ranks recorded all they should and ended; if not, `missing` says what is not there."""
+        return not self._missing
+
+    @property
+    def running(self) -> bool:
+        """Whether a rank was still writing when this was opened."""
+        return self._source.running
+
+    @property
+    def missing(self) -> list[str]:
+        """What is not there: ranks, steps, values, each as a sentence."""
+        return self._missing
+
+    @property
+    def missing_ranks(self) -> list[int]:
+        """The ranks that left nothing, in one of the attempts."""
+        return missing_ranks_of(self._source.shards)
+
+    @property
+    def last_committed(self) -> dict[int, int | None]:
+        """The last step of each rank, in its last attempt."""
+        return last_committed_of(self._source.shards)
+
+    @property
+    def dropped(self) -> int:
+        """How many steps could not be written, as on a full disk."""
+        return sum(facts.dropped for facts in self._source.shards)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The facts about the run, of its last attempt: versions, command, settings."""
+        return self._source.about
+
+    @property
+    def events(self) -> list[RunEvent]:
+        """Marks, errors, trouble with the disk, ends of ranks."""
+        return self._source.events
+
+    def keys(self) -> KeysView[str]:
+        """The paths, so that `dict(run)` has the series of each."""
+        return self._series.keys()
+
+    def find(self, pattern: str) -> list[Series]:
+        """The variables whose path the pattern matches."""
+        return [self[path] for path in self._series if matches(pattern, path)]
+
+    def summaries(self, points: int = 24) -> list[Summary]:
+        """What can be said of each variable in a line; of large ones from a sample."""
+        return [summary_of(Series.whole(recorded), points, len(self._series)) for recorded in self._series.values()]
+
+    def close(self) -> None:
+        """Close the files."""
+        self._closed = True
+        self._source.close()
+
+    def __getitem__(self, path: str) -> Series:
+        if path not in self._series:
+            raise NotRecordedError(f"{path!r} was not recorded in {self.path.name!r}{self._near(path)}")
+        others = [other for other in self._series if other.startswith(f"{path}@")]
+        if others:
+            tell(f"{path!r} also has values of another dtype: {', '.join(map(repr, others))}")
+        return Series.whole(self._series[path])
+
+    def _near(self, path: object) -> str:
+        if found := [each for each in self._series if matches(str(path), each)]:
+            return f": it is a pattern, and run.find({path!r}) has the {len(found)} that it matches"
+        near = nearest(str(path), self._series)
+        return near or (f"; there is {', '.join(map(repr, self.paths[:5]))}" if self._series else "; it is empty")
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._series
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._series)
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<Run {self.path.name!r}: closed>"
+        steps = f", steps {self.steps[0]}–{self.steps[-1]}" if len(self.steps) else ", no step"
+        ranks = f", {len(self.ranks)} ranks" if self.world_size > 1 else ""
+        attempts = f", {len(self.attempts)} attempts" if len(self.attempts) > 1 else ""
+        state = "running" if self.running else "" if self.complete else "not complete"
+        return f"<Run {self.path.name!r}: {len(self)} variables{steps}{ranks}{attempts}{', ' * bool(state)}{state}>"
+
+
+def _file_of(source: Path, run_id: str | None) -> RunFile | None:
+    """The file of a run; None if there is none, or it is of another run."""
+    file = RunFile(source) if os.path.isfile(source) else None
+    if file is not None and run_id is not None and file.run_id != run_id:
+        file.close()
+        return None
+    return file
+
+
+def joined_run(source: Path, parts: Path, run_id: str | None = None) -> Run:
+    """A run from its file and from journals that are not in the file; by default the one in the file.
+
+    Where there is no file, or it holds another run than the one asked for, it is read from the journals alone.
+    """
+    file = _file_of(source, run_id)
+    if file is None:
+        try:
+            return Run(RunJournals(parts, None if run_id is None else run_to_merge(parts, [run_id], None)))
+        except StoreError:
+            file = _file_of(source, run_id)  # they may have been merged just now
+            if file is None:
+                raise
+    try:
+        return Run(_with_journals(file, parts))
+    except BaseException:
+        file.close()
+        raise

@@ -1,0 +1,328 @@
+"""One variable over the steps of a run: its values with the step, rank, call and time of each, read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from insitu.errors import ChoiceError, NotRecordedError
+from insitu.store import convert
+from insitu.store.dtypes import JSON, Kind
+from insitu.store.numbers import packed
+from insitu.store.trace.template import plain_value
+from insitu.store.trace.value import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A row for each time a variable was seen; `index` says which of the stored values it had."""
+
+    steps: Array
+    ranks: Array
+    attempts: Array
+    calls: Array
+    times: Array
+    index: Array
+
+    def in_order(self) -> Columns:
+        """The same rows in the order of the steps, then of the ranks and attempts."""
+        order = np.lexsort((self.attempts, self.ranks, self.steps))
+        if (order == np.arange(len(order))).all():
+            return self
+        every = (self.steps, self.ranks, self.attempts, self.calls, self.times, self.index)
+        return Columns(*(column[order] for column in every))
+
+
+class Recorded(Protocol):
+    """A variable in a file or in journals; `shape` is None where its values differ in shape."""
+
+    name: str
+    path: str
+    kind: Kind
+    shape: tuple[int, ...] | None
+    facts: dict[str, Any]
+
+    def columns(self) -> Columns:
+        """When and where it was seen."""
+        ...
+
+    def shapes(self, slots: Array) -> list[tuple[int, ...]]:
+        """The shapes of stored values."""
+        ...
+
+    def pieces(self, slots: Array) -> Iterator[Any]:
+        """The bytes of stored values, which are checked."""
+        ...
+
+
+Part = tuple[Recorded, Array]
+
+
+class Series:
+    """The values of a variable. Nothing is read until it is asked for.
+
+    `series[10:20]` are the steps from 10 to 19, `series.rank(1)` those of a rank; both are series again. A run that was
+    restarted may have a step several times, once in each attempt: all are there, ordered by step, rank and attempt;
+    `series.latest()` has each step once, as the last attempt recorded it.
+    """
+
+    def __init__(self, parts: list[Part]) -> None:
+        self._parts = parts
+
+    @classmethod
+    def whole(cls, recorded: Recorded) -> Series:
+        """All rows of a variable."""
+        return cls([(recorded, np.arange(len(recorded.columns().steps)))])
+
+    @property
+    def name(self) -> str:
+        """The path; with `@dtype` after it where the path had values of several types."""
+        return self._parts[0][0].name
+
+    @property
+    def dtype(self) -> str:
+        """The type as torch spells it: "bfloat16"; "json" for Python values."""
+        return self._kind.name
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of each value; None where they differ (and for Python values)."""
+        shapes = {recorded.shape for recorded, _ in self._parts}
+        return shapes.pop() if len(shapes) == 1 else None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What else is known: the source, the scale of a quantized tensor, the place of a shard."""
+        return self._parts[0][0].facts
+
+    @property
+    def source(self) -> str | None:
+        """The file and line it comes from."""
+        found = self.facts.get("source")
+        return found if isinstance(found, str) else None
+
+    @property
+    def steps(self) -> Array:
+        """The step of each value."""
+        return self._column("steps")
+
+    @property
+    def ranks(self) -> Array:
+        """The rank of each value."""
+        return self._column("ranks")
+
+    @property
+    def attempts(self) -> Array:
+        """The attempt of each value: 0 for the first start of the job, one more for each restart."""
+        return self._column("attempts")
+
+    @property
+    def calls(self) -> Array:
+        """Which value of its step and rank each one is: 0 for the first."""
+        return self._column("calls")
+
+    @property
+    def times(self) -> Array:
+        """When the step of each value was recorded, in seconds since 1970."""
+        return self._column("times")
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each value; a Python value has none: ()."""
+        if self.dtype == JSON:
+            return [()] * len(self)
+        found = [recorded.shapes(recorded.columns().index[rows]) for recorded, rows in self._parts]
+        return [shape for shapes in found for shape in shapes]
+
+    @cached_property
+    def values(self) -> Any:
+        """An array (N, *shape) if all values have one shape, else a list of N arrays.
+
+        Python numbers of one type are an array (N,), in which None is NaN; other Python values are a list.
+        """
+        if self.dtype == JSON:
+            return packed(list(self))
+        raw = self.raw
+        return [self._kind.decode(value) for value in raw] if isinstance(raw, list) else self._kind.decode(raw)
+
+    @property
+    def raw(self) -> Any:
+        """The same as `values`, in the bits that are stored: of types that NumPy lacks, unsigned integers."""
+        self._need_arrays("raw")
+        if self.dtype == JSON:
+            return self.values
+        if self.shape is not None:
+            return self._array(bytearray().join(self._pieces()), (len(self), *self.shape))
+        found = zip(self._pieces(), self.shapes, strict=True)
+        return [self._array(bytearray(piece), shape) for piece, shape in found]
+
+    def padded(self, fill: Any = 0) -> tuple[Array, Array]:
+        """Values of several shapes as one array, with `fill` after each, and their true shapes: (N, dimensions).
+
+        A mean over the padding is wrong: use the lengths.
+        """
+        self._need_arrays("padded()")
+        values, shapes = list(self.values), self.shapes
+        if len({len(shape) for shape in shapes}) > 1:
+            raise ChoiceError(f"{self.name!r} has values of several dimensions, which no padding makes one array")
+        lengths = np.array(shapes, np.int64).reshape(len(values), len(shapes[0]) if shapes else 0)
+        size = (len(values), *lengths.max(axis=0).tolist()) if values else (0,)
+        padded = np.full(size, _filling(fill, values[0].dtype, self._array_dtype) if values else fill)
+        for number, value in enumerate(values):
+            place: Any = (number, *map(slice, value.shape))
+            padded[place] = value
+        return padded, lengths
+
+    def at(self, step: int, *, rank: int | None = None, attempt: int | None = None, call: int | None = None) -> Any:
+        """The one value of a step; where there are several, `rank`, `attempt` or `call` say which."""
+        given = {"rank": rank, "attempt": attempt, "call": call}
+        wanted = self.steps == step
+        for name, value in given.items():
+            wanted &= True if value is None else self._column(f"{name}s") == value
+        rows = np.flatnonzero(wanted)
+        if len(rows) == 1:
+            return next(iter(self.where(wanted)))
+        asked = f"step {step}" + "".join(f", {name} {value}" for name, value in given.items() if value is not None)
+        if not len(rows):
+            raise NotRecordedError(f"{self.name!r} has no value at {asked}{self._near(step)}")
+        which = "attempt=…, rank=… or call=…" if len(np.unique(self.attempts[rows])) > 1 else "rank=… or call=…"
+        raise ChoiceError(f"{self.name!r} has {len(rows)} values at {asked}: say {which}")
+
+    def rank(self, rank: int) -> Series:
+        """The values of one rank."""
+        known = np.unique(np.concatenate([recorded.columns().ranks for recorded, _ in self._parts])).tolist()
+        if rank not in known:
+            there = "there is rank" if len(known) == 1 else "there are ranks"
+            raise NotRecordedError(f"{self.name!r} has no value of rank {rank}; {there} {', '.join(map(str, known))}")
+        return self.where(self.ranks == rank)
+
+    def attempt(self, attempt: int) -> Series:
+        """The values of one attempt."""
+        known = np.unique(np.concatenate([recorded.columns().attempts for recorded, _ in self._parts])).tolist()
+        if attempt not in known:
+            there = ", ".join(map(str, known))
+            raise NotRecordedError(f"{self.name!r} has no value of attempt {attempt}; there is {there}")
+        return self.where(self.attempts == attempt)
+
+    def latest(self) -> Series:
+        """Each step as the last attempt that recorded it did, without those that an earlier attempt has of it."""
+        return self.where(self._is_latest())
+
+    def _is_latest(self) -> Array:
+        """Whether each value is of the last attempt that recorded its step."""
+        attempts = self.attempts
+        if not len(attempts):
+            return np.ones(0, bool)
+        _, number = np.unique(self.steps, return_inverse=True)
+        last = np.full(number.max() + 1, -1, attempts.dtype)
+        np.maximum.at(last, number, attempts)
+        found: Array = attempts == last[number]
+        return found
+
+    def where(self, wanted: Array) -> Series:
+        """The values for which an array of booleans, one for each, is true."""
+        ends = np.cumsum([len(rows) for _, rows in self._parts])[:-1]
+        chosen = zip(self._parts, np.split(np.asarray(wanted, bool), ends), strict=True)
+        return Series([(recorded, rows[here]) for (recorded, rows), here in chosen])
+
+    def __getitem__(self, steps: slice | int) -> Any:
+        bounds = (steps.start, steps.stop, steps.step) if isinstance(steps, slice) else (steps,)
+        if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds) or steps is None:
+            raise ChoiceError(
+                f"{steps!r:.80} is no step: series[10] is the value of step 10, series[10:20] of ten steps"
+            )
+        if not isinstance(steps, slice):
+            return self.at(steps)
+        if steps.step is not None and steps.step < 1:
+            raise ChoiceError(f"a slice of steps goes forward, not by {steps.step}")
+        found = self.steps
+        wanted = np.ones(len(found), bool) if steps.start is None else found >= steps.start
+        if steps.stop is not None:
+            wanted &= found < steps.stop
+        if steps.step is not None and len(found):
+            wanted &= (found - (found.min() if steps.start is None else steps.start)) % steps.step == 0
+        return self.where(wanted)
+
+    def concat(self, *others: Series) -> Series:
+        """This series and then the others, as of a run that was continued in another file."""
+        for other in others:
+            if other.dtype != self.dtype:
+                raise ChoiceError(f"{self.name!r} is {self.dtype} and {other.name!r} is {other.dtype}: convert one")
+        return Series([*self._parts, *(part for other in others for part in other._parts)])
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with the columns step, rank, attempt, call, time and value; needs pandas."""
+        return convert.to_pandas(self)
+
+    def to_torch(self) -> Any:
+        """The values as a tensor, or a list of tensors where the shapes differ; needs torch."""
+        self._need_arrays("to_torch()")
+        return convert.to_torch(self.raw, self._array_dtype)
+
+    def __len__(self) -> int:
+        return sum(len(rows) for _, rows in self._parts)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The values, one at a time, for a run may be larger than the memory; Python values as they were."""
+        if self.dtype == JSON:
+            yield from (plain_value(bytes(piece)) for piece in self._pieces())
+            return
+        for recorded, rows in self._parts:
+            for number in range(len(rows)):
+                yield Series([(recorded, rows[number : number + 1])]).values[0]
+
+    def __repr__(self) -> str:
+        shape = "…" if self.shape is None else ", ".join(map(str, self.shape))
+        kind = "Python values" if self.dtype == JSON else f"{self.dtype}[{shape}]"
+        steps = f", steps {self.steps.min()}–{self.steps.max()}" if len(self) else ""
+        ranks = f", {count} ranks" if (count := len(np.unique(self.ranks))) > 1 else ""
+        attempts = f", {count} attempts" if (count := len(np.unique(self.attempts))) > 1 else ""
+        return f"<Series {self.name!r}: {len(self)} × {kind}{steps}{ranks}{attempts}>"
+
+    @property
+    def _kind(self) -> Kind:
+        return self._parts[0][0].kind
+
+    @property
+    def _array_dtype(self) -> str:
+        return str(self.values.dtype) if self.dtype == JSON else self.dtype
+
+    def _need_arrays(self, verb: str) -> None:
+        if self.dtype == JSON and not isinstance(self.values, np.ndarray):
+            raise ChoiceError(f"{self.name!r} holds Python values, and {verb} is for tensors and numbers: take .values")
+
+    def _column(self, name: str) -> Array:
+        return np.concatenate([getattr(recorded.columns(), name)[rows] for recorded, rows in self._parts])
+
+    def _pieces(self) -> Iterator[Any]:
+        """The bytes of each row; a stored value that several rows have is read once."""
+        for recorded, rows in self._parts:
+            slots, inverse = np.unique(recorded.columns().index[rows], return_inverse=True)
+            if len(slots) == len(rows) and (inverse == np.arange(len(rows))).all():
+                yield from recorded.pieces(slots)
+            else:
+                read = list(recorded.pieces(slots))
+                yield from [read[number] for number in inverse.tolist()]
+
+    def _array(self, data: bytearray, shape: tuple[int, ...]) -> Array:
+        return np.frombuffer(data, self._kind.bits).reshape((*shape, *self._kind.inner))
+
+    def _near(self, step: int) -> str:
+        steps = np.unique(self.steps)
+        near = steps[np.argsort(abs(steps - step), kind="stable")[:2]].tolist()
+        return f"; the nearest are {' and '.join(map(str, sorted(near)))}" if near else ""
+
+
+def _filling(fill: Any, dtype: np.dtype[Any], name: str) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            made = np.asarray(fill).astype(dtype)
+    except (ValueError, TypeError, OverflowError):
+        made = None
+    if made is None or made.ndim or (dtype.kind in "biu" and made != fill):
+        raise ChoiceError(f"fill={fill!r} is no {name}")
+    return made

@@ -1,0 +1,164 @@
+"""A variable in a line: its range and how its mean went, from all of it or, where that is much, from a sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import MissingError
+from insitu.store.dtypes import JSON, kind_of
+from insitu.store.run.series import Series
+from insitu.store.trace.value import Array
+
+_NOTHING: Array = np.empty(0)
+_MOST_BYTES = 2**26  # read for the summary of a whole run
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Plain numbers about a variable; `shapes` are the least and the largest, `means` the mean of each group of steps,
+    each step as its last attempt has it.
+
+    Of shapes with as many dimensions, these are the least and the largest size of each dimension.
+    `low` and `high` are those of the finite values, and integers where all values are. A group of steps in which a
+    value is not finite at all, as a loss that became NaN, has no mean: it is None.
+    `dtype` is "float", "int" or "bool" of Python numbers, and "json" of other Python values, which have no shapes.
+    `sampled` says that range, counts and means are those of a sample.
+    """
+
+    path: str
+    dtype: str
+    shapes: tuple[tuple[int, ...], ...]
+    rows: int
+    steps: tuple[int, int]
+    ranks: tuple[int, ...]
+    low: float | None
+    high: float | None
+    nan: int
+    inf: int
+    means: tuple[float | None, ...]
+    sampled: bool
+    source: str | None
+
+
+def summary_of(series: Series, points: int, shared_by: int) -> Summary:
+    """The summary of a series; so many of them share the time that one may take."""
+    shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
+    chosen = _sample(series, shapes, points, _MOST_BYTES // max(shared_by, 1))
+    values = _numbers(chosen)
+    every = np.concatenate([value.ravel() for value in values]) if values else np.empty(0)
+    low, high = _ends(every)
+    every = every.astype(np.float64)
+    return Summary(
+        path=series.name,
+        dtype=_dtype(chosen),
+        shapes=_bounds(shapes) if series.dtype != JSON else (),
+        rows=len(series),
+        steps=(int(series.steps.min()), int(series.steps.max())),
+        ranks=tuple(np.unique(series.ranks).tolist()),
+        low=low,
+        high=high,
+        nan=int(np.isnan(every).sum()),
+        inf=int(np.isinf(every).sum()),
+        means=_means_of_latest(chosen, values, points),
+        sampled=len(chosen) < len(series),
+        source=series.source,
+    )
+
+
+def _bounds(shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The least and the largest size of each dimension or, where their number differs, the first and the last shape."""
+    if len(shapes[0]) != len(shapes[-1]):
+        return shapes[0], shapes[-1]
+    return tuple(map(min, *shapes, shapes[0])), tuple(map(max, *shapes, shapes[0]))
+
+
+def _ends(values: Array) -> tuple[float | None, float | None]:
+    """The least and the largest of the finite values; integers are exact."""
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    if not finite.size:
+        return None, None
+    return finite.min().item(), finite.max().item()
+
+
+def _dtype(series: Series) -> str:
+    is_number = series.dtype == JSON and isinstance(series.values, np.ndarray)
+    return series.values.dtype.name.removesuffix("64") if is_number else series.dtype
+
+
+def _sample(series: Series, shapes: list[tuple[int, ...]], points: int, budget: int) -> Series:
+    """All of it if that is little, else values of some steps that lie evenly among all."""
+    largest = kind_of(series.dtype).itemsize * max(map(prod, shapes))
+    most = max(budget // max(largest, 1), 1)
+    if len(series) <= most:
+        return series
+    steps = np.unique(series.steps)
+    wanted = steps[np.linspace(0, len(steps) - 1, min(len(steps), max(2, min(points, most)))).astype(int)]
+    keep = np.isin(series.steps, wanted)
+    keep &= np.cumsum(keep) <= max(most, 2)
+    return series.where(keep)
+
+
+def _numbers(series: Series) -> list[Array]:
+    """The values as floats or, if all are integers, as integers; nothing for those that are no numbers.
+
+    None, which a mean is where nothing is finite, is no value: an empty array.
+    """
+    try:
+        values = list(series) if series.dtype == JSON else list(series.values)
+    except MissingError:
+        return []
+    made = [_NOTHING if value is None else _array(value) for value in values]
+    if any(array is None for array in made):
+        return []
+    return _of_one_type([array for array in made if array is not None])
+
+
+def _of_one_type(arrays: list[Array]) -> list[Array]:
+    """The arrays with the type that all of them have, or else as floats; none has no numbers."""
+    dtypes = {array.dtype for array in arrays if array is not _NOTHING}
+    if not dtypes:
+        return []
+    dtype = dtypes.pop() if len(dtypes) == 1 else np.dtype(np.float64)
+    return [array.astype(dtype) for array in arrays]
+
+
+def _array(value: Any) -> Array | None:
+    if isinstance(value, str | bytes):
+        return None
+    try:
+        array = np.asarray(value)
+        array = abs(array) if array.dtype.kind == "c" else array
+        if array.dtype.kind in "iu":
+            return array
+        return array.astype(np.float64) if array.dtype.kind in "bfV" else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _means_of_latest(series: Series, values: list[Array], points: int) -> tuple[float | None, ...]:
+    """The means without what an earlier attempt has of a step."""
+    if not values:
+        return ()
+    keep = series._is_latest()
+    return _means(series.steps[keep], [value for value, is_kept in zip(values, keep, strict=True) if is_kept], points)
+
+
+def _means(steps: Array, values: list[Array], points: int) -> tuple[float | None, ...]:
+    """The mean of the finite values of each step, or of as many steps as make up a point.
+
+    None for a point with a value that has no finite number in it: the others would hide it.
+    """
+    if not values:
+        return ()
+    unique, number = np.unique(steps, return_inverse=True)
+    group = number * min(points, len(unique)) // len(unique)
+    sums, counts = np.zeros(group.max() + 1), np.zeros(group.max() + 1)
+    for place, value in zip(group.tolist(), values, strict=True):
+        finite = value[np.isfinite(value)]
+        sums[place] += finite.sum(dtype=np.float64)
+        counts[place] += finite.size if finite.size or not value.size else np.nan
+    return tuple(float(total / count) if count > 0 else None for total, count in zip(sums, counts, strict=True))

@@ -1,0 +1,1 @@
+"""The public verbs that are not sessions: `compare`, `explain` and `save`."""

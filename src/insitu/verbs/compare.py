@@ -1,0 +1,135 @@
+"""`insitu.compare`: traces and recorded runs, at hand or in files, side by side."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from insitu.errors import SubjectError, brief, tell
+from insitu.trace.compare.closeness import Tolerance
+from insitu.trace.compare.traces import compare_traces
+from insitu.trace.diff import Diff
+from insitu.trace.event import Event, Site, TensorFacts, Variable
+from insitu.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from insitu.store.run.run import Run
+    from insitu.store.run.series import Series
+
+Subject = Any  # a Trace, a Run, or the path of a file with one
+
+
+def compare(
+    a: Subject,
+    b: Subject,
+    *,
+    rename: Mapping[str, str] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> Diff:
+    """Where two runs differ: the first call whose inputs agree and whose output does not, and what follows from it.
+
+    Takes traces, recorded runs, or files of them. Calls are aligned by what they do and in which module, where
+    layers that were put in or taken out do not count; `rename` maps paths of a to those of b:
+    `{"encoder.layer.*": "encoder.layers.*"}`. Values are compared as `torch.testing` does,
+    with its tolerances for each dtype or with `rtol` and `atol`: the values themselves where both runs have kept them
+    (`keep=torch.clone`), else their statistics (`keep="stats"`), else only shapes, dtypes and arguments.
+
+    >>> from insitu.trace.event import Call, Stats
+    >>> def run(dim, high):
+    ...     x = TensorFacts(0, (2, 2), "f32", "cpu", stats=Stats(4, 0.0, 3.0, 1.5, 1.1, 0, 0, 1))
+    ...     y = TensorFacts(1, (2, 2), "f32", "cpu", producer=0, stats=Stats(4, 0.1, high, 0.5, 0.2, 0, 0, 0))
+    ...     site = Site("model.py", 3, "forward")
+    ...     return Trace([Call(0, None, "function", "torch.softmax", args=(x, dim), result=y, site=site)])
+    >>> diff = compare(run(dim=-1, high=0.7), run(dim=0, high=0.9))
+    >>> diff.same, diff.first.kind, diff.first.why, diff.first.certainty
+    (False, 'argument', 'argument 2 is 0 in b, -1 in a', 'statistics')
+    """
+    tolerance = Tolerance(rtol, atol)  # what is wrong with it is said before files are read
+    (first, kind), (second, other) = _trace(a), _trace(b)
+    if kind != other and first.events and second.events and not (first.variables() and second.variables()):
+        raise SubjectError(f"a is a {kind} and b is a {other}: compare two traces, or two recorded runs")
+    for name, trace in (("a", first), ("b", second)):
+        if (missing := trace.missing) is not None:
+            tell(f"{name} lacks {missing.events:,} events for which there was no memory: only the rest is compared")
+    return compare_traces(first, second, rename=rename, tolerance=tolerance, labels=_labels(a, b))
+
+
+def _trace(subject: Subject) -> tuple[Trace, str]:
+    """The trace, and what it was before."""
+    if isinstance(subject, Trace):
+        return subject, "trace"
+    if isinstance(subject, (str, os.PathLike)):
+        return _loaded(subject)
+    # h5py takes a tenth of a second to import, and who has a run has it already.
+    from insitu.store.run.run import Run
+
+    if isinstance(subject, Run):
+        return run_trace(subject), "recorded run"
+    raise SubjectError(
+        f"compare() takes traces, runs or files of them, not {brief(subject)}: compare(trace, 'before.h5')"
+    )
+
+
+def _loaded(path: str | os.PathLike[str]) -> tuple[Trace, str]:
+    from insitu import store
+
+    found = store.load(path)
+    if isinstance(found, Trace):
+        return found, "trace"
+    with found:
+        return run_trace(found), "recorded run"
+
+
+def _labels(a: Subject, b: Subject) -> tuple[str, str]:
+    """What to call the two: the names of the files, with as much of the way there as tells them apart."""
+    if not all(isinstance(subject, (str, os.PathLike)) for subject in (a, b)):
+        return ("a", "b")
+    names = Path(a).name, Path(b).name
+    return names if names[0] != names[1] else (str(a), str(b))
+
+
+def run_trace(run: Run) -> Trace:
+    """A recorded run as a trace: each value of a path is a variable at its step, as the last attempt recorded it."""
+    found = [item for order, path in enumerate(run.paths) for item in _values(run, path, order)]
+    found.sort(key=lambda item: item[0])
+    events: list[Event] = []
+    for number, (_, variable) in enumerate(found):
+        variable.id = number
+        events.append(variable)
+    return Trace(events, about=run.about)
+
+
+def _values(run: Run, path: str, order: int) -> Iterator[tuple[tuple[int, ...], Variable]]:
+    """The values of a path with the place of each in the run; paths are listed in the order they were seen."""
+    (series,) = (found.latest() for found in run.find(path) if found.name == path)
+    values = series if series.dtype == "json" else series.values
+    columns = zip(series.steps.tolist(), series.ranks.tolist(), series.calls.tolist(), values, strict=True)
+    site = _site(series)
+    for step, rank, call, value in columns:
+        held = value if series.dtype == "json" else _facts(series, value)
+        yield (step, rank, call, order), Variable(0, None, path, held, ("values",), site, 0, 0, step, rank)
+
+
+def _facts(series: Series, value: Any) -> TensorFacts:
+    return TensorFacts(0, tuple(value.shape), _short(series.dtype), "cpu", kept=value)
+
+
+def _short(name: str) -> str:
+    """`f32` for float32, as a trace has it.
+
+    >>> [_short(name) for name in ("float32", "bfloat16", "uint8", "bool", "float8_e4m3fn")]
+    ['f32', 'bf16', 'u8', 'b8', 'f8e4m3fn']
+    """
+    if name == "bool":
+        return "b8"
+    short = re.sub(r"^(b)?(float|uint|int|complex)", lambda found: (found[1] or "") + found[2][0], name)
+    return short.replace("_", "")
+
+
+def _site(series: Series) -> Site | None:
+    file, colon, line = (series.source or "").rpartition(":")
+    return Site(file, int(line), "") if colon and line.isdigit() else None
