@@ -1,11 +1,11 @@
-"""Runs every case where there is no pytest: `python -m tests.follow.running`."""
+"""Runs every case where there is no pytest: `python -m tests.capture.variables.follow.running`."""
 
 from __future__ import annotations
 
 import sys
 import traceback
 
-from tests.follow.cases import ALL
+from tests.capture.variables.follow.cases import ALL
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.follow.programs import Program
+from tests.capture.variables.follow.programs import Program
 
 PROGRAMS = [
     Program(

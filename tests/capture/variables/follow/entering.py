@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.follow.programs import Program, made
-from tests.follow.rewriting import code_stays_compatible, debuggers_see_the_same_lines
+from tests.capture.variables.follow.programs import Program, made
+from tests.capture.variables.follow.rewriting import code_stays_compatible, debuggers_see_the_same_lines
 
 from insitu.capture.variables.follow.rewrite import Point, known_names, rewrite
 

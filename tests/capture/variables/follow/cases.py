@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
-from tests.follow import entering, following, joining, reaching, rewriting
-from tests.follow.table import PROGRAMS
+from tests.capture.variables.follow import entering, following, joining, reaching, rewriting
+from tests.capture.variables.follow.table import PROGRAMS
 
 Case = Callable[[], None]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.test_project import other_pythons
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 
 if OTHERS := other_pythons():  # without another Python there is no test, rather than one that is skipped
 
@@ -17,7 +17,7 @@ if OTHERS := other_pythons():  # without another Python there is no test, rather
     def test_every_case_on_another_python(python: str) -> None:
         folders = os.pathsep.join(map(str, (ROOT, ROOT / "src")))
         environment = {**os.environ, "PYTHONPATH": folders, "PYTHONIOENCODING": "utf-8"}
-        command = [python, "-B", "-W", "error", "-m", "tests.follow.running"]
+        command = [python, "-B", "-W", "error", "-m", "tests.capture.variables.follow.running"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
         assert done.returncode == 0, done.stderr
         assert " cases passed" in done.stdout

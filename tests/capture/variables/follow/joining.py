@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.follow.following import Seen, built, tools_in_use, traced
+from tests.capture.variables.follow.following import Seen, built, tools_in_use, traced
 
 from insitu.capture.variables.follow.lines import LineFollower, reported_frame
 from insitu.capture.variables.follow.rewrite import Point

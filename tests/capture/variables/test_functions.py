@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.capture.watching import Listener, heard
+from tests.capture.variables.watching import Listener, heard
 from torch import nn
 
 import insitu

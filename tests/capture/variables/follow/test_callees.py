@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.follow.cases import REACHING, Case
+from tests.capture.variables.follow.cases import REACHING, Case
 
 
 @pytest.mark.parametrize("case", REACHING.values(), ids=REACHING.keys())

@@ -278,10 +278,10 @@ def case_modules_of_a_library_call_what_is_in_them() -> None:
 
 
 def case_modules_and_packages() -> None:
-    import tests.follow.reaching as here
+    import tests.capture.variables.follow.reaching as here
 
-    built: dict[str, Any] = {"tests": __import__("tests.follow.reaching"), "here": here}
-    source = "def function():\n    return tests.follow.reaching.other(), here.branch"
+    built: dict[str, Any] = {"tests": __import__("tests.capture.variables.follow.reaching"), "here": here}
+    source = "def function():\n    return tests.capture.variables.follow.reaching.other(), here.branch"
     exec(source, built)
     assert [found.__name__ for found in callees(built["function"])] == ["other", "branch", "leaf"]
 

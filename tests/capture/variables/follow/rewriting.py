@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from tests.follow.programs import (
+from tests.capture.variables.follow.programs import (
     Program,
     codes_in,
     events_of,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.follow.cases import FOLLOWING, Case
+from tests.capture.variables.follow.cases import FOLLOWING, Case
 
 
 @pytest.mark.parametrize("case", FOLLOWING.values(), ids=FOLLOWING.keys())

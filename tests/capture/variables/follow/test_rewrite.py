@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.follow.cases import PROGRAM_CASES, REWRITING, Case
+from tests.capture.variables.follow.cases import PROGRAM_CASES, REWRITING, Case
 
 
 @pytest.mark.parametrize("case", REWRITING.values(), ids=REWRITING.keys())

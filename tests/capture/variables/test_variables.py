@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.capture.watching import Listener, changes, heard, recorded, told
+from tests.capture.variables.watching import Listener, changes, heard, recorded, told
 
 import insitu
 from insitu import Call, Variable
