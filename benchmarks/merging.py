@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Effort, Row
-from insitu.store.journal.journal import Journal
+from insitu.store.journal.journal_writer import JournalWriter
 
 RANKS = (2, 64, 1000)
 VARIABLES = 50
@@ -21,11 +21,11 @@ VALUES = 2_000_000  # of all ranks, 4 bytes each: what is large is their number
 MERGE = """
 import json, resource, sys, time
 from pathlib import Path
-from insitu.store.run.compact import compact
+from insitu.store.run.merge import merge_journals
 import h5py
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 began = time.perf_counter()
-compact(Path(sys.argv[1]), Path(sys.argv[2]))
+merge_journals(Path(sys.argv[1]), Path(sys.argv[2]))
 seconds = time.perf_counter() - began
 print(json.dumps([seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024]))
 """
@@ -54,7 +54,7 @@ def merged(folder: Path, ranks: int, values: int) -> tuple[float, float]:
 
 def write(parts: Path, rank: int, ranks: int, steps: int) -> None:
     """The journal of a rank, in which every value changes at every step."""
-    with Journal(parts, rank, {"world_size": ranks}, sync=1000.0) as journal:
+    with JournalWriter(parts, rank, {"world_size": ranks}, sync=1000.0) as journal:
         for step in range(steps):
             numbers = np.arange(VARIABLES, dtype=np.float32) + np.float32(step * ranks + rank)
             entries = [(f"layers.{n}.mean", 0, "float32", (), number.tobytes()) for n, number in enumerate(numbers)]

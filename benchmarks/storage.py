@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks import merging
 from benchmarks.measure import Case, Effort, Row, at_most, in_turn
-from insitu.store.journal.journal import Entry, Journal
-from insitu.store.run.compact import compact
+from insitu.store.journal.journal_writer import Entry, JournalWriter
+from insitu.store.run.merge import merge_journals
 
 # How many values a step has, their bytes, the steps of one measurement, and what the journal may cost.
 SIZES = [("200 × 256 B", 200, 256, 200, 15.0), ("40 × 64 KiB", 40, 2**16, 10, 2.5), ("4 × 4 MiB", 4, 2**22, 4, 2.5)]
@@ -102,13 +102,13 @@ class Written:
 
     def __init__(self, path: Path, arrays: list[Any]) -> None:
         self._path, self._entries = path, entries(arrays)
-        self._journal: Journal | None = None
+        self._journal: JournalWriter | None = None
         self._step = 0
 
     def begin(self) -> None:
         """A new journal."""
         self.end()
-        self._journal = Journal(self._path, sync=1000.0)
+        self._journal = JournalWriter(self._path, sync=1000.0)
 
     def write(self) -> None:
         """A step."""
@@ -129,13 +129,13 @@ def compacted(folder: Path, name: str, arrays: list[Any], effort: Effort) -> Row
     size = sum(array.nbytes for array in arrays)
     steps, seconds = 200_000_000 // size, []
     for _ in range(effort.repeats(3)):
-        with Journal(folder / "run.h5.parts") as journal:
+        with JournalWriter(folder / "run.h5.parts") as journal:
             for step in range(steps):
                 for array in arrays:
                     array[0] = step
                 journal.step(step, 0.0, entries(arrays))
         begin = time.perf_counter()
-        compact(folder / "run.h5.parts", folder / "run.h5")
+        merge_journals(folder / "run.h5.parts", folder / "run.h5")
         seconds.append(time.perf_counter() - begin)
         (folder / "run.h5").unlink()
     speed = steps * size / 1e6 / sorted(seconds)[len(seconds) // 2]

@@ -18,8 +18,8 @@ from matplotlib.image import imread
 import insitu
 from insitu import cli
 from insitu.commands.program import exit_code
-from insitu.store.journal.journal import Journal
-from insitu.store.run.compact import compact
+from insitu.store.journal.journal_writer import JournalWriter
+from insitu.store.run.merge import merge_journals
 from insitu.trace.event import Call, ModuleFacts, TensorFacts
 from insitu.trace.trace import Trace
 
@@ -210,13 +210,13 @@ def test_an_interrupt_is_no_traceback(saved: Path, monkeypatch: pytest.MonkeyPat
 def run_file(tmp_path: Path) -> Path:
     """A run of two ranks, as a file."""
     for rank in range(2):
-        with Journal(tmp_path / "run.h5.parts", rank, {"world_size": 2}) as journal:
+        with JournalWriter(tmp_path / "run.h5.parts", rank, {"world_size": 2}) as journal:
             for step in range(10):
                 x: Any = np.array([step, NAN if step == 7 else rank], np.float32)
                 loss = 1.0 / (step + 1)
                 entries: list[Any] = [("forward.x", 0, "float32", (2,), x.view(np.uint8))]
                 journal.step(step, 0.0, [*entries, ("forward.loss", 0, None, (), loss), ("note", 0, None, (), "text")])
-    assert compact(tmp_path / "run.h5.parts", tmp_path / "run.h5") == []
+    assert merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5") == []
     return tmp_path / "run.h5"
 
 
@@ -321,7 +321,7 @@ def test_a_killed_run_is_shown_and_recovered(capsys: pytest.CaptureFixture[str])
 
 def test_attempts_and_other_runs_are_shown_and_recovered(capsys: pytest.CaptureFixture[str]) -> None:
     def write(run: str, rank: int, attempt: int, steps: range) -> None:
-        with Journal("run.h5.parts", rank, {"world_size": 2}, run=run * 32, attempt=attempt) as journal:
+        with JournalWriter("run.h5.parts", rank, {"world_size": 2}, run=run * 32, attempt=attempt) as journal:
             for step in steps:
                 journal.step(step, 0.0, [("loss", 0, None, (), float(step + attempt))])
 
@@ -350,7 +350,7 @@ def test_attempts_and_other_runs_are_shown_and_recovered(capsys: pytest.CaptureF
 
 
 def test_a_run_that_still_goes_on_is_shown_and_not_recovered(capsys: pytest.CaptureFixture[str]) -> None:
-    with Journal("run.h5.parts") as journal:
+    with JournalWriter("run.h5.parts") as journal:
         journal.step(0, 0.0, [("loss", 0, None, (), 1.5)])
         assert cli.main(["show", "run.h5"]) == 0
         lines = capsys.readouterr().out.splitlines()
@@ -363,7 +363,7 @@ def test_a_run_that_still_goes_on_is_shown_and_not_recovered(capsys: pytest.Capt
 
 
 def test_recover_keeps_a_file_that_is_there(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Journal("run.h5.parts") as journal:
+    with JournalWriter("run.h5.parts") as journal:
         journal.step(0, 0.0, [("other", 0, None, (), 1)])
     assert cli.main(["recover", "run.h5"]) == 2
     assert "is there already" in capsys.readouterr().err and Path("run.h5.parts").exists()
@@ -373,7 +373,7 @@ def test_recover_keeps_a_file_that_is_there(run_file: Path, capsys: pytest.Captu
 
 
 def test_what_went_wrong_in_a_run_is_said_first(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError), Journal("run.h5.parts") as journal:
+    with pytest.raises(ValueError), JournalWriter("run.h5.parts") as journal:
         journal.step(0, 0.0, [("loss", 0, None, (), 1.5)])
         raise ValueError("no")
     assert cli.main(["show", "run.h5"]) == 0

@@ -22,7 +22,7 @@ from insitu import cli
 from insitu.errors import ChoiceError, StoreError
 from insitu.session import start
 from insitu.store.journal.claims import Board, Start
-from insitu.store.run.runs import runs_in
+from insitu.store.journal.journaled_runs import runs_in
 
 # Each value says which rank and attempt it is from. `wait` is for a file, so that the order is what the test says.
 PROGRAM = """
@@ -151,8 +151,8 @@ def test_sigterm_on_rank_0_does_not_wait_for_the_others(job: Job) -> None:
 
 
 def test_overwrite_while_another_process_merges_destroys_nothing(job: Job) -> None:
-    body = STEPS.format(0, 3) + "\nfrom insitu.store import building\nreal = building._empty_file\n"
-    body += "building._empty_file = lambda: (open('merging', 'w'), wait('over'), real())[2]"
+    body = STEPS.format(0, 3) + "\nfrom insitu.store.run import file_builder\nreal = file_builder._empty_file\n"
+    body += "file_builder._empty_file = lambda: (open('merging', 'w'), wait('over'), real())[2]"
     first = job.begin(0, body, ranks=1, before="options = {'overwrite': True}")
     appear("merging")
     second = job.begin(0, STEPS.format(0, 5) + "\nopen('ended', 'w')", ranks=1, before="options = {'overwrite': True}")

@@ -15,11 +15,11 @@ import numpy as np
 
 import insitu
 from insitu.errors import StoreError
-from insitu.store.journal.journal import Journal
-from insitu.store.run.compact import compact
+from insitu.store.journal.journal_writer import JournalWriter
+from insitu.store.run.merge import merge_journals
 
 
-def step(journal: Journal, number: int) -> bool:
+def step(journal: JournalWriter, number: int) -> bool:
     values = np.full(5000, number, np.float64)
     return journal.step(number, 0.0, [("x", 0, "float64", (5000,), values.view(np.uint8))])
 
@@ -37,7 +37,7 @@ def right(path: Path) -> list[int]:
 def full_journal(folder: Path) -> dict[str, Any]:
     """The disk is full while the run goes on."""
     written, errors = [], []
-    journal = Journal(folder / "run.h5.parts", sync=0.01)
+    journal = JournalWriter(folder / "run.h5.parts", sync=0.01)
     for number in range(60):
         try:
             if step(journal, number):
@@ -55,7 +55,7 @@ def full_journal(folder: Path) -> dict[str, Any]:
 
 def full_compaction(folder: Path, limit: int) -> dict[str, Any]:
     """The disk is full when the file is made; the limit on files comes only then."""
-    with Journal(folder / "run.h5.parts", roll=100_000) as journal:
+    with JournalWriter(folder / "run.h5.parts", roll=100_000) as journal:
         for number in range(15):
             step(journal, number)
     if limit:
@@ -63,7 +63,7 @@ def full_compaction(folder: Path, limit: int) -> dict[str, Any]:
     errors = []
     for compression in ("none", "gzip", "none"):
         try:
-            compact(folder / "run.h5.parts", folder / "run.h5", compression=compression)
+            merge_journals(folder / "run.h5.parts", folder / "run.h5", compression=compression)
         except StoreError as error:
             errors.append(str(error))
     left = sorted(path.name for path in folder.rglob("*") if path.name.startswith("compact") or path.suffix == ".h5")

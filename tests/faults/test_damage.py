@@ -53,7 +53,7 @@ def damaged(tmp_path: Path) -> Any:
 def ends(path: Path) -> list[int]:
     """Where each step ends."""
     file = os.open(path, os.O_RDONLY)
-    scan = frames.Scan(frames.Descriptor(file), path.read_bytes()[8:16])
+    scan = frames.FrameScan(frames.OpenFile(file), path.read_bytes()[8:16])
     found = [frame.start + frame.length for frame in scan.frames() if frame.kind == frames.STEP]
     os.close(file)
     return found
@@ -131,7 +131,7 @@ def test_forged_journals_are_refused_or_read(damaged: Any) -> None:
     parts, _, path = damaged
     whole, dice = path.read_bytes(), random.Random(4)
     file = os.open(path, os.O_RDONLY)
-    every = list(frames.Scan(frames.Descriptor(file), whole[8:16]).frames())
+    every = list(frames.FrameScan(frames.OpenFile(file), whole[8:16]).frames())
     os.close(file)
     for _ in range(amount(400, 3000)):
         frame = dice.choice(every)

@@ -17,10 +17,10 @@ from xxhash import xxh3_64_intdigest, xxh3_128_digest
 import insitu
 from insitu import cli
 from insitu.errors import ChoiceError, StoreError
-from insitu.store.journal.journal import Journal
-from insitu.store.run.compact import compact
-from insitu.store.text.read import from_text
-from insitu.store.trace.template import plain_value
+from insitu.store.journal.journal_writer import JournalWriter
+from insitu.store.json_reader import plain_value
+from insitu.store.run.merge import merge_journals
+from insitu.store.text.trace_text_reader import from_text
 from insitu.trace.event import Call, Variable
 from insitu.trace.trace import Trace
 
@@ -28,7 +28,7 @@ from insitu.trace.trace import Trace
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     record(tmp_path / "run.h5.parts")
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     return tmp_path / "run.h5"
 
 
@@ -106,7 +106,7 @@ def test_more_ranks_than_a_run_has(tmp_path: Path) -> None:
 
 
 def test_a_number_of_calls_that_a_file_has_no_room_for_is_lost_and_told(tmp_path: Path) -> None:
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [("x", call, "uint8", (1,), b"a") for call in (0, 2**32 - 2)])
     with insitu.load(tmp_path / "run.h5") as found:
         assert found["x"].calls.tolist() == [0] and found.missing == ["rank 0: step 0: 1 value is lost"]

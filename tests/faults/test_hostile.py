@@ -17,7 +17,7 @@ from tests.store.recorded import check, record
 
 import insitu
 from insitu.errors import StoreError
-from insitu.store.run.compact import compact
+from insitu.store.run.merge import merge_journals
 from insitu.store.run.run import Run
 
 X = "vars/forward.x/values"
@@ -26,7 +26,7 @@ X = "vars/forward.x/values"
 @pytest.fixture
 def saved(tmp_path: Path) -> Any:
     expected = record(tmp_path / "run.h5.parts")
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     return tmp_path / "run.h5", expected
 
 

@@ -12,7 +12,7 @@ from tests.faults.amount import amount
 from tests.faults.writer import STEPS, value
 
 import insitu
-from insitu.store.run.compact import compact
+from insitu.store.run.merge import merge_journals
 
 
 def killed(folder: Path, mode: str, seeds: range) -> list[Path]:
@@ -57,7 +57,7 @@ def test_no_acknowledged_step_is_lost(tmp_path: Path, mode: str) -> None:
         with insitu.load(place / "run.h5") as run:
             check(run, steps)
         if not before:
-            compact(place / "run.h5.parts", place / "run.h5")
+            merge_journals(place / "run.h5.parts", place / "run.h5")
             with insitu.load(place / "run.h5") as run:
                 check(run, steps)
         if mode == "compact" and steps == list(range(STEPS)):

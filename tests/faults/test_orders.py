@@ -24,9 +24,9 @@ from tests.faults.amount import amount
 from tests.forking import Forking
 
 from insitu.errors import StoreError
-from insitu.store.journal.journal import Journal
+from insitu.store.journal.journal_writer import JournalWriter
 from insitu.store.journal.parts import places
-from insitu.store.run.compact import compact
+from insitu.store.run.merge import merge_journals
 from insitu.store.run.run import Run, joined_run
 
 Key = tuple[str, int, int]  # run, rank, attempt
@@ -38,7 +38,7 @@ class Written:
 
     key: Key
     machine: int
-    journal: Journal
+    journal: JournalWriter
     steps: list[int] = field(default_factory=list)
     state: str = "open"
 
@@ -106,7 +106,9 @@ class Model:
         if key in self.written:
             return set()
         machine = rank % 2 if job.ranks > 1 else 0
-        journal = Journal(self.paths(machine)[0], rank, {"world_size": job.ranks}, run=job.id, attempt=job.attempt)
+        journal = JournalWriter(
+            self.paths(machine)[0], rank, {"world_size": job.ranks}, run=job.id, attempt=job.attempt
+        )
         self.written[key] = Written(key, machine, journal)
         return self.keep(self.written[key])
 
@@ -169,22 +171,22 @@ class Model:
         if not runs:
             return set()
         overwrite = self.dice.random() < 0.4
-        return self.compact(machine, [runs[-1] if overwrite else self.dice.choice(runs)], overwrite)
+        return self.merge_journals(machine, [runs[-1] if overwrite else self.dice.choice(runs)], overwrite)
 
     def recover(self) -> set[int]:
         machine = self.dice.randrange(2)
-        return self.compact(machine, [], False) if self.on_disk(machine) else set()
+        return self.merge_journals(machine, [], False) if self.on_disk(machine) else set()
 
     def on_disk(self, machine: int) -> set[Key]:
         """The journals in the folder of a machine."""
         parts, _ = self.paths(machine)
         return {(place.run, place.rank, place.attempt) for place in places(parts)} if parts.is_dir() else set()
 
-    def compact(self, machine: int, runs: list[str], overwrite: bool) -> set[int]:
+    def merge_journals(self, machine: int, runs: list[str], overwrite: bool) -> set[int]:
         parts, target = self.paths(machine)
         before, holds = self.on_disk(machine), self.in_file[machine]
         try:
-            compact(parts, target, runs=runs, overwrite=overwrite, replace_older=overwrite)
+            merge_journals(parts, target, runs=runs, overwrite=overwrite, replace_older=overwrite)
         except StoreError as error:
             assert "is there already" in str(error) and holds is not None and not overwrite
             assert holds not in (runs or {run for run, *_ in before}), f"{holds} was not added to"
@@ -281,7 +283,7 @@ def test_whatever_the_order_nothing_is_lost_or_mixed(
     seed: int, has_locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_locks:
-        monkeypatch.setattr("insitu.store.journal.journal.fcntl.flock", no_flock)
+        monkeypatch.setattr("insitu.store.journal.journal_writer.fcntl.flock", no_flock)
     model = Model(tmp_path, random.Random(seed))
     try:
         for _ in range(70):
@@ -299,8 +301,8 @@ import json, os, random, signal, sys, time
 import numpy as np
 from pathlib import Path
 from insitu.errors import StoreError
-from insitu.session.start import open_journal
-from insitu.store.run import ranks as ending
+from insitu.store.run.run_start import open_journal
+from insitu.store.run import job_end as ending
 from tests.faults.writer import CALLS, kill_at
 seed, launch, rank, count, has_locks, options = json.loads(sys.argv[1])
 dice = random.Random(f"{seed} {launch} {rank}")
@@ -350,7 +352,9 @@ Row = tuple[int, int, int, int]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Forking]:
-    found = Forking("insitu.session.start", "insitu.store.run.ranks", "tests.faults.writer", "tests.faults.test_orders")
+    found = Forking(
+        "insitu.store.run.run_start", "insitu.store.run.job_end", "tests.faults.writer", "tests.faults.test_orders"
+    )
     yield found
     found.close()
 
@@ -365,7 +369,7 @@ def test_real_processes_lose_and_mix_nothing(server: Forking, has_locks: bool, t
         replacing = launched(server, folder, dice, seed, has_locks)
         check_processes(folder, replacing)
         with suppress(StoreError):  # an older run may be in the file
-            compact(folder / "run.h5.parts", folder / "run.h5")
+            merge_journals(folder / "run.h5.parts", folder / "run.h5")
         check_processes(folder, replacing)
 
 

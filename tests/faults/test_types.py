@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import insitu
-from insitu.store.dtypes import kind_of
-from insitu.store.journal.journal import Journal
-from insitu.store.run.compact import compact
+from insitu.store.journal.journal_writer import JournalWriter
+from insitu.store.run.merge import merge_journals
+from insitu.store.stored_type import stored_type
 
 DTYPES = sorted(
     {
@@ -39,10 +39,10 @@ def patterns(itemsize: int) -> Any:
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_bit_comes_back(tmp_path: Path, dtype: str) -> None:
-    itemsize = kind_of(dtype).itemsize
+    itemsize = stored_type(dtype).itemsize
     bits = patterns(itemsize)
     count = len(bits) // itemsize
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [("x", 0, dtype, (count,), bits)])
         journal.step(1, 0.0, [("x", 0, dtype, (count,), bits[::-1].copy())])
         journal.step(2, 0.0, [("x", 0, dtype, (), bits[:itemsize]), ("e", 0, dtype, (0, 3), b"")])
@@ -50,7 +50,7 @@ def test_every_bit_comes_back(tmp_path: Path, dtype: str) -> None:
     for compression in ("journal", "none", "gzip"):
         name = tmp_path / ("run.h5" if compression == "journal" else f"{compression}.h5")
         if compression != "journal":
-            compact(tmp_path / "run.h5.parts", name, compression=compression, keep_parts=True)
+            merge_journals(tmp_path / "run.h5.parts", name, compression=compression, keep_parts=True)
         with insitu.load(name) as run:
             one, two, three = run["x"].raw
             assert (one.tobytes(), two.tobytes()) == (bits.tobytes(), bits[::-1].tobytes())
@@ -66,11 +66,11 @@ def test_every_bit_comes_back(tmp_path: Path, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e8m0fnu"])
 def test_small_floats_have_their_values(tmp_path: Path, dtype: str) -> None:
-    bits = patterns(kind_of(dtype).itemsize)
+    bits = patterns(stored_type(dtype).itemsize)
     true = torch.from_numpy(bits.copy()).view(getattr(torch, dtype)).float().numpy()
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [("x", 0, dtype, true.shape, bits)])
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     values = insitu.load(tmp_path / "run.h5")["x"].values[0]
     assert values.dtype == getattr(ml_dtypes, dtype)
     assert np.array_equal(values.astype(np.float32), true, equal_nan=True)
@@ -83,7 +83,7 @@ def test_small_floats_have_their_values(tmp_path: Path, dtype: str) -> None:
 
 def test_complex_halves_are_complex_numbers(tmp_path: Path) -> None:
     halves = np.array([1.5, -2.0, np.inf, np.nan, -0.0, 6e-8], np.float16)
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [("x", 0, "complex32", (3,), halves.view(np.uint8))])
     values = insitu.load(tmp_path / "run.h5")["x"].values
     assert values.dtype == np.complex64 and values.view(np.float32).astype(np.float16).tobytes() == halves.tobytes()
@@ -92,9 +92,9 @@ def test_complex_halves_are_complex_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["<M8[ns]", ">f8", "<U3", "|S2", "<f2", "<m8[s]"])
 def test_types_that_only_numpy_has(tmp_path: Path, dtype: str) -> None:
     values = np.array([1, 2, 3, 4]).astype(dtype).reshape(2, 2)
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [("x", 0, f"numpy:{dtype}", (2, 2), values.tobytes())])
         journal.step(1, 0.0, [("x", 0, f"numpy:{dtype}", (0,), b"")])
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     one, two = insitu.load(tmp_path / "run.h5")["x"].values
     assert one.dtype == values.dtype and one.tolist() == values.tolist() and two.shape == (0,)

@@ -19,9 +19,9 @@ from tests.store.recorded import check, record
 import insitu
 from insitu import cli
 from insitu.errors import StoreError
-from insitu.store.run.compact import compact
-from insitu.store.trace.hdf5 import write
-from insitu.store.trace.tables import SCHEMA
+from insitu.store.run.merge import merge_journals
+from insitu.store.trace.schema import SCHEMA
+from insitu.store.trace.trace_file import write
 
 NAMES = ("run.h5", "run.hdf5", "run.trace", "run.h5.parts")
 NO_FILE = "only files are read"
@@ -135,7 +135,7 @@ def test_a_journal_of_a_newer_version_is_told(tmp_path: Path) -> None:
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "run.h5"
     expected = record(tmp_path / "run.h5.parts")
-    compact(tmp_path / "run.h5.parts", path)
+    merge_journals(tmp_path / "run.h5.parts", path)
     whole = path.read_bytes()
     with insitu.load(path) as run:
         (tmp_path / "other").write_bytes(b"no")
@@ -164,7 +164,7 @@ def test_few_bytes_do_not_become_millions_of_events(tmp_path: Path, monkeypatch:
     }
     tables["sites"] = {name: np.zeros(rows, np.int8) for name in SCHEMA["sites"]}
     with monkeypatch.context() as forging:
-        forging.setattr("insitu.store.trace.hdf5._MOST_ROWS", rows)  # our own writer leaves one column as it is
+        forging.setattr("insitu.store.trace.trace_file._MOST_ROWS", rows)  # our own writer leaves one column as it is
         write(tables, {}, tmp_path / "run.h5", overwrite=False)
     assert (tmp_path / "run.h5").stat().st_size < 400_000
     with pytest.raises(StoreError, match=r"/events/sites/[a-z]+ declares 5000000 rows, in a file of [0-9]+ bytes"):

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from insitu.store.journal.journal import Entry, Journal
-from insitu.store.run.compact import compact
+from insitu.store.journal.journal_writer import Entry, JournalWriter
+from insitu.store.run.merge import merge_journals
 
 STEPS = 40
 CALLS = {"journal": ("writev",), "compact": ("pwritev", "fsync", "link", "unlink", "rmdir", "open", "mkdir")}
@@ -65,7 +65,7 @@ def work(folder: Path, mode: str, dice: random.Random, by_count: bool) -> None:
     """Write a run; in the mode "compact" the journal is whole, and making the file of it is what dies."""
     parts = folder / "run.h5.parts"
     notes = os.open(folder / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    journal = Journal(parts, about={"world_size": 1}, roll=20_000, sync=0.005)
+    journal = JournalWriter(parts, about={"world_size": 1}, roll=20_000, sync=0.005)
     if mode == "journal" and by_count:
         kill_at(CALLS[mode], dice.randrange(1, STEPS + 8), dice)
     for step in range(STEPS):
@@ -75,7 +75,7 @@ def work(folder: Path, mode: str, dice: random.Random, by_count: bool) -> None:
     if mode == "compact":
         if by_count:
             kill_at(CALLS[mode], dice.randrange(1, 110), dice)
-        compact(parts, folder / "run.h5", compression=dice.choice(["none", "gzip"]))
+        merge_journals(parts, folder / "run.h5", compression=dice.choice(["none", "gzip"]))
     os.write(notes, b"done\n")
 
 

@@ -11,7 +11,7 @@ import pytest
 import insitu
 from insitu.integrations import tensorboard
 from insitu.integrations.training import RecordedTraining
-from insitu.store.journal.journal import Journal
+from insitu.store.journal.journal_writer import JournalWriter
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_callback_without_its_framework(
 
 
 def test_tensorboard_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [("loss", 0, None, (), 1.0)])
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(insitu.MissingError, match="pip install tensorboard"):

@@ -13,7 +13,7 @@ from torch import nn
 
 import insitu
 from insitu.integrations import tensorboard
-from insitu.store.journal.journal import Journal
+from insitu.store.journal.journal_writer import JournalWriter
 from insitu.trace.trace import Trace
 
 
@@ -25,7 +25,7 @@ def scalars(logdir: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_numbers_become_scalars_and_tensors_their_mean_and_range(tmp_path: Path) -> None:
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(3):
             tensors: list[Any] = [
                 tensor("forward.loss", 0, np.float32(step)),
@@ -44,7 +44,7 @@ def test_numbers_become_scalars_and_tensors_their_mean_and_range(tmp_path: Path)
 
 def test_each_rank_has_a_folder(tmp_path: Path) -> None:
     for rank in range(2):
-        with Journal(tmp_path / "run.h5.parts", rank, {"world_size": 2}) as journal:
+        with JournalWriter(tmp_path / "run.h5.parts", rank, {"world_size": 2}) as journal:
             journal.step(0, 0.0, [("loss", 0, None, (), rank + 0.5)])
     with insitu.load(tmp_path / "run.h5") as run:
         assert tensorboard.write(run, tmp_path / "logs") == ["loss"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.store.trace.value import Repr
+from insitu.store.json_writer import Repr
 from insitu.trace.event import Call, Fields, Mark, ModuleFacts, Opaque, Site, Stats, TensorFacts, Variable, Word
 from insitu.trace.trace import Trace
 

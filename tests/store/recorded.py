@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.store.journal.journal import Entry, Journal
+from insitu.store.journal.journal_writer import Entry, JournalWriter
 
 STEPS = 6
 
@@ -54,7 +54,7 @@ def record(parts: Path, *, world_size: int = 2, steps: int = STEPS, **options: A
     """Write the run, and say what it holds."""
     expected = Expected()
     journals = [
-        Journal(parts, rank, {"world_size": world_size, "run_id": "r1", "torch": "2.13.0"}, **options)
+        JournalWriter(parts, rank, {"world_size": world_size, "run_id": "r1", "torch": "2.13.0"}, **options)
         for rank in range(2)
     ]
     for journal in journals:

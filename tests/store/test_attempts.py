@@ -16,21 +16,21 @@ from tests.store.recorded import STEPS, as_entry, entries, tensor
 
 import insitu
 from insitu.errors import ChoiceError, NotRecordedError, StoreError
-from insitu.store.journal import journal as journal_module
-from insitu.store.journal.journal import Journal
+from insitu.store.journal import journal_writer
+from insitu.store.journal.journal_writer import JournalWriter
+from insitu.store.journal.journaled_runs import runs_in
 from insitu.store.journal.parts import place_of
 from insitu.store.journal.process import Process
-from insitu.store.run.compact import compact
-from insitu.store.run.merging import merging
+from insitu.store.run.merge import merge_journals
+from insitu.store.run.merge_lock import merge_lock
 from insitu.store.run.run import Run
-from insitu.store.run.runs import runs_in
 
 A, B = "a" * 32, "b" * 32
 
 
 def write(parts: Path, rank: int, steps: range, *, run: str = A, attempt: int = 0, ranks: int = 2) -> None:
     """A journal that has ended; each value says where it is from."""
-    with Journal(parts, rank, {"world_size": ranks, "attempt": attempt}, run=run, attempt=attempt) as journal:
+    with JournalWriter(parts, rank, {"world_size": ranks, "attempt": attempt}, run=run, attempt=attempt) as journal:
         journal.describe("x", source=f"rank{rank}.py:1")
         for step in steps:
             value = np.array([int(run[:1], 16), rank, attempt, step])
@@ -68,7 +68,7 @@ def test_attempts_are_read_together(parts: Path, target: Path, merged: bool) -> 
     for rank, steps, attempt in journals:
         write(parts, rank, steps, attempt=attempt)
     if merged:
-        assert compact(parts, target) == [] and not parts.exists()
+        assert merge_journals(parts, target) == [] and not parts.exists()
     with insitu.load(target) as run:
         assert rows(run) == expected(*journals) and run.complete and run.id == A
         assert [(attempt.number, attempt.steps, attempt.ranks) for attempt in run.attempts] == [
@@ -94,13 +94,13 @@ def test_a_rank_that_is_missing_in_one_attempt_is_told(parts: Path, target: Path
     write(parts, 0, range(3), attempt=1)
     write(parts, 1, range(3), attempt=1)
     missing = ["attempt 0: rank 1 left no journal"]
-    assert insitu.load(target).missing == missing and compact(parts, target) == missing
+    assert insitu.load(target).missing == missing and merge_journals(parts, target) == missing
     assert insitu.load(target).missing == missing and len(runs_in(parts)[A].places) == 3
 
 
 def test_a_run_goes_on_after_its_file_was_made(parts: Path, target: Path) -> None:
     write(parts, 0, range(5), ranks=1)
-    assert compact(parts, target) == [] and not parts.exists()
+    assert merge_journals(parts, target) == [] and not parts.exists()
     write(parts, 0, range(4, 9), attempt=1, ranks=1)
     both = expected((0, range(5), 0), (0, range(4, 9), 1))
     for _ in range(2):
@@ -108,26 +108,26 @@ def test_a_run_goes_on_after_its_file_was_made(parts: Path, target: Path) -> Non
             assert rows(run) == both and run.complete and len(run.attempts) == 2
             assert run["note"].values[:3] == ["step 0", "step 0", "step 1"]
             assert [event.attempt for event in run.events if event.kind == "end"] == [0, 1]
-        assert compact(parts, target) == [] if parts.exists() else True
+        assert merge_journals(parts, target) == [] if parts.exists() else True
     assert not parts.exists()
 
 
 def test_a_file_is_unpacked_to_the_bit(parts: Path, target: Path) -> None:
     """All that a run can hold, from the file of its first attempt to that of both."""
     for rank in range(2):
-        with Journal(parts, rank, {"world_size": 2, "lr": 0.5}, run=A) as journal:
+        with JournalWriter(parts, rank, {"world_size": 2, "lr": 0.5}, run=A) as journal:
             journal.describe("weight", shard=rank)
             for step in (*range(STEPS), 2):  # a step that comes twice
                 journal.step(step, float("nan") if step == 3 else 100.0, [as_entry(*e) for e in entries(step, rank)])
             journal.event("mark", "epoch", step=2, time=1.0)
-    compact(parts, target)
+    merge_journals(parts, target)
     with insitu.load(target) as run:
         before = {name: list(run[name].raw) if run[name].dtype != "json" else list(run[name]) for name in run}
         facts = {name: run[name].facts for name in run}
         steps = run._source.steps[0].tolist()
         first = run.attempts[0]
     write(parts, 0, range(2), attempt=1, ranks=1)
-    assert compact(parts, target) == []
+    assert merge_journals(parts, target) == []
     with insitu.load(target) as run:
         assert run.attempts[0] == first and run.events[0].text == "epoch"
         for name, values in before.items():
@@ -140,9 +140,9 @@ def test_a_file_is_unpacked_to_the_bit(parts: Path, target: Path) -> None:
 
 def test_a_rank_that_ends_late_is_added(parts: Path, target: Path) -> None:
     write(parts, 0, range(5))
-    late = Journal(parts, 1, {"world_size": 2}, run=A)
+    late = JournalWriter(parts, 1, {"world_size": 2}, run=A)
     late.step(0, 0.5, [tensor("x", 0, np.array([10, 1, 0, 0]))])
-    assert compact(parts, target) == ["rank 1 still ran when the file was made: the last step written is 0"]
+    assert merge_journals(parts, target) == ["rank 1 still ran when the file was made: the last step written is 0"]
     late.step(1, 0.5, [tensor("x", 0, np.array([10, 1, 0, 1]))])
     with insitu.load(target) as run:
         assert run.running and rows(run) == expected((0, range(5), 0), (1, range(2), 0))
@@ -150,7 +150,7 @@ def test_a_rank_that_ends_late_is_added(parts: Path, target: Path) -> None:
     late.close()
     with insitu.load(target) as run:
         assert run.complete and rows(run) == expected((0, range(5), 0), (1, range(2), 0))
-    assert compact(parts, target) == [] and not parts.exists()
+    assert merge_journals(parts, target) == [] and not parts.exists()
     with insitu.load(target) as run:
         assert run.complete and rows(run) == expected((0, range(5), 0), (1, range(2), 0))
 
@@ -167,7 +167,7 @@ def test_a_rank_that_begins_while_the_file_is_made_keeps_its_journal(
         real(file)
 
     monkeypatch.setattr(os, "fsync", begin_then_sync)
-    compact(parts, target)
+    merge_journals(parts, target)
     assert rows(insitu.load(target)) == expected((0, range(3), 0), (1, range(4), 0))
 
 
@@ -176,22 +176,22 @@ def test_journals_of_several_machines_are_copied_together(tmp_path: Path) -> Non
         (tmp_path / f"node{rank}").mkdir()
         write(tmp_path / f"node{rank}" / "run.h5.parts", rank, range(3 + rank))
     here = tmp_path / "node0"
-    assert compact(here / "run.h5.parts", here / "run.h5") == ["rank 1 left no journal"]
+    assert merge_journals(here / "run.h5.parts", here / "run.h5") == ["rank 1 left no journal"]
     shutil.copytree(tmp_path / "node1" / "run.h5.parts", here / "run.h5.parts", dirs_exist_ok=True)
     both = expected((0, range(3), 0), (1, range(4), 0))
     assert rows(insitu.load(here / "run.h5")) == both
-    assert compact(here / "run.h5.parts", here / "run.h5") == []
+    assert merge_journals(here / "run.h5.parts", here / "run.h5") == []
     assert rows(insitu.load(here / "run.h5")) == both and not (here / "run.h5.parts").exists()
     shutil.copytree(tmp_path / "node1" / "run.h5.parts", here / "run.h5.parts")  # once more
     assert rows(insitu.load(here / "run.h5")) == both
-    assert compact(here / "run.h5.parts", here / "run.h5") == [] and rows(insitu.load(here / "run.h5")) == both
+    assert merge_journals(here / "run.h5.parts", here / "run.h5") == [] and rows(insitu.load(here / "run.h5")) == both
 
 
 def test_one_rank_never_takes_the_place_of_another(tmp_path: Path, parts: Path, target: Path) -> None:
     write(parts, 0, range(3), ranks=1)
-    compact(parts, target)
+    merge_journals(parts, target)
     write(parts, 0, range(7), ranks=1)  # another process that says that it is the same
-    (text,) = compact(parts, target)
+    (text,) = merge_journals(parts, target)
     assert text.startswith("rank 0, attempt 0 is in the file from another journal") and text.endswith("left out")
     with insitu.load(target) as run:
         assert rows(run) == expected((0, range(3), 0)) and not run.complete
@@ -203,7 +203,7 @@ def test_two_journals_in_one_folder_are_told_and_kept(tmp_path: Path, parts: Pat
         write(tmp_path / name, 0, range(steps), ranks=1)
         shutil.copytree(tmp_path / name, parts, dirs_exist_ok=True)
     assert rows(insitu.load(target)) == expected((0, range(9), 0))
-    (text,) = compact(parts, target)
+    (text,) = merge_journals(parts, target)
     assert "also has the journal" in text and len(list(parts.rglob("*.journal"))) == 2
 
 
@@ -215,43 +215,43 @@ def test_runs_are_never_mixed(parts: Path, target: Path) -> None:
     new = expected((0, range(5), 0), (1, range(5), 0), run=B)
     with insitu.load(target) as run:
         assert rows(run) == new and run.complete and len(run.others) == 1 and "aaaaaaaa (4 ranks" in run.others[0]
-    assert compact(parts, target) == [] and list(runs_in(parts)) == [A]
+    assert merge_journals(parts, target) == [] and list(runs_in(parts)) == [A]
     with insitu.load(target) as run:
         assert rows(run) == new and "aaaaaaaa" in run.others[0]
     with insitu.load(parts) as run:
         assert run.id == A and len(run.ranks) == 4 and run.complete
     with pytest.raises(StoreError, match=r"run\.h5' is there already"):
-        compact(parts, target, runs=[A])
-    assert compact(parts, target, runs=[A], overwrite=True) == [] and insitu.load(target).id == A
+        merge_journals(parts, target, runs=[A])
+    assert merge_journals(parts, target, runs=[A], overwrite=True) == [] and insitu.load(target).id == A
 
 
 def test_runs_that_a_person_knows_to_be_one_are_merged(parts: Path, target: Path) -> None:
     write(parts, 0, range(3), run=A)
     write(parts, 1, range(3), run=B)
-    assert compact(parts, target, runs=[A, B]) == [] and not parts.exists()
+    assert merge_journals(parts, target, runs=[A, B]) == [] and not parts.exists()
     with insitu.load(target) as run:
         assert run.id == A and run.ranks == [0, 1] and len(run["x"]) == 6
     write(parts, 0, range(3), run=A)
     write(parts, 0, range(3), run=B)
     with pytest.raises(StoreError, match="rank 0 is in several of the runs"):
-        compact(parts, target, runs=[A, B], overwrite=True)
+        merge_journals(parts, target, runs=[A, B], overwrite=True)
 
 
 def test_an_older_run_is_replaced_unless_somebody_writes_it(parts: Path, target: Path) -> None:
-    old = Journal(parts, 1, {"world_size": 2}, run=A)
+    old = JournalWriter(parts, 1, {"world_size": 2}, run=A)
     write(parts, 0, range(3), run=A)
     write(parts, 0, range(3), run=B, ranks=1)
-    compact(parts, target, runs=[B], overwrite=True, replace_older=True)
+    merge_journals(parts, target, runs=[B], overwrite=True, replace_older=True)
     assert list(runs_in(parts)) == [A] and len(list(parts.rglob("*.journal"))) == 2
     old.close()
     write(parts, 0, range(3), run="c" * 32, ranks=1)
-    compact(parts, target, runs=["c" * 32], overwrite=True, replace_older=True)
+    merge_journals(parts, target, runs=["c" * 32], overwrite=True, replace_older=True)
     assert not parts.exists() and insitu.load(target).id == "c" * 32
 
 
 def test_a_journal_that_is_damaged_later_does_not_replace_what_the_file_has(parts: Path, target: Path) -> None:
     write(parts, 0, range(5))
-    assert compact(parts, target) == ["rank 1 left no journal"]
+    assert merge_journals(parts, target) == ["rank 1 left no journal"]
     (path,) = parts.rglob("*.journal")
     spoiled = bytearray(path.read_bytes())
     spoiled[len(spoiled) // 2 : len(spoiled) // 2 + 40] = bytes(40)
@@ -260,39 +260,39 @@ def test_a_journal_that_is_damaged_later_does_not_replace_what_the_file_has(part
     both = expected((0, range(5), 0), (1, range(2), 0))
     with insitu.load(target) as run:
         assert rows(run) == both and "is damaged now" in run.missing[0]
-    compact(parts, target)
+    merge_journals(parts, target)
     assert rows(insitu.load(target)) == both and len(list(parts.rglob("*.journal"))) == 2
 
 
 def test_only_one_process_merges_at_a_time(parts: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.store.run.merging.PATIENCE", 0.1)
+    monkeypatch.setattr("insitu.store.run.merge_lock.PATIENCE", 0.1)
     write(parts, 0, range(3), ranks=1)
     busy = pytest.raises(StoreError, match=rf"being merged by process {os.getpid()} on .*remove 'merging-")
-    with merging(parts), busy:
-        compact(parts, target)
+    with merge_lock(parts), busy:
+        merge_journals(parts, target)
     assert rows(insitu.load(target)) == expected((0, range(3), 0))
     (parts / f"merging-{'0' * 16}.json").write_text('["elsewhere", "", "", 7, 0]')  # it cannot be known
     with pytest.raises(StoreError, match="being merged by process 7 on elsewhere"):
-        compact(parts, target)
+        merge_journals(parts, target)
     dead = Process(*Process.current().to_json()[:3], 2**22 - 1, 1)
     (parts / f"merging-{'0' * 16}.json").write_text(str(dead.to_json()).replace("'", '"'))
-    assert compact(parts, target) == [] and not parts.exists()
+    assert merge_journals(parts, target) == [] and not parts.exists()
 
 
 def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path, parts: Path, target: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     parts.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="is a symbolic link"):
-        Journal(parts, 0, run=A)
+        JournalWriter(parts, 0, run=A)
     assert list((tmp_path / "elsewhere").iterdir()) == []
     write(tmp_path / "elsewhere", 0, range(3), ranks=1)
     assert rows(insitu.load(target)) == expected((0, range(3), 0))
     with pytest.raises(StoreError, match="is a symbolic link"):
-        compact(parts, target)
+        merge_journals(parts, target)
 
 
 def test_a_journal_that_is_deleted_is_noticed_at_the_next_step(parts: Path, target: Path) -> None:
-    journal = Journal(parts, 0, {"world_size": 1}, run=A)
+    journal = JournalWriter(parts, 0, {"world_size": 1}, run=A)
     for step in range(3):
         journal.step(step, 0.5, [tensor("x", 0, np.array([10, 0, 0, step]))])
     shutil.rmtree(parts)
@@ -314,15 +314,15 @@ class TestWithoutLocks:
         def flock(file: int, how: int) -> None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
-        monkeypatch.setattr("insitu.store.journal.journal.fcntl.flock", flock)
+        monkeypatch.setattr("insitu.store.journal.journal_writer.fcntl.flock", flock)
 
     def test_a_journal_that_is_written_is_not_taken_for_ended(self, parts: Path, target: Path) -> None:
         write(parts, 0, range(3))
-        journal = Journal(parts, 1, {"world_size": 2}, run=A)
+        journal = JournalWriter(parts, 1, {"world_size": 2}, run=A)
         journal.step(0, 0.5, [tensor("x", 0, np.array([10, 1, 0, 0]))])
         with insitu.load(target) as run:
             assert run.running and run.missing == ["rank 1 still runs: the last step written is 0"]
-        compact(parts, target)
+        merge_journals(parts, target)
         journal.step(1, 0.5, [tensor("x", 0, np.array([10, 1, 0, 1]))])
         journal.close()
         assert rows(insitu.load(target)) == expected((0, range(3), 0), (1, range(2), 0))
@@ -331,16 +331,16 @@ class TestWithoutLocks:
         self, parts: Path, target: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         elsewhere = Process("far", "0-0", "pid:[1]", 1, 1)
-        monkeypatch.setattr(journal_module.Process, "current", classmethod(lambda cls: elsewhere))
-        journal: Any = Journal(parts, 0, {"world_size": 1}, run=A)
+        monkeypatch.setattr(journal_writer.Process, "current", classmethod(lambda cls: elsewhere))
+        journal: Any = JournalWriter(parts, 0, {"world_size": 1}, run=A)
         journal.step(0, 0.5, [tensor("x", 0, np.array([10, 0, 0, 0]))])
         monkeypatch.undo()
         with insitu.load(target) as run:
             text = "rank 0 did not end: it was killed, or still runs on far: the last step written is 0"
             assert run.missing == [text] and not run.running
-        compact(parts, target)
+        merge_journals(parts, target)
         write(parts, 0, range(2), run=B, ranks=1)
-        compact(parts, target, runs=[B], overwrite=True, replace_older=True)
+        merge_journals(parts, target, runs=[B], overwrite=True, replace_older=True)
         assert list(runs_in(parts)) == [A]  # nobody may have ended it
         journal.close()
 

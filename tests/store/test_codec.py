@@ -8,8 +8,9 @@ import pytest
 from tests.store.example import everything, picture
 
 from insitu.errors import StoreError
-from insitu.store.trace.codec import decode, encode
-from insitu.store.trace.tables import SCHEMA, Tables, narrow
+from insitu.store.trace.schema import SCHEMA, Tables, narrow
+from insitu.store.trace.trace_decoder import decode
+from insitu.store.trace.trace_encoder import encode
 from insitu.trace.event import Call, Mark, Site, TensorFacts
 from insitu.trace.trace import Trace
 

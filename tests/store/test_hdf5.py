@@ -15,8 +15,8 @@ import insitu
 import insitu.verbs.save
 from insitu.errors import StoreError
 from insitu.store import load, save
-from insitu.store.trace.encode import Encoder
-from insitu.store.trace.tables import SCHEMA
+from insitu.store.trace.schema import SCHEMA
+from insitu.store.trace.trace_encoder import Encoder
 from insitu.trace.event import Call, Event, Mark, TensorFacts
 from insitu.trace.trace import Trace
 
@@ -47,7 +47,7 @@ def test_large_columns_come_back_as_they_were(tmp_path: Path) -> None:
 
 def test_millions_of_rows_that_are_all_alike_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They take next to no room, as what was made to fill the memory does."""
-    monkeypatch.setattr("insitu.store.trace.hdf5._MOST_ROWS", 2**10)
+    monkeypatch.setattr("insitu.store.trace.trace_file._MOST_ROWS", 2**10)
     save(Trace([Mark(number, None, "note", "a") for number in range(200_000)]), tmp_path / "a.h5")
     assert len(load(tmp_path / "a.h5")) == 200_000
 
@@ -56,7 +56,7 @@ def test_as_many_tensors_as_a_foreach_is_given_come_back(tmp_path: Path) -> None
     x = TensorFacts(0, (1,), "f32", "cpu")
     many: list[Event] = [Call(number, None, "aten", "add", None, ([x] * 2500,), {}, None) for number in range(2000)]
     with pytest.MonkeyPatch.context() as before:
-        before.setattr("insitu.store.trace.hdf5._MOST_ROWS", 2**60)  # files of before have all columns compressed
+        before.setattr("insitu.store.trace.trace_file._MOST_ROWS", 2**60)  # files of before have all columns compressed
         save(Trace(many), tmp_path / "a.h5")
     assert len(load(tmp_path / "a.h5")) == 2000
 

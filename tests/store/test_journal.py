@@ -14,10 +14,10 @@ from tests.store.recorded import check, record, tensor
 
 import insitu
 from insitu.errors import StoreError
-from insitu.store import writing
-from insitu.store.journal import frames, shard
-from insitu.store.journal.journal import Entry, Journal, value_json
-from insitu.store.run.compact import compact
+from insitu.store import files as store_files
+from insitu.store.journal import frames, journal_reader
+from insitu.store.journal.journal_writer import Entry, JournalWriter, value_json
+from insitu.store.run.merge import merge_journals
 from insitu.store.run.run import Run
 
 
@@ -44,16 +44,16 @@ def test_it_rolls_and_every_file_can_be_read_without_those_before(tmp_path: Path
 
 
 def test_a_run_that_ends_while_it_is_read_was_not_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(tmp_path / "run.h5.parts")
+    journal = JournalWriter(tmp_path / "run.h5.parts")
     journal.step(0, 0.0, numbers(0))
-    read = shard._read_file
+    read = journal_reader._read_file
 
     def read_then_end(*arguments: Any) -> int:
         sequence = read(*arguments)
         journal.close()
         return sequence
 
-    monkeypatch.setattr(shard, "_read_file", read_then_end)
+    monkeypatch.setattr(journal_reader, "_read_file", read_then_end)
     with insitu.load(tmp_path / "run.h5") as run:
         assert run.running and run.missing == ["rank 0 still runs: the last step written is 0"]
     monkeypatch.undo()
@@ -64,7 +64,7 @@ def test_a_run_that_ends_while_it_is_read_was_not_killed(tmp_path: Path, monkeyp
 def test_files_belong_to_their_owner(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        Journal(tmp_path / "run.h5.parts").close()
+        JournalWriter(tmp_path / "run.h5.parts").close()
     finally:
         os.umask(before)
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*") if path.is_file()}
@@ -75,13 +75,13 @@ def test_files_belong_to_their_owner(tmp_path: Path) -> None:
 def test_a_journal_that_is_there_is_kept(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts")
     with pytest.raises(StoreError, match=r"rank00000' is there already, from a run that was killed or still goes on"):
-        Journal(tmp_path / "run.h5.parts")
+        JournalWriter(tmp_path / "run.h5.parts")
     with pytest.raises(StoreError, match="cannot be made"):
-        Journal("/proc/nowhere/run.h5.parts")
+        JournalWriter("/proc/nowhere/run.h5.parts")
 
 
 def test_what_is_committed_is_known(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "p")
+    journal = JournalWriter(tmp_path / "p")
     assert journal.committed_step is None
     journal.step(7, 0.0, numbers(7))
     assert journal.committed_step == 7
@@ -95,7 +95,7 @@ def test_what_is_committed_is_known(tmp_path: Path) -> None:
 
 def test_threads_and_files_are_given_back(tmp_path: Path) -> None:
     before, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    journal = Journal(tmp_path / "p", roll=500, sync=0.01)
+    journal = JournalWriter(tmp_path / "p", roll=500, sync=0.01)
     for step in range(50):
         journal.step(step, 0.0, numbers(step))
     journal.close()
@@ -104,7 +104,7 @@ def test_threads_and_files_are_given_back(tmp_path: Path) -> None:
 
 def test_a_journal_that_nobody_holds_ends_its_thread(tmp_path: Path) -> None:
     before = threading.active_count()
-    journal = Journal(tmp_path / "p", sync=0.01)
+    journal = JournalWriter(tmp_path / "p", sync=0.01)
     thread = journal._beat._thread
     del journal
     thread.join(5)
@@ -112,9 +112,9 @@ def test_a_journal_that_nobody_holds_ends_its_thread(tmp_path: Path) -> None:
 
 
 def test_a_child_process_does_not_write(tmp_path: Path, monkeypatch: Any) -> None:
-    journal = Journal(tmp_path / "p")
+    journal = JournalWriter(tmp_path / "p")
     journal.step(0, 0.0, numbers(0))
-    monkeypatch.setattr("insitu.store.journal.journal.os.getpid", lambda: 1)
+    monkeypatch.setattr("insitu.store.journal.journal_writer.os.getpid", lambda: 1)
     with pytest.raises(StoreError, match="a child cannot write to it"):
         journal.step(1, 0.0, numbers(1))
     monkeypatch.undo()
@@ -137,7 +137,7 @@ def _named(folder: Path) -> Path:
     ],
 )
 def test_a_wrong_entry_is_refused_and_the_journal_goes_on(tmp_path: Path, entry: Any, message: str) -> None:
-    journal = Journal(tmp_path / "p")
+    journal = JournalWriter(tmp_path / "p")
     journal.step(0, 0.0, numbers(0))
     with pytest.raises(StoreError, match=message):
         journal.step(1, 0.0, [*numbers(1), entry])
@@ -152,7 +152,7 @@ def test_an_exception_while_the_entries_are_made_writes_nothing(tmp_path: Path) 
         yield numbers(1)[0]
         raise KeyboardInterrupt
 
-    with Journal(tmp_path / "p") as journal:
+    with JournalWriter(tmp_path / "p") as journal:
         journal.step(0, 0.0, numbers(0))
         with pytest.raises(KeyboardInterrupt):
             journal.step(1, 0.0, broken())
@@ -164,7 +164,7 @@ def test_an_exception_while_the_entries_are_made_writes_nothing(tmp_path: Path) 
 def test_any_buffer_is_taken(tmp_path: Path) -> None:
     array = np.arange(6, dtype=np.float32)
     found: list[Any] = [array, array.tobytes(), bytearray(array.tobytes()), memoryview(array), array.view(np.uint8)]
-    with Journal(tmp_path / "p") as journal:
+    with JournalWriter(tmp_path / "p") as journal:
         journal.step(0, 0.0, [("x", call, "float32", (2, 3), data) for call, data in enumerate(found)])
     with insitu.load(_named(tmp_path)) as run:
         assert run["x"].values.tolist() == [array.reshape(2, 3).tolist()] * 5
@@ -173,9 +173,9 @@ def test_any_buffer_is_taken(tmp_path: Path) -> None:
 def test_many_and_large_buffers_are_written_whole(tmp_path: Path, monkeypatch: Any) -> None:
     """More than one call takes, and calls that write a part only."""
     real = os.writev
-    monkeypatch.setattr(writing.os, "writev", lambda file, left: real(file, [bytes(left[0])[:9_001]]))
+    monkeypatch.setattr(store_files.os, "writev", lambda file, left: real(file, [bytes(left[0])[:9_001]]))
     values = [np.full(20_000 + number, number % 251, np.uint8) for number in range(1200)]
-    with Journal(tmp_path / "p") as journal:
+    with JournalWriter(tmp_path / "p") as journal:
         journal.step(0, 0.0, [tensor("x", call, value) for call, value in enumerate(values)])
     with insitu.load(_named(tmp_path)) as run:
         assert run.complete and b"".join(value.tobytes() for value in run["x"].values) == b"".join(values)
@@ -197,11 +197,11 @@ class FullDisk:
 
 
 def test_a_full_disk_is_told_once_and_nothing_committed_is_lost(tmp_path: Path, monkeypatch: Any) -> None:
-    journal = Journal(tmp_path / "p")
+    journal = JournalWriter(tmp_path / "p")
     for step in range(3):
         journal.step(step, 0.0, numbers(step))
     disk = FullDisk(50)
-    monkeypatch.setattr(writing.os, "writev", disk)
+    monkeypatch.setattr(store_files.os, "writev", disk)
     with pytest.raises(StoreError, match=r"step 3 of rank 0 is not recorded: No space left on device; all up to"):
         journal.step(3, 0.0, numbers(3))
     assert [journal.step(step, 0.0, numbers(step)) for step in (4, 5)] == [False, False]
@@ -221,15 +221,15 @@ def test_a_full_disk_is_told_once_and_nothing_committed_is_lost(tmp_path: Path, 
 def test_where_a_torn_step_cannot_be_cut_off_the_journal_goes_on_in_another_file(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    journal = Journal(tmp_path / "p")
+    journal = JournalWriter(tmp_path / "p")
     journal.step(0, 0.0, numbers(0))
 
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "writev", FullDisk(60))
-        patch.setattr("insitu.store.journal.journal.os.ftruncate", broken)
+        patch.setattr(store_files.os, "writev", FullDisk(60))
+        patch.setattr("insitu.store.journal.journal_writer.os.ftruncate", broken)
         with pytest.raises(StoreError, match="No space left"):
             journal.step(1, 0.0, numbers(1))
     journal.step(2, 0.0, numbers(2))
@@ -241,14 +241,14 @@ def test_where_a_torn_step_cannot_be_cut_off_the_journal_goes_on_in_another_file
 
 
 def test_trouble_of_the_thread_is_told(tmp_path: Path, monkeypatch: Any) -> None:
-    journal = Journal(tmp_path / "p", sync=1000)
+    journal = JournalWriter(tmp_path / "p", sync=1000)
     journal.step(0, 0.0, numbers(0))
 
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("insitu.store.journal.journal.os.fdatasync", broken)
+        patch.setattr("insitu.store.journal.journal_writer.os.fdatasync", broken)
         with pytest.raises(StoreError, match="cannot be written to the disk: Input/output error"):
             journal.flush()
         journal._dirty = True
@@ -260,7 +260,7 @@ def test_trouble_of_the_thread_is_told(tmp_path: Path, monkeypatch: Any) -> None
 
 
 def test_an_error_in_the_run_is_in_its_journal(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), Journal(tmp_path / "p") as journal:
+    with pytest.raises(ZeroDivisionError), JournalWriter(tmp_path / "p") as journal:
         journal.step(4, 0.0, numbers(4))
         _ = 1 / 0
     events = insitu.load(_named(tmp_path)).events
@@ -277,7 +277,7 @@ def test_values_of_python(tmp_path: Path) -> None:
 
 def test_the_bytes_of_a_journal_can_be_values_of_it(tmp_path: Path) -> None:
     """After damage the reader looks for frames, and those in a tensor are none."""
-    journal = Journal(tmp_path / "p")
+    journal = JournalWriter(tmp_path / "p")
     journal.step(0, 0.0, numbers(0))
     path = files(tmp_path)[0]
     journal.step(1, 0.0, [tensor("copy", 0, np.frombuffer(path.read_bytes(), np.uint8)), *numbers(1)])
@@ -314,13 +314,13 @@ def entry_of(path: str, number: int, call: int = 0) -> Entry:
 
 def test_frames_of_one_step_are_one_step_and_later_values_replace(tmp_path: Path) -> None:
     parts = tmp_path / "run.h5.parts"
-    with Journal(parts) as journal:
+    with JournalWriter(parts) as journal:
         for step in range(2):
             journal.step(step, 1.0 + step, [entry_of("x", 1), entry_of("w", 5)], flags=frames.OPEN)
             journal.step(
                 step, 1.0 + step, [entry_of("w", 6 + step), entry_of("g", 2)], flags=frames.MORE | frames.AGAIN
             )
-    compact(parts, tmp_path / "run.h5", keep_parts=True)
+    merge_journals(parts, tmp_path / "run.h5", keep_parts=True)
     for place in (parts, tmp_path / "run.h5"):
         with Run.open(place) as run:
             assert run["w"].values[:, 0].tolist() == [6, 7] and run["x"].values[:, 0].tolist() == [1, 1]
@@ -330,7 +330,7 @@ def test_frames_of_one_step_are_one_step_and_later_values_replace(tmp_path: Path
 
 
 def test_a_value_that_repeats_what_its_step_has_is_one_value(tmp_path: Path) -> None:
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [entry_of("w", 5)])
         journal.step(0, 0.0, [entry_of("w", 5)], flags=frames.MORE | frames.AGAIN)
         journal.step(1, 0.0, [entry_of("w", 5)])
@@ -339,7 +339,7 @@ def test_a_value_that_repeats_what_its_step_has_is_one_value(tmp_path: Path) -> 
 
 
 def test_a_frame_with_the_ticket_of_the_last_one_is_not_written_again(tmp_path: Path) -> None:
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for ticket in (1, 1, 2):
             assert journal.step(ticket, 0.0, [entry_of("x", ticket)], ticket=ticket)
     with Run.open(tmp_path / "run.h5.parts") as run:
@@ -347,14 +347,14 @@ def test_a_frame_with_the_ticket_of_the_last_one_is_not_written_again(tmp_path: 
 
 
 def test_a_journal_that_ends_in_an_open_step_says_so(tmp_path: Path) -> None:
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(3, 0.0, [entry_of("x", 1)], flags=frames.OPEN)
     with Run.open(tmp_path / "run.h5.parts") as run:
         assert run.missing == ["rank 0: step 3 had not ended: values of it may be missing"]
 
 
 def test_what_is_left_out_is_missing_once_for_each_reason(tmp_path: Path) -> None:
-    with Journal(tmp_path / "run.h5.parts", roll=200) as journal:
+    with JournalWriter(tmp_path / "run.h5.parts", roll=200) as journal:
         for step in range(4):
             journal.leave_out("x", "too large", step=step)
             journal.step(step, 0.0, [entry_of("y", step)])

@@ -17,8 +17,8 @@ from tests.store.recorded import tensor
 import insitu
 from insitu.errors import StoreError
 from insitu.store.journal import frames
-from insitu.store.journal.journal import Entry, Journal
-from insitu.store.run.compact import compact
+from insitu.store.journal.journal_writer import Entry, JournalWriter
+from insitu.store.run.merge import merge_journals
 from insitu.store.run.run import Run
 
 Row = tuple[int, int, int, float, bytes]
@@ -48,7 +48,7 @@ def random_entries(dice: random.Random) -> list[Entry]:
 def write_run(parts: Path, dice: random.Random) -> None:
     for rank in range(dice.randrange(1, 4)):
         step = 0
-        with Journal(parts, rank, {"world_size": 3}, roll=dice.choice([300, 2000, 10**6])) as journal:
+        with JournalWriter(parts, rank, {"world_size": 3}, roll=dice.choice([300, 2000, 10**6])) as journal:
             for _ in range(dice.randrange(12)):
                 journal.step(step, float(step) + rank / 10, random_entries(dice))
                 step += dice.choice([1, 1, 1, 0, -2])
@@ -63,8 +63,8 @@ def damage(parts: Path, dice: random.Random) -> None:
 
 @pytest.mark.parametrize("stretch", [1, 7, 10**6])
 def test_the_file_holds_what_the_journals_hold(tmp_path: Path, monkeypatch: Any, stretch: int) -> None:
-    monkeypatch.setattr("insitu.store.run.fill.STRETCH", stretch)
-    monkeypatch.setattr("insitu.store.run.survey.STRETCH", stretch)
+    monkeypatch.setattr("insitu.store.run.run_file_writer.STRETCH", stretch)
+    monkeypatch.setattr("insitu.store.run.journal_survey.STRETCH", stretch)
     for seed in range(amount(25, 1000)):
         dice = random.Random(seed)
         parts, target = tmp_path / f"{seed}.h5.parts", tmp_path / f"{seed}.h5"
@@ -73,36 +73,36 @@ def test_the_file_holds_what_the_journals_hold(tmp_path: Path, monkeypatch: Any,
             damage(parts, dice)
         with Run.open(parts) as run:
             journals, missing = rows_of(run), run.missing
-        compact(parts, target, keep_parts=True)
+        merge_journals(parts, target, keep_parts=True)
         with Run.open(target) as run:
             assert (rows_of(run), run.missing) == (journals, missing), seed
 
 
 def test_steps_that_go_backwards_are_read_in_order(tmp_path: Path) -> None:
     parts = tmp_path / "run.h5.parts"
-    with Journal(parts) as journal:
+    with JournalWriter(parts) as journal:
         for step, value in [(5, 1.0), (3, 1.0), (4, 2.0)]:
             journal.step(step, 0.0, [tensor("x", 0, np.float32(value))])
-    compact(parts, tmp_path / "run.h5")
+    merge_journals(parts, tmp_path / "run.h5")
     with insitu.load(tmp_path / "run.h5") as run:
         assert run["x"].steps.tolist() == [3, 4, 5] and run["x"].values.tolist() == [1.0, 2.0, 1.0]
 
 
 def test_a_large_value_is_copied_in_pieces(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("insitu.store.run.stretch._LARGE", 1000)
-    monkeypatch.setattr("insitu.store.run.stretch._BLOCK", 300)
+    monkeypatch.setattr("insitu.store.journal.entry_table._LARGE", 1000)
+    monkeypatch.setattr("insitu.store.journal.entry_table._BLOCK", 300)
     parts, numbers = tmp_path / "run.h5.parts", np.random.default_rng(0)
     large, small = [numbers.random(500) for _ in range(3)], [numbers.random(2) for _ in range(3)]
-    with Journal(parts) as journal:
+    with JournalWriter(parts) as journal:
         for step in range(3):
             journal.step(step, 0.0, [tensor("a", 0, small[step]), tensor("b", 0, large[step])])
     for compression in ("none", "gzip"):
-        compact(parts, tmp_path / f"{compression}.h5", compression=compression, keep_parts=True)
+        merge_journals(parts, tmp_path / f"{compression}.h5", compression=compression, keep_parts=True)
         with insitu.load(tmp_path / f"{compression}.h5") as run:
             assert run.complete
             assert (run["b"].values == large).all() and (run["a"].values == small).all()
     damage_first(parts, large[1].tobytes()[:16])
-    compact(parts, tmp_path / "damaged.h5")
+    merge_journals(parts, tmp_path / "damaged.h5")
     with insitu.load(tmp_path / "damaged.h5") as run:
         assert run["b"].steps.tolist() == [0, 2] and run.missing == ["rank 0: step 1: 1 value is lost"]
 
@@ -116,27 +116,27 @@ def damage_first(parts: Path, data: bytes) -> None:
 
 def test_a_disk_without_room_is_known_before_anything_is_written(tmp_path: Path, monkeypatch: Any) -> None:
     parts = tmp_path / "run.h5.parts"
-    with Journal(parts) as journal:
+    with JournalWriter(parts) as journal:
         journal.step(0, 0.0, [tensor("x", 0, np.zeros(1000))])
     real = os.statvfs(tmp_path)
     small = os.statvfs_result((*real[:3], 0, 0, *real[5:]))
     monkeypatch.setattr(os, "statvfs", lambda path: small)
     monkeypatch.setattr(os, "posix_fallocate", lambda *args: pytest.fail("something was written"))
     with pytest.raises(StoreError, match=r"takes up to .* beside the 8\..* kB of its journals, and 0 B are free"):
-        compact(parts, tmp_path / "run.h5")
+        merge_journals(parts, tmp_path / "run.h5")
     assert [path.name for path in tmp_path.iterdir()] == ["run.h5.parts"]
     assert not list(parts.rglob("*.part"))
 
 
 def test_progress_is_told_from_the_first_to_the_last_byte(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("insitu.store.run.fill.STRETCH", 1)
+    monkeypatch.setattr("insitu.store.run.run_file_writer.STRETCH", 1)
     parts = tmp_path / "run.h5.parts"
     for rank in range(2):
-        with Journal(parts, rank) as journal:
+        with JournalWriter(parts, rank) as journal:
             for step in range(3):
                 journal.step(step, 0.0, [tensor("x", 0, np.full(10, step))])
     told: list[tuple[str, int, int]] = []
-    compact(parts, tmp_path / "run.h5", on_progress=lambda *said: told.append(said))
+    merge_journals(parts, tmp_path / "run.h5", on_progress=lambda *said: told.append(said))
     merging = [(done, total) for what, done, total in told if what == "merging"]
     assert merging == [(80 * number, 480) for number in range(7)]
     assert [what for what, *_ in told] == ["reading"] * 2 + ["merging"] * 7
@@ -146,12 +146,10 @@ MEMORY = """
 import resource, sys
 from pathlib import Path
 import h5py
-from insitu.store.run import compact
-from insitu.store.run import fill
-from insitu.store.run import survey
-fill.STRETCH = survey.STRETCH = 2**12
+from insitu.store.run import journal_survey, merge, run_file_writer
+run_file_writer.STRETCH = journal_survey.STRETCH = 2**12
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-compact.compact(Path(sys.argv[1]), Path(sys.argv[2]))
+merge.merge_journals(Path(sys.argv[1]), Path(sys.argv[2]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
@@ -160,7 +158,7 @@ def test_memory_does_not_grow_with_the_number_of_values(tmp_path: Path) -> None:
     """400,000 values: 40 bytes of index for each alone were 16 MB, and a row for each used to take 400 bytes."""
     parts = tmp_path / "run.h5.parts"
     numbers = np.arange(400_000, dtype=np.float32).reshape(400, 1000)
-    with Journal(parts, sync=1000.0) as journal:
+    with JournalWriter(parts, sync=1000.0) as journal:
         for step, values in enumerate(numbers):
             data = values.tobytes()
             entries = [(f"v{n}", 0, "float32", (), data[4 * n : 4 * n + 4]) for n in range(1000)]
@@ -176,15 +174,15 @@ def test_a_repeat_of_a_damaged_replacement_is_lost_and_not_the_value_before(tmp_
     """A step has three frames: A, then B in its place, then B again. The one with B is damaged."""
     parts, values = tmp_path / "run.h5.parts", [np.full(50, number, np.float64) for number in (1.0, 2.0)]
     more = frames.MORE | frames.AGAIN
-    with Journal(parts) as journal:
+    with JournalWriter(parts) as journal:
         journal.step(0, 0.0, [tensor("x", 0, values[0])], flags=frames.OPEN, ticket=1)
         journal.step(0, 0.0, [tensor("x", 0, values[1])], flags=more | frames.OPEN, ticket=2)
         journal.step(0, 0.0, [tensor("x", 0, values[1])], flags=more, ticket=3)
-    compact(parts, tmp_path / "whole.h5", keep_parts=True)
+    merge_journals(parts, tmp_path / "whole.h5", keep_parts=True)
     with insitu.load(tmp_path / "whole.h5") as run:
         assert run.complete and (run["x"].values == values[1]).all() and len(run.steps) == 1
     damage_index(parts, 1)
-    compact(parts, tmp_path / "damaged.h5")
+    merge_journals(parts, tmp_path / "damaged.h5")
     with insitu.load(tmp_path / "damaged.h5") as run:
         assert "x" not in run and not run.complete
 
@@ -194,7 +192,7 @@ def damage_index(parts: Path, number: int) -> None:
     (path,) = parts.rglob("*.journal")
     whole = bytearray(path.read_bytes())
     with path.open("rb") as file:
-        scan = frames.Scan(frames.Descriptor(file.fileno()), bytes(whole[8:16]))
+        scan = frames.FrameScan(frames.OpenFile(file.fileno()), bytes(whole[8:16]))
         steps = [frame for frame in scan.frames() if frame.kind & frames.KIND == frames.STEP]
     whole[steps[number].start - 1] ^= 1
     path.write_bytes(whole)
@@ -202,7 +200,7 @@ def damage_index(parts: Path, number: int) -> None:
 
 def test_an_event_after_a_step_does_not_let_the_step_be_written_again(tmp_path: Path) -> None:
     parts = tmp_path / "run.h5.parts"
-    with Journal(parts) as journal:
+    with JournalWriter(parts) as journal:
         for _ in range(2):
             journal.step(0, 0.0, [tensor("x", 0, np.zeros(2))], ticket=7)
             journal.event("trouble", "the disk was full")

@@ -14,9 +14,9 @@ from tests.store.recorded import STEPS, check, record, tensor
 
 import insitu
 from insitu.errors import ChoiceError, MissingError, StoreError
-from insitu.store import building
-from insitu.store.journal.journal import Journal
-from insitu.store.run.compact import compact
+from insitu.store.journal.journal_writer import JournalWriter
+from insitu.store.run import file_builder
+from insitu.store.run.merge import merge_journals
 from insitu.store.run.run import Run
 from insitu.store.run.series import NotRecordedError, Series
 from insitu.verbs.compare import run_trace
@@ -35,7 +35,7 @@ def run(request: Any, tmp_path: Path) -> Any:
     """The same run, read from its journals and from its file."""
     expected = record(tmp_path / "run.h5.parts")
     if request.param != "journals":
-        assert compact(tmp_path / "run.h5.parts", tmp_path / "run.h5", compression=request.param) == []
+        assert merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5", compression=request.param) == []
     with insitu.load(tmp_path / "run.h5") as opened:
         opened.expected = expected
         yield opened
@@ -159,10 +159,10 @@ def test_pandas_and_torch(run: Any) -> None:
 
 
 def series_of(folder: Path, values: list[Any]) -> Series:
-    with Journal(folder / "run.h5.parts") as journal:
+    with JournalWriter(folder / "run.h5.parts") as journal:
         for step, value in enumerate(values):
             journal.step(step, 0.0, [("x", 0, None, (), value)])
-    compact(folder / "run.h5.parts", folder / "run.h5")
+    merge_journals(folder / "run.h5.parts", folder / "run.h5")
     return Run.open(folder / "run.h5")["x"]
 
 
@@ -207,11 +207,11 @@ def test_python_values_that_an_array_would_change_are_a_list(tmp_path: Path, val
 
 def test_an_unchanged_value_is_stored_once(tmp_path: Path) -> None:
     value = np.random.default_rng(0).random(100_000)
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(50):
             journal.step(step, 0.0, [tensor("w", 0, value)])
     size = sum(path.stat().st_size for path in tmp_path.rglob("*.journal"))
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     assert max(size, (tmp_path / "run.h5").stat().st_size) < 900_000
     with insitu.load(tmp_path / "run.h5") as run:
         assert run["w"].steps.tolist() == list(range(50)) and (run["w"].values == value).all()
@@ -219,7 +219,7 @@ def test_an_unchanged_value_is_stored_once(tmp_path: Path) -> None:
 
 def test_a_value_that_comes_back_is_seen_as_a_change(tmp_path: Path) -> None:
     states = [0, 1, 0, 0, -0.0, np.nan, np.nan, 0]
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step, state in enumerate(states):
             journal.step(step, 0.0, [tensor("x", 0, np.array([state], np.float32))])
     with insitu.load(tmp_path / "run.h5") as run:
@@ -228,7 +228,7 @@ def test_a_value_that_comes_back_is_seen_as_a_change(tmp_path: Path) -> None:
 
 def test_plain_h5py_reads_it(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts", world_size=3)
-    assert compact(tmp_path / "run.h5.parts", tmp_path / "run.h5") == ["rank 2 left no journal"]
+    assert merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5") == ["rank 2 left no journal"]
     assert len(list((tmp_path / "run.h5.parts").rglob("*.journal"))) == 2  # rank 2 may still come
     assert stat.S_IMODE((tmp_path / "run.h5").stat().st_mode) == 0o600
     with h5py.File(tmp_path / "run.h5") as file:
@@ -250,7 +250,7 @@ def test_plain_h5py_reads_it(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "run.h5.parts")
+    journal = JournalWriter(tmp_path / "run.h5.parts")
     with insitu.load(tmp_path / "run.h5") as run:
         assert run.missing == ["rank 0 still runs: no step was written yet"]
     journal.step(0, 0.0, [tensor("x", 0, np.arange(3))])
@@ -258,7 +258,7 @@ def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
         assert run.running and not run.complete and run["x"].values.tolist() == [[0, 1, 2]]
         assert run.missing == ["rank 0 still runs: the last step written is 0"] and "running" in repr(run)
     journal.step(1, 0.0, [tensor("x", 0, np.arange(3))])
-    assert compact(tmp_path / "run.h5.parts", tmp_path / "copy.h5") == [
+    assert merge_journals(tmp_path / "run.h5.parts", tmp_path / "copy.h5") == [
         "rank 0 still ran when the file was made: the last step written is 1"
     ]
     assert (tmp_path / "run.h5.parts").is_dir()  # somebody writes there
@@ -268,7 +268,7 @@ def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_run_with_no_step_is_a_run(tmp_path: Path) -> None:
-    Journal(tmp_path / "run.h5.parts").close()
+    JournalWriter(tmp_path / "run.h5.parts").close()
     for _ in range(2):
         with insitu.load(tmp_path / "run.h5") as run:
             assert run.paths == [] and run.steps.tolist() == [] and run.complete
@@ -276,37 +276,37 @@ def test_a_run_with_no_step_is_a_run(tmp_path: Path) -> None:
                 run["x"]
             assert "no step" in repr(run)
         if not (tmp_path / "run.h5").exists():
-            compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+            merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
 
 
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     (tmp_path / "run.h5").write_text("mine")
     record(tmp_path / "run.h5.parts")
     with pytest.raises(StoreError, match="is there already"):
-        compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+        merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     assert (tmp_path / "run.h5").read_text() == "mine" and (tmp_path / "run.h5.parts").is_dir()
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5", overwrite=True)
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5", overwrite=True)
     assert insitu.load(tmp_path / "run.h5").complete
 
 
 def test_an_unknown_compression_names_the_ones_there_are(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts")
     with pytest.raises(ChoiceError, match=r"compression='gz' is not one of 'none', 'gzip', 'lzf', 'blosc2'; did you"):
-        compact(tmp_path / "run.h5.parts", tmp_path / "run.h5", compression="gz")
+        merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5", compression="gz")
 
 
 def test_many_small_chunks_are_written_whole(tmp_path: Path, monkeypatch: Any) -> None:
     """Values that wait for a chunk to be full, and values of many chunks."""
-    monkeypatch.setattr(building, "CHUNK", 4096)
-    monkeypatch.setattr("insitu.store.run.copying._PENDING", 10_000)
+    monkeypatch.setattr(file_builder, "CHUNK", 4096)
+    monkeypatch.setattr("insitu.store.run.block_splitter._PENDING", 10_000)
     numbers = np.random.default_rng(0)
     rows = [numbers.integers(0, 9, 5000 + 10 * step).astype(np.int32) for step in range(20)]
     dense = [numbers.integers(0, 9, (40, 100)).astype(np.int32) for _ in rows]
     small = [numbers.integers(0, 9, 3) for _ in rows]
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step, found in enumerate(zip(rows, dense, small, strict=True)):
             journal.step(step, 0.0, [tensor(name, 0, value) for name, value in zip("rds", found, strict=True)])
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5", compression="gzip")
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5", compression="gzip")
     with insitu.load(tmp_path / "run.h5") as run:
         assert run["d"].values.tobytes() == b"".join(value.tobytes() for value in dense)
         assert run["s"].values.tobytes() == b"".join(value.tobytes() for value in small)
@@ -317,22 +317,22 @@ def test_many_small_chunks_are_written_whole(tmp_path: Path, monkeypatch: Any) -
 
 def test_long_texts_are_kept_whole(tmp_path: Path) -> None:
     texts = ["x" * 10_000, "", "\0", "lone \ud800"]
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step, text in enumerate(texts):
             journal.step(step, 0.0, [("text", 0, None, (), text)])
     for _ in range(2):
         with insitu.load(tmp_path / "run.h5") as run:
             assert run["text"].values == texts
         if not (tmp_path / "run.h5").exists():
-            compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+            merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
 
 
 @pytest.mark.parametrize("path", [".", "..", "a/../b", "/abs", "x" * 5000, "ü.\ud800", "%41", "a\0b", "a"])
 def test_any_path_is_a_name(tmp_path: Path, path: str) -> None:
     names = [path, path + "/", "A"]
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [(name, 0, "uint8", (1,), bytes([number])) for number, name in enumerate(names)])
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     with insitu.load(tmp_path / "run.h5") as run:
         assert [run[name].values.tolist() for name in names] == [[[0]], [[1]], [[2]]]
     with h5py.File(tmp_path / "run.h5") as file:
@@ -340,7 +340,7 @@ def test_any_path_is_a_name(tmp_path: Path, path: str) -> None:
 
 
 def test_ranks_that_differ_in_steps_and_types(tmp_path: Path) -> None:
-    with Journal(tmp_path / "run.h5.parts", 0) as zero, Journal(tmp_path / "run.h5.parts", 3) as three:
+    with JournalWriter(tmp_path / "run.h5.parts", 0) as zero, JournalWriter(tmp_path / "run.h5.parts", 3) as three:
         for step in range(4):
             zero.step(step, 0.0, [tensor("x", 0, np.zeros(2, np.float32))])
         three.step(2, 0.0, [tensor("x", 0, np.ones(2)), tensor("y", 0, np.ones(1))])
@@ -349,7 +349,7 @@ def test_ranks_that_differ_in_steps_and_types(tmp_path: Path) -> None:
 
 
 def test_a_type_that_numpy_lacks_says_what_to_install(tmp_path: Path, monkeypatch: Any) -> None:
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [("x", 0, "bfloat16", (2,), np.array([0x3F80, 0x7FC0], np.uint16).view(np.uint8))])
     with insitu.load(tmp_path / "run.h5") as run:
         monkeypatch.setitem(sys.modules, "ml_dtypes", None)
@@ -361,7 +361,7 @@ def test_a_type_that_numpy_lacks_says_what_to_install(tmp_path: Path, monkeypatc
 
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts")
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     program = (
         "import insitu, sys; run = insitu.load(sys.argv[1]); run['forward.x'].values; run.summaries();"
         "print([name for name in ('torch', 'pandas', 'hdf5plugin') if name in sys.modules])"
@@ -381,7 +381,7 @@ def test_summaries_say_what_is_there(run: Any) -> None:
 
 
 def test_the_shapes_of_a_variable_are_the_bounds_of_each_dimension(tmp_path: Path) -> None:
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step, shape in enumerate([(4, 1), (2, 8), (3, 3)]):
             journal.step(step, 0.0, [tensor("x", 0, np.zeros(shape))])
     (summary,) = insitu.load(tmp_path / "run.h5").summaries()
@@ -390,7 +390,7 @@ def test_the_shapes_of_a_variable_are_the_bounds_of_each_dimension(tmp_path: Pat
 
 def test_a_large_variable_is_summed_up_from_a_sample(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("insitu.store.run.summary._MOST_BYTES", 1000)
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(100):
             journal.step(step, 0.0, [tensor("x", 0, np.full(50, step, np.float64))])
     (summary,) = insitu.load(tmp_path / "run.h5").summaries(4)
@@ -399,7 +399,7 @@ def test_a_large_variable_is_summed_up_from_a_sample(tmp_path: Path, monkeypatch
 
 def test_the_file_stays_readable_after_it_was_closed_or_says_so(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts")
-    compact(tmp_path / "run.h5.parts", tmp_path / "run.h5")
+    merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     run = Run.open(tmp_path / "run.h5")
     series = run["forward.x"]
     run.close()

@@ -11,8 +11,8 @@ import pytest
 
 from insitu.errors import ChoiceError, StoreError, SubjectError
 from insitu.store import check, load, save
-from insitu.store.journal.journal import Journal
-from insitu.store.run.compact import compact
+from insitu.store.journal.journal_writer import JournalWriter
+from insitu.store.run.merge import merge_journals
 from insitu.store.run.run import Run
 from insitu.trace.event import Mark
 from insitu.trace.trace import Trace
@@ -117,12 +117,12 @@ def test_swapped_arguments_are_explained() -> None:
 
 def test_a_run_that_ends_while_its_parts_are_read_is_read_from_its_file(tmp_path: Path, monkeypatch: Any) -> None:
     path, parts, opened = tmp_path / "run.h5", tmp_path / "run.h5.parts", Run.open
-    with Journal(parts) as journal:
+    with JournalWriter(parts) as journal:
         journal.step(0, 0.0, [("forward.x", 0, "uint8", (2,), bytes(2))])
 
     def ends_first(where: Path) -> Run:
         if parts.is_dir():
-            compact(parts, path)
+            merge_journals(parts, path)
         return opened(where)
 
     monkeypatch.setattr(Run, "open", ends_first)

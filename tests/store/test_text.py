@@ -16,9 +16,9 @@ from torch import Tensor, nn
 import insitu
 from insitu.demo import GPT
 from insitu.errors import ChoiceError, StoreError
-from insitu.store.text.read import from_text
-from insitu.store.text.write import to_text
-from insitu.store.trace.value import Repr
+from insitu.store.json_writer import Repr
+from insitu.store.text.trace_text_reader import from_text
+from insitu.store.text.trace_text_writer import to_text
 from insitu.trace.compare.closeness import Tolerance, close
 from insitu.trace.event import Call, Fields, Mark, ModuleFacts, Opaque, Stats, TensorFacts, Variable, Word
 from insitu.trace.trace import Trace

@@ -8,8 +8,8 @@ import pytest
 from tests.store.example import ARRAYS, VALUES, _draw
 
 from insitu.errors import StoreError
-from insitu.store.trace.template import from_json
-from insitu.store.trace.value import Repr, Writer
+from insitu.store.json_reader import from_json
+from insitu.store.json_writer import Repr, Writer
 from insitu.trace.event import TensorFacts
 
 

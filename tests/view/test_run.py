@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.store.journal.journal import Journal
-from insitu.store.journal.shard import RunEvent
-from insitu.store.run.attempts import Attempt
+from insitu.store.journal.journal_reader import RunEvent
+from insitu.store.journal.journal_writer import JournalWriter
+from insitu.store.journal.shard_facts import Attempt
 from insitu.view import Terminal
 from insitu.view.run import run_facts, run_lines, sparkline
 
@@ -139,7 +139,7 @@ def test_bars_stand_for_any_numbers() -> None:
 
 @pytest.mark.parametrize("width", [30, 60, 200])
 def test_a_real_run_is_shown(tmp_path: Path, width: int) -> None:
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(9):
             value: Any = np.full(3, step, np.float32)
             journal.step(step, 0.0, [("forward.x", 0, "float32", (3,), value.view(np.uint8)), ("n", 0, None, (), step)])
@@ -154,7 +154,7 @@ def test_a_real_run_is_shown(tmp_path: Path, width: int) -> None:
 
 def shown(tmp_path: Path, **series: list[Any]) -> dict[str, list[str]]:
     """The cells `range` and `mean over steps` of recorded Python values."""
-    with Journal(tmp_path / "run.h5.parts") as journal:
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(len(next(iter(series.values())))):
             journal.step(step, 0.0, [(name, 0, None, (), values[step]) for name, values in series.items()])
     with insitu.load(tmp_path / "run.h5") as run:

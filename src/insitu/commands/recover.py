@@ -12,8 +12,8 @@ from insitu.view.progress import working
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from insitu.store.journal.journaled_runs import JournaledRun
     from insitu.store.run.run import Run
-    from insitu.store.run.runs import JournaledRun
 
 EXAMPLE = """\
 Journals that several machines wrote are copied into one run.h5.parts first: those of one run carry the same id. A file
@@ -41,10 +41,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Make the file; 1 if something is missing in it."""
     from insitu import store
+    from insitu.store.journal.journaled_runs import run_named
     from insitu.store.journal.parts import parts_of
-    from insitu.store.run.compact import compact
+    from insitu.store.run.merge import merge_journals
     from insitu.store.run.run import Run
-    from insitu.store.run.runs import run_named
 
     target = store.check(options.file.rstrip("/").removesuffix(store.PARTS), overwrite=True)
     parts = parts_of(target)
@@ -53,7 +53,7 @@ def main(options: argparse.Namespace) -> int:
     runs = [run_named(parts, name) for name in options.run or ()]
     _check_over(target, parts, runs)
     with working(f"merging {target.name}"):
-        missing = compact(parts, target, runs=[run.id for run in runs], overwrite=options.overwrite)
+        missing = merge_journals(parts, target, runs=[run.id for run in runs], overwrite=options.overwrite)
     with Run.open(target) as run:
         print(f"{target}: {_counts(run)}")
         for text in missing:
@@ -64,10 +64,10 @@ def main(options: argparse.Namespace) -> int:
 
 def _check_over(target: Path, parts: Path, runs: list[JournaledRun]) -> None:
     """Raise if one of the processes still writes."""
-    from insitu.store.run.before import Before
-    from insitu.store.run.runs import run_to_merge
+    from insitu.store.journal.journaled_runs import run_to_merge
+    from insitu.store.run.existing_file import ExistingFile
 
-    with Before.of(target) as before:
+    with ExistingFile.of(target) as before:
         chosen = run_to_merge(parts, [run.id for run in runs], before.run_id)
     if "running" in chosen.states:
         raise StoreError(f"{str(target)!r} still runs: nothing to recover; `insitu show {target}` reads it as it is")
@@ -82,7 +82,7 @@ def _counts(run: Run) -> str:
 
 def _print_left(parts: Path, run: Run) -> None:
     """Say what stays in the folder of the journals, and why."""
-    from insitu.store.run.runs import others_in, runs_in
+    from insitu.store.journal.journaled_runs import others_in, runs_in
 
     if os.path.isdir(parts) and run.id in runs_in(parts):
         print(f"its journals stay in {parts}, for a rank is missing, damaged or has no end")

@@ -176,7 +176,7 @@ class GoldenTrace:
     def _trouble(self, trace: Trace) -> str | None:
         """What is wrong with the trace or with the file; None if they agree."""
         import insitu
-        from insitu.store.text.write import to_text
+        from insitu.store.text.trace_text_writer import to_text
         from insitu.trace.compare.traces import compare_traces
 
         if self._path.read_bytes() == to_text(trace).encode():
@@ -191,7 +191,7 @@ class GoldenTrace:
 
     def _store(self, trace: Trace, verb: str) -> None:
         from insitu.store.files import write_whole
-        from insitu.store.text.write import to_text
+        from insitu.store.text.trace_text_writer import to_text
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self._path, to_text(trace).encode(), overwrite=True)

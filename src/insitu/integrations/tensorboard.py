@@ -23,9 +23,9 @@ def write(run: Run | PathLike, logdir: PathLike) -> list[str]:
     left out.
 
     >>> import tempfile
-    >>> from insitu.store.journal.journal import Journal
+    >>> from insitu.store.journal.journal_writer import JournalWriter
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Journal(f"{folder}/run.h5.parts") as journal:
+    ...     with JournalWriter(f"{folder}/run.h5.parts") as journal:
     ...         _ = journal.step(0, 0.0, [("forward.loss", 0, None, (), 2.5)])
     ...     write(f"{folder}/run.h5", f"{folder}/logs")  # then: tensorboard --logdir logs
     ['forward/loss']

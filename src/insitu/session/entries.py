@@ -15,9 +15,9 @@ from insitu.capture.values.intake import text_of
 from insitu.capture.values.leaves import SMALL
 from insitu.capture.values.step import Batch
 from insitu.errors import is_interrupt
-from insitu.store.dtypes import kind_of
 from insitu.store.journal import frames
-from insitu.store.journal.journal import Entry, Journal
+from insitu.store.journal.journal_writer import Entry, JournalWriter
+from insitu.store.stored_type import stored_type
 
 Tell = Callable[[str, str], None]
 
@@ -27,7 +27,7 @@ class ToJournal:
 
     is_early = True
 
-    def __init__(self, journal: Journal, tell: Tell) -> None:
+    def __init__(self, journal: JournalWriter, tell: Tell) -> None:
         self._journal, self._tell = journal, tell
 
     def write(self, batch: Batch) -> None:
@@ -149,4 +149,4 @@ def dtype_name(dtype: Any) -> str:
     name = str(dtype).removeprefix("torch.")
     if not (hasattr(torch, name) or name == "bool"):
         name = f"numpy:{dtype.str}"
-    return kind_of(name).name
+    return stored_type(name).name

@@ -28,13 +28,13 @@ from insitu.session.about import about_run
 from insitu.session.entries import ToFunction, ToJournal, ToNothing
 from insitu.session.recorded import Recorded
 from insitu.session.signals import Dropped, Exit, Termination, begun, ended, undone_with
-from insitu.session.start import open_journal, restarts
 from insitu.store import RUN_SUFFIXES, check
-from insitu.store.building import check_compression
 from insitu.store.journal.claims import Start
-from insitu.store.journal.journal import Journal
+from insitu.store.journal.journal_writer import JournalWriter
 from insitu.store.journal.parts import parts_of, remove_journal
-from insitu.store.run.ranks import Ranks
+from insitu.store.run.file_builder import check_compression
+from insitu.store.run.job_end import Ranks
+from insitu.store.run.run_start import open_journal, restarts
 from insitu.trace.path import compiled, matches, nearest
 from insitu.view.progress import working
 
@@ -187,7 +187,7 @@ class Running:
         self.to = recording._to
         self.rank = dist.current_rank()
         self.folder: Path | None = None
-        self.journal: Journal | None = None
+        self.journal: JournalWriter | None = None
         self.start: Start | None = None
         self.recorded = Recorded(self)
         self._termination: Termination | None = None
@@ -242,7 +242,7 @@ class Running:
             folder = tempfile.mkdtemp(prefix="insitu-")
             weakref.finalize(self.recorded, _remove_folder, folder, os.getpid())
             self.folder, self.start = parts_of(Path(folder) / "run.h5"), Start.new()
-            self.journal = Journal(self.folder, self.rank, said, run=self.start.run)
+            self.journal = JournalWriter(self.folder, self.rank, said, run=self.start.run)
             return
         of.check_free()
         self.folder = parts_of(to)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from insitu.errors import ChoiceError, StoreError, SubjectError, tell
-from insitu.store.trace.joining import join_traces, only_whole_steps
+from insitu.store.trace.trace_parts import join_traces, only_whole_steps
 from insitu.trace.capacity import MEMORY, capacity
 from insitu.trace.missing import missing_of
 from insitu.trace.trace import Trace
@@ -39,12 +39,13 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
     target = check(path, overwrite=overwrite)
     if target.suffix.lower() == TEXT:
         from insitu.store.files import write_whole
-        from insitu.store.text.write import to_text
+        from insitu.store.text.trace_text_writer import to_text
 
         write_whole(target, to_text(trace).encode(), overwrite=overwrite)
         return
     # h5py takes a tenth of a second to import: only those who use it wait for it.
-    from insitu.store.trace import codec, hdf5
+    from insitu.store.trace import trace_file
+    from insitu.store.trace.trace_encoder import encode
 
     _ = trace.events  # which may add to what is in the archive
     about, earlier = trace.about, trace._archive.files if trace._archive is not None else []
@@ -53,7 +54,7 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
         about = {name: item for name, item in about.items() if name != "missing"}
         if left := missing.events - missing.on_disk:
             about["missing"] = replace(missing, events=left, on_disk=0).plain()
-    hdf5.write(codec.encode(trace, about), about, target, overwrite=overwrite, earlier=earlier)
+    trace_file.write(encode(trace, about), about, target, overwrite=overwrite, earlier=earlier)
 
 
 def load(path: str | os.PathLike[str], *, memory: int | str | None = None) -> Any:
@@ -77,7 +78,7 @@ def _read(source: Path, room: int) -> Any:
 
     if source.suffix.lower() == TEXT:
         check_plain(source)
-        from insitu.store.text.read import read
+        from insitu.store.text.trace_text_reader import read
 
         return read(source)
     # Not by the methods of Path, which raise where a folder may not be looked into.
@@ -87,15 +88,16 @@ def _read(source: Path, room: int) -> Any:
     if os.path.isdir(parts) and not os.path.isfile(source) and (run := _going_on(parts, source)) is not None:
         return run
     check_plain(source)
-    from insitu.store.safe import holds_run
-    from insitu.store.trace import codec, hdf5
+    from insitu.store.hdf5 import holds_run
+    from insitu.store.trace import trace_file
+    from insitu.store.trace.trace_decoder import decode
 
     if holds_run(source):
         from insitu.store.run.run import joined_run
 
         return joined_run(source, parts)
-    parts_there, missing = hdf5.read_parts(source, room)
-    trace = join_traces([codec.decode(part) for part in parts_there])
+    parts_there, missing = trace_file.read_parts(source, room)
+    trace = join_traces([decode(part) for part in parts_there])
     if missing is not None:
         before = missing_of(trace.about.get("missing"))
         trace = only_whole_steps(trace, missing, missing if before is None else before.and_also(missing))
@@ -106,8 +108,8 @@ def _read(source: Path, room: int) -> Any:
 
 def _in_parts(parts: Path, source: Path) -> Any:
     """The newest run in a folder of journals, with what the file beside it has of the same run."""
+    from insitu.store.journal.journaled_runs import newest_run
     from insitu.store.run.run import Run, joined_run
-    from insitu.store.run.runs import newest_run
 
     try:
         run_id = newest_run(parts).id

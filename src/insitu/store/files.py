@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from insitu.errors import StoreError
+
+_MOST = 512  # buffers in one call; Linux takes 1024
+_SMALL = 2**14  # buffers that are smaller, on average, are copied together: a vector of many costs more than that
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
@@ -103,3 +107,37 @@ def sync_directory(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def write_all(file: int, buffers: Sequence[Any], size: int) -> None:
+    """Append the buffers, of `size` bytes in all, to a file."""
+    if size <= len(buffers) * _SMALL:
+        buffers = (b"".join(buffers),)
+    for start in range(0, len(buffers), _MOST):
+        _write_some(buffers[start : start + _MOST], lambda left: os.writev(file, left))
+
+
+def write_at(file: int, buffers: Sequence[Any], position: int) -> int:
+    """Write the buffers to a place in a file, and give the place after them."""
+
+    def write(left: Sequence[Any]) -> int:
+        nonlocal position
+        written = os.pwritev(file, left, position)
+        position += written
+        return written
+
+    for start in range(0, len(buffers), _MOST):
+        _write_some(buffers[start : start + _MOST], write)
+    return position
+
+
+def _write_some(buffers: Sequence[Any], write: Callable[[Sequence[Any]], int]) -> None:
+    written = write(buffers)
+    left: list[Any] = [view for buffer in buffers if (view := memoryview(buffer)).nbytes]
+    while True:
+        while left and written >= left[0].nbytes:
+            written -= left.pop(0).nbytes
+        if not left:
+            return
+        left[0] = left[0].cast("B")[written:]
+        written = write(left)

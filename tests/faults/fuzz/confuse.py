@@ -15,8 +15,8 @@ import numpy as np
 from tests.faults.fuzz.odd import NUMBERS
 from tests.faults.fuzz.seeds import Seed
 
-from insitu.store.trace import hdf5
-from insitu.store.trace.tables import SCHEMA
+from insitu.store.trace import trace_file
+from insitu.store.trace.schema import SCHEMA
 
 _TYPES = (
     *("i1", "u1", "i2", ">i4", "i8", "u8", "f2", "f4", ">f8", "f8", "g", "c8", "c16", "?", "S1", "S7", "V3", "V16"),
@@ -174,6 +174,6 @@ def _check(file: h5py.File) -> None:
     """Make the checksum right again, where all columns are still numbers; plain h5py would crash on some others."""
     with suppress(Exception):
         every = {table: {name: file[f"events/{table}/{name}"] for name in rules} for table, rules in SCHEMA.items()}
-        hdf5._check_sizes([data for columns in every.values() for data in columns.values()])
+        trace_file._check_sizes([data for columns in every.values() for data in columns.values()])
         tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in every.items()}
-        file.attrs["checksum"] = hdf5._checksum(tables)
+        file.attrs["checksum"] = trace_file._checksum(tables)

@@ -23,7 +23,7 @@ def make_forged(seed: Seed, path: Path, dice: random.Random, number: int) -> boo
     target = path / seed.target.relative_to(seed.path)
     whole = target.read_bytes()
     file = os.open(target, os.O_RDONLY)
-    every = list(frames.Scan(frames.Descriptor(file), whole[8:16]).frames())
+    every = list(frames.FrameScan(frames.OpenFile(file), whole[8:16]).frames())
     os.close(file)
     chosen = set(dice.sample(range(len(every)), dice.choice([1, 1, 2])))
     made = whole[:16]

@@ -11,7 +11,7 @@ from tests.store.example import everything, picture
 from tests.store.recorded import Expected, record
 
 from insitu import store
-from insitu.store.run.compact import compact
+from insitu.store.run.merge import merge_journals
 from insitu.trace.event import Call, Stats, TensorFacts, Variable
 from insitu.trace.trace import Trace
 
@@ -55,7 +55,7 @@ def _file(form: str, folder: Path) -> tuple[bytes, Any]:
     path = folder / ("run.trace" if form == "text" else "run.h5")
     if form in ("run", "gzip"):
         truth: Any = _known(record(folder / "run.h5.parts"))
-        compact(folder / "run.h5.parts", path, compression="gzip" if form == "gzip" else "none")
+        merge_journals(folder / "run.h5.parts", path, compression="gzip" if form == "gzip" else "none")
     else:
         trace = layered() if form == "packed" else everything()
         store.save(trace, path)

@@ -12,21 +12,21 @@ from tests.faults.fuzz.blind import blind
 from tests.faults.fuzz.odd import JSONS, NUMBERS, replaced
 from tests.faults.fuzz.seeds import Seed
 
-from insitu.store.trace import hdf5
-from insitu.store.trace.tables import bytes_of, narrow, pieces_of
+from insitu.store.trace import trace_file
+from insitu.store.trace.schema import bytes_of, narrow, pieces_of
 
 Tables = dict[str, dict[str, Any]]
 
 
 def make_forged(seed: Seed, path: Path, dice: random.Random, number: int) -> bool:
     """A few numbers, texts or rows are other ones."""
-    tables: Tables = hdf5.read(seed.path)
+    tables: Tables = trace_file.read(seed.path)
     ways = [
         dice.choice((_texts, _texts, _numbers, _numbers, _numbers, _rows)) for _ in range(dice.choice([1, 1, 2, 4]))
     ]
     for way in sorted(ways, key=lambda way: way is not _texts):  # texts first: the numbers are where they lie
         way(tables, dice)
-    hdf5.write(tables, {}, path, overwrite=True)
+    trace_file.write(tables, {}, path, overwrite=True)
     return False
 
 

@@ -91,9 +91,9 @@ def _use_run(run: Run, path: Path, folder: Path, truth: Any) -> str:
     _command("show", str(path))
     _command("show", str(path), "--json")
     if path.is_dir():
-        from insitu.store.run.compact import compact
+        from insitu.store.run.merge import merge_journals
 
-        compact(path, folder / "recovered.h5", overwrite=True, keep_parts=True)
+        merge_journals(path, folder / "recovered.h5", overwrite=True, keep_parts=True)
         with store.load(folder / "recovered.h5") as again:
             recovered = {key for name in again for key in _use_series(again, name, truth)}
             if recovered != found:

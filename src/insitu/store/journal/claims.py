@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from insitu.errors import StoreError
-from insitu.store.journal.parts import RUN_ID, check_own, place_of, places
+from insitu.store.journal.parts import RUN_ID, check_not_link, place_of, places
 from insitu.store.journal.process import Process
 
 _CLAIM = re.compile(r"claim-(\d{1,9})-(\d{1,9})-(\d{1,9})\.json")
@@ -64,7 +64,7 @@ class Board:
 
     def agree(self, restart: int, number: int, propose: Callable[[Start | None], Start]) -> Start:
         """The start that the ranks agree on; `propose` makes one from the last that this parent claimed."""
-        check_own(self.parts)
+        check_not_link(self.parts)
         os.makedirs(self.parts, mode=0o700, exist_ok=True)
         while True:
             claims = [(claim, path) for claim, path in _claims(self.parts) if claim[:2] == (restart, number)]

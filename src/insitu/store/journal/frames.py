@@ -79,7 +79,7 @@ class FrameSource(Protocol):
         ...
 
 
-class Descriptor:
+class OpenFile:
     """The bytes of an open file."""
 
     def __init__(self, file: int) -> None:
@@ -92,7 +92,7 @@ class Descriptor:
 
 
 @dataclass(slots=True)
-class Scan:
+class FrameScan:
     """Reads a file of a journal in any state; after `frames` has ended, `gaps` are the bytes that are in no frame."""
 
     source: FrameSource

@@ -73,7 +73,7 @@ def places(parts: Path) -> list[JournalPlace]:
     return sorted(found)
 
 
-def check_own(parts: Path) -> None:
+def check_not_link(parts: Path) -> None:
     """Raise if the folder is a symbolic link: who made that could see, and choose, what is written."""
     if os.path.islink(parts):
         raise StoreError(f"{str(parts)!r} is a symbolic link, and those are not written through: remove it")
@@ -101,7 +101,7 @@ def remove_journal(folder: Path) -> None:
         folder.rmdir()
 
 
-def tidy(parts: Path) -> None:
+def remove_leftovers(parts: Path) -> None:
     """Remove files that were never finished, and the folder if nothing is left in it."""
     with suppress(OSError):
         for entry in os.scandir(parts):
@@ -112,7 +112,7 @@ def tidy(parts: Path) -> None:
         parts.rmdir()
 
 
-class Files:
+class FilePool:
     """Opens files to read from them, a few at a time."""
 
     def __init__(self, paths: list[Path], most: int = 32) -> None:
@@ -130,9 +130,9 @@ class Files:
         except OSError as error:
             raise StoreError(f"{str(self._paths[number])!r} cannot be read: {error.strerror}") from error
 
-    def source(self, number: int, size: int) -> FileSource:
+    def source(self, number: int, size: int) -> PooledFile:
         """The first bytes of a file, read through here."""
-        return FileSource(self, number, size)
+        return PooledFile(self, number, size)
 
     def _read(self, file: int, start: int, length: int) -> bytes:
         if length <= _LARGEST_READ:
@@ -159,10 +159,10 @@ class Files:
         self.close()
 
 
-class FileSource:
+class PooledFile:
     """The first `size` bytes of one of many files; what is written to it later is not seen."""
 
-    def __init__(self, files: Files, number: int, size: int) -> None:
+    def __init__(self, files: FilePool, number: int, size: int) -> None:
         self._files, self._number, self.size = files, number, size
 
     def read(self, start: int, length: int) -> bytes:

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from insitu.errors import NotRecordedError, StoreError, tell
-from insitu.store.journal.shard import RunEvent
-from insitu.store.run.attempts import (
+from insitu.store.journal.journal_reader import RunEvent
+from insitu.store.journal.journaled_runs import JournaledRun, run_to_merge, runs_in, tag_and_size
+from insitu.store.journal.shard_facts import (
     Attempt,
     ShardFacts,
     attempts_of,
@@ -22,18 +23,17 @@ from insitu.store.run.attempts import (
     missing_ranks_of,
     world_size_of,
 )
-from insitu.store.run.injournal import RunJournals
-from insitu.store.run.joined import JoinedRun
-from insitu.store.run.runfile import RunFile
-from insitu.store.run.runs import JournaledRun, run_to_merge, runs_in, tag_and_size
+from insitu.store.run.joined_run import JoinedRun
+from insitu.store.run.run_file_reader import RunFileReader
+from insitu.store.run.run_journals import RunJournals
 from insitu.store.run.series import Recorded, Series
-from insitu.store.run.sources import not_in_file
+from insitu.store.run.source_choice import not_in_file
 from insitu.store.run.summary import Summary, summary_of
-from insitu.store.trace.value import Array
+from insitu.store.stored_type import Array
 from insitu.trace.path import matches, nearest
 
 
-class _Source(Protocol):
+class RunSource(Protocol):
     """A file or journals."""
 
     path: Path
@@ -56,20 +56,20 @@ class _Source(Protocol):
     def close(self) -> None: ...
 
 
-def _with_journals(file: RunFile, parts: Path) -> _Source:
+def _with_journals(file: RunFileReader, parts: Path) -> RunSource:
     """A file, and the journals that are beside it and not in it."""
     if not os.path.isdir(parts):
         return file
     found = runs_in(parts)
     own = found.pop(file.run_id, None)
-    source: _Source = file
+    source: RunSource = file
     if own is not None and _is_of(file, own) and (places := not_in_file(own.places, file.shards)):
         source = JoinedRun(file, parts, places)
     source.others = [str(other) for other in found.values()]
     return source
 
 
-def _is_of(file: RunFile, run: JournaledRun) -> bool:
+def _is_of(file: RunFileReader, run: JournaledRun) -> bool:
     """Whether journals are of the run in a file; without ids they are if one of them is in it."""
     return bool(run.id) or bool({facts.tag for facts in file.shards} & {tag_and_size(at)[0] for at in run.places})
 
@@ -78,9 +78,9 @@ class Run:
     """What `insitu.load` gives for a recorded run: `run["forward.x"]` is a `Series`.
 
     >>> import tempfile
-    >>> from insitu.store.journal.journal import Journal
+    >>> from insitu.store.journal.journal_writer import JournalWriter
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Journal(f"{folder}/run.h5.parts") as journal:
+    ...     with JournalWriter(f"{folder}/run.h5.parts") as journal:
     ...         for step in range(3):
     ...             _ = journal.step(step, 0.0, [("forward.x", 0, "uint8", (2,), bytes([step, 7]))])
     ...     with Run.open(f"{folder}/run.h5.parts") as run:
@@ -88,7 +88,7 @@ class Run:
     [[0, 7], [1, 7], [2, 7]] [0, 1, 2] True
     """
 
-    def __init__(self, source: _Source) -> None:
+    def __init__(self, source: RunSource) -> None:
         self._source = source
         self._closed = False
         self._missing = missing_of(source.shards) + source.left_out
@@ -98,7 +98,7 @@ class Run:
     def open(cls, path: str | os.PathLike[str]) -> Run:
         """The run in a file, or the newest in a folder of journals, and nothing else; `insitu.load` joins the two."""
         found = Path(path)
-        return cls(RunJournals(found) if found.is_dir() else RunFile(found))
+        return cls(RunJournals(found) if found.is_dir() else RunFileReader(found))
 
     @property
     def path(self) -> Path:
@@ -236,9 +236,9 @@ class Run:
         return f"<Run {self.path.name!r}: {len(self)} variables{steps}{ranks}{attempts}{', ' * bool(state)}{state}>"
 
 
-def _file_of(source: Path, run_id: str | None) -> RunFile | None:
+def _file_of(source: Path, run_id: str | None) -> RunFileReader | None:
     """The file of a run; None if there is none, or it is of another run."""
-    file = RunFile(source) if os.path.isfile(source) else None
+    file = RunFileReader(source) if os.path.isfile(source) else None
     if file is not None and run_id is not None and file.run_id != run_id:
         file.close()
         return None

@@ -10,11 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from insitu.errors import ChoiceError, NotRecordedError
-from insitu.store import convert
-from insitu.store.dtypes import JSON, Kind
-from insitu.store.numbers import packed
-from insitu.store.trace.template import plain_value
-from insitu.store.trace.value import Array
+from insitu.store.json_reader import plain_value
+from insitu.store.run import conversion
+from insitu.store.run.conversion import packed
+from insitu.store.stored_type import JSON, Array, StoredType
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Recorded(Protocol):
 
     name: str
     path: str
-    kind: Kind
+    kind: StoredType
     shape: tuple[int, ...] | None
     facts: dict[str, Any]
 
@@ -256,12 +255,12 @@ class Series:
 
     def to_pandas(self) -> Any:
         """A DataFrame with the columns step, rank, attempt, call, time and value; needs pandas."""
-        return convert.to_pandas(self)
+        return conversion.to_pandas(self)
 
     def to_torch(self) -> Any:
         """The values as a tensor, or a list of tensors where the shapes differ; needs torch."""
         self._need_arrays("to_torch()")
-        return convert.to_torch(self.raw, self._array_dtype)
+        return conversion.to_torch(self.raw, self._array_dtype)
 
     def __len__(self) -> int:
         return sum(len(rows) for _, rows in self._parts)
@@ -284,7 +283,7 @@ class Series:
         return f"<Series {self.name!r}: {len(self)} × {kind}{steps}{ranks}{attempts}>"
 
     @property
-    def _kind(self) -> Kind:
+    def _kind(self) -> StoredType:
         return self._parts[0][0].kind
 
     @property

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import MissingError
-from insitu.store.dtypes import JSON, kind_of
 from insitu.store.run.series import Series
-from insitu.store.trace.value import Array
+from insitu.store.stored_type import JSON, Array, stored_type
 
 _NOTHING: Array = np.empty(0)
 _MOST_BYTES = 2**26  # read for the summary of a whole run
@@ -91,7 +90,7 @@ def _dtype(series: Series) -> str:
 
 def _sample(series: Series, shapes: list[tuple[int, ...]], points: int, budget: int) -> Series:
     """All of it if that is little, else values of some steps that lie evenly among all."""
-    largest = kind_of(series.dtype).itemsize * max(map(prod, shapes))
+    largest = stored_type(series.dtype).itemsize * max(map(prod, shapes))
     most = max(budget // max(largest, 1), 1)
     if len(series) <= most:
         return series

@@ -1,0 +1,180 @@
+"""HDF5 from a stranger: hard links to plain data and nothing else, so that no other file is opened or memory filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xxhash import xxh3_64_hexdigest
+
+from insitu.errors import MissingError, StoreError
+from insitu.store.stored_type import Array, StoredType
+
+try:
+    import h5py
+    from h5py import h5d, h5s, h5t, h5z, string_dtype
+except ImportError:
+    raise MissingError("reading and writing .h5 files needs h5py: pip install h5py") from None
+
+RUN_FORMAT, RUN_VERSION = "insitu run", 1
+BLOSC2 = 32026
+# What each compression can do at best: a dataset that declares more was made to fill the memory.
+_RATIOS = {h5z.FILTER_SHUFFLE: 1, h5z.FILTER_DEFLATE: 1100, h5z.FILTER_LZF: 300, BLOSC2: 20_000}
+_ERRORS = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
+_LARGEST_CHUNK = 2**26
+# Sign, exponent and mantissa of floats that HDF5 can describe; e4m3fn and the like have no infinity, so it cannot.
+_FLOATS = {"bfloat16": (2, 15, 7, 8, 7, 127), "float8_e5m2": (1, 7, 2, 5, 2, 15)}
+_LONGEST = 200
+_EMPTY = "%"
+_CLASSES = {h5t.INTEGER, h5t.FLOAT, h5t.ENUM, h5t.STRING}
+
+
+@contextmanager
+def careful(what: str = "it is not an HDF5 file, or a damaged one") -> Iterator[None]:
+    """The library has no tree of errors: a file that is none, or is cut short, gives any of these."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise StoreError("there is no such file") from None
+    except StoreError:
+        raise
+    except _ERRORS as error:
+        raise StoreError(f"{what}: {error}") from None
+
+
+def open_file(path: Path) -> h5py.File:
+    """The file, to be read."""
+    with careful():
+        return h5py.File(path, "r")
+
+
+def holds_run(path: Path) -> bool:
+    """Whether a file says that it holds a run."""
+    with open_file(path) as file, careful():
+        return bool(attribute(file, "format") == RUN_FORMAT.encode())
+
+
+def attribute(file: h5py.File, name: str) -> Any:
+    """A number or a text of fixed length; None for any other."""
+    found = file.attrs.get_id(name) if name in file.attrs else None
+    # Text of variable length lies in a heap of its own, and the library loops for ever in one that is damaged.
+    if found is None or found.shape != () or found.dtype.kind not in "Siu":
+        return None
+    return file.attrs[name]
+
+
+def child(group: h5py.Group, name: str, kind: type) -> Any:
+    """A group or dataset, if it is in this file."""
+    where = f"{(group.name or '').rstrip('/')}/{name}"
+    if name not in group.keys():  # noqa: SIM118 - `in group` would follow the link
+        raise StoreError(f"{where} is missing")
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise StoreError(f"{where} is a link to another place, and those are not followed")
+    found = group[name]
+    if not isinstance(found, kind):
+        raise StoreError(f"{where} is not a {kind.__name__.lower()}")
+    return found
+
+
+def plain(group: h5py.Group, name: str, shape: tuple[int, ...], itemsize: int, size: int) -> h5py.Dataset:
+    """A dataset of plain values of this shape and itemsize, in a file of `size` bytes, that holds what it declares."""
+    found = child(group, name, h5py.Dataset)
+    made = found.id.get_create_plist()
+    if found.is_virtual or made.get_external_count():
+        raise StoreError(f"{found.name} takes its data from other files, and those are not opened")
+    if found.shape != shape or found.id.get_type().get_size() != itemsize:
+        raise StoreError(f"{found.name} is {found.shape} of {found.dtype}, and should be {shape} of {itemsize} bytes")
+    if not _is_plain(found.id.get_type()):
+        raise StoreError(f"{found.name} holds no plain values: {found.dtype}")
+    _check_size(found, made, size)
+    return found
+
+
+def _is_plain(kind: Any) -> bool:
+    if kind.get_class() != h5t.COMPOUND:
+        return kind.get_class() in _CLASSES and not (kind.get_class() == h5t.STRING and kind.is_variable_str())
+    members = [kind.get_member_type(number) for number in range(kind.get_nmembers())]
+    return len(members) == 2 and all(member.get_class() == h5t.FLOAT for member in members)
+
+
+def _check_size(dataset: h5py.Dataset, made: Any, size: int) -> None:
+    filters = [made.get_filter(number)[0] for number in range(made.get_nfilters())]
+    if unknown := [number for number in filters if number not in _RATIOS]:
+        raise StoreError(f"{dataset.name} is compressed in a way that is not ours (filter {unknown[0]})")
+    ratio = max([_RATIOS[number] for number in filters], default=1)
+    # Not as h5py has it: for a float of 8 bits it takes the next one that NumPy has.
+    itemsize, stored = dataset.id.get_type().get_size(), dataset.id.get_storage_size()
+    declared = itemsize * prod(dataset.shape)
+    if declared > ratio * stored or stored > size:
+        raise StoreError(f"{dataset.name} declares {declared} bytes and stores {stored}, in a file of {size}")
+    if made.get_layout() == h5d.CONTIGUOUS and stored and dataset.id.get_offset() + stored > size:
+        raise StoreError(f"{dataset.name} ends behind the end of the file: it is cut short")
+    if dataset.chunks and itemsize * prod(dataset.chunks) > _LARGEST_CHUNK:
+        raise StoreError(f"{dataset.name} has chunks of {dataset.chunks}, which is too large")
+    if BLOSC2 in filters:
+        need_blosc2()
+
+
+def need_blosc2() -> Any:
+    """The package with the filter."""
+    try:
+        import hdf5plugin
+    except ImportError:
+        raise MissingError("compression 'blosc2' needs hdf5plugin: pip install hdf5plugin") from None
+    return hdf5plugin
+
+
+def read_rows(dataset: h5py.Dataset, start: int, stop: int, out: Array) -> None:
+    """Read rows as the bytes that are stored, with no conversion of any kind."""
+    with careful(f"{dataset.name} cannot be read"):
+        if not out.size:
+            return
+        space = dataset.id.get_space()
+        space.select_hyperslab((start, *(0 for _ in dataset.shape[1:])), (stop - start, *dataset.shape[1:]))
+        dataset.id.read(h5s.create_simple((stop - start, *dataset.shape[1:])), space, out, dataset.id.get_type())
+
+
+def h5type_of(kind: StoredType) -> Any:
+    """The type of a dataset with values of this kind."""
+    if kind.name in _FLOATS:
+        return _float(*_FLOATS[kind.name])
+    return numpy_type(kind.bits)
+
+
+def numpy_type(dtype: np.dtype[Any]) -> Any:
+    """The type of a dataset that h5py reads as this type of NumPy."""
+    return h5t.py_create(dtype, logical=True)
+
+
+def text_type(width: int) -> Any:
+    """The type of texts of at most so many bytes."""
+    return h5t.py_create(string_dtype("utf-8", max(width, 1)), logical=True)
+
+
+def _float(size: int, sign: int, exponent_at: int, exponent: int, mantissa: int, bias: int) -> Any:
+    made = h5t.IEEE_F32LE.copy()
+    made.set_fields(sign, exponent_at, exponent, 0, mantissa)
+    made.set_precision(8 * size)
+    made.set_size(size)
+    made.set_ebias(bias)
+    return made
+
+
+def escaped(path: str) -> str:
+    """The path as the name of a group: what HDF5 would take for something else is written in percent.
+
+    >>> escaped("forward.x"), escaped("a/b%"), escaped(""), escaped("."), escaped("tab\\t")
+    ('forward.x', 'a%2Fb%25', '%', '%2E', 'tab%09')
+    """
+    if path == ".":
+        return "%2E"
+    name = "".join([c if c.isprintable() and c not in "/%" else _percent(c) for c in path]) or _EMPTY
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 40]}%~{xxh3_64_hexdigest(name.encode())}"
+
+
+def _percent(character: str) -> str:
+    return "".join([f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass")])

@@ -1,0 +1,452 @@
+"""The journal of one rank: what a training run leaves behind step by step, and a crash cannot take back.
+
+Each step is one frame (`frames.py`) or several, written in line: when `step` returns, a killed process loses nothing.
+A thread makes the system write it to the disk about once a second, so a power cut takes at most that. A value that is
+what it was when it was last stored is written as its digest alone.
+
+An exception may come from a signal at any moment. A frame counts from the one assignment on that notes its end in the
+file; until then it is cut off again. Who does not know whether a frame was written gives it again, with its ticket.
+
+A journal belongs to a run, and to an attempt of it (`parts.py`). Its first frame says which process writes it, and
+whether that process got the lock of the file; its last one, END, that nothing is to come.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time as clock
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from errno import ENOENT
+from functools import lru_cache
+from pathlib import Path
+from struct import Struct
+from threading import RLock
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from xxhash import xxh3_128_digest
+
+from insitu.errors import StoreError, is_interrupt, tell
+from insitu.store import PARTS
+from insitu.store.files import sync_directory, write_all
+from insitu.store.journal import frames
+from insitu.store.journal.declarations import Declarations, dumps
+from insitu.store.journal.parts import check_not_link, place_of
+from insitu.store.journal.process import Process
+from insitu.store.journal.sync_thread import SyncThread
+from insitu.store.json_writer import SCALARS, Repr, Writer
+
+# A value of a step: its path, which value of that path it is in this step, its dtype as torch spells it without
+# "torch.", its shape, and its bytes; or, with None for the dtype, any small Python value.
+Entry = tuple[str, int, str | None, tuple[int, ...], Any]
+
+ROLL = 2**28
+SYNC = 1.0
+_TRIES = 100
+
+
+class JournalWriter:
+    """Appends steps to the journal of a rank, in a folder that only its owner reads.
+
+    `step` is called in the training loop. Where the disk is full or fails, it cuts the torn step off and raises a
+    StoreError once; the steps that cannot be written after that are counted in `dropped`, and the first one that can
+    be written again says so in the journal.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, JournalWriter(f"{folder}/run.h5.parts") as journal:
+    ...     journal.step(0, 0.0, [("forward.x", 0, "float32", (2,), bytes(8)), ("forward.name", 0, None, (), "a")])
+    ...     journal.committed_step
+    True
+    0
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        rank: int = 0,
+        about: Mapping[str, Any] | None = None,
+        *,
+        run: str = "",
+        attempt: int = 0,
+        roll: int = ROLL,
+        sync: float = SYNC,
+    ) -> None:
+        self.folder = place_of(Path(folder), rank, run, attempt).path
+        self.rank = rank
+        self.committed_step: int | None = None
+        self.dropped = 0
+        self._about = {"rank": rank, "time": clock.time(), "facts": value_json(dict(about or {}))}
+        self._about["process"] = Process.current().to_json()
+        self._declared = Declarations()
+        self._last: dict[tuple[int, int], tuple[int, bytes]] = {}
+        self._tag, self._sequence, self._number = os.urandom(8), 0, 0
+        self._roll, self._process = roll, os.getpid()
+        self._writing, self._syncing = RLock(), RLock()
+        self._file, self._size, self._has_name = -1, 0, True
+        self._ticket: int | None = None  # of the frame that was written last
+        self._is_unsure = False  # a frame was begun, and it is not known to be whole
+        self._is_closed = False
+        self._dirty, self._named, self._troubled = False, False, False
+        self._retired: list[int] = []
+        self._sync_error: OSError | None = None
+        self._failed_last = ""  # what could not be written
+        self._make_folder()
+        try:
+            self._open_next()
+        except OSError as error:
+            raise StoreError(f"{str(self.folder)!r} cannot be written: {error.strerror}") from error
+        self._beat = SyncThread(self._sync, sync)
+
+    def describe(self, path: str, **facts: Any) -> None:
+        """Say more about a variable: its `source`, the scale of a quantized one, the place of a shard."""
+        with self._writing:
+            self._declared.describe(path, {name: value_json(fact) for name, fact in facts.items()})
+
+    def leave_out(self, path: str, reason: str, *, step: int) -> None:
+        """Say that values of a path are not recorded; it is written with the next step."""
+        with self._writing:
+            self._declared.leave_out(path, reason, step)
+
+    def step(
+        self, step: int, time: float, entries: Iterable[Entry], *, flags: int = 0, ticket: int | None = None
+    ) -> bool:
+        """Write values of a step; whether they are written. Values that have not changed take 40 bytes.
+
+        `flags` are those of `frames.py`. A frame with the ticket of the last one is that one, and is not written again.
+        """
+        with self._writing:
+            self._check_open()
+            if ticket is not None and ticket == self._ticket:
+                return True
+            try:
+                self._begin_frame()
+                index, pieces, size = self._packed(step, time, entries)
+                self._append(frames.STEP | flags, index, pieces, size, step=step, ticket=ticket)
+            except OSError as error:
+                return self._failed(f"step {step}", error)
+            except BaseException:
+                self._last.clear()
+                raise
+            if self._troubled or self._sync_error:
+                self._tell_trouble()
+            return True
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether a value is the one that was last written for its path and call."""
+        path, call, dtype, shape, data = entry
+        with self._writing:
+            found = self._declared.known.get((path, str(dtype), shape))
+            if found is None:
+                return False
+            variable, layout, _ = found
+            return self._last.get((variable, call)) == (layout, xxh3_128_digest(data))
+
+    def event(self, kind: str, text: str, *, step: int | None = None, time: float | None = None) -> bool:
+        """Write what happened in the run: a mark, an error, trouble with the disk."""
+        when = clock.time() if time is None else time
+        index = dumps({"kind": kind, "text": text, "step": step, "time": when})
+        with self._writing:
+            self._check_open()
+            try:
+                self._begin_frame()
+                self._append(frames.EVENT, index, [], 0)
+            except OSError as error:
+                return self._failed(f"the event {kind!r}", error)
+            return True
+
+    def flush(self) -> None:
+        """Wait until all that was written is on the disk."""
+        with self._writing:
+            self._check_open()
+            self._sync(always=True)
+            error, self._sync_error = self._sync_error, None
+        if error is not None:
+            raise StoreError(f"{str(self.folder)!r} cannot be written to the disk: {error.strerror}") from error
+
+    def close(self) -> None:
+        """End the journal; what was written stays readable if even that fails."""
+        if self._is_closed:
+            return
+        if self._process != os.getpid():  # a child process: the journal belongs to its parent
+            self._forget()
+            self._is_closed = True
+            return
+        self._beat.stop()
+        with self._writing:
+            try:
+                self._end()
+            finally:
+                self._sync(always=True)
+                self._forget()
+            self._is_closed = True
+
+    def __enter__(self) -> JournalWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is not None and self._file >= 0 and self._process == os.getpid():
+            with suppress(StoreError):
+                self.event("error", f"{type(error).__name__}: {error}"[:1000])
+        self.close()
+
+    def _end(self) -> None:
+        facts = {"time": clock.time(), "dropped": self.dropped, "declared": self._declared.records}
+        try:
+            self._begin_frame()
+            last = frames.last_bytes(self._tag)
+            self._append(frames.END, dumps(facts), [last], len(last))
+        except OSError as error:
+            self._failed("its end", error)
+
+    def _packed(self, step: int, time: float, entries: Iterable[Entry]) -> tuple[bytes, list[Any], int]:
+        """The index and the data of a step. This runs for every value, so it is one loop."""
+        known, declare, last = self._declared.known, self._declared.declare, self._last
+        fields: list[Any] = []
+        pieces: list[Any] = []
+        total = 0
+        for path, call, dtype, shape, data in entries:
+            if dtype is None:
+                data = value_json(data).encode("ascii")
+                dtype, shape = "json", (len(data),)
+            found = known.get((path, dtype, shape))
+            variable, layout, size = found if found is not None else declare(path, dtype, shape)
+            if len(data) != size:
+                data = _bytes_of(path, dtype, shape, size, data)
+            digest = xxh3_128_digest(data)
+            mark = (layout, digest)
+            if last.get((variable, call)) == mark:
+                fields += (variable, layout, call, frames.SAME, size, digest)
+            else:
+                last[variable, call] = mark
+                fields += (variable, layout, call, frames.STORED, size, digest)
+                pieces.append(data)
+                total += size
+        text = self._declared.news()
+        count = len(fields) // 6
+        index = b"".join(
+            (frames.STEP_HEAD.pack(step, time, count, len(text)), _entries(count).pack(*fields), text),
+        )
+        return index, pieces, total
+
+    def _begin_frame(self) -> None:
+        """Cut off what an interrupted frame has left, and forget the values that were said to be in it."""
+        if self._is_unsure:
+            self._cut()
+        if self._file >= 0 and self._has_name and os.fstat(self._file).st_nlink == 0:
+            self._begin_again()
+        self._is_unsure = True
+
+    def _append(
+        self,
+        kind: int,
+        index: bytes,
+        pieces: list[Any],
+        size: int,
+        *,
+        step: int | None = None,
+        ticket: int | None = None,
+    ) -> None:
+        """Write a frame whole, or nothing."""
+        if self._file < 0 or (self._size + size > self._roll and self._size > 0):
+            self._open_next()
+        head = frames.head(self._tag, kind, self._sequence, index, size)
+        end, number = self._size + len(head) + size, self._sequence + 1
+        committed = self.committed_step if step is None else step
+        try:
+            write_all(self._file, [head, *pieces], len(head) + size)
+        except BaseException:
+            self._cut()
+            raise
+        # One assignment, within which no signal is looked for: now the frame is there.
+        last = self._ticket if step is None else ticket
+        self._size, self._sequence, self._ticket, self.committed_step = end, number, last, committed
+        self._is_unsure, self._dirty = False, True
+        if step is not None:
+            self._declared.told()
+
+    def _cut(self) -> None:
+        """Take a torn frame off; where even that fails, go on in another file: the reader finds its way."""
+        self._last.clear()
+        if self._file < 0:
+            return
+        try:
+            os.ftruncate(self._file, self._size)
+        except OSError:
+            file, self._file, self._size = (
+                self._file,
+                -1,
+                0,
+            )  # one in both places would be closed
+            self._retired.append(file)
+
+    def _failed(self, what: str, error: OSError) -> bool:
+        self._last.clear()
+        is_given = isinstance(error, StoreError)  # not the disk, but what was given
+        if is_given or is_interrupt(error):  # a TimeoutError of the user is an OSError, too
+            raise error
+        self.dropped += what != self._failed_last and what.startswith("step")
+        self._failed_last = what
+        if self._troubled:
+            return False
+        self._troubled = True
+        kept = "nothing was" if self.committed_step is None else f"all up to step {self.committed_step} is"
+        raise StoreError(
+            f"{what} of rank {self.rank} is not recorded: {error.strerror or error}; {kept} kept in"
+            f" {str(self.folder)!r}. Recording goes on when the disk takes it again"
+        ) from error
+
+    def _tell_trouble(self) -> None:
+        """The disk takes steps again, or could not be made to keep them: write that too."""
+        text = f"fdatasync: {self._sync_error}"
+        if self._troubled:
+            text = f"{self.dropped} step{'s' * (self.dropped > 1)} could not be written"
+        self._troubled, self._sync_error, self._failed_last = False, None, ""
+        with suppress(StoreError):
+            self.event("trouble", text, step=self.committed_step)
+
+    def _make_folder(self) -> None:
+        try:
+            for _ in range(_TRIES):
+                check_not_link(self.folder.parent)
+                os.makedirs(self.folder.parent, mode=0o700, exist_ok=True)
+                with suppress(FileNotFoundError):  # the process that merged an older run has just removed it
+                    os.mkdir(self.folder, mode=0o700)
+                    return
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
+        except FileExistsError:
+            of = str(self.folder.parent).removesuffix(PARTS)
+            raise StoreError(
+                f"{str(self.folder)!r} is there already, from a run that was killed or still goes on:"
+                f" `insitu recover {of}` makes its file; or give another name, or overwrite=True"
+            ) from None
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(f"{str(self.folder)!r} cannot be made: {error.strerror}") from error
+
+    def _begin_again(self) -> None:
+        """The journal was deleted while it is written: say so, and go on in a new file."""
+        self._last.clear()
+        file, self._file, self._size = (
+            self._file,
+            -1,
+            0,
+        )  # one in both places would be closed
+        self._retired.append(file)
+        kept = "nothing" if self.committed_step is None else f"all up to step {self.committed_step}"
+        text = f"{str(self.folder)!r} was deleted while it is written: {kept} is gone, and what comes is recorded"
+        self._open_next()
+        tell(text)
+        self.event("trouble", text, step=self.committed_step)
+
+    def _open_next(self) -> None:
+        """Begin a file. It says again what was declared, so that it can be read without the ones before."""
+        path = self.folder / f"{self._number:05d}-{self._tag.hex()}.journal"
+        self._number += 1  # at once: after an interruption the name is taken
+        number, full = self._sequence + 1, self._file
+        try:
+            file = _new_file(path)
+        except FileNotFoundError:  # the folder was deleted
+            self._make_folder()
+            file = _new_file(path)
+        try:
+            index = dumps({**self._about, "lock": _lock(file), "declared": self._declared.records})
+            begin = frames.MAGIC + self._tag + frames.head(self._tag, frames.ABOUT, self._sequence, index, 0)
+            write_all(file, [begin], len(begin))
+            has_name = os.fstat(file).st_nlink > 0  # not every file system counts names
+        except BaseException:
+            os.close(file)
+            os.unlink(path)
+            raise
+        # One assignment, within which no signal is looked for.
+        self._file, self._size, self._sequence, self._dirty, self._named, self._has_name = (
+            *(file, len(begin), number),
+            *(True, False, has_name),
+        )
+        if full >= 0:
+            self._retired.append(full)
+
+    def _sync(self, always: bool = False) -> None:
+        """Make the system write to the disk what it has; files that are full are closed."""
+        with self._syncing:
+            if not (self._dirty or self._retired or always):
+                return
+            self._dirty = False
+            full = [self._retired.pop(0) for _ in range(len(self._retired))]
+            try:
+                for file in (*full, self._file):
+                    if file >= 0:
+                        os.fdatasync(file)
+                if not self._named:
+                    self._named = True
+                    sync_directory(self.folder)
+            except OSError as error:
+                self._sync_error = _of_the_disk(error)
+            finally:
+                for file in full:
+                    os.close(file)
+
+    def _forget(self) -> None:
+        for file in (self._file, *self._retired):
+            if file >= 0:
+                os.close(file)
+        self._file, self._retired = -1, []
+
+    def _check_open(self) -> None:
+        if self._process != os.getpid():
+            raise StoreError(f"{str(self.folder)!r} belongs to process {self._process}: a child cannot write to it")
+        if not self._beat.running:
+            raise StoreError(f"{str(self.folder)!r} is closed")
+
+
+def _new_file(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _lock(file: int) -> bool:
+    """Lock a file, which tells readers that the run still goes on; whether that worked."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _entries(count: int) -> Struct:
+    return Struct("<" + frames.ENTRY_FORMAT * count)
+
+
+def _of_the_disk(error: OSError) -> OSError:
+    """The error, unless it is a TimeoutError of the user that came by a signal: that one is raised."""
+    if is_interrupt(error):
+        raise error
+    return error
+
+
+def _bytes_of(path: str, dtype: str, shape: tuple[int, ...], size: int, data: Any) -> memoryview:
+    view = memoryview(data)
+    if view.nbytes != size:
+        raise StoreError(f"{path!r} has {view.nbytes} bytes, and {dtype} of shape {tuple(shape)} takes {size}")
+    return view
+
+
+def value_json(value: Any) -> str:
+    """A small Python value as text; what is none becomes its shortened repr, marked as such.
+
+    >>> value_json({"lr": 0.1}), value_json(None)
+    ('{"dict":[["lr",0.1]]}', 'null')
+    """
+    scalar = SCALARS.get(type(value))
+    if scalar is not None:  # mostly
+        return scalar(value)
+    arrays: list[Any] = []
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+        value = value.item()
+    text = Writer(arrays).json(value)
+    if arrays:  # arrays are variables of their own
+        text = Writer([]).json(Repr(type(value).__name__, repr(value)[:200]))
+    return text

@@ -1,0 +1,139 @@
+"""Nested values from JSON: a text is read once, and gives a value for every call that has it."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+from insitu.errors import StoreError
+from insitu.store.json_writer import DEEPEST, Repr
+from insitu.store.stored_type import Array
+from insitu.trace.event import Fields, Opaque, TensorFacts, Word
+
+Build = Callable[[Iterator[TensorFacts]], Any]
+
+_SOME_TENSOR = TensorFacts(0, (), "f32", "cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text, read once: `build` makes the value anew from the tensors that belong into it."""
+
+    build: Build
+    size: int
+    tensors: int = 0
+
+
+def plain_value(text: str | bytes) -> Any:
+    """The value of a text in which there are neither tensors nor arrays; a StoreError when it is none.
+
+    >>> plain_value(b'{"tuple":[1,"a"]}')
+    (1, 'a')
+    """
+    try:
+        template = from_json(text if isinstance(text, str) else text.decode(), [])
+    except UnicodeDecodeError as error:
+        raise StoreError(f"the value {text[:80]!r} is not text in UTF-8: {error.reason}") from None
+    if template.tensors:
+        raise StoreError(f"the value {text[:80]!r} holds tensors, which belong to traces")
+    return template.build(iter(()))
+
+
+def from_json(text: str, arrays: list[Array]) -> Template:
+    """The template of a text; a StoreError when it is not one that a `Writer` makes.
+
+    >>> from_json('{"tuple":[1,{"float":"nan"}]}', []).build(iter(()))
+    (1, nan)
+    """
+    reader = _Reader(arrays)
+    try:
+        build = reader.read(json.loads(text, parse_constant=_refuse), 0)
+        return Template(build, reader.size, reader.tensors)
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        raise StoreError(f"the argument {text[:80]!r} cannot be read: {error!r}") from None
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+class _Reader:
+    """Compiles the plain form of one value into a function that builds it."""
+
+    def __init__(self, arrays: list[Array]) -> None:
+        self.arrays = arrays
+        self.size = 0
+        self.tensors = 0
+
+    def read(self, plain: Any, depth: int) -> Build:
+        self.size += 1
+        if depth > DEEPEST:
+            raise ValueError(f"nested deeper than {DEEPEST}")
+        if type(plain) is list:
+            items = [self.read(item, depth + 1) for item in plain]
+            return lambda tensors: [item(tensors) for item in items]
+        if type(plain) is not dict:
+            return lambda tensors: plain
+        ((tag, content),) = plain.items()
+        if tag == "tensor":
+            self.tensors += 1
+            return next
+        if tag in ("tuple", "dict", "fields"):
+            return self._container(tag, content, depth)
+        return self._constant(tag, content)
+
+    def _container(self, tag: str, content: Any, depth: int) -> Build:
+        if tag == "tuple":
+            items = [self.read(item, depth + 1) for item in content]
+            return lambda tensors: tuple([item(tensors) for item in items])
+        if tag == "dict":
+            pairs = [(self._key(key, depth + 1), self.read(item, depth + 1)) for key, item in content]
+            return lambda tensors: {key(tensors): item(tensors) for key, item in pairs}
+        type_name, named = content
+        fields = [(_text(name), self.read(item, depth + 1)) for name, item in named]
+        _text(type_name)
+        return lambda tensors: Fields(type_name, {name: item(tensors) for name, item in fields})
+
+    def _key(self, plain: Any, depth: int) -> Build:
+        key = self.read(plain, depth)
+        hash(key(repeat(_SOME_TENSOR)))  # here, and not when it is built, a list as a key is an error of the text
+        return key
+
+    def _constant(self, tag: str, content: Any) -> Build:
+        if tag == "array":
+            array = self.arrays[_index(content)]
+            self.size += array.size
+            return lambda tensors: array.copy()
+        value = self.arrays[_index(content)][()] if tag == "scalar" else _CONSTANTS[tag](content)
+        return lambda tensors: value
+
+
+def _number(plain: Any) -> float:
+    return float(plain["float"]) if type(plain) is dict else float(plain)
+
+
+def _text(plain: Any) -> str:
+    if type(plain) is not str:
+        raise TypeError(f"{plain!r} is not a text")
+    return plain
+
+
+def _index(plain: Any) -> int:
+    if type(plain) is not int or plain < 0:
+        raise IndexError(f"{plain!r} is not an index")
+    return plain
+
+
+_CONSTANTS: dict[str, Callable[[Any], Any]] = {
+    "word": lambda content: Word(_text(content)),
+    "opaque": lambda content: Opaque(_text(content)),
+    "float": lambda content: float(_text(content)),
+    "int": lambda content: int(_text(content), 16),
+    "complex": lambda content: complex(_number(content[0]), _number(content[1])),
+    "bytes": lambda content: b64decode(_text(content), validate=True),
+    "repr": lambda content: Repr(_text(content[0]), _text(content[1])),
+}

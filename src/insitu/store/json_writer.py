@@ -1,0 +1,171 @@
+"""Nested arguments and results as JSON, with the tensors taken out.
+
+A call of the same function with other tensors has the same text, so a trace of many layers has few texts:
+`(x, w, None)` is `{"tuple": [{"tensor": 0}, {"tensor": 0}, null]}`, and the tensors are listed apart, in order.
+What JSON knows is itself: null, booleans, strings, lists, integers and floats that every reader of JSON tells
+apart. All else is an object with one key, its tag:
+
+tensor  the next tensor of the list             word    a `Word`
+tuple   items                                   opaque  an `Opaque`: the type
+dict    pairs of key and value                  fields  a `Fields`: the type, and pairs of name and value
+float   one that is integral or not finite      repr    another object: its type and its shortened repr
+int     one beyond 53 bits, in hexadecimal      array   a row of the table of arrays
+complex two floats                              scalar  a NumPy scalar: a row of the table of arrays
+bytes   in base64
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii as _quoted
+from typing import Any
+
+import numpy as np
+
+from insitu.store.stored_type import Array, storable
+from insitu.trace.event import Fields, Opaque, TensorFacts, Word
+
+DEEPEST, _CUT = 64, 8
+_LONGEST_REPR = 200
+_EXACT_INT = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Repr:
+    """What is left of an object that could not be saved: its type, and its repr, shortened.
+
+    >>> Repr("Path", "PosixPath('a')")
+    PosixPath('a')
+    """
+
+    type: str
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class _TooDeep(Exception):
+    pass
+
+
+class Writer:
+    """Writes values as text; the arrays and tensors met on the way are added to the lists given.
+
+    Without a list for tensors, a tensor is an object like any other.
+
+    >>> Writer([], []).json((1, 1.0, Word("cpu"), TensorFacts(7, (2, 3), "f32", "cpu")))
+    '{"tuple":[1,{"float":"1.0"},{"word":"cpu"},{"tensor":0}]}'
+    """
+
+    def __init__(self, arrays: list[Array], tensors: list[TensorFacts] | None = None) -> None:
+        self._arrays = arrays
+        self._tensors = tensors
+        self._depth = 0
+        self._limit = DEEPEST
+
+    def json(self, value: Any) -> str:
+        """The value as text; in one that is nested too deep, as what holds itself is, the depths become their repr."""
+        tensors, arrays = len(self._tensors or ()), len(self._arrays)
+        try:
+            return self._write(value)
+        except _TooDeep:
+            del self._arrays[arrays:]
+            if self._tensors is not None:
+                del self._tensors[tensors:]
+            return self._write_cut(value)
+
+    def _write_cut(self, value: Any) -> str:
+        # Raising first, and cutting only at a small depth, keeps what holds itself twice from growing without end.
+        self._depth, self._limit = 0, _CUT
+        try:
+            return self._write(value)
+        finally:
+            self._limit = DEEPEST
+
+    def _write(self, value: Any) -> str:
+        if self._depth > self._limit:
+            if self._limit == DEEPEST:
+                raise _TooDeep
+            return _described(value)
+        scalar = SCALARS.get(type(value))
+        if scalar is not None:
+            return scalar(value)
+        write = _WRITERS.get(type(value))
+        return write(self, value) if write is not None else self._other(value)
+
+    def _tensor(self, value: TensorFacts) -> str:
+        if self._tensors is None:
+            return _described(value)
+        self._tensors.append(value)
+        return '{"tensor":0}'
+
+    def _items(self, values: Iterable[Any]) -> str:
+        self._depth += 1
+        items = [self._write(value) for value in values]
+        self._depth -= 1
+        return f"[{','.join(items)}]"
+
+    def _pairs(self, pairs: dict[Any, Any]) -> str:
+        self._depth += 1
+        items = [f"[{self._write(key)},{self._write(value)}]" for key, value in pairs.items()]
+        self._depth -= 1
+        return f"[{','.join(items)}]"
+
+    def _tuple(self, value: tuple[Any, ...]) -> str:
+        return f'{{"tuple":{self._items(value)}}}'
+
+    def _dict(self, value: dict[Any, Any]) -> str:
+        return f'{{"dict":{self._pairs(value)}}}'
+
+    def _fields(self, value: Fields) -> str:
+        return f'{{"fields":[{_quoted(value.type)},{self._pairs(value.items)}]}}'
+
+    def _other(self, value: Any) -> str:
+        array = type(value) is np.ndarray
+        if (array or isinstance(value, np.generic)) and storable(value.dtype):
+            self._arrays.append(np.asarray(value))
+            return f'{{"{"array" if array else "scalar"}":{len(self._arrays) - 1}}}'
+        return _quoted(str(value)) if isinstance(value, str) else _described(value)
+
+
+def _integer(value: int) -> str:
+    return str(value) if -_EXACT_INT <= value <= _EXACT_INT else f'{{"int":"{value:#x}"}}'
+
+
+def _float(value: float) -> str:
+    # JavaScript reads 1.0 as 1 and JSON has no NaN, so those that are integral or not finite are written as text.
+    return f'{{"float":"{value!r}"}}' if value.is_integer() or value - value != 0 else repr(value)
+
+
+# How what holds nothing else is written.
+SCALARS: dict[type, Callable[[Any], str]] = {
+    type(None): lambda value: "null",
+    bool: lambda value: "true" if value else "false",
+    int: _integer,
+    float: _float,
+    str: _quoted,
+    complex: lambda value: f'{{"complex":[{_float(value.real)},{_float(value.imag)}]}}',
+    bytes: lambda value: f'{{"bytes":"{b64encode(value).decode("ascii")}"}}',
+    Word: lambda value: f'{{"word":{_quoted(value)}}}',
+    Opaque: lambda value: f'{{"opaque":{_quoted(value.type)}}}',
+    Repr: lambda value: f'{{"repr":[{_quoted(value.type)},{_quoted(value.text)}]}}',
+}
+_WRITERS: dict[type, Callable[[Writer, Any], str]] = {
+    TensorFacts: Writer._tensor,
+    list: Writer._items,
+    tuple: Writer._tuple,
+    dict: Writer._dict,
+    Fields: Writer._fields,
+}
+
+
+def _described(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:  # the repr of a stranger's object may do anything
+        text = f"<{type(value).__name__}: its repr raised {type(error).__name__}>"
+    short = text if len(text) <= _LONGEST_REPR else text[: _LONGEST_REPR - 1] + "…"
+    return f'{{"repr":[{_quoted(type(value).__name__)},{_quoted(short)}]}}'

@@ -1,0 +1,107 @@
+"""Only one process at a time makes the file of a run, or removes journals: it leaves a marker while it does.
+
+A lock would be simpler, and some file systems have none. So each process puts a marker of its own into the folder,
+looks for others, and steps back if there is one whose process may still run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from insitu.errors import StoreError
+from insitu.store.journal.parts import check_not_link
+from insitu.store.journal.process import Process
+
+PATIENCE = 5.0  # seconds for which one process waits for another
+_MARKER = re.compile(r"merging-[0-9a-f]{16}\.json")
+
+
+@contextmanager
+def merge_lock(parts: Path) -> Iterator[None]:
+    """Within this, no other process merges what is in the folder; an error if one does and goes on doing so."""
+    check_not_link(parts)
+    deadline = time.monotonic() + PATIENCE
+    while (marker := _marker_alone(parts)) is None:
+        if time.monotonic() > deadline:
+            raise StoreError(_busy_text(parts))
+        time.sleep(random.uniform(0.02, 0.1))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            marker.unlink()
+        with suppress(OSError):  # something is left in it
+            parts.rmdir()
+
+
+def _marker_alone(parts: Path) -> Path | None:
+    """Put a marker into the folder; None if another process has one there."""
+    marker = parts / f"merging-{os.urandom(8).hex()}.json"
+    passing = marker.with_suffix(".part")
+    try:
+        try:
+            _write(passing, json.dumps(Process.current().to_json()).encode())
+            with suppress(FileNotFoundError):  # whoever merged before this has tidied up: try again
+                os.rename(passing, marker)  # so that nobody sees one that is empty
+        finally:
+            with suppress(OSError):
+                passing.unlink()
+    except OSError as error:
+        raise StoreError(f"{str(parts)!r} cannot be written: {error.strerror}") from error
+    if not _others(parts, marker) and marker.exists():
+        return marker
+    with suppress(OSError):
+        marker.unlink()
+    return None
+
+
+def _write(path: Path, content: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, content)
+    finally:
+        os.close(file)
+
+
+def _others(parts: Path, own: Path | None) -> list[Path]:
+    """The markers of processes that may still merge; those of dead processes are removed."""
+    found = []
+    for entry in os.scandir(parts):
+        path = Path(entry.path)
+        if not _MARKER.fullmatch(entry.name) or path == own:
+            continue
+        process = _process_of(path)
+        if process is not None and process.is_alive() is False:
+            with suppress(OSError):
+                path.unlink()
+        else:
+            found.append(path)
+    return found
+
+
+def _process_of(marker: Path) -> Process | None:
+    try:
+        file = os.open(marker, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            return Process.from_json(json.loads(os.read(file, 4096)))
+        finally:
+            os.close(file)
+    except (OSError, ValueError):
+        return None
+
+
+def _busy_text(parts: Path) -> str:
+    for marker in _others(parts, None):
+        who = _process_of(marker)
+        return (
+            f"{str(parts)!r} is being merged by {who or 'another process'}: try again when it has ended. If you know"
+            f" that it no longer runs, remove {marker.name!r} there"
+        )
+    return f"{str(parts)!r} is being merged by another process: try again"

@@ -1,0 +1,106 @@
+"""The types of values, by the names torch gives them: their bytes in a file, and what NumPy makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import MissingError, StoreError
+
+Array = np.ndarray[Any, Any]
+
+JSON = "json"  # small Python values, as text
+NUMPY = "numpy:"  # before a type that torch does not know: `numpy:<M8[ns]`
+
+_SAME = {
+    **{name: name for name in ("float16", "float32", "float64", "bool", "complex64", "complex128")},
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{"qint8": "int8", "quint8": "uint8", "qint32": "int32"},
+}
+_ML = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+_BYTES = ("float4_e2m1fn_x2", "bits8", "bits1x8", "bits2x4", "bits4x2", *(f"uint{n}" for n in range(1, 8)))
+_SIGNED_BYTES = tuple(f"int{n}" for n in range(1, 8))
+
+_ARRAY_KINDS = "biufcSUmM"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredType:
+    """A type: its name, its bytes as a NumPy type, and the way from those to the values.
+
+    `inner` is the length of a last dimension that is added, where one value is stored as several bytes.
+    """
+
+    name: str
+    bits: np.dtype[Any]
+    decode: Callable[[Array], Array]
+    inner: tuple[int, ...] = ()
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one value."""
+        return self.bits.itemsize * (self.inner[0] if self.inner else 1)
+
+
+@cache
+def stored_type(name: str) -> StoredType:
+    """The type of this name, as torch spells it without `torch.`.
+
+    >>> stored_type("bfloat16").itemsize, stored_type("numpy:<M8[ns]").itemsize
+    (2, 8)
+    """
+    if name in _SAME:
+        return _plain(name, np.dtype(_SAME[name]))
+    if name in _ML:
+        bits = np.dtype("u2" if name == "bfloat16" else "u1")
+        return StoredType(name, bits, lambda raw: raw.view(_ml_type(name)))
+    if name == "complex32":
+        return StoredType(name, np.dtype("u4"), _complex)
+    if name in _BYTES or name in _SIGNED_BYTES or name == JSON:
+        return _plain(name, np.dtype("i1" if name in _SIGNED_BYTES else "u1"))
+    if name == "bits16":
+        return _plain(name, np.dtype("u2"))
+    if name.startswith(NUMPY):
+        return _numpy(name)
+    raise StoreError(f"values of the type {name[:40]!r} cannot be stored: give their bytes as uint8")
+
+
+def _plain(name: str, bits: np.dtype[Any]) -> StoredType:
+    return StoredType(name, bits, lambda raw: raw)
+
+
+def _numpy(name: str) -> StoredType:
+    text = name.removeprefix(NUMPY)
+    try:
+        dtype = np.dtype(text if len(text) < 32 else "O")
+    except (TypeError, ValueError):
+        dtype = np.dtype("O")
+    if not storable(dtype):
+        raise StoreError(f"arrays of the type {text[:40]!r} cannot be stored")
+    return StoredType(name, np.dtype("u1"), lambda raw: raw.view(dtype)[..., 0], (dtype.itemsize,))
+
+
+def _complex(raw: Array) -> Array:
+    # NumPy has no complex numbers of two halves; those of two floats hold every one of them.
+    halves = raw.reshape(-1).view(np.float16).astype(np.float32)
+    return halves.view(np.complex64).reshape(raw.shape)
+
+
+def _ml_type(name: str) -> Any:
+    try:
+        return getattr(import_module("ml_dtypes"), name)
+    except (ImportError, AttributeError):
+        raise MissingError(
+            f"NumPy has no {name}: pip install ml_dtypes gives it one; without it, .raw gives the bits of the values"
+            " and .to_torch() a tensor"
+        ) from None
+
+
+def storable(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of this type can be written as bytes and be the same when read."""
+    return dtype.kind in _ARRAY_KINDS and dtype.itemsize > 0 and np.dtype(dtype.str) == dtype

@@ -1,0 +1,277 @@
+"""One line of the text of a trace, read from left to right."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from insitu.store.text.trace_text_writer import RESERVED
+from insitu.store.text.value_text import COUNTS, DEEPEST, MOMENTS, expected_count
+from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word
+
+_STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_TOKEN = re.compile(
+    rf"""\s*(?:(?P<string>[abcw]?(?:{_STRING}))|(?P<tensor>%[\w.#]*)"""
+    r"""|(?P<bare>-?[\w.]+(?:[+-]\d+)?(?::\d+)?)|(?P<sign>->|[()\[\]{}<>,=:]))"""
+)
+_NUMBER = re.compile(r"-?(?:\d|inf$|nan$|\.\d)")
+_CALLED = re.compile(rf"(?P<name>{_STRING}|[\w.]+)(?: (?P<operator>{_STRING}|[^\s('\"]+))?(?=\()")
+_CONSTANTS: dict[str, Any] = {"None": None, "True": True, "False": False}
+
+T = TypeVar("T")
+Tensor = Callable[[str, TensorFacts | None], TensorFacts]
+
+
+class Fault(ValueError):
+    """What is wrong with a line."""
+
+
+class Line:
+    """The signs of a line and the place up to which they were read.
+
+    `tensor` is called with the name and the facts of each tensor, or None for the facts where it was met before.
+    `called` is the name of a function and the operator, as they stand there, if the line begins with that.
+    """
+
+    def __init__(self, text: str, tensor: Tensor) -> None:
+        self._tensor = tensor
+        self._tokens: list[tuple[str, str]] = []
+        self._at = 0
+        self._depth = 0
+        self.called: tuple[str, str | None] | None = None
+        place, text = 0, text.rstrip()
+        head = _CALLED.match(text)
+        if head is not None and head["name"] not in RESERVED:
+            self.called = head["name"], head["operator"]
+            place = head.end()
+        while place < len(text):
+            found = _TOKEN.match(text, place)
+            if found is None:
+                raise Fault(f"{text[place:].strip()[:20]!r} is nothing that can stand here")
+            self._tokens.append((str(found.lastgroup), found[found.lastgroup or 0]))
+            place = found.end()
+        self._tokens += [("end", "")] * 2  # the second one for a look ahead
+
+    def finish(self) -> None:
+        """Nothing may be left."""
+        if self._tokens[self._at][0] != "end":
+            raise Fault(f"there is more than can be understood, from {self._rest()} on")
+
+    def sees(self, *texts: str) -> bool:
+        """Whether one of these signs or bare words is next."""
+        kind, found = self._tokens[self._at]
+        return found in texts and kind in ("sign", "bare")
+
+    def takes(self, text: str) -> bool:
+        """Whether this sign or bare word is next; then it is read."""
+        kind, found = self._tokens[self._at]
+        if found != text or kind not in ("sign", "bare"):
+            return False
+        self._at += 1
+        return True
+
+    def expect(self, *texts: str) -> str:
+        """Read one of these, which must be next."""
+        if not self.sees(*texts):
+            raise Fault(f"{' or '.join(map(repr, texts))} is missing before {self._rest()}")
+        self._at += 1
+        return self._tokens[self._at - 1][1]
+
+    def _rest(self) -> str:
+        kind, found = self._tokens[self._at]
+        return "the end of the line" if kind == "end" else repr(found[:40])
+
+    def _next(self) -> tuple[str, str]:
+        token = self._tokens[self._at]
+        if token[0] == "end":
+            raise Fault("it is cut short")
+        self._at += 1
+        return token
+
+    def name(self) -> str:
+        """A name, in quotes or not."""
+        kind, text = self._next()
+        if kind == "string" and text[0] in "'\"":
+            return unquoted(text)
+        if kind != "bare":
+            raise Fault(f"{text!r} is no name")
+        return text
+
+    def string(self) -> str | None:
+        """A text in quotes, if there is one."""
+        kind, text = self._tokens[self._at]
+        return self.name() if kind == "string" and text[0] in "'\"" else None
+
+    def integer(self) -> int:
+        """A whole number."""
+        _, text = self._next()
+        if not re.fullmatch(r"-?\d+", text):
+            raise Fault(f"{text!r} is no whole number")
+        return int(text)
+
+    def many(self, item: Callable[[], None], end: str) -> None:
+        """Items with commas between them, up to a closing sign."""
+        while not self.takes(end):
+            item()
+            if not self.sees(end):
+                self.expect(",")
+
+    def named(self, end: str) -> dict[str, Any]:
+        """Values by name, up to a closing sign."""
+        found: dict[str, Any] = {}
+
+        def item() -> None:
+            name = self.name()
+            self.expect("=")
+            found[name] = self.value()
+
+        self.many(item, end)
+        return found
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What stands between the brackets of a call."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+
+        def item() -> None:
+            if self._tokens[self._at + 1] == ("sign", "="):
+                name = self.name()
+                self.expect("=")
+                kwargs[name] = self.value()
+            else:
+                args.append(self.value())
+
+        self.expect("(")
+        self.many(item, ")")
+        return tuple(args), kwargs
+
+    def value(self) -> Any:
+        """A value of any kind."""
+        return self._deeper(self._value)
+
+    def _deeper(self, read: Callable[[], T]) -> T:
+        self._depth += 1
+        if self._depth > DEEPEST + 2:
+            raise Fault(f"it is nested more than {DEEPEST} deep")
+        found = read()
+        self._depth -= 1
+        return found
+
+    def _value(self) -> Any:
+        kind, text = self._next()
+        if kind == "string":
+            return self._string(text)
+        if kind == "tensor":
+            return self._tensor(text[1:], self.facts() if self.takes(":") else None)
+        if kind == "bare":
+            return self._fields(text) if self.sees("(") else _atom(text)
+        return self._container(text)
+
+    def _string(self, text: str) -> Any:
+        if text[0] == "w":
+            return Word(unquoted(text[1:]))
+        if text[0] == "c":
+            return complex(unquoted(text[1:]))
+        if text[0] == "b":
+            return literal_eval(text)
+        if text[0] == "a":
+            return _array(unquoted(text[1:]), self.value())
+        return Fields(unquoted(text), self.named(")")) if self.takes("(") else unquoted(text)
+
+    def _fields(self, name: str) -> Fields:
+        self.expect("(")
+        return Fields(name, self.named(")"))
+
+    def _container(self, sign: str) -> Any:
+        if sign == "<":
+            name = self.name()
+            self.expect(">")
+            return Opaque(name)
+        if sign == "{":
+            return self._dict()
+        if sign not in "([":
+            raise Fault(f"there is no value before {sign!r}")
+        items: list[Any] = []
+        self.many(lambda: items.append(self.value()), ")" if sign == "(" else "]")
+        return items if sign == "[" else tuple(items)
+
+    def _dict(self) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+
+        def item() -> None:
+            key = self.value()
+            self.expect(":")
+            found[key] = self.value()
+
+        self.many(item, "}")
+        return found
+
+    def facts(self) -> TensorFacts:
+        """What a tensor is, from its type to the closing brace."""
+        names = [self.name()]
+        if not self.sees("["):
+            names.append(self.name())
+        self.expect("[")
+        shape: list[int | str] = []
+        self.many(lambda: shape.append(_size(self.name())), "]")
+        facts = TensorFacts(0, tuple(shape), names[-1], "cpu", type=names[0] if len(names) == 2 else "Tensor")
+        if self.takes("{"):
+            self._details(facts)
+        return facts
+
+    def _details(self, facts: TensorFacts) -> None:
+        numbers: dict[str, Any] = {}
+
+        def item() -> None:
+            key = self.expect("grad", "given", "on", "kept", "gradient", "count", *MOMENTS, *COUNTS)
+            if key == "grad":
+                facts.requires_grad = True
+            elif key == "given":
+                facts.producer = GIVEN
+            elif key == "on":
+                facts.device = str(self.value())
+            elif key == "kept":
+                facts.kept = self.value()
+            elif key == "gradient":
+                facts.grad = self._deeper(self.facts)
+            else:
+                numbers[key] = float(self._next()[1]) if key in MOMENTS else self.integer()
+
+        self.many(item, "}")
+        if numbers:
+            count = numbers.get("count", expected_count(facts.shape))
+            moments: list[Any] = [numbers.get(name) for name in MOMENTS]
+            facts.stats = Stats(count, *moments, *[numbers.get(name, 0) for name in COUNTS])
+
+
+GIVEN = -1  # the producer of a tensor that no call of the trace made, as long as its line is read
+
+
+def unquoted(text: str) -> str:
+    """What stands in quotes."""
+    return str(literal_eval(text)) if "\\" in text else text[1:-1]
+
+
+def _array(kind: str, items: Any) -> Any:
+    import numpy as np
+
+    found = re.fullmatch(r"([<>|][biufc]\d{1,2})\[([\d, ]*)\]", kind)
+    if found is None or type(items) is not list:
+        raise Fault(f"{kind!r} is no array of numbers, or they do not follow")
+    return np.array(items, dtype=found[1]).reshape([int(size) for size in found[2].split(",")])
+
+
+def _size(text: str) -> int | str:
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def _atom(text: str) -> Any:
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if not _NUMBER.match(text):
+        return Word(text)
+    if text.startswith(("0x", "-0x")):
+        return int(text, 16)
+    return int(text) if text.lstrip("-").isdigit() else float(text)

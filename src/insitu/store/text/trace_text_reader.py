@@ -1,0 +1,251 @@
+"""The text of a trace back into a trace. Damage is named with its line; nothing that stands in the text is run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from insitu.errors import StoreError
+from insitu.store.text.line_parser import GIVEN, Fault, Line, unquoted
+from insitu.store.text.trace_text_writer import FOOT, HEAD, KEYWORDS, SHORT, function_of
+from insitu.trace.collector import collector_paused
+from insitu.trace.event import (
+    Call,
+    Change,
+    Event,
+    Kind,
+    Mark,
+    MarkKind,
+    ModuleFacts,
+    Phase,
+    TensorFacts,
+    Variable,
+)
+from insitu.trace.trace import Trace
+
+_BEGINNINGS = (*KEYWORDS, "mark", "let")
+_CALL_FLAGS = ("in", "outside", "of", *get_args(Phase))
+# What the values of Python may raise when they are made of a text that is damaged.
+_ERRORS = (ValueError, TypeError, AttributeError, SyntaxError, OverflowError, RecursionError, MemoryError)
+
+
+def from_text(text: str) -> Trace:
+    """The trace that a text holds; a StoreError that names the line if it holds none.
+
+    >>> trace = from_text("insitu trace 1\\nabout {}\\nF.relu(1.5, %:f32[3])\\nend\\n")
+    >>> trace.calls[0].name, trace.calls[0].args
+    ('torch.nn.functional.relu', (1.5, f32[3]))
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    if lines[0] != HEAD and re.fullmatch(r"insitu trace \d{1,9}", lines[0]):
+        raise StoreError(f"line 1: it is {lines[0]!r}, and this insitu reads {HEAD!r}: update insitu")
+    if lines[0] != HEAD:
+        raise StoreError(f"line 1: it does not begin with {HEAD!r}, as a trace in text form does")
+    if lines[-2:] != [FOOT, ""]:
+        raise StoreError(f"line {len(lines)}: it is cut short: the last line is not {FOOT!r}")
+    with collector_paused():
+        return _Reader().trace(lines[1:-2])
+
+
+def read(path: Path) -> Trace:
+    """The trace in a file."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise StoreError("there is no such file") from None
+    except OSError as error:
+        raise StoreError(error.strerror or str(error)) from None
+    try:
+        return from_text(content.decode())
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise StoreError(f"line {line}: it is not text in UTF-8: {error.reason}") from None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call of which the end is still to come."""
+
+    call: Call
+    line: Line
+    number: int
+    text: str
+
+
+class _Reader:
+    """Reads line by line; the result of a call is read when all that lies in the call was."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._calls: dict[int, Call] = {}
+        self._open: list[_Open] = []
+        self._tensors: dict[str, TensorFacts] = {}
+        self._count = 0
+        self._producer: int | None = None
+        self._modules: dict[tuple[str, str, str], ModuleFacts] = {}
+        self._known: dict[tuple[str, str], ModuleFacts] = {}
+
+    def trace(self, lines: list[str]) -> Trace:
+        """The trace of the lines between the first and the last one."""
+        number, text = 2, lines[0] if lines else ""
+        try:
+            about = self._about(text)
+            for number, text in enumerate(lines[1:], 3):
+                # The line is looked at first: one that is none must not be blamed on the calls that it would end.
+                depth, line = self._depth(text), Line(text.lstrip(" "), self._tensor)
+                if line.called is None and not line.sees(*_BEGINNINGS):
+                    raise Fault("it is no event")
+                self._close(depth)
+                self._read(line, text, number)
+        except _ERRORS as error:
+            raise _located(number, text, error) from None
+        self._close(0)
+        return Trace(self._events, about=about)
+
+    def _about(self, text: str) -> dict[str, Any]:
+        line = Line(text, self._tensor)
+        line.expect("about")
+        about = line.value()
+        if type(about) is not dict:
+            raise Fault("it does not say what the trace is about")
+        line.finish()
+        return about
+
+    def _depth(self, text: str) -> int:
+        spaces = len(text) - len(text.lstrip(" "))
+        if spaces % 2 or spaces // 2 > len(self._open):
+            raise Fault(f"it is indented by {spaces} spaces, and there is no call {spaces - 2} spaces deep before it")
+        return spaces // 2
+
+    def _close(self, depth: int) -> None:
+        """End the calls in which the next line does not lie."""
+        while len(self._open) > depth:
+            ended = self._open.pop()
+            try:
+                self._end(ended.call, ended.line)
+            except _ERRORS as error:
+                raise _located(ended.number, ended.text, error) from None
+
+    def _read(self, line: Line, text: str, number: int) -> None:
+        around = self._open[-1].call if self._open else None
+        event = self._begun(line, len(self._events), around)
+        if around is not None:
+            event.parent, event.step, event.rank = around.id, around.step, around.rank
+        if line.takes("["):
+            line.many(lambda: self._flag(event, line), "]")
+        self._events.append(event)
+        if isinstance(event, Call):
+            self._calls[event.id] = event
+            self._open.append(_Open(event, line, number, text))
+        else:
+            line.finish()
+
+    def _begun(self, line: Line, number: int, around: Call | None) -> Event:
+        if line.called is None and line.takes("mark"):
+            kind = cast(MarkKind, line.expect(*get_args(MarkKind)))
+            return Mark(number, None, kind, line.string() or "")
+        if line.called is None and line.takes("let"):
+            return self._variable(line, number)
+        return self._call(line, number, around)
+
+    def _variable(self, line: Line, number: int) -> Variable:
+        name, changes = line.name(), list[Any]()
+        if line.takes("{"):
+            line.many(lambda: changes.append(line.expect(*get_args(Change))), "}")
+        line.expect("=")
+        return Variable(number, None, name, line.value(), tuple(changes))
+
+    def _call(self, line: Line, number: int, around: Call | None) -> Call:
+        call = Call(number, None, "function", "")
+        if around is not None:
+            call.module, call.phase = around.module, around.phase
+        if line.called is not None:
+            name, operator = line.called
+            call.name, call.operator = _spelled(name), _unquoted(operator) if operator is not None else None
+        else:
+            call.kind = cast(Kind, KEYWORDS[line.expect(*KEYWORDS)])
+            path = line.name() if call.kind == "module" else None
+            call.name = line.name()
+            if path is not None:
+                call.module = self._module(path, call.name, line.named("}") if line.takes("{") else {})
+        call.args, call.kwargs = line.arguments()
+        return call
+
+    def _module(self, path: str, name: str, settings: dict[str, Any]) -> ModuleFacts:
+        # None is a leaf, so that no view leaves out what is done inside.
+        found = self._modules.get((path, name, repr(settings)))
+        if found is None:
+            found = ModuleFacts(path, name, settings=settings, leaf=False)
+            self._modules[path, name, repr(settings)] = found
+            self._known.setdefault((path, name), found)
+        return found
+
+    def _flag(self, event: Event, line: Line) -> None:
+        flag = line.expect("step", "rank", *(_CALL_FLAGS if isinstance(event, Call) else ()))
+        if flag == "step":
+            event.step = line.integer()
+        elif flag == "rank":
+            event.rank = line.integer()
+        elif isinstance(event, Call):
+            self._call_flag(event, flag, line)
+
+    def _call_flag(self, call: Call, flag: str, line: Line) -> None:
+        if flag == "in":
+            path, name = line.name(), line.name()
+            call.module = self._known.get((path, name)) or self._module(path, name, {})
+        elif flag == "outside":
+            call.module = None
+        elif flag == "of":
+            self._of(call, line.value())
+        else:
+            call.phase = cast(Phase, flag)
+
+    def _of(self, call: Call, made: Any) -> None:
+        if not isinstance(made, TensorFacts) or made.producer is None:
+            raise Fault("what stands after 'of' was made by no call")
+        call.forward = function_of(self._calls[made.producer], self._calls).id
+
+    def _end(self, call: Call, line: Line) -> None:
+        self._producer = call.id
+        if line.takes("->"):
+            call.result = line.value()
+        if line.takes("raised"):
+            call.raised, call.message = line.name(), line.string()
+        if line.takes("makes"):
+            line.value()
+            while line.takes(","):
+                line.value()
+        line.finish()
+        self._producer = None
+
+    def _tensor(self, name: str, facts: TensorFacts | None) -> TensorFacts:
+        if facts is None:
+            if name not in self._tensors:
+                raise Fault(f"%{name} is not the name of a tensor before this")
+            return self._tensors[name]
+        facts.id, self._count = self._count, self._count + 1
+        facts.producer = None if facts.producer == GIVEN else self._producer
+        if name:
+            self._tensors[name] = facts
+        return facts
+
+
+def _spelled(name: str) -> str:
+    """The whole name of a function."""
+    if name[0] in "'\"":
+        return unquoted(name)
+    for short, whole in SHORT.items():
+        if name.startswith(short):
+            return whole + name[len(short) :]
+    return name
+
+
+def _unquoted(operator: str) -> str:
+    return unquoted(operator) if operator[0] in "'\"" else operator
+
+
+def _located(number: int, text: str, error: BaseException) -> StoreError:
+    why = str(error) if isinstance(error, Fault) else repr(error)
+    return StoreError(f"line {number}: {why}: {text.strip()[:80]!r}")

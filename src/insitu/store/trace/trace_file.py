@@ -1,0 +1,211 @@
+"""Tables in an HDF5 file: one group for each table under `/events`, one dataset for each column.
+
+A file is made in memory and then written in one go under another name: the HDF5 library has been seen to crash the
+process on a full disk, `os.write` raises. The reader opens hard links to plain numeric columns and nothing else, so
+that a file from a stranger can make it neither open another file nor fill the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from insitu.errors import MissingError, StoreError
+from insitu.store.files import write_whole
+from insitu.store.hdf5 import attribute, careful, child
+from insitu.store.trace.schema import FORMAT, SCHEMA, VERSION, Column, Rule, Tables
+from insitu.trace.missing import Missing
+
+try:
+    import h5py
+except ImportError:
+    raise MissingError("reading and writing .h5 files needs h5py: pip install h5py") from None
+
+_ATTRIBUTES = {"insitu": "insitu", "python": "python", "torch": "torch", "start": "started"}
+EARLIER = "earlier"  # the group with the earlier parts of a long trace
+_MOST_PARTS = 100_000
+_CHUNK = 2**18
+_SMALL = 2**12  # the index of the chunks alone takes half of that
+_MOST_BYTES = 2**32
+_MOST_ROWS = 2**22  # where the file is small; one in which each row takes half a byte may have more
+_MOST_NUMBERS = 2**27  # as many as all values of a trace may have tensors
+_BYTES = {"text", "data"}  # tables whose rows are bytes and stay that
+_NUMBERS = {"refs", "histograms"}  # those whose rows are numbers and stay that
+# What gzip can do at best. A dataset that declares more than its stored bytes can hold was made to fill the memory.
+_BEST_RATIO = 1100
+_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE}
+
+
+def write(
+    tables: Tables, about: Mapping[str, Any], path: Path, *, overwrite: bool, earlier: Sequence[Path] = ()
+) -> None:
+    """Write the tables, and the facts about the trace that are plain as attributes, to a file.
+
+    A long trace comes in parts: the events of `earlier` files go into groups of their own, `/earlier/0` the oldest.
+    """
+    write_whole(path, image(tables, about, earlier), overwrite=overwrite)
+
+
+def image(tables: Tables, about: Mapping[str, Any], earlier: Sequence[Path] = ()) -> bytes:
+    """The content of such a file."""
+    with h5py.File("memory", "w", driver="core", backing_store=False) as file:
+        file.attrs["format"] = _text(FORMAT)
+        file.attrs["format_version"] = VERSION
+        file.attrs["checksum"] = _checksum(tables)
+        file.attrs.update({name: _text(about[key]) for name, key in _ATTRIBUTES.items() if key in about})
+        for table, columns in tables.items():
+            plain = _plain_column(table, columns)
+            for name, column in columns.items():
+                _write_column(file, f"events/{table}/{name}", column, compressed=name != plain)
+        for index, part in enumerate(earlier):
+            _copy(part, file, f"{EARLIER}/{index}")
+        file.flush()
+        content: bytes = file.id.get_file_image()
+        return content
+
+
+def _copy(part: Path, file: h5py.File, name: str) -> None:
+    with h5py.File(part, "r") as source:
+        source.copy("events", file, name=name)
+        file[name].attrs["checksum"] = source.attrs["checksum"]
+
+
+def _text(value: object) -> np.bytes_:
+    # For a reader with plain h5py; the exact facts are in the table `about`. Attributes take neither NUL nor 64 KiB.
+    return np.bytes_(str(value).replace("\0", " ").encode("ascii", "backslashreplace")[:1000])
+
+
+def _plain_column(table: str, columns: Mapping[str, Column]) -> str | None:
+    """Of a table of very many rows, the column that is not compressed: however alike they are, it is read again."""
+    if table in _BYTES or len(next(iter(columns.values()))) <= _MOST_ROWS:
+        return None
+    return min(columns, key=lambda name: columns[name].itemsize)
+
+
+def _write_column(file: h5py.File, name: str, column: Column, *, compressed: bool = True) -> None:
+    if column.nbytes < _SMALL or not compressed:
+        file.create_dataset(name, data=column)
+        return
+    chunk = min(len(column), _CHUNK // column.itemsize)
+    file.create_dataset(name, data=column, chunks=(chunk,), compression="gzip", compression_opts=1, shuffle=True)
+
+
+def _checksum(tables: Mapping[str, Mapping[str, Column]]) -> int:
+    """Over all columns as they are stored: a bit that flipped on the way is an error, and not another number."""
+    checksum = 0
+    for table, rules in SCHEMA.items():
+        for name, rule in rules.items():
+            if rule.later and name not in tables[table]:
+                continue  # a file of before that column
+            column = tables[table][name]
+            checksum = crc32(column.astype(column.dtype.newbyteorder("<")).tobytes(), checksum)
+    return checksum
+
+
+def read(path: Path) -> dict[str, dict[str, Column]]:
+    """The tables of a file; a StoreError when it is not a trace of a version known here, or not whole."""
+    return read_parts(path, 0)[0][-1]
+
+
+def read_parts(path: Path, room: int) -> tuple[list[dict[str, dict[str, Column]]], Missing | None]:
+    """The tables of a trace in parts, the oldest first, as far as there is room for so many events; and what is not.
+
+    The last part is always read.
+    """
+    with careful(), h5py.File(path, "r") as file:
+        _check_format(file)
+        found = [_tables(child(file, "events", h5py.Group), attribute(file, "checksum"))]
+        missing = None
+        for part in reversed(_earlier(file)):
+            count = _rows(part, "id").size
+            room -= len(found[0]["rows"]["id"])
+            if missing is None and room >= count:
+                found.insert(0, _tables(part, attribute(part, "checksum")))
+                continue
+            left = Missing(int(count), _range(_rows(part, "step")))
+            missing = left if missing is None else missing.and_also(left)
+        return found, missing
+
+
+def _earlier(file: h5py.File) -> list[h5py.Group]:
+    if EARLIER not in file.keys():  # noqa: SIM118 - `in file` would follow the link
+        return []
+    parts = child(file, EARLIER, h5py.Group)
+    if len(parts) > _MOST_PARTS:
+        raise StoreError(f"it has {len(parts)} parts, and at most {_MOST_PARTS} are read")
+    return [child(parts, str(index), h5py.Group) for index in range(len(parts))]
+
+
+def _rows(part: h5py.Group, name: str) -> h5py.Dataset:
+    found = child(child(part, "rows", h5py.Group), name, h5py.Dataset)
+    _check_sizes([found])
+    return found
+
+
+def _range(steps: h5py.Dataset) -> tuple[int, int]:
+    column = steps[:]
+    return (max(0, int(column.min())), max(0, int(column.max()))) if len(column) else (0, 0)
+
+
+def _tables(events: h5py.Group, checksum: Any) -> dict[str, dict[str, Column]]:
+    found = {table: child(events, table, h5py.Group) for table in SCHEMA}
+    datasets = {
+        table: {name: child(found[table], name, h5py.Dataset) for name in _stored(found[table], rules)}
+        for table, rules in SCHEMA.items()
+    }
+    _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
+    _check_counts(datasets)
+    tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
+    if _checksum(tables) != checksum:
+        raise StoreError("it is damaged: its checksum is not that of its columns")
+    return tables
+
+
+def _stored(group: h5py.Group, rules: Mapping[str, Rule]) -> list[str]:
+    """The columns that must be there: one that came later only if the file has it."""
+    there = set(group.keys())
+    return [name for name, rule in rules.items() if name in there or not rule.later]
+
+
+def _check_format(file: h5py.File) -> None:
+    if attribute(file, "format") != FORMAT.encode():
+        raise StoreError("it is an HDF5 file, but not one of insitu: its attribute 'format' does not say so")
+    version = attribute(file, "format_version")
+    if not isinstance(version, np.integer) or not 1 <= version <= VERSION:
+        raise StoreError(f"it has format version {version}, and this insitu reads 1 to {VERSION}: update insitu")
+
+
+def _check_counts(tables: Mapping[str, Mapping[str, h5py.Dataset]]) -> None:
+    """Rows become objects, so a few bytes must not become millions of them."""
+    stored = sum(dataset.id.get_storage_size() for columns in tables.values() for dataset in columns.values())
+    for table in tables.keys() - _BYTES:
+        most = (_MOST_NUMBERS if table in _NUMBERS else _MOST_ROWS) + 2 * stored
+        for dataset in tables[table].values():
+            if dataset.size and dataset.size > most:
+                raise StoreError(f"{dataset.name} declares {dataset.size} rows, in a file of {stored} bytes")
+
+
+def _check_sizes(datasets: list[h5py.Dataset]) -> None:
+    total = 0
+    for dataset in datasets:
+        _check_plain(dataset)
+        stored = dataset.id.get_storage_size()
+        if dataset.nbytes > _BEST_RATIO * stored:
+            raise StoreError(f"{dataset.name} declares {dataset.nbytes} bytes and stores {stored}")
+        total += dataset.nbytes
+    if total > _MOST_BYTES:
+        raise StoreError(f"it declares {total} bytes, and at most {_MOST_BYTES} are read")
+
+
+def _check_plain(dataset: h5py.Dataset) -> None:
+    made = dataset.id.get_create_plist()
+    if dataset.is_virtual or made.get_external_count():
+        raise StoreError(f"{dataset.name} takes its data from other files, and those are not opened")
+    if dataset.ndim != 1 or dataset.dtype.kind not in "iuf" or dataset.dtype.itemsize > 8:
+        raise StoreError(f"{dataset.name} is not a column of numbers: {dataset.dtype} in {dataset.ndim} dimensions")
+    if any(made.get_filter(index)[0] not in _FILTERS for index in range(made.get_nfilters())):
+        raise StoreError(f"{dataset.name} is compressed in a way that is not ours")
