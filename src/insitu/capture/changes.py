@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -17,8 +16,8 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from insitu.capture.containers import MOST_DEPTH, attributes, items_of
 from insitu.capture.contents import array_digest, digest, digest_of, parts_of
-from insitu.capture.inside import attributes
 from insitu.capture.keep import has_values, local, unnoticed
 from insitu.capture.tensors import array_layout, layout_of, short_dtype
 from insitu.trace.event import Change
@@ -26,15 +25,14 @@ from insitu.trace.event import Change
 # What a value was: its kind, what is said of it apart from its contents, and its contents.
 Print = tuple[Any, Any, Any]
 
-DEEPEST = 8
-# How many items are looked at in all: beyond, a container is told apart by its length and these.
+# Items that are looked at in all: a container with more is compared by its length and these.
 MOST_ITEMS = 100_000
 LONG_TEXT = 200
 # By id: to look a type up in a set could run code of its class.
 PLAIN = {id(kind) for kind in (int, bool, type(None), type(...), bytes, range, torch.dtype, torch.device, torch.Size)}
 TENSOR, ARRAY = "tensor", "array"
-# Objects whose attributes are no news of the variable that holds them.
-UNSEEN = (nn.Module, type, ModuleType, FunctionType, MethodType, BaseException)
+# Objects whose attributes do not belong to the variable that holds them: they are compared by identity.
+IDENTITIES = (nn.Module, type, ModuleType, FunctionType, MethodType, BaseException)
 
 
 def print_of(value: Any) -> Print:
@@ -43,72 +41,118 @@ def print_of(value: Any) -> Print:
     >>> print_of(float("nan")) == print_of(float("nan")), print_of(0.0) == print_of(-0.0), print_of(1) == print_of(True)
     (True, False, False)
     """
-    return _print(value, [MOST_ITEMS], 0)
+    return PrintMaker().print(value, 0)
 
 
-def _print(value: Any, left: list[int], depth: int) -> Print:
-    kind = type(value)
-    left[0] -= 1
-    if kind is float:
-        return (float, None, "nan" if value != value else value.hex())
-    if id(kind) in PLAIN:
-        return (kind, None, value)
-    if kind is slice:
-        return (slice, None, tuple(_print(part, left, depth + 1) for part in (value.start, value.stop, value.step)))
-    if kind is str:
-        return (str, len(value), value if len(value) <= LONG_TEXT else digest(value.encode(errors="surrogatepass")))
-    if kind is complex:
-        return (complex, None, (_print(value.real, left, depth), _print(value.imag, left, depth)))
-    if issubclass(kind, Tensor):
-        return tensor_print(value)
-    if issubclass(kind, numpy.ndarray):
-        return array_print(value, left, depth)
-    if issubclass(kind, numpy.generic):
-        return (kind, None, numpy.generic.tobytes(value))
-    if kind is bytearray:
-        return (bytearray, len(value), digest(value))
-    return _container(value, kind, left, depth) if depth < DEEPEST else (kind, None, id(value))
+class PrintMaker:
+    """Takes the print of one value, and counts the items it has looked at."""
+
+    def __init__(self) -> None:
+        self._left = MOST_ITEMS
+
+    def print(self, value: Any, depth: int) -> Print:
+        """The print of a value that is so many containers deep."""
+        kind = type(value)
+        self._left -= 1
+        if id(kind) in PLAIN:
+            return (kind, None, value)
+        for base, print_one in ATOM_PRINTS:
+            if kind is base:
+                return print_one(value)
+        if issubclass(kind, Tensor):
+            return tensor_print(value)
+        if issubclass(kind, numpy.ndarray):
+            return self._array(value, depth)
+        if issubclass(kind, numpy.generic):
+            return (kind, None, numpy.generic.tobytes(value))
+        if depth < MOST_DEPTH:
+            return self._container(value, kind, depth)
+        return identity(value)
+
+    def _container(self, value: Any, kind: type, depth: int) -> Print:
+        """The print of a container, or of an object with attributes."""
+        if issubclass(kind, dict):
+            keys = self._items(dict.keys(value), depth + 1)
+            return (kind, dict.__len__(value), (keys, self._items(dict.values(value), depth + 1)))
+        if dataclasses.is_dataclass(kind):
+            return self._attributes(value, depth + 1)
+        items = items_of(value)
+        if items is not None:
+            return (kind, len(items), self._sequence(items, kind, depth + 1))
+        if depth == 0 and not issubclass(kind, IDENTITIES):
+            return self._attributes(value, MOST_DEPTH)  # the objects inside are compared by identity
+        return identity(value)
+
+    def _sequence(self, items: list[Any], kind: type, depth: int) -> Any:
+        """The prints of the items of a list, tuple, deque or set; a set has no order."""
+        if issubclass(kind, (set, frozenset)):
+            return frozenset(self._items(items, depth))
+        numbers = numbers_print(items)
+        if numbers is None:
+            return self._items(items, depth)
+        self._left -= len(items)
+        return numbers
+
+    def _attributes(self, value: Any, depth: int) -> Print:
+        own = dict(attributes(value))
+        return (type(value), None, (tuple(own), self._items(own.values(), depth), id(value)))
+
+    def _items(self, items: Iterable[Any], depth: int) -> tuple[Print, ...]:
+        prints = []
+        for item in list(items):
+            if self._left <= 0:
+                break
+            prints.append(self.print(item, depth))
+        return tuple(prints)
+
+    def _array(self, item: Any, depth: int) -> Print:
+        """The print of a NumPy array; the objects in an array are items like those of a list."""
+        shape, dtype, *_ = array_layout(item)
+        facts = (type(item), shape, short_dtype(dtype), "cpu")
+        if not dtype.hasobject:
+            return (ARRAY, facts, array_digest(item))
+        flat = numpy.ndarray.view(item, numpy.ndarray).reshape(-1).tolist() if dtype.kind == "O" else []
+        return (ARRAY, facts, self._items(flat, depth + 1))
 
 
-def _container(value: Any, kind: type, left: list[int], depth: int) -> Print:
-    """The print of a container; the methods are those of the builtin classes, whatever a subclass makes of them."""
-    deeper = depth + 1
-    if issubclass(kind, (list, tuple)):
-        base: Any = list if issubclass(kind, list) else tuple
-        items = list(base.__iter__(value))
-        return (kind, len(items), _alike(items, left) or _items(items, left, deeper))
-    if kind is deque:
-        return (kind, len(value), _items(value, left, deeper))
-    if issubclass(kind, dict):
-        keys = _items(dict.keys(value), left, deeper)
-        return (kind, dict.__len__(value), (keys, _items(dict.values(value), left, deeper)))
-    if kind is set or kind is frozenset:
-        return (kind, len(value), frozenset(_items(value, left, deeper)))
-    if dataclasses.is_dataclass(kind):
-        inside = dict(attributes(value, kind))
-        return (kind, None, (tuple(inside), _items(inside.values(), left, deeper), id(value)))
-    if depth == 0 and not issubclass(kind, UNSEEN):
-        inside = dict(attributes(value, kind))  # of the objects inside only which they are
-        return (kind, None, (tuple(inside), _items(inside.values(), left, DEEPEST), id(value)))
-    return (kind, None, id(value))
+def identity(value: Any) -> Print:
+    """The print of an object that is compared by identity."""
+    return (type(value), None, id(value))
 
 
-def _alike(items: list[Any], left: list[int]) -> Any:
-    """All items at once, if they are all ints or all floats, of which there may be many; None otherwise."""
+def numbers_print(items: list[Any]) -> Any:
+    """One print for all items, if these are all ints or all floats, of which there may be many; None otherwise."""
     kind = type(items[0]) if items else None
-    if (kind is not int and kind is not float) or any(type(item) is not kind for item in items):
+    if kind is not int and kind is not float:
         return None
-    left[0] -= len(items)
+    if any(type(item) is not kind for item in items):
+        return None
     return tuple(items) if kind is int else array("d", items).tobytes()
 
 
-def _items(items: Iterable[Any], left: list[int], depth: int) -> tuple[Print, ...]:
-    prints = []
-    for item in list(items):
-        if left[0] <= 0:
-            break
-        prints.append(_print(item, left, depth))
-    return tuple(prints)
+def text_print(value: str) -> Print:
+    """The print of a text; a long one becomes a digest."""
+    contents = value if len(value) <= LONG_TEXT else digest(value.encode(errors="surrogatepass"))
+    return (str, len(value), contents)
+
+
+def number_text(value: float) -> str:
+    """A float as text that compares exactly: NaN equals NaN, and 0.0 is not -0.0."""
+    return "nan" if value != value else value.hex()
+
+
+def slice_print(value: slice) -> Print:
+    """The print of a slice."""
+    return (slice, None, tuple(map(print_of, (value.start, value.stop, value.step))))
+
+
+ATOM_PRINTS: tuple[tuple[type, Callable[[Any], Print]], ...] = (
+    (float, lambda value: (float, None, number_text(value))),
+    (str, text_print),
+    (complex, lambda value: (complex, None, (number_text(value.real), number_text(value.imag)))),
+    (slice, slice_print),
+    (bytearray, lambda value: (bytearray, len(value), digest(value))),
+)
 
 
 def tensor_print(tensor: Tensor) -> Print:
@@ -125,16 +169,6 @@ def _tensor_print(tensor: Tensor) -> Print:
     except Exception:  # a type that cannot be read
         contents = (id(tensor), 0 if tensor.is_inference() else tensor._version)
     return (TENSOR, facts, contents)
-
-
-def array_print(item: Any, left: list[int], depth: int) -> Print:
-    """The print of a NumPy array; the objects in one are items like those of a list."""
-    shape, dtype, *_ = array_layout(item)
-    facts = (type(item), shape, short_dtype(dtype), "cpu")
-    if dtype.hasobject:
-        flat = numpy.ndarray.view(item, numpy.ndarray).reshape(-1).tolist() if dtype.kind == "O" else []
-        return (ARRAY, facts, _items(flat, left, depth + 1))
-    return (ARRAY, facts, array_digest(item))
 
 
 def differences(before: Print | None, now: Print) -> tuple[Change, ...]:

@@ -18,7 +18,8 @@ from typing import Any
 
 from torch import nn
 
-from insitu.capture.arguments import contained, make_noting
+from insitu.capture.arguments import make_noting
+from insitu.capture.containers import outline
 from insitu.capture.explain.notes import add_note
 from insitu.capture.fused import question
 from insitu.capture.modes import skip_when_compiling
@@ -148,7 +149,7 @@ class Region:
                 if error is not None:
                     add_note(error, probe, at)
                 probe.tape[at + END] = probe.clock()
-                made = Raised(error) if error else contained(result, lambda tensor: probe.values.fresh(tensor, at))
+                made = Raised(error) if error else outline(result, lambda tensor: probe.values.fresh(tensor, at))
                 probe.tape[at + RESULT] = made
                 if probe.close is not None:
                     probe.close(probe, at)

@@ -14,6 +14,7 @@ from torch._C import DisableTorchFunction, _DisableTorchDispatch, _set_grad_enab
 from torch._C._autograd import _enable_record_function, _profiler_enabled
 from torch._subclasses.fake_tensor import FakeTensor
 
+from insitu.capture.containers import MOST_DEPTH, leaves
 from insitu.capture.tensors import Keep
 from insitu.errors import ChoiceError, choose
 from insitu.trace.event import Stats
@@ -164,18 +165,26 @@ def is_plain_class(tensor: Tensor) -> bool:
     )
 
 
-def plain(item: Any) -> Any:
+def plain(item: Any, depth: int = 0) -> Any:
     """A small result without tensors in it."""
     if isinstance(item, Tensor):
-        item = item.detach().cpu()
-        if item.dim() == 0:
-            return item.item()
-        return (item.float() if item.dtype in (torch.bfloat16, *SMALL_FLOATS) else item).numpy().copy()
-    if isinstance(item, (list, tuple)):
-        return [plain(part) for part in item]
+        return plain_tensor(item)
+    if not isinstance(item, (list, tuple, dict)):
+        return item
+    if depth == MOST_DEPTH:
+        raise ValueError(f"a result may be nested at most {MOST_DEPTH} levels deep")
     if isinstance(item, dict):
-        return {str(key): plain(value) for key, value in item.items()}
-    return item
+        return {str(key): plain(value, depth + 1) for key, value in item.items()}
+    return [plain(part, depth + 1) for part in item]
+
+
+def plain_tensor(tensor: Tensor) -> Any:
+    """The values of a tensor as a number or an array."""
+    tensor = tensor.detach().cpu()
+    if tensor.dim() == 0:
+        return tensor.item()
+    has_numpy_dtype = tensor.dtype not in (torch.bfloat16, *SMALL_FLOATS)
+    return (tensor if has_numpy_dtype else tensor.float()).numpy().copy()
 
 
 def measured(keep: Keep, weigh: Callable[[int], None]) -> Keep:
@@ -192,12 +201,12 @@ def measured(keep: Keep, weigh: Callable[[int], None]) -> Keep:
 
 def size_of(item: Any) -> int:
     """The bytes of the arrays and texts in a result."""
-    if isinstance(item, numpy.ndarray):
-        return item.nbytes
-    if isinstance(item, (str, bytes)):
-        return len(item)
-    parts = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-    return sum(map(size_of, parts))
+    return sum(leaf.nbytes if isinstance(leaf, numpy.ndarray) else len(leaf) for leaf in leaves(item) if is_large(leaf))
+
+
+def is_large(item: Any) -> bool:
+    """Whether a value may take much memory."""
+    return isinstance(item, (numpy.ndarray, str, bytes))
 
 
 SMALL_FLOATS = tuple(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor, nn
 from torch._C import _current_graph_task_id, _get_tracing_state
 
-from insitu.capture.arguments import contained, make_noting
+from insitu.capture.arguments import make_noting
+from insitu.capture.containers import outline
 from insitu.capture.fused import question
 from insitu.capture.modes import as_anchor, skip_when_compiling
 from insitu.capture.names import ModuleNote
@@ -305,7 +306,7 @@ def make_module_result(probe: Probe, values: Values) -> tuple[Callable[..., Any]
 
     def made_inside(result: Any, at: int, in_place: bool) -> Any:
         try:
-            return contained(result, partial(made, at=at, in_place=in_place))
+            return outline(result, partial(made, at=at, in_place=in_place))
         except Exception as error:
             probe.trouble("noting a result", error)
             return None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch import nn
 from torch._C import DisableTorchFunction
 
-from insitu.capture.arguments import stranger
+from insitu.capture.atoms import atom
 from insitu.capture.fused import FUSED
 from insitu.trace.event import ModuleFacts
 
@@ -290,7 +290,7 @@ def settings(module: nn.Module) -> dict[str, Any]:
         if type(value) in PLAIN_SETTINGS:
             found[name] = value
         elif isinstance(value, tuple):
-            found[name] = tuple(part if type(part) in PLAIN_SETTINGS else stranger(part) for part in value)
+            found[name] = tuple(part if type(part) in PLAIN_SETTINGS else atom(part) for part in value)
     return found
 
 

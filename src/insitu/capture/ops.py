@@ -21,7 +21,7 @@ from torch._C._autograd import _get_sequence_nr as sequence
 from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointFunction
 
-from insitu.capture.arguments import contained, make_noting, make_quick_noting
+from insitu.capture.arguments import make_noting, make_quick_noting
 from insitu.capture.calls import (
     FUNCTION_NOTES,
     OPERATOR_NOTES,
@@ -30,6 +30,7 @@ from insitu.capture.calls import (
     function_note,
     operator_note,
 )
+from insitu.capture.containers import outline
 from insitu.capture.modes import AtenMode, Handler, as_anchor, dispatch_stack, skip_when_compiling
 from insitu.capture.tape import (
     BACKWARD,
@@ -161,9 +162,9 @@ def make_function_result(probe: Probe, values: Values) -> tuple[Callable[..., An
 
     def made_inside(result: Any, at: int, in_place: bool, note: FunctionNote, args: Any) -> Any:
         try:
-            noted = contained(result, partial(made, at=at, in_place=in_place))
+            noted = outline(result, partial(made, at=at, in_place=in_place))
             if note.in_place and args and isinstance(args[0], (Tensor, list, tuple)):
-                contained(args[0], partial(made, at=at, in_place=True))
+                outline(args[0], partial(made, at=at, in_place=True))
             if note.runs_backward and gradients is not None:
                 gradients.of_parameters()
             return noted
@@ -324,9 +325,9 @@ def made_inside(result: Any, at: int, note: OperatorNote, args: Any, kwargs: Any
         value.requires_grad = value.requires_grad or None  # autograd says so later
         return value
 
-    noted = contained(result, new)
+    noted = outline(result, new)
     for changed in note.written(args, kwargs):
-        contained(changed, new)
+        outline(changed, new)
     return noted
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from insitu.capture.arguments import contained
 from insitu.capture.calls import PythonNote
+from insitu.capture.containers import outline
 from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import as_anchor
 from insitu.capture.ops import phase_of
@@ -103,7 +103,7 @@ def make_look(probe: Probe, values: Values) -> Callable[[Any], Any]:
         return fresh(tensor, GIVEN)
 
     leaf = values.current if probe.level != "python" else given
-    return lambda item: contained(item, leaf)
+    return lambda item: outline(item, leaf)
 
 
 def make_on_call(probe: Probe, calls: PythonCalls) -> Run:

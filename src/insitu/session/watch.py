@@ -14,10 +14,10 @@ from weakref import WeakValueDictionary
 from torch import nn
 
 from insitu import view as views
-from insitu.capture.inside import checked
 from insitu.capture.keep import closely
 from insitu.capture.recorder import Recorder
 from insitu.capture.variables.functions import Alone, alone
+from insitu.capture.variables.patterns import valid_patterns
 from insitu.errors import SubjectError, brief, choose
 from insitu.session.about import name_of
 from insitu.session.decorate import decorated
@@ -63,7 +63,7 @@ def watch(
     if len(subject) == 1 and is_to_decorate(subject[0], session_options=(view, level, only, name)):
         options = {"keep": keep, "only": only, "name": name, "lang": lang, "file": file, "color": color, "width": width}
         return watch(view=view, level=level, **options)(subject[0])
-    patterns = checked(subject) if subject and all(isinstance(item, str) for item in subject) else ()
+    patterns = valid_patterns(subject) if subject and all(isinstance(item, str) for item in subject) else ()
     model = subject[0] if len(subject) == 1 and not patterns else None
     if len(subject) > 1 and not patterns:
         raise SubjectError(f"insitu.watch takes one model, or names of variables, not {', '.join(map(brief, subject))}")

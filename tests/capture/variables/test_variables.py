@@ -401,8 +401,8 @@ def test_a_name_that_no_function_has_is_told_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "1x", "x..y", "", "x."])
-def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(insitu.PatternError, match="is no"):
+def test_invalid_variable_name_raises_pattern_error(name: str) -> None:
+    with pytest.raises(insitu.PatternError, match=r"is no|expected the name of a variable|names no variable"):
         insitu.watch("x", name)
 
 

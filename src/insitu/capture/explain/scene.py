@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 
-from insitu.capture.arguments import contained
+from insitu.capture.containers import outline
 from insitu.capture.contents import content_of, small_content_of
 from insitu.capture.sites import is_hidden
 from insitu.capture.tensors import (
@@ -212,7 +212,7 @@ def make_note(table: Table, contents: dict[int, Any]) -> Note:
                 if leaves > room:
                     return Word(f"{kind.__name__}, len {len(item)}")
                 room -= leaves
-            return contained(item, leaf) if issubclass(kind, (*CONTAINERS, *ATOMS)) else weakref.ref(item)
+            return outline(item, leaf) if issubclass(kind, (*CONTAINERS, *ATOMS)) else weakref.ref(item)
         except Exception:  # it cannot be referred to weakly, or is an object of the user with a will of its own
             return Opaque(kind.__name__)
 

@@ -9,16 +9,14 @@ from typing import Any
 import numpy
 from torch import Tensor, nn
 
-from insitu.capture.inside import children, descend
-from insitu.capture.values.targets import Rest
+from insitu.capture.containers import MOST_DEPTH, Rest, children, select
 
 SMALL = (int, float, bool, str, type(None), complex)
 MOST_LEAVES = 1000
 MOST_PARTS = 10_000  # that are looked at to find them
-DEEPEST = 8
 
 TOO_MANY = f"it holds more than {MOST_LEAVES:,} values, or {MOST_PARTS:,} parts, and only the first are recorded"
-TOO_DEEP = f"containers more than {DEEPEST} levels deep are not recorded"
+TOO_DEEP = f"containers more than {MOST_DEPTH} levels deep are not recorded"
 
 
 def parts(path: str, value: Any, rests: Collection[Rest]) -> dict[str, Any]:
@@ -31,7 +29,7 @@ def parts(path: str, value: Any, rests: Collection[Rest]) -> dict[str, Any]:
         return {path: value}
     found: dict[str, Any] = {}
     for rest in rests:
-        found.update(islice(descend(path, value, rest, 0), MOST_LEAVES + 1))
+        found.update(islice(select(path, value, rest), MOST_LEAVES + 1))
     return {each: item for each, item in found.items() if found.keys().isdisjoint(above(each))}
 
 
@@ -62,7 +60,7 @@ class Leaves:
                 yield path, value
         elif isinstance(value, (nn.Module, type)) or callable(value):
             return
-        elif depth < DEEPEST:
+        elif depth < MOST_DEPTH:
             yield from self._children(path, value, depth)
         elif isinstance(value, (dict, list, tuple)) and value:
             self.cut[path] = TOO_DEEP

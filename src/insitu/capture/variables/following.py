@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from insitu.capture.inside import Patterns, patterns_of
-from insitu.capture.variables.follow.callees import attributes_of, callees
+from insitu.capture.variables.follow.callees import callees
 from insitu.capture.variables.follow.definitions import NoSource
 from insitu.capture.variables.follow.lines import LineFollower, reported_frame
+from insitu.capture.variables.follow.lookup import attributes_of
 from insitu.capture.variables.follow.rewrite import Point, known_names
+from insitu.capture.variables.patterns import VariablePatterns, patterns_of
 from insitu.capture.variables.reporters import Following, make_general, make_reporter, make_shortcut, reporting, threads
 from insitu.capture.variables.swaps import swaps
 from insitu.errors import tell
@@ -75,7 +76,9 @@ class Reach:
         self._found: dict[tuple[Any, ...], list[weakref.ref[FunctionType]]] = {}
         self._told: set[str] = set()
 
-    def functions(self, arguments: dict[str, Any], patterns: Patterns, asked: tuple[str, ...]) -> list[FunctionType]:
+    def functions(
+        self, arguments: dict[str, Any], patterns: VariablePatterns, asked: tuple[str, ...]
+    ) -> list[FunctionType]:
         """The functions whose code is to be swapped, for a call with these arguments.
 
         `asked` are the patterns that are to name a variable here; the others come from watched functions further out.
@@ -93,7 +96,7 @@ class Reach:
         return found
 
     def _search(
-        self, receiver: Any, called: dict[str, Any], patterns: Patterns, asked: tuple[str, ...]
+        self, receiver: Any, called: dict[str, Any], patterns: VariablePatterns, asked: tuple[str, ...]
     ) -> list[FunctionType]:
         reached = [found for found in self._callees(receiver, called) if not is_followed_itself(found)]
         self._warn(reached, asked)

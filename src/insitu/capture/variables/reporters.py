@@ -15,11 +15,11 @@ from threading import get_ident
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from insitu.capture.inside import Patterns, patterns_of
 from insitu.capture.modes import never_compile
 from insitu.capture.tape import VariableNote
 from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.rewrite import Point, Reporter, Shortcut, rewrite
+from insitu.capture.variables.patterns import VariablePatterns, patterns_of
 from insitu.capture.variables.tracker import is_number
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ _getframe = sys._getframe
 class Following:
     """What one thread follows now: the variables, and which of them each probe is told."""
 
-    told: tuple[tuple[Probe, Patterns], ...]
-    patterns: Patterns
+    told: tuple[tuple[Probe, VariablePatterns], ...]
+    patterns: VariablePatterns
 
     def report(self, point: Point, value: Any, frame: FrameType, *, own: bool = False) -> None:
         """Tell the probes."""
@@ -135,7 +135,7 @@ def make_general() -> Callable[[Point], Reporter]:
 
 def reporting(
     code: CodeType,
-    patterns: Patterns,
+    patterns: VariablePatterns,
     reporter: Callable[[Point], Reporter],
     shortcut: Shortcut | None = None,
 ) -> CodeType:
@@ -153,7 +153,7 @@ def local_names(code: CodeType) -> set[str]:
     return set(code.co_varnames) - set(code.co_cellvars)
 
 
-def make_shortcut(probe: Probe, patterns: Patterns, code: CodeType) -> Shortcut:
+def make_shortcut(probe: Probe, patterns: VariablePatterns, code: CodeType) -> Shortcut:
     """For the local variables of one watched function that runs for one probe: numbers go straight to the tape."""
     local = local_names(code)
     return Shortcut(
@@ -164,7 +164,7 @@ def make_shortcut(probe: Probe, patterns: Patterns, code: CodeType) -> Shortcut:
     )
 
 
-def make_reporter(probe: Probe, patterns: Patterns, code: CodeType) -> Callable[[Point], Reporter]:
+def make_reporter(probe: Probe, patterns: VariablePatterns, code: CodeType) -> Callable[[Point], Reporter]:
     """Reporters for one watched function that runs for one probe, in the thread of that probe.
 
     Its nested functions may run anywhere and at any time; variables that it shares may change elsewhere, and what is

@@ -14,9 +14,9 @@ from itertools import chain
 from types import CodeType, FunctionType
 
 from insitu.capture.compiled import regions
-from insitu.capture.inside import patterns_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.variables.follow.definitions import NoSource
+from insitu.capture.variables.patterns import patterns_of
 from insitu.capture.variables.reporters import make_general, reporting
 from insitu.errors import tell
 

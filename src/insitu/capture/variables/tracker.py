@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from torch._C import _get_tracing_state
 
 from insitu.capture.changes import Print, differences, print_of
-from insitu.capture.inside import Patterns
 from insitu.capture.tape import VariableNote
 from insitu.capture.variables.follow.rewrite import COMPREHENSIONS, Point
+from insitu.capture.variables.patterns import VariablePatterns
 from insitu.trace.event import Change
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ class Tracker:
         self._searched = {name: min(at, begin) for name, at in self._searched.items()}
         self._begin = min(self._begin, begin)
 
-    def report(self, point: Point, value: Any, frame: FrameType, patterns: Patterns, *, own: bool = False) -> None:
+    def report(
+        self, point: Point, value: Any, frame: FrameType, patterns: VariablePatterns, *, own: bool = False
+    ) -> None:
         """A variable was reported; `own` says that it is one of a watched function, whose arguments are told anyway."""
         if self._probe.over or _get_tracing_state() is not None:  # torch.jit.trace records each look at a tensor
             return
@@ -84,7 +86,7 @@ class Tracker:
         except Exception as error:
             self._probe.trouble("following a variable", error)
 
-    def _enter(self, frame: FrameType, patterns: Patterns) -> None:
+    def _enter(self, frame: FrameType, patterns: VariablePatterns) -> None:
         """A function begins: what it finds outside of itself is known from the start."""
         if len(self._frames) >= MOST_FRAMES:
             self._frames.clear()
@@ -108,7 +110,7 @@ class Tracker:
             self._told.pop(path, None)
             self._probe.change(VariableNote(point, path, ("deleted",)), None)
 
-    def _compare(self, point: Point, value: Any, frame: FrameType, patterns: Patterns, own: bool) -> None:
+    def _compare(self, point: Point, value: Any, frame: FrameType, patterns: VariablePatterns, own: bool) -> None:
         names = self._frames.setdefault(id(frame), {})
         before = names.get(point.name)
         leaves = patterns.leaves(point.name, value)

@@ -6,9 +6,7 @@ Each name in the code of the function is looked up where Python would find it, i
 
 from __future__ import annotations
 
-import builtins
 import functools
-import itertools
 import linecache
 import os
 import sys
@@ -17,25 +15,30 @@ from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
 from inspect import CO_VARARGS
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from types import FunctionType, MethodType
 from typing import Any
 
 from insitu.capture.variables.follow.definitions import nested_codes
+from insitu.capture.variables.follow.lookup import (
+    attribute,
+    attributes_of,
+    contents,
+    in_class,
+    in_globals,
+    in_parents,
+    is_class,
+    is_module,
+)
 from insitu.capture.variables.follow.references import Reference, references
 
 # Whose functions are passed over, besides those of the standard library: nobody follows variables inside of them.
 LIBRARIES = ("torch", "numpy", "insitu")
 STANDARD = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 ADDED = ("site-packages", "dist-packages")
-MISSING = object()
 # A class reached by its name may be called, and so may what it makes.
 CONSTRUCTION = ("__init__", "__new__", "__call__")
 # How many functions are seen, one with different receivers as often, before the search gives up: times the limit.
 PATIENCE = 30
-
-# Looked up on the types themselves: a metaclass may have put something else in front.
-_mro_of = type.__dict__["__mro__"].__get__
-_members_of = type.__dict__["__dict__"].__get__
 
 
 def callees(
@@ -211,79 +214,6 @@ def may_take_self(function: FunctionType) -> bool:
     if code.co_argcount:
         return code.co_varnames[0] in ("self", "cls")
     return bool(code.co_flags & CO_VARARGS)
-
-
-def in_globals(function: FunctionType, name: str) -> Any:
-    """What a global name means in a function, builtins included."""
-    found = function.__globals__.get(name, MISSING)
-    return vars(builtins).get(name, MISSING) if found is MISSING else found
-
-
-def contents(cell: Any) -> Any:
-    """What a variable of an enclosing function holds."""
-    try:
-        return cell.cell_contents
-    except (AttributeError, ValueError):  # there is no such cell, or it is still empty
-        return MISSING
-
-
-def attribute(value: Any, name: str) -> Any:
-    """The attribute as it stands in a dictionary; descriptors are not asked."""
-    if is_module(value):
-        names = attributes_of(value)
-        return names[name] if name in names else sys.modules.get(f"{names.get('__name__')}.{name}", MISSING)
-    if is_class(value):
-        return in_class(value, name)
-    members = attributes_of(value)
-    if name in members:
-        return members[name]
-    parts = members.get("_modules")
-    if type(parts) is dict and name in parts:
-        return parts[name]
-    return in_class(type(value), name)
-
-
-def attributes_of(value: Any) -> dict[str, Any]:
-    """The dictionary of an object; empty if it has none, or a class that makes up another one."""
-    descriptor = in_class(type(value), "__dict__")
-    kind = type(descriptor)
-    found = descriptor.__get__(value) if kind in (GetSetDescriptorType, MemberDescriptorType) else None
-    return found if type(found) is dict else {}
-
-
-def is_class(value: Any) -> bool:
-    """Whether a value is a class; `isinstance` would ask the value for its `__class__`."""
-    return issubclass(type(value), type)
-
-
-def is_module(value: Any) -> bool:
-    """Whether a value is a module."""
-    return issubclass(type(value), ModuleType)
-
-
-def in_class(kind: Any, name: str) -> Any:
-    """The member of a class or of those it is derived from."""
-    return first_member(_mro_of(kind), name)
-
-
-def in_parents(kind: Any, receiver: Any, name: str) -> Any:
-    """What `super()` finds in a method of a class."""
-    if not is_class(kind):
-        return MISSING
-    order = _mro_of(receiver if is_class(receiver) else type(receiver))
-    if not any(each is kind for each in order):
-        order = _mro_of(kind)
-    rest = itertools.dropwhile(lambda each: each is not kind, order)
-    return first_member(tuple(rest)[1:], name)
-
-
-def first_member(kinds: tuple[type, ...], name: str) -> Any:
-    """The member of the first class that has it."""
-    for kind in kinds:
-        members = _members_of(kind)
-        if name in members:
-            return members[name]
-    return MISSING
 
 
 def is_library(filename: str) -> bool:

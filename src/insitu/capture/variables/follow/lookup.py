@@ -1,0 +1,88 @@
+"""Attributes and members looked up in plain dictionaries: no property, descriptor or `__getattr__` runs."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import sys
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from typing import Any
+
+MISSING = object()
+
+# Taken from the types themselves: a metaclass may define its own `__mro__` or `__dict__`.
+mro_of = type.__dict__["__mro__"].__get__
+members_of = type.__dict__["__dict__"].__get__
+
+
+def in_globals(function: FunctionType, name: str) -> Any:
+    """What a global name means in a function, builtins included."""
+    found = function.__globals__.get(name, MISSING)
+    return vars(builtins).get(name, MISSING) if found is MISSING else found
+
+
+def contents(cell: Any) -> Any:
+    """What a variable of an enclosing function holds."""
+    try:
+        return cell.cell_contents
+    except (AttributeError, ValueError):  # there is no such cell, or it is still empty
+        return MISSING
+
+
+def attribute(value: Any, name: str) -> Any:
+    """The attribute as it stands in a dictionary; descriptors are not asked."""
+    if is_module(value):
+        names = attributes_of(value)
+        return names[name] if name in names else sys.modules.get(f"{names.get('__name__')}.{name}", MISSING)
+    if is_class(value):
+        return in_class(value, name)
+    members = attributes_of(value)
+    if name in members:
+        return members[name]
+    parts = members.get("_modules")
+    if type(parts) is dict and name in parts:
+        return parts[name]
+    return in_class(type(value), name)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The dictionary of an object; empty if it has none, or a class that makes up another one."""
+    descriptor = in_class(type(value), "__dict__")
+    kind = type(descriptor)
+    found = descriptor.__get__(value) if kind in (GetSetDescriptorType, MemberDescriptorType) else None
+    return found if type(found) is dict else {}
+
+
+def is_class(value: Any) -> bool:
+    """Whether a value is a class; `isinstance` would ask the value for its `__class__`."""
+    return issubclass(type(value), type)
+
+
+def is_module(value: Any) -> bool:
+    """Whether a value is a module."""
+    return issubclass(type(value), ModuleType)
+
+
+def in_class(kind: Any, name: str) -> Any:
+    """The member of a class or of those it is derived from."""
+    return first_member(mro_of(kind), name)
+
+
+def in_parents(kind: Any, receiver: Any, name: str) -> Any:
+    """What `super()` finds in a method of a class."""
+    if not is_class(kind):
+        return MISSING
+    order = mro_of(receiver if is_class(receiver) else type(receiver))
+    if not any(each is kind for each in order):
+        order = mro_of(kind)
+    rest = itertools.dropwhile(lambda each: each is not kind, order)
+    return first_member(tuple(rest)[1:], name)
+
+
+def first_member(kinds: tuple[type, ...], name: str) -> Any:
+    """The member of the first class that has it."""
+    for kind in kinds:
+        members = members_of(kind)
+        if name in members:
+            return members[name]
+    return MISSING
