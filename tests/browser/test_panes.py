@@ -14,9 +14,9 @@ from tests.trace.comparing import compared as compared_programs
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
 from insitu.trace.event import Call, Event, Variable
+from insitu.trace.run import Curve
 from insitu.trace.trace import Trace
 from insitu.view.html import page
-from insitu.view.plot import Curve
 
 pytestmark = pytest.mark.browser
 

@@ -184,7 +184,7 @@ def test_python_numbers_are_an_array(tmp_path: Path, values: list[Any], dtype: s
     )
     assert series.padded()[0].tobytes() == expected.tobytes() and series.to_pandas()["value"].dtype == dtype
     assert list(map(repr, series)) == list(map(repr, values)) and repr(series[1]) == repr(values[1])
-    (summary,) = Run.open(tmp_path / "run.h5").summaries()
+    (summary,) = Run.open(tmp_path / "run.h5").summary().variables
     assert summary.dtype == name and summary.low is not None
 
 
@@ -200,7 +200,7 @@ def test_python_numbers_are_compared_as_what_they_were(tmp_path: Path) -> None:
 def test_python_values_that_an_array_would_change_are_a_list(tmp_path: Path, values: list[Any]) -> None:
     series = series_of(tmp_path, values)
     assert isinstance(series.values, list) and list(map(repr, series.values)) == list(map(repr, values))
-    assert series.dtype == "json" and Run.open(tmp_path / "run.h5").summaries()[0].dtype == "json"
+    assert series.dtype == "json" and Run.open(tmp_path / "run.h5").summary().variables[0].dtype == "json"
     with pytest.raises(ChoiceError, match="holds Python values"):
         series.to_torch()
 
@@ -356,14 +356,14 @@ def test_a_type_that_numpy_lacks_says_what_to_install(tmp_path: Path, monkeypatc
         with pytest.raises(MissingError, match=r"NumPy has no bfloat16: pip install ml_dtypes .* \.raw gives the bits"):
             _ = run["x"].values
         assert run["x"].raw.tolist() == [[0x3F80, 0x7FC0]]
-        assert [summary.low for summary in run.summaries()] == [None]
+        assert [summary.low for summary in run.summary().variables] == [None]
 
 
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts")
     merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     program = (
-        "import insitu, sys; run = insitu.load(sys.argv[1]); run['forward.x'].values; run.summaries();"
+        "import insitu, sys; run = insitu.load(sys.argv[1]); run['forward.x'].values; run.summary().variables;"
         "print([name for name in ('torch', 'pandas', 'hdf5plugin') if name in sys.modules])"
     )
     done = subprocess.run(
@@ -373,7 +373,7 @@ def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
 
 
 def test_summaries_say_what_is_there(run: Any) -> None:
-    found = {summary.path: summary for summary in run.summaries(3)}
+    found = {summary.path: summary for summary in run.summary(3).variables}
     x = found["forward.x"]
     assert (x.low, x.high, x.rows, x.steps, x.ranks, x.shapes) == (0.0, 15.0, 12, (0, 5), (0, 1), ((2, 3), (2, 3)))
     assert x.means == (5.5, 7.5, 9.5) and not x.sampled and x.source == "model.py:3"
@@ -384,7 +384,7 @@ def test_the_shapes_of_a_variable_are_the_bounds_of_each_dimension(tmp_path: Pat
     with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step, shape in enumerate([(4, 1), (2, 8), (3, 3)]):
             journal.step(step, 0.0, [tensor("x", 0, np.zeros(shape))])
-    (summary,) = insitu.load(tmp_path / "run.h5").summaries()
+    (summary,) = insitu.load(tmp_path / "run.h5").summary().variables
     assert summary.shapes == ((2, 1), (4, 8))
 
 
@@ -393,7 +393,7 @@ def test_a_large_variable_is_summed_up_from_a_sample(tmp_path: Path, monkeypatch
     with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(100):
             journal.step(step, 0.0, [tensor("x", 0, np.full(50, step, np.float64))])
-    (summary,) = insitu.load(tmp_path / "run.h5").summaries(4)
+    (summary,) = insitu.load(tmp_path / "run.h5").summary(4).variables
     assert summary.sampled and len(summary.means) <= 4 and summary.rows == 100
 
 

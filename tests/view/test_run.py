@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,48 +9,40 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.store.journal.journal_reader import RunEvent
 from insitu.store.journal.journal_writer import JournalWriter
-from insitu.store.journal.shard_facts import Attempt
+from insitu.trace.run import Attempt, RunEvent, RunSummary, VariableSummary
 from insitu.view import Terminal
-from insitu.view.run import run_facts, run_lines, sparkline
+from insitu.view.run import points_in, run_facts, run_lines, sparkline
+
+BASE = VariableSummary(
+    path="encoder.0.forward.h",
+    dtype="bfloat16",
+    shapes=((2, 8), (2, 64)),
+    rows=12000,
+    steps=(0, 2999),
+    ranks=(0, 1, 2, 3),
+    low=-1.25,
+    high=3.0,
+    nan=0,
+    inf=0,
+    means=(0.0, 1.0, None, 7.0),
+    sampled=False,
+    source="model.py:3",
+)
 
 
-@dataclass
-class Facts:
-    """A variable, made by hand."""
-
-    path: str = "encoder.0.forward.h"
-    dtype: str = "bfloat16"
-    shapes: tuple[tuple[int, ...], ...] = ((2, 8), (2, 64))
-    rows: int = 12000
-    steps: tuple[int, int] = (0, 2999)
-    ranks: tuple[int, ...] = (0, 1, 2, 3)
-    low: float | None = -1.25
-    high: float | None = 3.0
-    nan: int = 0
-    inf: int = 0
-    means: tuple[float | None, ...] = (0.0, 1.0, None, 7.0)
-    sampled: bool = False
-    source: str | None = "model.py:3"
+def summary(*values: Any, **changes: Any) -> VariableSummary:
+    """A variable with these values for its first fields, and these changes."""
+    names = [field.name for field in fields(VariableSummary)]
+    return replace(BASE, **dict(zip(names, values, strict=False)), **changes)
 
 
-@dataclass
-class Run:
-    """A run, made by hand."""
-
-    facts: list[Facts]
-    missing: list[str] = field(default_factory=list)
-    events: list[RunEvent] = field(default_factory=list)
-    attempts: list[Attempt] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
-
-    def summaries(self, points: int) -> list[Facts]:
-        return self.facts
+def run_of(*variables: VariableSummary, **facts: Any) -> RunSummary:
+    return RunSummary(variables, **{name: tuple(items) for name, items in facts.items()})
 
 
-def cells(facts: Facts) -> list[str]:
-    _, line = run_lines(Run([facts]))
+def cells(facts: VariableSummary) -> list[str]:
+    _, line = run_lines(run_of(facts))
     return ["".join(text for text, _ in line.spans), *(text for text, _ in line.cells)]
 
 
@@ -58,57 +50,57 @@ def cells(facts: Facts) -> list[str]:
     ("facts", "expected"),
     [
         (
-            Facts(),
+            summary(),
             ["encoder.0.forward.h", "12,000 × bf16[2, 8–64]", "0–2999", "0–3", "-1.25 … 3", "▁▂·█", "model.py:3"],
         ),
         (
-            Facts("", "float32", ((), ()), 1, (4, 4), (1, 3), 2.0, 2.0, sampled=True, source=None, means=(2.0,)),
+            summary("", "float32", ((), ()), 1, (4, 4), (1, 3), 2.0, 2.0, sampled=True, source=None, means=(2.0,)),
             ["(root)", "1 × f32[]", "4", "1, 3", "≈ 2", "▄", ""],
         ),
         (
-            Facts("a\nb", "json", (), 3, (0, 2), (0,), None, None, means=(), source=None),
+            summary("a\nb", "json", (), 3, (0, 2), (0,), None, None, means=(), source=None),
             ["a\\nb", "3 × Python value", "0–2", "0", "", "", ""],
         ),
         (
-            Facts("x", "int64", ((3,), (2, 2)), 3, (0, 2), (0,), nan=4, inf=1, means=(), source=None),
+            summary("x", "int64", ((3,), (2, 2)), 3, (0, 2), (0,), nan=4, inf=1, means=(), source=None),
             ["x", "3 × i64[…]", "0–2", "0", "4 NaN, 1 Inf", "", ""],
         ),
         (
-            Facts("x", "float32", ((3,), (3,)), 3, (0, 2), (0,), nan=4, sampled=True, means=(), source=None),
+            summary("x", "float32", ((3,), (3,)), 3, (0, 2), (0,), nan=4, sampled=True, means=(), source=None),
             ["x", "3 × f32[3]", "0–2", "0", "≥ 4 NaN", "", ""],
         ),
     ],
 )
-def test_a_variable_is_a_line(facts: Facts, expected: list[str]) -> None:
+def test_a_variable_is_a_line(facts: VariableSummary, expected: list[str]) -> None:
     assert cells(facts) == expected
 
 
 def test_what_is_missing_or_went_wrong_is_said_first() -> None:
     events = [RunEvent(kind, "ValueError", 3, 1, 0.0) for kind in ("mark", "raised", "end")]
-    lines = [str(line) for line in run_lines(Run([Facts()], ["rank 3 left no journal"], events))]
+    lines = [str(line) for line in run_lines(run_of(summary(), missing=["rank 3 left no journal"], events=events))]
     assert lines[:2] == ["! rank 3 left no journal", "! rank 1, step 3: raised: ValueError"]
     assert lines[2].startswith("path  values") and lines[3].startswith("encoder.0.forward.h") and len(lines) == 4
 
 
 def test_attempts_and_other_runs_are_named_before_the_variables() -> None:
     attempts = [Attempt(0, (0, 1), 2, (0, 50), 0.0, None), Attempt(1, (0, 1), 2, (40, 99), 1.0, 2.0)]
-    lines = [str(line) for line in run_lines(Run([Facts()], attempts=attempts, others=["run 0123abcd"]))]
+    lines = [str(line) for line in run_lines(run_of(summary(), attempts=attempts, others=["run 0123abcd"]))]
     assert lines[:2] == ["attempt 0: steps 0–50 on 2 ranks, did not end", "attempt 1: steps 40–99 on 2 ranks"]
     assert lines[3] == "run 0123abcd is in the same folder, and not shown"
-    assert not str(next(run_lines(Run([Facts()], attempts=attempts[:1])))).startswith("attempt")
+    assert not str(next(run_lines(run_of(summary(), attempts=attempts[:1])))).startswith("attempt")
 
 
 def test_a_run_with_nothing_in_it() -> None:
-    assert [str(line) for line in run_lines(Run([]))] == ["nothing was recorded"]
+    assert [str(line) for line in run_lines(run_of())] == ["nothing was recorded"]
 
 
 def test_a_column_with_nothing_in_it_is_left_out() -> None:
-    head, _ = run_lines(Run([Facts(source=None)]))
+    head, _ = run_lines(run_of(summary(source=None)))
     assert str(head) == "path  values  steps  ranks  range  mean over steps"
 
 
 def test_patterns_choose_the_variables() -> None:
-    run = Run([Facts("a.x"), Facts("a.y"), Facts("b.x.mean")])
+    run = run_of(summary("a.x"), summary("a.y"), summary("b.x.mean"))
     assert [str(line).split()[0] for line in run_lines(run, only=["a.*", "b.**"])][1:] == ["a.x", "a.y", "b.x.mean"]
     assert [found["path"] for found in run_facts(run, ["*.x"])["variables"]] == ["a.x"]
 
@@ -123,14 +115,16 @@ def test_patterns_choose_the_variables() -> None:
 )
 def test_a_pattern_that_names_nothing_is_told_the_nearest(pattern: str, message: str) -> None:
     with pytest.raises(insitu.PatternError) as error:
-        list(run_lines(Run([Facts("a.losses"), Facts("b.x.mean")]), only=[pattern]))
+        list(run_lines(run_of(summary("a.losses"), summary("b.x.mean")), only=[pattern]))
     assert str(error.value) == message
 
 
 def test_the_facts_are_plain_data() -> None:
-    facts = run_facts(Run([Facts()], ["rank 3 left no journal"], [RunEvent("error", "no", None, 0, 0.0)]))
+    facts = run_facts(
+        run_of(summary(), missing=["rank 3 left no journal"], events=[RunEvent("error", "no", None, 0, 0.0)])
+    )
     assert facts["missing"] == ["rank 3 left no journal"] and facts["troubles"] == ["rank 0: error: no"]
-    assert facts["variables"] == [asdict(Facts())]
+    assert facts["variables"] == [asdict(summary())]
 
 
 def test_bars_stand_for_any_numbers() -> None:
@@ -145,7 +139,7 @@ def test_a_real_run_is_shown(tmp_path: Path, width: int) -> None:
             journal.step(step, 0.0, [("forward.x", 0, "float32", (3,), value.view(np.uint8)), ("n", 0, None, (), step)])
     file = io.StringIO()
     with insitu.load(tmp_path / "run.h5") as run:
-        Terminal(file, color=False, width=width).write(run_lines(run, width))
+        Terminal(file, color=False, width=width).write(run_lines(run.summary(points_in(width))))
     text = file.getvalue()
     assert "forward" in text and "9 × f32[3]" in text
     if width == 200:
@@ -158,7 +152,7 @@ def shown(tmp_path: Path, **series: list[Any]) -> dict[str, list[str]]:
         for step in range(len(next(iter(series.values())))):
             journal.step(step, 0.0, [(name, 0, None, (), values[step]) for name, values in series.items()])
     with insitu.load(tmp_path / "run.h5") as run:
-        lines = list(run_lines(run, 200))[1:]
+        lines = list(run_lines(run.summary(points_in(200))))[1:]
     return {str(line.spans[0][0]): [line.cells[3][0], line.cells[4][0]] for line in lines}
 
 

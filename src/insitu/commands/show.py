@@ -103,7 +103,7 @@ def _plain(item: Any) -> Any:
 
 
 def _show_run(run: Run, options: argparse.Namespace) -> None:
-    from insitu.view.run import run_lines
+    from insitu.view.run import points_in, run_lines
     from insitu.view.terminal import terminal_width, write_all
 
     only = options.only or ()
@@ -112,7 +112,8 @@ def _show_run(run: Run, options: argparse.Namespace) -> None:
         _print_json(run, only)
     elif options.plot is None:
         width = options.width or terminal_width(sys.stdout) or 100
-        write_all(run_lines(run, width, only), None, options.color, options.width)
+        summary = run.summary(points_in(width))
+        write_all(run_lines(summary, only), None, options.color, options.width)
     if options.plot is not None:
         _plot(run, only, options.plot)
 
@@ -138,14 +139,16 @@ def _print_json(run: Run, only: Sequence[str]) -> None:
         "world_size": run.world_size,
         "attempts": [asdict(attempt) for attempt in run.attempts],
     }
-    print(json.dumps({**about, **run_facts(run, only)}, allow_nan=False))
+    print(json.dumps({**about, **run_facts(run.summary(32), only)}, allow_nan=False))
 
 
 def _plot(run: Run, only: Sequence[str], path: str) -> None:
+    from insitu.store.run.curves import curves
     from insitu.view import plot
     from insitu.view.run import chosen, troubles
 
-    plot.check(path)
-    plot.draw([run[name].latest() for name in chosen(run.paths, only)], path)
-    for text in troubles(run):
+    names = chosen(run.paths, only)
+    plot.check(path, len(names))
+    plot.draw({name: curves(run[name].latest()) for name in names}, path)
+    for text in troubles(run.missing, run.events):
         print(f"insitu: {text}", file=sys.stderr)

@@ -11,7 +11,7 @@ from insitu.errors import ChoiceError, MissingError
 
 if TYPE_CHECKING:
     from insitu.store.run.run import Run
-    from insitu.view.plot import Curve
+    from insitu.trace.run import Curve
 
 PathLike = str | os.PathLike[str]
 
@@ -43,7 +43,7 @@ def write(run: Run | PathLike, logdir: PathLike) -> list[str]:
 
 
 def _write(run: Run, logdir: Path) -> list[str]:
-    from insitu.view.plot import curves
+    from insitu.store.run.curves import curves
 
     writers = {rank: _writer(logdir / f"rank{rank}" if run.world_size > 1 else logdir) for rank in run.ranks}
     tags: dict[str, None] = {}

@@ -94,8 +94,8 @@ def _page(subject: Any, **options: Any) -> str:
             raise ChoiceError("only is for pages of traces and runs: compare the part, then save the comparison")
         return page(subject, source=options["source"])
     # h5py takes a tenth of a second to import, and who has a run has it already.
+    from insitu.store.run.curves import curves
     from insitu.store.run.run import Run
-    from insitu.view.plot import curves
     from insitu.view.run import chosen
 
     if not isinstance(subject, Run):

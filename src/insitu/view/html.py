@@ -16,13 +16,13 @@ from insitu.trace.collector import collector_paused
 from insitu.trace.counting import counted
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Variable
+from insitu.trace.run import Curve
 from insitu.trace.trace import Trace
 from insitu.view.missing_text import about_texts
 from insitu.view.page import pairs, series
 from insitu.view.page.packing import Columns
 from insitu.view.page.rows import RowColumns, ordered, places
 from insitu.view.page.tables import Tables
-from insitu.view.plot import Curve
 from insitu.view.value import safe, short
 
 SCRIPTS = ("data", "model", "grid", "search", "calls", "details", "charts", "variables", "pairs", "main", "start")
@@ -47,7 +47,7 @@ def page(
 ) -> str:
     """A trace or a `Diff` as the text of an HTML file.
 
-    `curves` are variables of a recorded run, each a name and the curves of its ranks (`insitu.view.plot.curves`);
+    `curves` are variables of a recorded run, each a name and the curves of its ranks (`insitu.store.run.curves`);
     with them the subject may be left out. `source=False` leaves out the lines of source code. What is too much for a
     browser is made less by `only` (path patterns), `steps` (their numbers) and `depth` (levels of the tree).
 

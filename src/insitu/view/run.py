@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from dataclasses import asdict
+from typing import Any
 
 from insitu.errors import PatternError
 from insitu.trace.path import matches, nearest
+from insitu.trace.run import RunEvent, RunSummary, VariableSummary
 from insitu.view.line import Column, Line, Span
 from insitu.view.value import limits, safe, short
 
@@ -24,63 +26,10 @@ BARS = "▁▂▃▄▅▆▇█"
 _LETTERS = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i"}
 
 
-class Summary(Protocol):
-    """What is known of a variable, as the store tells it."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def steps(self) -> tuple[int, int]: ...
-    @property
-    def ranks(self) -> tuple[int, ...]: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def nan(self) -> int: ...
-    @property
-    def inf(self) -> int: ...
-    @property
-    def means(self) -> tuple[float | None, ...]: ...
-    @property
-    def sampled(self) -> bool: ...
-    @property
-    def source(self) -> str | None: ...
-
-
-class Happened(Protocol):
-    """Something that happened in a run; as text it says where."""
-
-    @property
-    def kind(self) -> str: ...
-
-
-class Recorded(Protocol):
-    """A run, as the store gives it."""
-
-    def summaries(self, points: int) -> Iterable[Summary]: ...
-
-    @property
-    def missing(self) -> Sequence[str]: ...
-    @property
-    def others(self) -> Sequence[str]: ...
-    @property
-    def attempts(self) -> Sequence[object]: ...
-    @property
-    def events(self) -> Sequence[Happened]: ...
-
-
-def run_lines(run: Recorded, width: int = 100, only: Sequence[str] = ()) -> Iterator[Line]:
+def run_lines(run: RunSummary, only: Sequence[str] = ()) -> Iterator[Line]:
     """What is missing in a run and went wrong in it, then its variables, or those that the patterns name."""
-    summaries = _summaries(run, only, max(8, min(32, width // 5)))
-    for text in troubles(run):
+    summaries = _summaries(run, only)
+    for text in troubles(run.missing, run.events):
         yield Line(((f"! {safe(text)}", "red"),))
     for text in remarks(run):
         yield Line(((safe(text), "grey"),))
@@ -99,19 +48,23 @@ def _columns(rows: list[tuple[Span, ...]]) -> Iterator[Any]:
     return zip(COLUMNS, *([text for text, _ in cells] for cells in rows), strict=True)
 
 
-def run_facts(run: Recorded, only: Sequence[str] = ()) -> dict[str, Any]:
-    """The same as plain data, for JSON; `means` are those of up to 32 groups of steps."""
-    names = [name for name in vars(Summary) if isinstance(vars(Summary)[name], property)]
+def run_facts(run: RunSummary, only: Sequence[str] = ()) -> dict[str, Any]:
+    """The same as plain data, for JSON."""
     return {
         "missing": list(run.missing),
         "others": list(run.others),
         "troubles": [str(event) for event in run.events if event.kind in TROUBLES],
-        "variables": [{name: getattr(summary, name) for name in names} for summary in _summaries(run, only, 32)],
+        "variables": [asdict(summary) for summary in _summaries(run, only)],
     }
 
 
-def _summaries(run: Recorded, only: Sequence[str], points: int) -> list[Summary]:
-    found = {summary.path: summary for summary in run.summaries(points)}
+def points_in(width: int) -> int:
+    """How many means of a variable fit into a line of this width."""
+    return max(8, min(32, width // 5))
+
+
+def _summaries(run: RunSummary, only: Sequence[str]) -> list[VariableSummary]:
+    found = {summary.path: summary for summary in run.variables}
     return [found[path] for path in chosen(list(found), only)]
 
 
@@ -128,13 +81,13 @@ def chosen(paths: Sequence[str], only: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(path for pattern in only for path in paths if matches(pattern, path)) if only else paths)
 
 
-def troubles(run: Recorded) -> Iterator[str]:
+def troubles(missing: Iterable[str], events: Iterable[RunEvent]) -> Iterator[str]:
     """What is not there, and what went wrong, each as a sentence."""
-    yield from run.missing
-    yield from (str(event) for event in run.events if event.kind in TROUBLES)
+    yield from missing
+    yield from (str(event) for event in events if event.kind in TROUBLES)
 
 
-def remarks(run: Recorded) -> Iterator[str]:
+def remarks(run: RunSummary) -> Iterator[str]:
     """The attempts of a run that was restarted, and the runs beside it, each as a sentence."""
     if len(run.attempts) > 1:
         yield from map(str, run.attempts)
@@ -142,7 +95,7 @@ def remarks(run: Recorded) -> Iterator[str]:
     yield from (f"{other} is in the same folder, and not shown" for other in run.others)
 
 
-def _cells(summary: Summary) -> tuple[Span, ...]:
+def _cells(summary: VariableSummary) -> tuple[Span, ...]:
     first, last = summary.steps
     return (
         (f"{summary.rows:,} × {_typed(summary)}", "blue"),
@@ -154,7 +107,7 @@ def _cells(summary: Summary) -> tuple[Span, ...]:
     )
 
 
-def _typed(summary: Summary) -> str:
+def _typed(summary: VariableSummary) -> str:
     if not summary.shapes:
         return "Python value" if summary.dtype == "json" else summary.dtype
     least, largest = summary.shapes
@@ -183,7 +136,7 @@ def _ranks(ranks: tuple[int, ...]) -> str:
     return short(", ".join(map(str, ranks)), 12)
 
 
-def _range(summary: Summary) -> str:
+def _range(summary: VariableSummary) -> str:
     about = "≈ " if summary.sampled else ""
     if summary.nan or summary.inf:
         counts = ((summary.nan, "NaN"), (summary.inf, "Inf"))

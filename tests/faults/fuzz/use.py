@@ -84,7 +84,7 @@ def _use_run(run: Run, path: Path, folder: Path, truth: Any) -> str:
         raise WrongError(f"{len(found)} of {len(truth)} values were read, and none is said to be missing")
     if truth is not None and run.complete:
         return "loaded"  # the same as the seed, which was used already
-    _ = run.summaries(), run.missing_ranks, run.last_committed
+    _ = run.summary(), run.missing_ranks, run.last_committed
     if not insitu.compare(run, run).same:
         raise WrongError("it is not the same as itself")
     save(run, folder / "page.html", overwrite=True)

@@ -23,29 +23,10 @@ from insitu.store.journal.parts import FilePool, JournalPlace, journal_files
 from insitu.store.journal.shard_facts import ShardFacts
 from insitu.store.json_reader import plain_value
 from insitu.store.stored_type import Array, StoredType, stored_type
+from insitu.trace.run import RunEvent
 
 _MOST_DIMENSIONS = 64
 _MOST_VALUES = 2**48
-
-
-@dataclass(frozen=True, slots=True)
-class RunEvent:
-    """Something that happened in a run besides its steps: a mark, an error, trouble with the disk, the end of a rank.
-
-    >>> print(RunEvent("error", "ValueError: no", 3, 1, 0.0))
-    rank 1, step 3: error: ValueError: no
-    """
-
-    kind: str
-    text: str
-    step: int | None
-    rank: int
-    time: float
-    attempt: int = 0
-
-    def __str__(self) -> str:
-        where = f"rank {self.rank}" if self.step is None else f"rank {self.rank}, step {self.step}"
-        return f"{where}: {self.kind}: {self.text}" if self.text else f"{where}: {self.kind}"
 
 
 @dataclass(slots=True)

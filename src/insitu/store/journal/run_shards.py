@@ -8,10 +8,11 @@ from itertools import accumulate
 from typing import Any
 
 from insitu.store.journal.entry_table import Numbering, StepFrame
-from insitu.store.journal.journal_reader import RunEvent, Shard
+from insitu.store.journal.journal_reader import Shard
 from insitu.store.journal.parts import FilePool
 from insitu.store.journal.shard_facts import ShardFacts, facts_of, missing_of
 from insitu.store.stored_type import JSON
+from insitu.trace.run import RunEvent
 
 
 class RunShards:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.errors import StoreError
 from insitu.store.journal.parts import MOST_RANKS
+from insitu.trace.run import Attempt
 
 if TYPE_CHECKING:
     from insitu.store.journal.journal_reader import Shard
@@ -77,30 +78,6 @@ def _checked(name: str, value: Any, kinds: tuple[type, ...]) -> Any:
     if type(value) not in kinds:
         raise StoreError(f"its journals say {name}={value!r:.80}")
     return value
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One start of the job that a run belongs to: which ranks recorded which steps, and when.
-
-    >>> print(Attempt(1, (0, 1), 2, (40, 99), 0.0, 9.0))
-    attempt 1: steps 40–99 on 2 ranks
-    >>> print(Attempt(0, (0,), 2, None, 0.0, None))
-    attempt 0: no step on 1 of 2 ranks, did not end
-    """
-
-    number: int
-    ranks: tuple[int, ...]
-    world_size: int
-    steps: tuple[int, int] | None
-    started: float | None
-    ended: float | None
-
-    def __str__(self) -> str:
-        steps = "no step" if self.steps is None else f"steps {self.steps[0]}–{self.steps[1]}"
-        of = f" of {self.world_size}" if len(self.ranks) < self.world_size else ""
-        ranks = f" on {len(self.ranks)}{of} rank{'s' * (self.world_size > 1)}" if self.world_size > 1 else ""
-        return f"attempt {self.number}: {steps}{ranks}{'' if self.ended is not None else ', did not end'}"
 
 
 def facts_of(shard: Shard, *, is_merged: bool = False) -> ShardFacts:

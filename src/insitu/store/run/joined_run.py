@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.store.journal.journal_reader import RunEvent, read_shard
+from insitu.store.journal.journal_reader import read_shard
 from insitu.store.journal.parts import JournalPlace
 from insitu.store.journal.run_shards import agreed, unique_names
 from insitu.store.run.run_file_reader import RunFileReader
@@ -19,6 +19,7 @@ from insitu.store.run.shard_index import ShardIndex
 from insitu.store.run.source_choice import choose
 from insitu.store.run.unmerge import facts_of_rank
 from insitu.store.stored_type import Array
+from insitu.trace.run import RunEvent
 
 Rows = tuple[Recorded, Array]
 

@@ -12,10 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from insitu.errors import NotRecordedError, StoreError, tell
-from insitu.store.journal.journal_reader import RunEvent
 from insitu.store.journal.journaled_runs import JournaledRun, run_to_merge, runs_in, tag_and_size
 from insitu.store.journal.shard_facts import (
-    Attempt,
     ShardFacts,
     attempts_of,
     last_committed_of,
@@ -28,9 +26,10 @@ from insitu.store.run.run_file_reader import RunFileReader
 from insitu.store.run.run_journals import RunJournals
 from insitu.store.run.series import Recorded, Series
 from insitu.store.run.source_choice import not_in_file
-from insitu.store.run.summary import Summary, summary_of
+from insitu.store.run.summary import summary_of
 from insitu.store.stored_type import Array
 from insitu.trace.path import matches, nearest
+from insitu.trace.run import Attempt, RunEvent, RunSummary
 
 
 class RunSource(Protocol):
@@ -188,9 +187,19 @@ class Run:
         """The variables whose path the pattern matches."""
         return [self[path] for path in self._series if matches(pattern, path)]
 
-    def summaries(self, points: int = 24) -> list[Summary]:
-        """What can be said of each variable in a line; of large ones from a sample."""
-        return [summary_of(Series.whole(recorded), points, len(self._series)) for recorded in self._series.values()]
+    def summary(self, points: int = 24) -> RunSummary:
+        """The run in a few lines; the range and the mean of large variables are those of a sample.
+
+        Each variable has the means of up to `points` groups of steps.
+        """
+        every = [Series.whole(recorded) for recorded in self._series.values()]
+        return RunSummary(
+            variables=tuple(summary_of(series, points, len(every)) for series in every),
+            missing=tuple(self.missing),
+            others=tuple(self.others),
+            attempts=tuple(self.attempts),
+            events=tuple(self.events),
+        )
 
     def close(self) -> None:
         """Close the files."""

@@ -17,13 +17,14 @@ from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from insitu.errors import StoreError
 from insitu.store.hdf5 import RUN_VERSION, attribute, careful, child, escaped, open_file, plain, read_rows
-from insitu.store.journal.journal_reader import RunEvent, checked_shape
+from insitu.store.journal.journal_reader import checked_shape
 from insitu.store.journal.parts import RUN_ID
 from insitu.store.journal.shard_facts import ShardFacts
 from insitu.store.json_reader import plain_value
 from insitu.store.run.series import Columns
 from insitu.store.run.variable_plan import WIDEST_TEXT
 from insitu.store.stored_type import JSON, Array, StoredType, stored_type
+from insitu.trace.run import RunEvent
 
 _BLOCK = 2**24
 _MOST_ABOUT = 2**28

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -11,39 +10,13 @@ import numpy as np
 from insitu.errors import MissingError
 from insitu.store.run.series import Series
 from insitu.store.stored_type import JSON, Array, stored_type
+from insitu.trace.run import VariableSummary
 
 _NOTHING: Array = np.empty(0)
 _MOST_BYTES = 2**26  # read for the summary of a whole run
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Plain numbers about a variable; `shapes` are the least and the largest, `means` the mean of each group of steps,
-    each step as its last attempt has it.
-
-    Of shapes with as many dimensions, these are the least and the largest size of each dimension.
-    `low` and `high` are those of the finite values, and integers where all values are. A group of steps in which a
-    value is not finite at all, as a loss that became NaN, has no mean: it is None.
-    `dtype` is "float", "int" or "bool" of Python numbers, and "json" of other Python values, which have no shapes.
-    `sampled` says that range, counts and means are those of a sample.
-    """
-
-    path: str
-    dtype: str
-    shapes: tuple[tuple[int, ...], ...]
-    rows: int
-    steps: tuple[int, int]
-    ranks: tuple[int, ...]
-    low: float | None
-    high: float | None
-    nan: int
-    inf: int
-    means: tuple[float | None, ...]
-    sampled: bool
-    source: str | None
-
-
-def summary_of(series: Series, points: int, shared_by: int) -> Summary:
+def summary_of(series: Series, points: int, shared_by: int) -> VariableSummary:
     """The summary of a series; so many of them share the time that one may take."""
     shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
     chosen = _sample(series, shapes, points, _MOST_BYTES // max(shared_by, 1))
@@ -51,7 +24,7 @@ def summary_of(series: Series, points: int, shared_by: int) -> Summary:
     every = np.concatenate([value.ravel() for value in values]) if values else np.empty(0)
     low, high = _ends(every)
     every = every.astype(np.float64)
-    return Summary(
+    return VariableSummary(
         path=series.name,
         dtype=_dtype(chosen),
         shapes=_bounds(shapes) if series.dtype != JSON else (),

@@ -8,8 +8,8 @@ from math import inf, isfinite
 from typing import Any
 
 from insitu.trace.event import Stats, Variable, tensors
+from insitu.trace.run import Curve
 from insitu.view.page.packing import Columns
-from insitu.view.plot import Curve
 from insitu.view.value import is_whole, safe, short
 
 MOST_NAME = 200
