@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from time import process_time
 from typing import Any
 
 import pytest
-import torch
 from tests.trace.comparing import Program, chain, compared, fused, given, in_modules
 
 from insitu.errors import ChoiceError, PatternError, SubjectError
-from insitu.trace.compare import operation
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.event import Call, ModuleFacts
 from insitu.trace.trace import Trace
@@ -370,20 +367,6 @@ def test_as_a_table() -> None:
     frame = compared(*fused(6.0)).to_pandas()
     assert frame["status"].tolist()[-1] == "follows" and frame["cause"].tolist()[-1] == 0
     assert frame.loc[0, "line_a"] == 1
-
-
-def test_defaults_of_arguments_are_those_of_torch() -> None:
-    """As far as Python can tell: functions of C++ do not say what their defaults are."""
-    checked = 0
-    for name, defaults in operation._DEFAULTS.items():
-        function = getattr(torch.nn.functional, name, None) or getattr(torch, name)
-        try:
-            parameters = inspect.signature(function).parameters
-        except ValueError:
-            continue
-        assert {argument: parameters[argument].default for argument in defaults} == defaults, name
-        checked += 1
-    assert checked > 15
 
 
 def test_settings_of_a_class_of_the_users_own_are_not_taken_for_defaults() -> None:

@@ -16,6 +16,8 @@ from typing import Any, Literal
 from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
 
+from insitu.trace.operation import operation
+
 # Attributes of tensors whose getter makes a tensor; the other getters only tell facts.
 TENSOR_GETTERS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad"})
 # Attributes of tensors whose setter is recorded.
@@ -32,9 +34,6 @@ _FACTS = """
 """
 FACTS = frozenset(_FACTS.split())
 FACTS_OWNERS = frozenset({"torch", "torch._C", "torch.Tensor", "torch.ops.aten"})
-_IN_PLACE = "setitem iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor"
-IN_PLACE_OPERATORS = frozenset(f"__{name}__" for name in _IN_PLACE.split())
-BACKWARD = frozenset({"torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"})
 
 
 class FunctionNote:
@@ -51,7 +50,7 @@ class FunctionNote:
         self.defaults = plain_defaults(function)
         self.silent = is_silent(name)
         self.in_place = changes_first(function, name)
-        self.runs_backward = self.name in BACKWARD
+        self.runs_backward = operation("function", self.name).runs_backward
 
 
 class PythonNote:
@@ -241,9 +240,7 @@ def changes_first(function: Callable[..., Any], name: Name) -> bool:
         return any(writes_first(schema) for schema in function._schemas.values())
     if name.access != "call":
         return name.access == "set" and name.own != "grad"
-    if name.own.startswith("__"):
-        return name.own in IN_PLACE_OPERATORS
-    return name.own.endswith("_")
+    return operation("function", name.text).is_in_place
 
 
 def writes_first(schema: Any) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Call, TensorFacts
+from insitu.trace.operation import UNKNOWN, Operation, operation
 
 
 @dataclass(slots=True, frozen=True)
@@ -106,7 +106,12 @@ class Case:
     @property
     def name(self) -> str:
         """The last part of the name of the function: `add`, `linear`."""
-        return own_name(self.call.kind, self.call.name) if self.call is not None else ""
+        return self.operation.own
+
+    @property
+    def operation(self) -> Operation:
+        """What is known about the function."""
+        return operation(self.call.kind, self.call.name) if self.call is not None else UNKNOWN
 
     def named(self, facts: TensorFacts) -> str:
         """The expression that names a tensor."""

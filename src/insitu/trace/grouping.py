@@ -6,10 +6,10 @@ import re
 from collections.abc import Hashable
 from typing import Literal
 
-from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Call
 from insitu.trace.folding import Columns, place, runs
 from insitu.trace.nesting import Group, Node, frozen_result
+from insitu.trace.operation import operation, own_name
 
 Range = tuple[int, int]
 WORDS = re.compile(r"\w+")
@@ -103,7 +103,8 @@ def _is_sound(node: Node) -> bool:
     if not isinstance(call, Call) or call.raised is not None:
         return False
     has_nan = any(facts.stats is not None and facts.stats.nan for facts in call.outputs)
-    return not (has_nan and "empty" not in call.name) and all(map(_is_sound, node.children))
+    is_suspicious = has_nan and not operation(call.kind, call.name).is_uninitialized
+    return not is_suspicious and all(map(_is_sound, node.children))
 
 
 def _passes(nodes: list[Node], path: str) -> list[Range]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Stats
 from insitu.trace.finding import Finding, Operand
+from insitu.trace.operation import operation
 from insitu.view.inputs import (
     Inputs,
     Side,
@@ -67,7 +67,7 @@ def _log1p(inputs: Inputs) -> str:
 def _instead(operands: tuple[Operand, ...]) -> str:
     """What to compute instead of a logarithm of 0."""
     source = operands[0].source if operands else None
-    return INSTEAD.get(own_name(source.kind, source.name), CLAMP) if source is not None else CLAMP
+    return INSTEAD.get(operation(source.kind, source.name).base, CLAMP) if source is not None else CLAMP
 
 
 def _logit(inputs: Inputs) -> str:

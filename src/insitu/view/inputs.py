@@ -5,30 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite, isinf
 
-from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Stats, TensorFacts
 from insitu.trace.finding import Finding
+from insitu.trace.operation import operation
 
-# Other names of the same operator.
-SAME = {
-    **dict.fromkeys(("__truediv__", "__rtruediv__", "__rdiv__", "__itruediv__", "true_divide", "divide"), "div"),
-    **dict.fromkeys(("__pow__", "__rpow__", "__ipow__", "float_power"), "pow"),
-    **dict.fromkeys(("log2", "log10"), "log"),
-    **dict.fromkeys(("__mul__", "__rmul__", "__imul__", "multiply"), "mul"),
-    **dict.fromkeys(("__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__isub__", "rsub", "sub"), "add"),
-    **dict.fromkeys(("softmin", "log_softmax"), "softmax"),
-    **dict.fromkeys(("vector_norm", "pairwise_distance", "cdist"), "norm"),
-    **dict.fromkeys(("var", "std_mean", "var_mean"), "std"),
-    **dict.fromkeys(("arccos", "arcsin", "asin"), "acos"),
-    **dict.fromkeys(("to", "type", "type_as", "half", "bfloat16", "float"), "to"),
-    **dict.fromkeys(("mm", "bmm", "__matmul__", "__rmatmul__", "linear", "addmm", "baddbmm", "einsum"), "matmul"),
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "dot", "mv", "inner", "outer"), "matmul"),
-    **dict.fromkeys(("mean", "cumsum", "nansum"), "sum"),
-    **dict.fromkeys(("sinh", "cosh"), "cosh"),
-    "cumprod": "prod",
-    "special_logit": "logit",
-}
-REVERSED = ("__rtruediv__", "__rdiv__", "__rpow__")  # the first argument stands on the right
 Side = Stats | float | None
 
 
@@ -61,8 +41,7 @@ class Inputs:
 
 def inputs_of(finding: Finding) -> Inputs:
     """What went into the call of a finding, and the common name of its operator."""
-    last = own_name(finding.call.kind, finding.call.name) if finding.call is not None else ""
-    name = SAME.get(last) or SAME.get(last.rstrip("_"), last if last.endswith("__") else last.rstrip("_"))
+    name = operation(finding.call.kind, finding.call.name).arithmetic if finding.call is not None else ""
     every = tuple(operand.facts.stats for operand in finding.operands)
     left, right = _sides(finding, every)
     return Inputs(name, finding, every, left, right)
@@ -74,8 +53,9 @@ def _sides(finding: Finding, every: tuple[Stats | None, ...]) -> tuple[Side, Sid
     given = (*call.args, *call.kwargs.values()) if call is not None else ()
     sides = [next(tensors, None) if isinstance(item, TensorFacts) else item for item in given] or list(tensors)
     left, right = (*(side if isinstance(side, (Stats, int, float)) else None for side in sides), None, None)[:2]
-    is_reversed = call is not None and call.name.endswith(REVERSED)
-    return (right, left) if is_reversed else (left, right)
+    if call is not None and operation(call.kind, call.name).is_reflected:
+        return right, left
+    return left, right
 
 
 def minimum_of(side: Side) -> float | None:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from insitu.trace.event import Call, ModuleFacts, Site
+from insitu.trace.operation import operation
 from insitu.view.value import argument, arguments, holds_tensor, safe, short, value
 
 MOST_ARGUMENTS = 48  # characters of arguments in a compact name
@@ -45,8 +46,6 @@ _BARE = frozenset(
     }
 )
 _ARROWS = frozenset({"in_features", "in_channels", "input_size"})
-_OPERATIONS = ("add", "sub", "mul", "matmul", "truediv", "div", "floordiv", "mod", "pow", "lshift", "rshift")
-_REFLECTED = frozenset({*(f"__r{name}__" for name in (*_OPERATIONS, "and", "or", "xor")), "rsub"})
 
 
 def key_settings(module: ModuleFacts) -> dict[str, Any]:
@@ -105,7 +104,8 @@ def is_method(call: Call) -> bool:
 
 def operands(call: Call) -> tuple[Any, ...]:
     """The arguments of an operator as they stand in the source: `1 - x` calls x.__rsub__(1)."""
-    if len(call.args) == 2 and call.name.rpartition(".")[2] in _REFLECTED:
+    is_function_of_two = call.kind == "function" and len(call.args) == 2
+    if is_function_of_two and operation(call.kind, call.name).is_reflected:
         return (call.args[1], call.args[0])
     return call.args
 

@@ -12,6 +12,7 @@ from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts
 from insitu.trace.folding import Columns, Fold, Steps, fold, steps
 from insitu.trace.grouping import grouped
 from insitu.trace.nesting import Forest, Group, Node
+from insitu.trace.operation import operation
 from insitu.view.beside import Beside
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import compact, expression, is_inner, module_type, spot
@@ -23,8 +24,6 @@ NOTHING: Span = ("", "")
 MOST_HELD = 60  # characters of what a variable held
 MOST_KEPT = 24
 SUM = "Σ "
-# Attributes that are only looked at, many times in each step of an optimizer.
-UNSEEN = frozenset({"torch.Tensor.grad", "torch.Tensor.grad=", "torch.Tensor.data"})
 GUIDE = ("│  ", "   ")
 BRANCH = ("├─ ", "└─ ")
 INKS = {"module": "purple", "function": "cyan", "python": "teal"}
@@ -212,7 +211,7 @@ def _is_hidden(node: Node) -> bool:
         return False
     if event.kind == "python":
         return False
-    if event.name in UNSEEN or event.name.startswith("profiler."):
+    if operation(event.kind, event.name).is_incidental:
         return True
     return event.kind == "function" and not node.children and event.path != "" and is_inner(event)
 

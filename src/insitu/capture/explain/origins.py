@@ -12,18 +12,9 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.explain.scene import LIBRARIES
 from insitu.capture.names import ModuleNote, wrapped_name
 from insitu.capture.tensors import Value
-from insitu.trace.compare.operation import own_name
 from insitu.trace.explanation import Origin, Place
+from insitu.trace.operation import Operation, operation
 
-# Functions whose result has the values of what went in, moved or converted: values come from further back.
-_MOVING = """
-    stack cat concat view reshape flatten unflatten squeeze unsqueeze permute transpose t mT T expand contiguous clone
-    to long int float double half cuda cpu split chunk unbind detach narrow select __getitem__ movedim repeat type
-    pad_sequence
-"""
-MOVING = frozenset(_MOVING.split())
-# Functions that give a parameter, or a buffer, its first values.
-INITIAL = ("uniform_", "normal_", "ones_", "zeros_", "zero_", "fill_", "orthogonal_", ".zeros", ".ones", ".tensor")
 MOST_STEPS = 50
 
 # A module around the call, and its path.
@@ -77,7 +68,7 @@ class Origins:
         for at in self._reading.before(len(self._reading.tape)) if tensor is not None else ():
             result = self._reading.result(at)
             if isinstance(result, Value) and result() is tensor:
-                if self._reading.note(at).name.endswith(INITIAL):
+                if _operation(self._reading.note(at)).is_initial:
                     yield Origin(name, "made at", self._reading.place(at))
                 return
 
@@ -98,19 +89,26 @@ class Origins:
         """The line where the values of a tensor come from, behind all that only moves or converts them."""
         made = self._reading.producer(value)
         for _ in range(MOST_STEPS):
-            if made is None or not _is_moving(self._reading.note(made)):
+            before = self._moved(made) if made is not None else None
+            if before is None:
                 break
-            before = [self._reading.producer(item) for item in values(self._reading.args(made))]
-            known = [at for at in before if at is not None]
-            if not known:
-                break
-            made = known[-1]
+            made = before
         return self._reading.place(made) if made is not None else None
 
+    def _moved(self, at: int) -> int | None:
+        """The call that produced the values which the call at this place only moves or converts."""
+        what = _operation(self._reading.note(at))
+        if not what.is_move:
+            return None
+        producers = [self._reading.producer(item) for item in values(self._reading.args(at))]
+        if what.family == "join":
+            return next((producer for producer in reversed(producers) if producer is not None), None)
+        moved = producers[1:] if what.overwrites else producers
+        return moved[0] if moved else None
 
-def _is_moving(note: Any) -> bool:
-    """Whether a call only moves or converts what it is given."""
-    return own_name(note.kind, getattr(note, "name", "")) in MOVING
+
+def _operation(note: Any) -> Operation:
+    return operation(note.kind, getattr(note, "name", ""))
 
 
 def _own_name(module: nn.Module, tensor: Any) -> str | None:

@@ -26,13 +26,12 @@ from insitu.capture.guard.waiting import reach
 from insitu.capture.guard.ways import changes
 from insitu.capture.keep import unnoticed
 from insitu.capture.tensors import GIVEN, ParameterValue, Value
-from insitu.trace.compare.operation import own_name
 from insitu.trace.finding import Finding, FindingKind, Operand
+from insitu.trace.operation import operation
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import Check
 
-CONVERSIONS = frozenset({"to", "type", "type_as", "half", "bfloat16", "float", "double"})
 # How near the least number of a type a mask comes that is added to scores.
 NEARLY_LEAST = 0.9
 MOST_DEPTH = 4
@@ -81,7 +80,7 @@ def is_new(state: State, incoming: list[State]) -> bool:
 
 def is_mask(note: FunctionNote, inputs: list[Tensor], result: Tensor, state: State) -> bool:
     """Whether -inf comes from the least number of a type, with which scores are masked."""
-    return not state.news and (own_name(note.kind, note.name) in CONVERSIONS or has_mask(inputs, result))
+    return not state.news and (operation(note.kind, note.name).family == "conversion" or has_mask(inputs, result))
 
 
 def may_heal(check: Check, tensor: Tensor, state: State) -> bool:

@@ -30,9 +30,9 @@ from insitu.capture.ids import FORGOTTEN
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
-from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Fields
 from insitu.trace.finding import Finding
+from insitu.trace.operation import own_name
 from insitu.trace.path import matches
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from insitu.capture.guard.facts import facts_of, noted_values
 from insitu.capture.guard.values import first_bad, state_of
 from insitu.capture.guard.waiting import reach
 from insitu.capture.tensors import Value
-from insitu.trace.compare.operation import UNINITIALISED, own_name
 from insitu.trace.finding import Finding
+from insitu.trace.operation import operation
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import Check
@@ -103,4 +103,4 @@ def doubt_of(reading: Reading, at: int, *, is_sure: bool, nan: bool) -> int | No
         return SURE
     if is_explicit(given, nan=False):
         return WRITTEN
-    return UNFILLED if own_name(note.kind, note.name) in UNINITIALISED else None
+    return UNFILLED if operation(note.kind, note.name).is_uninitialized else None

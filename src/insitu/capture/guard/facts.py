@@ -9,20 +9,17 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from insitu.capture.explain.expressions import pairs, segment
-from insitu.capture.explain.origins import MOST_STEPS, MOVING
+from insitu.capture.explain.origins import MOST_STEPS
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.keep import has_values, local, statistics, unnoticed
 from insitu.capture.names import ModuleNote
 from insitu.capture.tensors import Value, layout_of, short_dtype
-from insitu.trace.compare.operation import own_name
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.trace.finding import Operand
+from insitu.trace.operation import operation
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
-
-# Functions behind which the numbers of a probability come from further back.
-PASSING = MOVING | {"gather", "index_select", "masked_select", "take_along_dim", "rsub", "__rsub__"}
 
 
 def noted_values(reading: Reading, at: int) -> list[Value]:
@@ -57,7 +54,9 @@ def source_of(reading: Reading, at: int | None) -> Call | None:
     for _ in range(MOST_STEPS):
         if at is None or reading.note(at).kind != "function":
             return None
-        if own_name("function", reading.note(at).name) not in PASSING:
+        what = operation("function", reading.note(at).name)
+        is_complement = what.name == "rsub"  # 1 - x, of a probability
+        if not (what.is_move or is_complement):
             return reading.call(at)
         at = next(map(reading.producer, values(reading.args(at))), None)
     return None

@@ -28,8 +28,8 @@ from typing import Any
 
 from insitu.store.text.value_text import ValueWriter, name_text
 from insitu.trace.collector import collector_paused
-from insitu.trace.compare.operation import UNINITIALISED, operation
 from insitu.trace.event import Call, Event, Mark, TensorFacts, Variable, tensors
+from insitu.trace.operation import operation
 from insitu.trace.trace import Trace
 
 HEAD, FOOT = "insitu trace 1", "end"
@@ -260,7 +260,7 @@ class _Writer:
 
 def _is_uninitialised(event: Event) -> bool:
     """Whether it is the call of `torch.empty` or the like: what is in the memory is another thing each time."""
-    return isinstance(event, Call) and operation(event.kind, event.name) in UNINITIALISED
+    return isinstance(event, Call) and operation(event.kind, event.name).is_uninitialized
 
 
 def _label(path: str, name: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from insitu.trace.compare.closeness import Certainty, Closeness, Tolerance, close, weakest
-from insitu.trace.compare.operation import FILLING, UNINITIALISED, operand_name
 from insitu.trace.compare.stops import Side
 from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.diff import Compared
 from insitu.trace.event import Call, TensorFacts
+from insitu.trace.operation import Operation
 
 MOST_ROOTS = 16  # that are remembered for one call
 
@@ -62,7 +62,7 @@ class Lineage:
             makers = self._makers[side]
             for stop in stops:
                 makers[stop.event.id] = unit
-                if stop.name in UNINITIALISED or (stop.name in FILLING and self._fills(side, stop.event)):
+                if stop.operation.is_uninitialized or (stop.operation.fills and self._fills(side, stop.event)):
                     unit.blank = True
 
     def _fills(self, side: int, event: Compared) -> bool:
@@ -257,10 +257,10 @@ def joined(*numbers: Numbers) -> Numbers:
     return every if len(every) <= MOST_ROOTS else frozenset(sorted(every)[:MOST_ROOTS])
 
 
-def described(index: int, a: Facts, name: str, kwargs: dict[str, object]) -> str:
+def described(index: int, a: Facts, operation: Operation, kwargs: dict[str, object]) -> str:
     """An input by its name, with dtype and shape: `weight f32[24, 8]`."""
     facts = a[index]
     for own, item in kwargs.items():
         if item is facts:
             return f"{own} {facts!r}"
-    return f"{operand_name(name, index, len(a))} {facts!r}"
+    return f"{operation.input_name(index, len(a))} {facts!r}"

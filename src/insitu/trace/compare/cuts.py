@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from insitu.trace.compare.blame import Facts, Lineage, described, joined
 from insitu.trace.compare.manner import apart
-from insitu.trace.compare.operation import BACKWARD
 from insitu.trace.compare.stops import Side
 from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.event import Call, TensorFacts
+from insitu.trace.operation import operation
 
 
 class Cuts:
@@ -52,7 +52,7 @@ class Cuts:
         if self._lineage.close(left, right).same is False:  # another tensor: its values are the difference
             return NONE
         if makers == (None, None):
-            unit.cut = apart(f"requires_grad of {described(index, a, unit.a[0].name, {})}", *_flags(left, right))
+            unit.cut = apart(f"requires_grad of {described(index, a, unit.a[0].operation, {})}", *_flags(left, right))
             return frozenset((unit.number,))
         stretch = next((maker for maker in makers if maker is not None and not maker.matched), None)
         if stretch is None:
@@ -103,6 +103,6 @@ def _flags(left: TensorFacts, right: TensorFacts) -> tuple[bool, bool]:
 def learns_unseen(side: Side) -> bool:
     """Whether a run went backward, as gradients tell, and no call that did so was recorded."""
     calls = [stop.event for stops in side.groups.values() for stop in stops if type(stop.event) is Call]
-    if any(call.name in BACKWARD for call in calls):
+    if any(operation(call.kind, call.name).runs_backward for call in calls):
         return False
     return any(facts.grad is not None for call in calls for facts in (*call.outputs, *call.inputs))

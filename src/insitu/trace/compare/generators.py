@@ -7,14 +7,11 @@ from collections import Counter
 
 from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.manner import draws
-from insitu.trace.compare.operation import DROPPING, RANDOM, SHUFFLING
 from insitu.trace.compare.stops import Stop
 from insitu.trace.compare.units import Unit
 from insitu.trace.event import Call
 
 Draw = tuple[str, int]  # the device, and how many numbers
-
-DRAWING = RANDOM | DROPPING
 
 
 class Generators:
@@ -31,13 +28,13 @@ class Generators:
 
     def note(self, unit: Unit, out: Closeness | None = None) -> None:
         """Note whether a unit draws as many numbers in both runs, and whether these are the same."""
-        if unit.matched and unit.a[0].name not in DRAWING and unit.b[0].name not in DRAWING:  # as most often
+        if unit.matched and unit.a[0].operation.draws == "never" == unit.b[0].operation.draws:  # as most often
             return
         one, other = _drawn(unit.a), _drawn(unit.b)
         if one != other:
             for device, _ in (one - other) + (other - one):
                 self._moved.setdefault(device, unit)
-        elif out is not None and out.same and unit.a[0].name not in SHUFFLING:  # the seed has been set again
+        elif out is not None and out.same and unit.a[0].operation.draws != "order":  # the seed has been set again
             for device, _ in one:
                 self._moved.pop(device, None)
 

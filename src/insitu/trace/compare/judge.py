@@ -16,11 +16,11 @@ from insitu.trace.compare.blame import Blame, Facts, Lineage, described, joined,
 from insitu.trace.compare.closeness import NOTHING_DIFFERS, Closeness, Tolerance, basis, close_plain, weakest, worst
 from insitu.trace.compare.cuts import learns_unseen
 from insitu.trace.compare.manner import apart, casts, exception, has_nan, is_loose, is_reshaped, places, texts
-from insitu.trace.compare.operation import BACKWARD, COMMUTING, DECIDING, MOVING, SHUFFLING, UNCHANGING, UNINITIALISED
 from insitu.trace.compare.past import Past, kind_of_cause
 from insitu.trace.compare.stops import Side, inputs
 from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
+from insitu.trace.operation import Operation
 
 
 class Judge:
@@ -66,16 +66,16 @@ class Judge:
         """A pair of calls: what goes in, how they are made, what comes out."""
         a, b = unit.a[0].event, unit.b[0].event
         assert type(a) is Call and type(b) is Call
-        name = unit.a[0].name
-        into_a, into_b = self._inputs(a, b, name)
+        what = unit.a[0].operation
+        into_a, into_b = self._inputs(a, b, what)
         blame = self.lineage.blame(unit, into_a, into_b)
         self.lineage.made(unit)
-        out = NOTHING_DIFFERS if name in UNINITIALISED else self._output(unit, a, b)
+        out = NOTHING_DIFFERS if what.is_uninitialized else self._output(unit, a, b)
         if blame.roots and out.drifts and out.certainty == "statistics":
             out = worst([self._doubted(left, right) for left, right in zip(a.outputs, b.outputs, strict=True)])
         self._manner(unit, a, b, blame, (into_a, into_b))
         self.past.cuts.pair(unit, (into_a, into_b), a, b)
-        if a.name in BACKWARD:
+        if what.runs_backward:
             self._goes_backward(unit, a, b, blame)
         self._decide(unit, blame, out, (a, into_a))
         self.past.generators.note(unit, out)
@@ -88,10 +88,10 @@ class Judge:
             unit.roots, unit.differs = blame.roots, True
         self.past.reach_results(blame.roots)
 
-    def _inputs(self, a: Call, b: Call, name: str) -> tuple[Facts, Facts]:
+    def _inputs(self, a: Call, b: Call, what: Operation) -> tuple[Facts, Facts]:
         """The tensors that go in; those of `x + y` may be the other way round."""
         into_a, into_b = inputs(a), inputs(b)
-        if name in COMMUTING and len(into_a) == 2 and len(into_b) == 2:
+        if what.commutes and len(into_a) == 2 and len(into_b) == 2:
             crossed = (self.lineage.close(into_a[0], into_b[1]), self.lineage.close(into_a[1], into_b[0]))
             straight = self.lineage.close(into_a[0], into_b[0])
             if straight.same is False and all(pair.same for pair in crossed):
@@ -162,11 +162,11 @@ class Judge:
         if followed and all(followed):
             blame.roots = joined(blame.roots, *followed)
             arguments = []
-        name = unit.a[0].name
-        unit.own += texts(arguments, name)
+        what = unit.a[0].operation
+        unit.own += texts(arguments, what)
         if len(into[0]) != len(into[1]):
             unit.own += (apart("the number of tensors", len(into[0]), len(into[1])),)
-        others = (described(index, into[0], name, a.kwargs) for index in blame.rewired)
+        others = (described(index, into[0], what, a.kwargs) for index in blame.rewired)
         unit.own += tuple(f"{other} is another tensor" for other in others)
 
     def _decide(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
@@ -188,7 +188,7 @@ class Judge:
             self._agrees(unit, blame, out, called)
         if not blame.unknown or unit.roots != {unit.number}:
             return
-        unit.unknown = tuple(described(index, into, unit.a[0].name, call.kwargs) for index in blame.unknown)
+        unit.unknown = tuple(described(index, into, unit.a[0].operation, call.kwargs) for index in blame.unknown)
 
     def _given(self, unit: Unit, blame: Blame, called: tuple[Call, Facts]) -> None:
         """A call that is given another tensor, which no call in the trace has made."""
@@ -198,13 +198,13 @@ class Judge:
         if unit.roots:
             return
         unit.kind, unit.roots = "input", frozenset((unit.number,))
-        unit.own = tuple(described(index, into, unit.a[0].name, call.kwargs) for index in blame.given)
+        unit.own = tuple(described(index, into, unit.a[0].operation, call.kwargs) for index in blame.given)
         if call.parent is not None and any(into[index].type != "Parameter" for index in blame.given):
             unit.notes += ("not made by a call that was recorded",)
 
     def _lose(self, unit: Unit, roots: Numbers) -> None:
         """Note a difference that goes into a call and does not come out, in which much may be lost."""
-        if roots and (unit.a[0].name in DECIDING or has_nan(unit.a[0].event)):
+        if roots and (unit.a[0].operation.decides or has_nan(unit.a[0].event)):
             self.past.inside |= roots
 
     def _differs(self, unit: Unit, blame: Blame, out: Closeness, called: tuple[Call, Facts]) -> None:
@@ -226,7 +226,7 @@ class Judge:
         Values in another order have the same statistics, and still have them after a call with that tensor alone.
         """
         _, into = called
-        name, loose = unit.a[0].name, unit.loose
+        what, loose = unit.a[0].operation, unit.loose
         if out.drifts:
             _drift(unit, blame, out)
         if out.same:
@@ -235,12 +235,12 @@ class Judge:
             if out.certainty == "values" and not loose:
                 unit.blamed = unit.blamed if out.drifts else NONE
                 return
-        if name in SHUFFLING:
+        if what.draws == "order":
             unit.origin, unit.kind = unit, "random"
             unit.blamed = joined(unit.blamed, self.past.drawn(unit, out))
         elif unit.own or (loose and not blame.origins):
             unit.origin = unit
-        elif blame.origins and (loose or out.same is None or len(into) == 1 or name in MOVING):
+        elif blame.origins and (loose or out.same is None or len(into) == 1 or what.is_move):
             unit.origin = blame.origins[0]
 
     def _begin(self, unit: Unit) -> None:
@@ -250,9 +250,9 @@ class Judge:
         self._begun[a.id] = unit
         blame = self.lineage.blame(unit, a.inputs, b.inputs, using=False)
         unit.after = bool(blame.roots or blame.origins)
-        unit.own = texts(differing_arguments(a, b, unit.a[0].name), unit.a[0].name)
+        unit.own = texts(differing_arguments(a, b, unit.a[0].name), unit.a[0].operation)
         unit.notes = texts(differing_settings(a, b))
-        if a.name in BACKWARD:
+        if unit.a[0].operation.runs_backward:
             self._goes_backward(unit, a, b, blame)
         if blame.given and not blame.roots:
             self._given(unit, blame, (a, a.inputs))
@@ -337,7 +337,7 @@ class Judge:
         self.lineage.made(unit)
         self.lineage.feed(unit)
         every = (*unit.a, *unit.b)
-        if not all(stop.name in UNCHANGING for stop in every) or (unit.origin is None and any(map(casts, every))):
+        if not all(stop.operation.is_copy for stop in every) or (unit.origin is None and any(map(casts, every))):
             unit.origin = unit
         unit.suspects = joined(unit.suspects, frozenset((unit.number,)))
         self.past.cuts.stretch(unit)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from insitu.trace.compare.arguments import DEFAULT, Argument
-from insitu.trace.compare.operation import DROPPING, RANDOM, REGULARIZING, default_of
 from insitu.trace.compare.stops import Stop
 from insitu.trace.diff import Compared
 from insitu.trace.event import Call, TensorFacts
+from insitu.trace.operation import UNKNOWN, Operation
 
 
 def apart(what: str, a: object, b: object) -> str:
@@ -68,11 +68,11 @@ def is_reshaped(a: Call, b: Call) -> bool:
     return any(left.shape != right.shape for left, right in zip(a.outputs, b.outputs, strict=False))
 
 
-def texts(arguments: list[Argument], operation: str = "") -> tuple[str, ...]:
+def texts(arguments: list[Argument], operation: Operation = UNKNOWN) -> tuple[str, ...]:
     """Arguments that differ, each as `name is right in b, left in a`."""
     found = []
     for name, left, right in arguments:
-        default = default_of(operation, name)
+        default = operation.default(name)
         found.append(apart(name, _text(left, default), _text(right, default)))
     return tuple(found)
 
@@ -89,20 +89,20 @@ def draws(stop: Stop) -> bool:
     call = stop.event
     if type(call) is not Call:
         return False
-    if stop.name in DROPPING:
+    if stop.operation.draws == "if dropout_p":
         by_place = next((item for item in call.args if type(item) is float), 0.0)
         return bool(call.kwargs.get("dropout_p", by_place)) and call.kwargs.get("training") is not False
-    if stop.name in REGULARIZING:
-        return _regularizes(stop.name, call)
-    return stop.name in RANDOM
+    if stop.operation.draws == "in training":
+        return _regularizes(stop.operation, call)
+    return stop.operation.is_random
 
 
-def _regularizes(name: str, call: Call) -> bool:
+def _regularizes(operation: Operation, call: Call) -> bool:
     """Whether a dropout is at work: by place it is given the probability, then whether it trains."""
     by_place = [item for item in call.args if type(item) is not TensorFacts]
-    given = dict(zip(("p", "training"), by_place, strict=False)) if name != "rrelu" else {}
+    given = dict(zip(("p", "training"), by_place, strict=False)) if operation.base != "rrelu" else {}
     given |= {argument: call.kwargs[argument] for argument in ("p", "training") if argument in call.kwargs}
-    trains = given.get("training", *default_of(name, "training"))
+    trains = given.get("training", *operation.default("training"))
     return bool(trains) and given.get("p", 0.5) != 0
 
 

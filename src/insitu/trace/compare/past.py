@@ -8,10 +8,10 @@ from insitu.trace.compare.cuts import Cuts
 from insitu.trace.compare.generators import Generators, is_seeded
 from insitu.trace.compare.manner import draws
 from insitu.trace.compare.numbers_read import ReadNumbers
-from insitu.trace.compare.operation import MOVING, READING
 from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.diff import CauseKind
 from insitu.trace.event import Call
+from insitu.trace.operation import operation
 
 
 class Past:
@@ -53,7 +53,7 @@ class Past:
         found = self.drawn(unit, out) or blame.faint or self.backward(unit)
         if found:
             return found
-        if call.name in READING and self.latest is not None:
+        if operation(call.kind, call.name).reads_attribute and self.latest is not None:
             return self._causes_before()
         return self._unnoticed(unit, blame, out) or (self.carried(call, into) if blame.outside else NONE)
 
@@ -116,7 +116,7 @@ def kind_of_cause(unit: Unit, blame: Blame, called: tuple[Call, Facts]) -> Cause
     call, into = called
     if unit.own:
         return "raised" if unit.raised else "argument"
-    is_given = blame.outside and unit.a[0].name in MOVING and len(into) == 1
-    if is_given or call.name in READING:
+    is_given = blame.outside and unit.a[0].operation.is_move and len(into) == 1
+    if is_given or operation(call.kind, call.name).reads_attribute:
         return "input"
     return "random" if draws(unit.a[0]) else "output"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from insitu.trace.compare.operation import BESIDE, OVERWRITING, READING, operation, own_name
 from insitu.trace.event import Call, Event, Kind, Mark, Phase, TensorFacts, Variable
+from insitu.trace.operation import UNKNOWN, Operation, operation
 
 Role = Literal["call", "begin", "end", "variable"]
 Group = tuple[int, int, int]
@@ -21,13 +21,14 @@ Group = tuple[int, int, int]
 
 @dataclass(slots=True, eq=False)
 class Stop:
-    """A place in a run: `name` is the operation; stops that share `exact` belong together, else those with `loose`."""
+    """A place in a run. Stops that share `exact` belong together, else those that share `loose`."""
 
     event: Call | Variable
     role: Role
     name: str
     exact: Any
     loose: Any
+    operation: Operation = UNKNOWN
 
 
 @dataclass(slots=True, eq=False)
@@ -121,13 +122,13 @@ def _opened(events: list[Event], chosen: Container[str]) -> set[int]:
 
 
 def _is_beside(event: Event) -> bool:
-    return type(event) is Call and own_name(event.kind, event.name) in BESIDE
+    return type(event) is Call and operation(event.kind, event.name).family == "query"
 
 
 def inputs(call: Call) -> tuple[TensorFacts, ...]:
     """The tensors whose values go into a call: not the one that it only writes to."""
     found = call.inputs
-    return found[1:] if call.name.endswith("_") and operation(call.kind, call.name) in OVERWRITING else found
+    return found[1:] if operation(call.kind, call.name).overwrites else found
 
 
 def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:
@@ -135,18 +136,19 @@ def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:
         own = ("variable", event.name if path is None else path)
         return Stop(event, role, event.name, own, own)
     assert type(event) is Call
-    name, exact, loose = _keys(event.kind, event.name, event.phase, role, path)
-    if event.name in READING:  # who reads all gradients, as an optimizer does, reads one after the other
+    what, exact, loose = _keys(event.kind, event.name, event.phase, role, path)
+    if what.reads_attribute:  # who reads all gradients, as an optimizer does, reads one after the other
         exact = (*exact, *(facts.shape for facts in event.inputs))
-    return Stop(event, role, name, exact, loose)
+    return Stop(event, role, what.name, exact, loose, what)
 
 
 @lru_cache(maxsize=4096)
-def _keys(kind: Kind, name: str, phase: Phase, role: Role, path: str | None) -> tuple[str, Any, Any]:
+def _keys(kind: Kind, name: str, phase: Phase, role: Role, path: str | None) -> tuple[Operation, Any, Any]:
     """The operation, and what a call is known by: the same objects for all that are alike."""
-    own = operation(kind, name)
+    what = operation(kind, name)
+    own = what.name
     if kind == "module":  # known by its path: it may be of another class in the other run
-        return own, (role, "module", own if path is None else path), (role, "module", own)
+        return what, (role, "module", own if path is None else path), (role, "module", own)
     if role != "call" or kind == "python":
-        return own, (role, kind, own, path), (role, kind, own)
-    return own, (own, path, phase), (own.rstrip("_") or own, phase)
+        return what, (role, kind, own, path), (role, kind, own)
+    return what, (own, path, phase), (what.base or own, phase)

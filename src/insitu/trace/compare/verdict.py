@@ -8,7 +8,6 @@ from insitu.trace.compare.closeness import CERTAINTIES
 from insitu.trace.compare.gradients import parting_gradient
 from insitu.trace.compare.judge import Judge
 from insitu.trace.compare.manner import draws
-from insitu.trace.compare.operation import UNCHANGING
 from insitu.trace.compare.repeats import merged
 from insitu.trace.compare.stops import Side, Stop
 from insitu.trace.compare.units import NONE, Unit
@@ -172,7 +171,7 @@ class Verdict:
         if unit.matched or len(stops) < 2:
             return stops[0].event if stops else None
         leading = self._leading(stops, unit.leaving[number] if unit.leaving is not None else None, number)
-        telling = [stop for stop in leading if stop.name not in UNCHANGING]
+        telling = [stop for stop in leading if not stop.operation.is_copy]
         return (telling or leading or stops)[0].event
 
     def _leading(self, stops: list[Stop], leaving: TensorFacts | None, number: int) -> list[Stop]:

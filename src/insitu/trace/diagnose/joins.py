@@ -8,15 +8,15 @@ from typing import Any
 from insitu.trace.event import TensorFacts
 from insitu.trace.explanation import Case, Misfit, Row
 
-PRODUCTS = frozenset({"matmul", "mm", "__matmul__", "__rmatmul__", "bmm", "dot", "mv"})
+PRODUCTS = ("matmul", "dot", "mv")
 
 
 def product(case: Case) -> Misfit | None:
     """The inner dimensions of a matrix product, and the outer ones."""
-    if case.name not in PRODUCTS or len(case.operands) < 2:
+    if case.operation.base not in PRODUCTS or len(case.operands) < 2:
         return None
     left, right = (operand.facts for operand in case.operands[:2])
-    if case.name == "__rmatmul__":  # a method of what stands on the right
+    if case.operation.is_reflected:
         left, right = right, left
     if not left.shape or not right.shape:
         return Misfit(

@@ -10,38 +10,17 @@ from typing import Any
 from insitu.trace.event import TensorFacts
 from insitu.trace.explanation import Case, Misfit, Row, before_dot
 
-_BROADCASTING = """
-    add sub mul div true_divide floor_divide remainder fmod pow maximum minimum where masked_fill eq ne lt le gt ge
-    mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy logical_and logical_or logical_xor bitwise_and
-    bitwise_or bitwise_xor atan2 hypot lerp addcmul addcdiv rsub copy dist kl_div broadcast_tensors
-    binary_cross_entropy_with_logits
-"""
-BROADCASTING = frozenset(_BROADCASTING.split())
-# What broadcasts some dimensions only, or parts of what goes in; others tell what does not fit.
-NOT_ELEMENTWISE = frozenset(
-    {"matmul", "rmatmul", "mm", "bmm", "baddbmm", "addmm", "linear", "einsum", "scaled_dot_product_attention"}
-)
-SPELLED = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}
+# Families that broadcast some dimensions only; other checks explain what does not fit in them.
+NOT_ELEMENTWISE = ("product", "attention")
 SAME_SHAPE = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
-
-
-def plain_name(name: str) -> str:
-    """The function behind `__radd__`, `__iadd__` and `add_`.
-
-    >>> [plain_name(name) for name in ("__radd__", "__iadd__", "add_", "__truediv__", "where")]
-    ['add', 'add', 'add', 'div', 'where']
-    """
-    bare = name.strip("_")
-    if name.startswith("__") and bare[:1] in "ri" and bare[1:] in (*BROADCASTING, *SPELLED):
-        bare = bare[1:]
-    return SPELLED.get(bare, bare)
 
 
 def broadcast(case: Case) -> Misfit | None:
     """Shapes that do not go together, aligned from the right."""
-    name = plain_name(case.name)
+    what = case.operation
+    name = what.base
     told = re.search(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", case.message)
-    if len(case.operands) < 2 or name in NOT_ELEMENTWISE or not (name in BROADCASTING or told):
+    if len(case.operands) < 2 or what.family in NOT_ELEMENTWISE or not (what.broadcasts or told):
         return None
     facts = [operand.facts for operand in case.operands]
     roles = ("left", "right") if len(facts) == 2 else tuple(map(str, range(len(facts))))
@@ -57,7 +36,7 @@ def broadcast(case: Case) -> Misfit | None:
             dict.fromkeys(each.shape[-index] for each in facts if len(each.shape) >= index and each.shape[-index] != 1)
         )
         if len(sizes) > 1:
-            if name not in BROADCASTING and told is not None and {int(told[1]), int(told[2])} != set(sizes):
+            if not what.broadcasts and told is not None and {int(told[1]), int(told[2])} != set(sizes):
                 return None  # the function broadcasts something else
             return Misfit(f"dimension {-index}: {sizes[0]} and {sizes[1]} differ and neither is 1", rows, -index)
     if name in SAME_SHAPE and facts[0].shape != facts[1].shape:
@@ -214,7 +193,7 @@ def indexed_by_mask(case: Case) -> Misfit | None:
             else "the mask has more dimensions"
         )
         return Misfit(text, rows)
-    if case.name.strip("_") in ("gather", "scatter", "scatter_add", "take_along_dim") and len(given.shape) != len(
+    if case.operation.base in ("gather", "scatter", "scatter_add", "take_along_dim") and len(given.shape) != len(
         other.shape
     ):
         rows = (case.row("input", given), case.row("index", other))

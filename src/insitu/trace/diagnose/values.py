@@ -8,14 +8,6 @@ from typing import Any
 from insitu.trace.event import TensorFacts
 from insitu.trace.explanation import Case, Misfit, Operand, before_dot
 
-# Functions that take tensors of one dtype only.
-SAME_DTYPE = frozenset(
-    {
-        *("matmul", "mm", "bmm", "addmm", "baddbmm", "linear", "einsum", "dot", "mv", "conv1d", "conv2d", "conv3d"),
-        *("scaled_dot_product_attention", "index_copy_", "scatter", "lerp", "bilinear", "conv_transpose2d"),
-        *("layer_norm", "lstm", "gru", "__matmul__", "__rmatmul__", "index_put_", "cdist"),
-    }
-)
 WIDE = 8  # of a large tensor only so many are listed
 MOST_EXACT = 2**53  # of the integers that a float holds exactly
 
@@ -24,7 +16,7 @@ def dtypes(case: Case) -> Misfit | None:
     """Tensors of different dtypes where they must be the same."""
     given = [operand for operand in case.operands if operand.facts.dtype != "b8"]
     complains = re.search(r"same dtype|scalar type|[Ee]xpected .*dtype", case.message) is not None
-    if len({operand.facts.dtype for operand in given}) < 2 or not (complains or case.name in SAME_DTYPE):
+    if len({operand.facts.dtype for operand in given}) < 2 or not (complains or case.operation.needs_one_dtype):
         return None
     if "size" in case.message or "shape" in case.message or "attn_mask" in case.message or _needs_whole(case):
         return None
@@ -116,13 +108,8 @@ def index_out_of_range(case: Case) -> Misfit | None:
     text = f"index {index} in dimension {where}, whose size is {size}"
     if not case.name and array is None:
         return Misfit(text)  # who knows from where on it counts
-    least = 0 if case.name.strip("_") in FROM_ZERO else -size
+    least = 0 if case.operation.counts_from_zero else -size
     return Misfit(f"{text}: it has {least} … {size - 1}")
-
-
-# Functions whose indices do not count from the end.
-_FROM_ZERO = "gather scatter scatter_add scatter_reduce index_select index_add index_copy index_fill embedding"
-FROM_ZERO = frozenset(_FROM_ZERO.split())
 
 
 def _dimension(case: Case, index: int, size: int, told: int) -> int:

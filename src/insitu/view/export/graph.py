@@ -10,9 +10,9 @@ from insitu.trace.analysis import completed, relative
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts
 from insitu.trace.folding import Steps, steps
 from insitu.trace.nesting import Forest, Node
+from insitu.trace.operation import operation
 from insitu.trace.trace import Trace
 from insitu.view.name import function_name, module_type
-from insitu.view.tree import UNSEEN
 from insitu.view.value import safe
 
 
@@ -81,8 +81,7 @@ def operations(events: Iterable[Event]) -> list[Call]:
         call
         for call in calls
         if (call.id not in parents or any(facts.producer == call.id for facts in call.outputs))
-        and call.name not in UNSEEN
-        and not call.name.startswith("profiler.")
+        and not operation(call.kind, call.name).is_incidental
     ]
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import isinf
 from typing import Any
 
-from insitu.trace.compare.operation import UNINITIALISED, operation
 from insitu.trace.event import Call, Fields, TensorFacts, Variable, tensors
+from insitu.trace.operation import operation
 
 HAS_NAN, HAS_INF, IS_WRONG, IS_ORIGIN = 1, 2, 4, 8
 
@@ -64,7 +64,7 @@ class Nonfinite:
 
     def _judged(self, call: Call, facts: TensorFacts) -> tuple[bool, bool]:
         """Whether what is not finite in an output that was not seen before is wrong, and whether it began here."""
-        if operation(call.kind, call.name) in UNINITIALISED:
+        if operation(call.kind, call.name).is_uninitialized:
             return False, False
         is_nan = facts.stats is not None and facts.stats.nan > 0
         given = [self._wrong(item) for item in call.inputs if item is not facts and _holds(item, nan=is_nan)]

@@ -13,11 +13,11 @@ from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, t
 from insitu.trace.folding import Fold, path_of, runs, steps
 from insitu.trace.grouping import grouped
 from insitu.trace.nesting import Forest, Group, Node
+from insitu.trace.operation import operation
 from insitu.view.name import compact, expression, module_type
 from insitu.view.page.nonfinite import Nonfinite
 from insitu.view.page.packing import Columns
 from insitu.view.page.tables import Tables
-from insitu.view.tree import UNSEEN
 from insitu.view.value import MOST_EXACT, held, result, safe, short, tensor, value
 
 # The number of a kind is its place; `model.js` has the same list.
@@ -184,7 +184,7 @@ def _is_seen(node: Node) -> bool:
     event = node.event
     if not isinstance(event, Call) or event.raised is not None or node.children:
         return True
-    return event.name not in UNSEEN and not event.name.startswith("profiler.")
+    return not operation(event.kind, event.name).is_incidental
 
 
 def places(rows: Iterable[Row], first: int = 0) -> dict[int, int]:
