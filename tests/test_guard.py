@@ -22,6 +22,13 @@ import insitu
 from insitu import InsituWarning, NonFiniteError
 from insitu.capture.guard.values import total
 from insitu.demo import GPT
+from insitu.trace.findings import (
+    MissingGradients,
+    OptimizerGap,
+    StaleGradients,
+    StuckParameters,
+    VanishingGradients,
+)
 
 
 class Net(nn.Module):
@@ -94,7 +101,7 @@ def test_it_warns_once_for_each_place() -> None:
                 torch.zeros(2).log()
             torch.zeros(2).reciprocal()
     assert [warning.category for warning in told] == [InsituWarning, InsituWarning]
-    assert [finding.times for finding in guard.findings] == [5, 1]
+    assert [guard.times(finding) for finding in guard.findings] == [5, 1]
 
 
 def test_it_only_records() -> None:
@@ -325,7 +332,7 @@ def test_a_healthy_training_is_silent() -> None:
 
 
 def kinds(guard: Any) -> list[tuple[str, list[str]]]:
-    return [(finding.kind, finding.details.get("paths", [])) for finding in guard.findings]
+    return [(finding.kind, [*getattr(finding, "paths", ())]) for finding in guard.findings]
 
 
 def test_frozen_and_forgotten_weights_are_named() -> None:
@@ -336,8 +343,8 @@ def test_frozen_and_forgotten_weights_are_named() -> None:
     forgotten = Net()
     guard = trained(forgotten, optimizer=torch.optim.SGD(forgotten.head.parameters(), 0.1))
     assert kinds(guard) == [("unchanged", ["body.weight", "body.bias"])]
-    assert guard.findings[0].details["reason"] == "left out"
-    assert [finding.details["reason"] for finding in trained(Net(), rate=0.0).findings] == ["rate"]
+    assert isinstance(guard.findings[0], OptimizerGap)
+    assert [type(finding) for finding in trained(Net(), rate=0.0).findings] == [StuckParameters]
 
 
 def test_fine_tuning_is_recorded_without_a_warning() -> None:
@@ -354,7 +361,7 @@ def test_fine_tuning_is_recorded_without_a_warning() -> None:
     tuned = Net()
     tuned.body.requires_grad_(False)
     (finding,) = tune(tuned).findings  # a warning would be an error here
-    assert finding.details["reason"] == "frozen before" and "body.weight, body.bias" in finding.text
+    assert finding.severity == "info" and "body.weight, body.bias" in finding.text
     with pytest.warns(InsituWarning, match=r"\(frozen: requires_grad is False\)"):
         tune(Net(), freeze_late=True)
 
@@ -377,7 +384,7 @@ def test_weights_that_get_no_gradient_are_named() -> None:
     model = Net()
     model.unused = nn.Linear(2, 2)
     guard = trained(model)
-    assert kinds(guard) == [("none", ["unused.weight", "unused.bias"])]
+    assert kinds(guard) == [("missing", ["unused.weight", "unused.bias"])]
     assert guard.findings[0].text == ("2 parameters got no gradient in 4 backward passes: unused.weight, unused.bias")
 
 
@@ -391,7 +398,7 @@ class Cut(Net):
 
 def test_the_line_that_cuts_the_graph_is_named() -> None:
     (finding,) = trained(Cut()).findings
-    assert finding.details["paths"] == ["body.weight", "body.bias"]
+    assert isinstance(finding, MissingGradients) and finding.paths == ("body.weight", "body.bias")
     assert finding.site is not None and "hidden.detach()" in finding.site.text
     words = ".detach takes a tensor that requires a gradient; its result does not"
     assert finding.text.endswith(f"  cut   test_guard.py:{finding.site.line}: {words}")
@@ -460,7 +467,7 @@ def test_without_a_model_a_network_that_only_computes_the_loss_is_fine() -> None
 def test_gradients_that_are_not_set_to_zero_are_named_with_the_line() -> None:
     (finding,) = trained(Net(), zero_grad=False).findings
     assert finding.kind == "accumulated" and finding.site is not None and ".backward()" in finding.site.text
-    assert finding.details["times"] == 3
+    assert isinstance(finding, StaleGradients) and finding.stale_steps == 3
 
 
 def test_two_optimizers_may_take_turns() -> None:
@@ -481,7 +488,7 @@ def test_vanishing_and_exploding_gradients_are_named() -> None:
     dead = Net()
     nn.init.constant_(dead.body.bias, -40.0)
     (finding,) = trained(dead).findings
-    assert finding.kind == "vanishing" and "body.weight" in finding.details["paths"]
+    assert isinstance(finding, VanishingGradients) and "body.weight" in finding.paths
 
     class Growing(nn.Module):
         def __init__(self) -> None:
@@ -550,7 +557,7 @@ def test_checking_goes_on_after_a_step_that_raises() -> None:
                     optimizer.step()
             torch.zeros(2).log()
             torch.zeros(2).reciprocal()
-        assert [finding.times for finding in guard.findings] == [1, 1]
+        assert [guard.times(finding) for finding in guard.findings] == [1, 1]
 
 
 def test_checking_goes_on_after_the_first_module_of_a_step_that_raised() -> None:
@@ -590,7 +597,7 @@ def test_two_threads_may_step_at_once() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert [(finding.kind, finding.times) for finding in guard.findings] == [("inf", 2)]
+    assert [(finding.kind, guard.times(finding)) for finding in guard.findings] == [("inf", 2)]
 
 
 def test_without_a_model_the_weights_of_the_optimizers_are_watched() -> None:
@@ -603,7 +610,7 @@ def test_without_a_model_the_weights_of_the_optimizers_are_watched() -> None:
             model(torch.ones(2, 4)).sum().backward()
             optimizer.step()
     assert kinds(guard) == [
-        ("none", ["SGD.param_groups[0]['params'][2]"]),
+        ("missing", ["SGD.param_groups[0]['params'][2]"]),
         ("unchanged", ["head.weight", "head.bias"]),
     ]
     assert unused.grad is None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from insitu.store.run.series import Series
     from insitu.trace.diff import Cause, Diff, Difference
     from insitu.trace.explanation import Explanation
-    from insitu.trace.finding import Finding
+    from insitu.trace.findings import Finding
     from insitu.trace.missing import Missing
     from insitu.verbs.compare import compare
     from insitu.verbs.explain import explain
@@ -93,7 +93,7 @@ _LATER = {
     "Diff": "insitu.trace.diff",
     "Difference": "insitu.trace.diff",
     "Explanation": "insitu.trace.explanation",
-    "Finding": "insitu.trace.finding",
+    "Finding": "insitu.trace.findings",
     "Missing": "insitu.trace.missing",
 }
 

@@ -22,7 +22,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from insitu.trace.finding import Finding
+    from insitu.trace.findings import Finding
 
 _NOT_THEIRS = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
 

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import insitu
 from insitu.capture.guard.check import LATE, SOON
 from insitu.capture.guard.values import first_bad, state_of, total
+from insitu.trace.findings import Finding, NonFiniteInput, NonFiniteResult
 
 NAN, INF = math.nan, math.inf
 LEAST = torch.finfo(torch.float32).min
@@ -29,10 +30,13 @@ def found(run: Callable[[], object], *subject: nn.Module, **options: Any) -> lis
     with insitu.guard(*subject, action="record", **options) as guard:
         kept = run()
     del kept
-    return [
-        (each.kind, each.phase, each.call.name.rpartition(".")[2] if each.call is not None else each.node or each.path)
-        for each in guard.findings
-    ]
+    return [(each.kind, each.phase, last_name(each)) for each in guard.findings]
+
+
+def last_name(finding: Finding) -> str:
+    if finding.call is None:
+        return str(getattr(finding, "node", finding.path))
+    return finding.call.name.rpartition(".")[2]
 
 
 def zeros() -> Tensor:
@@ -215,7 +219,7 @@ def test_what_does_not_heal_is_found_where_it_was_produced(name: str) -> None:
     first = guard.findings[0]
     assert first.call is not None
     assert (first.kind, first.phase, first.call.name.rpartition(".")[2]) == expected
-    assert first.details["reached"] == reached
+    assert isinstance(first, NonFiniteResult) and first.reach == reached
 
 
 @pytest.mark.parametrize("steps", [1, SOON])
@@ -232,8 +236,8 @@ def test_what_waits_is_remembered_when_the_tape_is_cleared(steps: int) -> None:
         del unused
         fill()
         (zeros() + late).sum().backward()
-    assert [each.details["reached"] for each in guard.findings] == ["loss"]
-    assert [each.times for each in guard.findings] == [2]
+    assert [each.reach for each in guard.findings if isinstance(each, NonFiniteResult)] == ["loss"]
+    assert [guard.times(each) for each in guard.findings] == [2]
 
 
 def test_what_waits_is_found_by_a_gradient_after_the_tape_was_cleared() -> None:
@@ -247,7 +251,7 @@ def test_what_waits_is_found_by_a_gradient_after_the_tape_was_cleared() -> None:
         late.backward()
     (finding,) = guard.findings
     assert finding.site is not None and "mask = torch.zeros(3).log()" in finding.site.text
-    assert finding.details["reached"] == "gradient"
+    assert isinstance(finding, NonFiniteResult) and finding.reach == "gradient"
 
 
 def test_an_infinity_that_only_another_thread_uses_is_not_called_unused() -> None:
@@ -325,7 +329,7 @@ def test_an_overflow_is_laid_to_the_call_that_made_it(name: str) -> None:
     with insitu.guard(action="record") as guard:
         run()
     first, *_ = guard.findings
-    assert (first.kind, first.phase, first.times) == ("inf", "forward", 1)
+    assert (first.kind, first.phase, guard.times(first)) == ("inf", "forward", 1)
     assert first.site is not None and first.site.text.endswith("# here")
     assert [each.call.name for each in guard.findings if each.kind == "inf" and each.call is not None] == [
         "torch.nn.functional.linear"
@@ -350,7 +354,7 @@ def test_what_was_there_before_only_warns() -> None:
     layer = nn.Linear(2, 2)
     with insitu.guard() as guard, pytest.warns(insitu.InsituWarning, match="data, which already contained NaN"):
         layer(data).exp()
-    assert [each.kind for each in guard.findings] == ["given"]
+    assert [each.kind for each in guard.findings] == ["incoming"]
     with torch.no_grad():
         layer.weight[0, 0] = NAN
     with insitu.guard(layer) as guard, pytest.warns(insitu.InsituWarning, match="weight, which already contained NaN"):
@@ -366,7 +370,7 @@ def test_the_gradients_of_what_was_there_before_follow_from_it() -> None:
         for (x,) in DataLoader(TensorDataset(data), batch_size=8):
             layer(x).pow(2).mean().backward()
     (finding,) = guard.findings
-    assert finding.kind == "given" and finding.operands[0].facts.shape == (8, 3)
+    assert isinstance(finding, NonFiniteInput) and finding.operands[0].facts.shape == (8, 3)
 
 
 def test_a_gradient_that_follows_from_what_was_written_only_warns() -> None:
@@ -402,12 +406,13 @@ def test_it_names_what_went_in_and_where_that_was_made() -> None:
         share = counts / (counts - 2)
     (finding,) = guard.findings
     assert share.isinf().sum() == 1
+    assert isinstance(finding, NonFiniteResult)
     assert finding.output is not None and finding.output.stats is not None and finding.index == (0,)
     assert (finding.output.shape, finding.output.stats.inf) == ((3,), 1)
     first, second = finding.operands
     assert (first.name, second.name) == ("counts", "counts - 2")
     assert second.facts.stats is not None and second.facts.stats.zeros == 1
-    assert second.made is not None and second.made.operator == "-"
+    assert second.producer is not None and second.producer.operator == "-"
     assert finding.site is not None and "share = counts / (counts - 2)" in finding.site.text
 
 

@@ -75,7 +75,7 @@ def test_the_line_by_which_it_entered_is_told(run: Callable[[nn.Module], None], 
     ):
         run(model)
     (finding,) = guard.findings
-    assert finding.kind == "given" and finding.site is not None and finding.site.text.endswith("# here")
+    assert finding.kind == "incoming" and finding.site is not None and finding.site.text.endswith("# here")
 
 
 def attention(model: nn.Module) -> Tensor:
@@ -111,7 +111,7 @@ def test_it_is_told_once_in_a_training_and_counted() -> None:
         for _ in range(3):
             made_of_it(model)
     (finding,) = guard.findings
-    assert finding.times == 3
+    assert guard.times(finding) == 3
 
 
 def test_what_is_allowed_may_come_to_the_loss() -> None:
@@ -128,4 +128,4 @@ def test_gradients_that_nothing_explains_are_told_in_the_end() -> None:
         insitu.guard(model) as guard,
     ):
         (model(torch.ones(2, 3)).abs() * INF).clamp(max=1).sum().backward()
-    assert [finding.kind for finding in guard.findings] == ["given"]
+    assert [finding.kind for finding in guard.findings] == ["incoming"]

@@ -78,7 +78,7 @@ def test_what_a_hook_passes_on_is_no_news_and_a_healthy_one_is_called_as_ever() 
         x.exp().sum().backward()
         assert not guard.findings and x.grad is not None and x.grad.tolist() == [2, 2] and len(seen) == 1
         x.sqrt().sum().backward()
-    assert [finding.node for finding in guard.findings] == ["SqrtBackward0"]
+    assert [getattr(finding, "node", None) for finding in guard.findings] == ["SqrtBackward0"]
 
 
 def test_what_is_allowed_may_be_made_by_a_hook() -> None:

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
 
 from insitu.trace.event import Call, Site, Stats, TensorFacts
-from insitu.trace.finding import Finding, Operand
+from insitu.trace.findings import (
+    ConsequentGradient,
+    ExplodingGradients,
+    Finding,
+    FrozenParameters,
+    LeftoverGradient,
+    MissingGradients,
+    NonFiniteFromHook,
+    NonFiniteGradient,
+    NonFiniteInput,
+    NonFiniteLiteral,
+    NonFiniteLoss,
+    NonFiniteResult,
+    NonFiniteUpdate,
+    OptimizerGap,
+    StaleGradients,
+    StuckParameters,
+    TensorOperand,
+    UncheckedGradient,
+    VanishingGradients,
+)
 from insitu.view.finding import text
 from insitu.view.hint import hint
 
@@ -22,32 +43,41 @@ def tensor(dtype: str = "f32", **stats: Any) -> TensorFacts:
     return facts
 
 
-def finding(
-    name: str,
-    *given: TensorFacts | float,
-    kind: Any = "inf",
-    node: str | None = None,
-    dtype: str = "f32",
-    positive: bool = False,
-) -> Finding:
+def finding(name: str, *given: TensorFacts | float, kind: Any = "inf", dtype: str = "f32", **more: Any) -> Any:
+    """A finding of a forward call."""
+    return NonFiniteResult(has_finite_inputs=are_finite(given), **facts(name, given, kind, dtype), **more)
+
+
+def gradient(name: str, *given: TensorFacts | float, kind: Any = "inf", dtype: str = "f32", **more: Any) -> Any:
+    """A finding of the gradient of a call."""
+    return NonFiniteGradient(has_finite_inputs=are_finite(given), **facts(name, given, kind, dtype), **more)
+
+
+def facts(name: str, given: tuple[TensorFacts | float, ...], kind: str, dtype: str) -> dict[str, Any]:
     call = Call(0, None, "function", f"torch.{name}", site=SITE, args=given)
-    operands = [item for item in given if isinstance(item, TensorFacts)]
+    operands = tuple(TensorOperand(item) for item in given if isinstance(item, TensorFacts))
     output = tensor(dtype, inf=3 if kind == "inf" else 0, nan=3 if kind == "nan" else 0)
-    phase: Any = "backward" if node else "forward"
-    is_finite = all(not (item.stats and (item.stats.inf or item.stats.nan)) for item in operands)
-    details = {"positive": positive, "finite": is_finite and not any(item in (INF, -INF) for item in given)}
-    return Finding(kind, phase, "", call, SITE, output, (0, 2), tuple(map(Operand, operands)), node, details)
+    return {"kind": kind, "call": call, "site": SITE, "output": output, "index": (0, 2), "operands": operands}
+
+
+def are_finite(given: tuple[TensorFacts | float, ...]) -> bool:
+    stats = [item.stats for item in given if isinstance(item, TensorFacts) and item.stats is not None]
+    return not any(each.inf or each.nan for each in stats) and not any(item in (INF, -INF) for item in given)
 
 
 def made_by(name: str) -> Call:
     return Call(1, None, "function", f"torch.{name}", site=Site("/home/me/model.py", 3, "forward"))
 
 
-def test_all_of_it() -> None:
+def test_a_finding_shows_place_output_inputs_reason_and_reach() -> None:
     made = made_by("nn.functional.softmax")
-    found = finding("log", tensor(zeros=3))
-    found.operands = (Operand(tensor(zeros=3), "p", made, made),)
-    found.details |= {"modules": ["GPT", "h.0 (Block)"], "reached": "loss", "user": made_by("Tensor.backward")}
+    found = replace(
+        finding("log", tensor(zeros=3)),
+        operands=(TensorOperand(tensor(zeros=3), "p", made, made),),
+        modules=("GPT", "h.0 (Block)"),
+        reach="loss",
+        consumer=made_by("Tensor.backward"),
+    )
     assert text(found) == (
         "train.py:12: torch.log produced Inf from finite inputs\n"
         "    value = torch.log(p)\n"
@@ -60,7 +90,7 @@ def test_all_of_it() -> None:
 
 
 def test_a_gradient_names_its_node() -> None:
-    found = finding("sqrt", tensor(zeros=1), node="SqrtBackward0")
+    found = gradient("sqrt", tensor(zeros=1), node="SqrtBackward0")
     assert text(found).startswith("train.py:12: the gradient of torch.sqrt (SqrtBackward0) produced Inf from finite")
 
 
@@ -118,7 +148,7 @@ REASONS = [
     (finding("half", tensor(max=70000.5), dtype="f16"), "the largest absolute input is 7e+04"),
     (finding("erfinv", tensor(max=1.0)), ""),
     (finding("atanh", tensor("f16", max=1.0, count=10**6), dtype="f16"), ""),
-    (finding("softmax", tensor(inf=1), kind="nan", positive=True), "a score is +inf"),
+    (finding("softmax", tensor(inf=1), kind="nan", has_positive_infinity=True), "a score is +inf"),
     (finding("softmax", tensor(inf=4), kind="nan"), "every score of a row is -inf"),
     (finding("nn.functional.scaled_dot_product_attention", tensor(inf=4), kind="nan"), "or a score overflows"),
     (finding("std", tensor(count=1), kind="nan"), "the deviation of a single number"),
@@ -126,24 +156,28 @@ REASONS = [
     (finding("logsumexp", tensor(min=-1.0), kind="nan"), ""),
     (finding("norm", tensor(min=-1.0), kind="nan"), ""),
     (finding("sin", tensor(), kind="nan"), ""),
-    (Finding("nan"), ""),
+    (NonFiniteResult(kind="nan"), ""),
+    (NonFiniteInput(), ""),
 ]
 GRADIENTS = [
-    (finding("sqrt", tensor(zeros=1), node="SqrtBackward0"), "the gradient of a root at 0 is infinite"),
-    (finding("pow", tensor(zeros=1), 0.5, node="PowBackward0"), "the gradient of a fractional power at 0"),
-    (finding("pow", tensor(zeros=1, max=1e20), 3, node="PowBackward0"), "and the gradient is larger"),
-    (finding("acos", tensor(), node="AcosBackward0"), "the gradient of acos"),
-    (finding("div", tensor(), tensor(zeros=1), node="DivBackward0"), "infinite where the divisor is 0"),
-    (finding("div", tensor(zeros=1), 1e-20, node="DivBackward0"), "overflow: f32 ends at 3.4028e+38, and the gradient"),
-    (finding("div", node="DivBackward0"), ""),
-    (finding("log", tensor(zeros=1), node="LogBackward0"), "the gradient of the logarithm at 0 is infinite"),
-    (finding("std", tensor(zeros=1), node="StdBackward0"), ""),
-    (finding("std", tensor(std=0.0), node="StdBackward0"), "the gradient of a deviation at 0"),
+    (gradient("sqrt", tensor(zeros=1), node="SqrtBackward0"), "the gradient of a root at 0 is infinite"),
+    (gradient("pow", tensor(zeros=1), 0.5, node="PowBackward0"), "the gradient of a fractional power at 0"),
+    (gradient("pow", tensor(zeros=1, max=1e20), 3, node="PowBackward0"), "and the gradient is larger"),
+    (gradient("acos", tensor(), node="AcosBackward0"), "the gradient of acos"),
+    (gradient("div", tensor(), tensor(zeros=1), node="DivBackward0"), "infinite where the divisor is 0"),
     (
-        finding("matmul", tensor("f16"), dtype="f16", node="MmBackward0"),
+        gradient("div", tensor(zeros=1), 1e-20, node="DivBackward0"),
+        "overflow: f32 ends at 3.4028e+38, and the gradient",
+    ),
+    (gradient("div", node="DivBackward0"), ""),
+    (gradient("log", tensor(zeros=1), node="LogBackward0"), "the gradient of the logarithm at 0 is infinite"),
+    (gradient("std", tensor(zeros=1), node="StdBackward0"), ""),
+    (gradient("std", tensor(std=0.0), node="StdBackward0"), "the gradient of a deviation at 0"),
+    (
+        gradient("matmul", tensor("f16"), dtype="f16", node="MmBackward0"),
         "overflow: f16 ends at 65504, and the gradient",
     ),
-    (finding("erfinv", tensor(), node="ErfinvBackward0"), ""),
+    (gradient("erfinv", tensor(), node="ErfinvBackward0"), ""),
 ]
 
 
@@ -157,8 +191,8 @@ def test_the_reason_is_told_where_the_numbers_prove_it(found: Finding, words: st
     [("softmax", "use log_softmax"), ("Tensor.sigmoid", "use logsigmoid, or binary_cross"), ("relu", "clamp it first")],
 )
 def test_the_advice_for_a_logarithm_depends_on_what_made_its_input(maker: str, advice: str) -> None:
-    found = finding("log", tensor(zeros=3))
-    found.operands = (Operand(tensor(zeros=3), "p", made_by("Tensor.__getitem__"), made_by(maker)),)
+    operand = TensorOperand(tensor(zeros=3), "p", made_by("Tensor.__getitem__"), made_by(maker))
+    found = replace(finding("log", tensor(zeros=3)), operands=(operand,))
     assert f"the logarithm of 0 is -inf: {advice}" in hint(found)
 
 
@@ -172,68 +206,103 @@ def test_the_advice_for_a_logarithm_depends_on_what_made_its_input(maker: str, a
     ],
 )
 def test_what_an_infinity_reached_is_said(reached: str, words: str) -> None:
-    found = finding("log", tensor(zeros=3))
-    found.details |= {"reached": reached, "user": made_by("Tensor.item")}
+    found = replace(finding("log", tensor(zeros=3)), reach=reached, consumer=made_by("Tensor.item"))
     assert text(found).endswith(f"  then  {words}")
 
 
 @pytest.mark.parametrize(
-    ("kind", "details", "words"),
+    ("found", "words"),
     [
-        ("none", {"paths": ["a"], "passes": 1}, "1 parameter got no gradient in the backward pass: a"),
-        ("vanishing", {"paths": ["a"], "share": 2e-7}, "vanishes (never more than 2e-07 of the largest): a"),
-        ("vanishing", {"paths": ["a"], "share": 0.0}, "vanishes (always exactly zero): a"),
+        (MissingGradients(paths=("a",), passes=1), "1 parameter got no gradient in the backward pass: a"),
+        (VanishingGradients(paths=("a",), share=2e-7), "vanishes (never more than 2e-07 of the largest): a"),
+        (VanishingGradients(paths=("a",), share=0.0), "vanishes (always exactly zero): a"),
         (
-            "exploding",
-            {"paths": ["a"], "first": 1.0, "largest": 1e9},
+            ExplodingGradients(paths=("a",), first=1.0, largest=1e9),
             "the norm of all gradients reached 1e+09 (1 at first): a",
         ),
-        ("unchanged", {"paths": ["a"], "reason": "rate", "steps": 9, "rate": 0.0}, "(the learning rate is 0): a"),
-        ("unchanged", {"paths": ["a"], "reason": "left out", "steps": 9, "rate": 1.0}, "no optimizer that stepped has"),
-        ("accumulated", {"steps": 5, "times": 4}, "4 of 5 optimizer steps"),
+        (StuckParameters(paths=("a",), steps=9, rate=0.0), "(the learning rate is 0): a"),
+        (StuckParameters(paths=("a",), steps=9, rate=1e-9), "(the updates are too small for them at lr=1e-09): a"),
+        (OptimizerGap(paths=("a", "b"), steps=9), "2 parameters did not change in 9 optimizer steps (no optimizer"),
+        (FrozenParameters(paths=("a",), steps=9), "(frozen: requires_grad is False): a"),
+        (FrozenParameters(paths=("a",), steps=9, is_fine_tuning=True), "(frozen from the beginning: requires_grad"),
+        (StaleGradients(optimizer="SGD", steps=5, stale_steps=4), "4 of 5 optimizer steps"),
+        (
+            NonFiniteUpdate(optimizer="SGD", rate=0.1, count=3, path="head.weight"),
+            "the step of SGD with lr=0.1 wrote NaN or Inf into head.weight and 2 more",
+        ),
     ],
 )
-def test_the_health_of_a_training(kind: Any, details: dict[str, Any], words: str) -> None:
-    assert words in text(Finding(kind, details=details))
+def test_findings_about_training_say_what_is_wrong(found: Finding, words: str) -> None:
+    assert words in text(found) and found.text == text(found)
 
 
 def test_many_parameters_are_cut() -> None:
-    said = text(Finding("none", details={"paths": [f"h.{i}" for i in range(20)], "passes": 2}))
-    assert said.endswith("h.7, … 12 more")
+    assert text(MissingGradients(paths=tuple(f"h.{i}" for i in range(20)), passes=2)).endswith("h.7, … 12 more")
+
+
+def test_a_finding_is_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        finding("log").kind = "nan"
+
+
+@pytest.mark.parametrize(
+    ("found", "severity"),
+    [
+        (finding("log"), "error"),
+        (finding("log", is_metric=True), "warning"),
+        (NonFiniteInput(), "warning"),
+        (FrozenParameters(paths=("a",), steps=2), "warning"),
+        (FrozenParameters(paths=("a",), steps=2, is_fine_tuning=True), "info"),
+    ],
+)
+def test_the_severity_decides_whether_a_guard_raises(found: Finding, severity: str) -> None:
+    assert found.severity == severity
 
 
 def test_a_finding_shows_itself() -> None:
-    assert repr(finding("log")) == "<Finding inf torch.log at /home/me/train.py:12>"
+    assert repr(finding("log")) == "<NonFiniteResult inf torch.log at /home/me/train.py:12>"
 
 
 def test_only_inputs_that_are_known_to_be_finite_are_called_so() -> None:
     assert "produced NaN\n" in text(finding("mul", tensor(zeros=2), -INF, kind="nan"))
-    assert "produced NaN\n" in text(finding("mul", tensor(nan=1), kind="nan", node="MulBackward0"))
-    spoiled = finding("pow", tensor(zeros=1), 2, kind="nan", node="PowBackward0")
-    spoiled.details["entered"] = True
+    assert "produced NaN\n" in text(gradient("mul", tensor(nan=1), kind="nan", node="MulBackward0"))
+    spoiled = gradient("pow", tensor(zeros=1), 2, kind="nan", node="PowBackward0", has_infinite_gradient=True)
     assert "produced NaN from a gradient that contains Inf\n" in text(spoiled) and "0 * inf is NaN" in text(spoiled)
     assert hint(finding("pow", tensor(inf=1), 2)) == ""
 
 
-def test_who_introduced_it_or_spoiled_a_gradient_is_said() -> None:
-    found = finding("full", kind="nan")
-    found.kind, found.details = "given", {"loss": True, "entry": True}
-    introduced = "train.py:12: torch.full introduced a number that is not finite, and the loss contains NaN"
-    assert text(found).splitlines()[0] == introduced
-    found.details = {"loss": True, "entry": False}
-    assert "got a loss that contains NaN; the call that produced it was not checked" in text(found)
-    found.call, found.site, found.path, found.details = None, None, "head.weight", {"grad": True}
-    assert text(found) == "the gradient of head.weight contains NaN; the call that produced it was not checked"
-    hooked = finding("sqrt", tensor(zeros=1))
-    hooked.details = {"hook": "clip", "finite": True}
+def test_findings_of_numbers_that_no_checked_call_produced_say_where_they_were_met() -> None:
+    bad = facts("full", (), "nan", "f32") | {"kind": "incoming"}
+    heads = {
+        NonFiniteLiteral(**bad): "torch.full introduced a number that is not finite, and the loss contains NaN",
+        NonFiniteLoss(**bad): "torch.full got a loss that contains NaN; the call that produced it was not checked",
+        NonFiniteInput(**bad | {"operands": (TensorOperand(tensor(nan=3), "x"),)}): (
+            "torch.full got x, which already contained NaN"
+        ),
+        UncheckedGradient(node="FullBackward0", **bad): (
+            "the gradient of torch.full (FullBackward0) got a gradient that contains NaN; "
+            "the call that produced it was not checked"
+        ),
+        ConsequentGradient(node="FullBackward0", **bad): (
+            "the gradient of torch.full (FullBackward0) contains NaN, "
+            "because the call itself got or produced a number that is not finite"
+        ),
+    }
+    for found, head in heads.items():
+        assert text(found).splitlines()[0] == f"train.py:12: {head}"
+    left = LeftoverGradient(path="head.weight", output=tensor(nan=1))
+    assert text(left) == "the gradient of head.weight contains NaN; the call that produced it was not checked"
+
+
+def test_a_hook_is_named_and_has_no_reason() -> None:
+    hooked = NonFiniteFromHook(hook="clip", **facts("sqrt", (tensor(zeros=1),), "inf", "f32"))
     assert "a hook (clip) on the gradient of torch.sqrt produced Inf from finite inputs" in text(hooked)
     assert hint(hooked) == ""
 
 
 def test_where_the_graph_is_cut_is_said() -> None:
-    details = {"paths": ["a", "b"], "passes": 5, "all": True}
     cut = made_by("Tensor.detach")
-    assert text(Finding("none", call=cut, site=cut.site, details=details)) == (
+    assert text(MissingGradients(call=cut, site=cut.site, paths=("a", "b"), passes=5, is_every=True)) == (
         "none of 2 parameters got a gradient in 5 backward passes: a, b\n"
         "  cut   model.py:3: .detach takes a tensor that requires a gradient; its result does not"
     )

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -24,13 +25,11 @@ from insitu.errors import NonFiniteError, PatternError, SubjectError, brief, cho
 from insitu.session.dist import current_rank
 from insitu.session.session import checked_subject, explain, last_entry, module_paths
 from insitu.session.signals import Dropped, Exit, begun, ended, undone_with
-from insitu.trace.finding import Finding
+from insitu.trace.findings import Finding
 from insitu.trace.path import compiled, suggestion
 from insitu.tracebacks import without_own_frames
-from insitu.view.finding import text
 
 ACTIONS = ("raise", "warn", "record")
-PRODUCED = ("nan", "inf", "update")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -75,7 +74,8 @@ class Guard:
         self._action = choose("action", action, ACTIONS)
         self._allow = checked_names(allow, subject)
         self._running: list[tuple[int, Running]] = []
-        self._places: dict[Any, Finding] = {}
+        self._places: dict[tuple[object, ...], Finding] = {}
+        self._times: Counter[Finding] = Counter()
         self.findings: list[Finding] = []
 
     def __enter__(self) -> Guard:
@@ -130,23 +130,20 @@ class Guard:
         return guarded  # type: ignore[return-value]
 
     def _report(self, finding: Finding, *, may_raise: bool = True) -> None:
-        """Take a finding: once for each place, and as the user wants it."""
-        is_metric = finding.details.get("metric", False)
-        raises = may_raise and self._action == "raise" and finding.kind in PRODUCED and not is_metric
-        site, name = finding.site, finding.call.name if finding.call is not None else finding.path
-        place = (finding.kind, finding.phase, site and (site.file, site.line), name, finding.details.get("reason"))
-        known = self._places.get(place)
-        if known is None:
-            finding.text = text(finding)
-            self._places[place] = finding
+        """Take a finding: keep the first of each place, and raise or warn as the user wants it."""
+        is_new = finding.place not in self._places
+        first = self._places.setdefault(finding.place, finding)
+        self._times[first] += 1
+        if is_new:
             self.findings.append(finding)
-            if self._action != "record" and not raises and finding.details.get("reason") != "frozen before":
-                tell(finding.text)
-        else:
-            known.times += 1
-        if raises:
-            found = known or finding
-            raise NonFiniteError(found.text, found)
+        if may_raise and self._action == "raise" and finding.severity == "error":
+            raise NonFiniteError(first.text, first)
+        if is_new and self._action != "record" and finding.severity != "info":
+            tell(finding.text)
+
+    def times(self, finding: Finding) -> int:
+        """How often a finding of this guard was found at its place."""
+        return self._times[finding]
 
     def __repr__(self) -> str:
         return f"<Guard: {len(self.findings)} findings>"

@@ -1,12 +1,33 @@
-"""What a guard found, in words: the place, what came out, what went in and where that was made."""
+"""A finding in plain English: the place, what came out, what went in and where that was produced."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import singledispatch
 
 from insitu.trace.event import Call, Site, Stats, TensorFacts
-from insitu.trace.finding import Finding, Operand
+from insitu.trace.findings import (
+    ConsequentGradient,
+    ExplodingGradients,
+    Finding,
+    FrozenParameters,
+    LeftoverGradient,
+    MissingGradients,
+    NonFinite,
+    NonFiniteFromHook,
+    NonFiniteGradient,
+    NonFiniteInput,
+    NonFiniteLiteral,
+    NonFiniteLoss,
+    NonFiniteResult,
+    NonFiniteUpdate,
+    OptimizerGap,
+    StaleGradients,
+    StuckParameters,
+    TensorOperand,
+    UncheckedGradient,
+    VanishingGradients,
+)
 from insitu.view.hint import hint
 from insitu.view.name import compact, function_name, spot
 from insitu.view.value import safe, short, spread, tensor
@@ -19,99 +40,207 @@ MOST_EXPRESSION = 50
 def text(finding: Finding) -> str:
     """A finding as plain text: one line that says it, and some that show it.
 
-    >>> print(text(Finding("none", path="a.weight", details={"paths": ["a.weight", "a.bias"], "passes": 3})))
+    >>> print(text(MissingGradients(path="a.weight", paths=("a.weight", "a.bias"), passes=3)))
     2 parameters got no gradient in 3 backward passes: a.weight, a.bias
     """
-    if finding.kind in TRAINING:
-        return TRAINING[finding.kind](finding.details) + (_cut(finding) or _at(finding.site))
-    return "\n".join([_head(finding), *_body(finding)])
+    return "\n".join([*lines(finding)])
 
 
-def _head(finding: Finding) -> str:
-    where = f"{spot(finding.site)}: " if finding.site is not None else ""
-    if finding.kind == "update":
-        return f"{where}{_update(finding)}"
-    return f"{where}{_subject(finding)} {_verb(finding)}"
+@singledispatch
+def lines(finding: Finding) -> Iterator[str]:
+    """The lines of a finding about training."""
+    yield f"{sentence(finding)}{_at(finding.site)}"
 
 
-def _subject(finding: Finding) -> str:
-    """Who did it."""
-    name = called(finding.call) if finding.call is not None else ""
-    if "hook" in finding.details:
-        return f"a hook ({safe(finding.details['hook'])}) on the gradient of {name or safe(finding.path) or 'a tensor'}"
-    if finding.details.get("grad"):
-        return f"the gradient of {safe(finding.path)}"
-    if finding.node is None:
-        return name
-    return f"the gradient of {name} ({safe(finding.node)})" if name else f"the gradient of {safe(finding.node)}"
+@lines.register
+def _(finding: MissingGradients) -> Iterator[str]:
+    yield sentence(finding)
+    if finding.call is not None:
+        cut = f"{called(finding.call)} takes a tensor that requires a gradient; its result does not"
+        yield f"  cut   {_place(finding.site)}{cut}"
 
 
-def _verb(finding: Finding) -> str:
-    """What the subject did."""
-    stats = finding.output.stats if finding.output is not None else None
-    what = "NaN" if stats is not None and stats.nan else "Inf"
-    if finding.kind != "given":
-        return f"produced {what}{_from(finding)}"
-    if finding.details.get("entry"):
-        return f"introduced a number that is not finite, and the loss contains {what}"
-    if finding.details.get("grad"):
-        return f"contains {what}; the call that produced it was not checked"
-    if finding.details.get("loss"):
-        return f"got a loss that contains {what}; the call that produced it was not checked"
-    if finding.details.get("follows"):
-        return f"contains {what}, because the call itself got or produced a number that is not finite"
-    if finding.phase == "backward":
-        return f"got a gradient that contains {what}; the call that produced it was not checked"
-    name = finding.operands[0].name if finding.operands else ""
-    return f"got {safe(name) or 'a tensor'}, which already contained {what}"
-
-
-def _from(finding: Finding) -> str:
-    """What NaN or Inf was computed from, where that is known."""
-    if finding.details.get("entered"):
-        return " from a gradient that contains Inf"
-    return " from finite inputs" if finding.details.get("finite") else ""
-
-
-def _update(finding: Finding) -> str:
-    details = finding.details
-    many = f" and {details['count'] - 1:,} more" if details["count"] > 1 else ""
-    why = " with a gradient that is not finite" if details["spoiled"] else f" with lr={details['rate']:g}"
-    path = safe(finding.path) or "a parameter"
-    return f"the step of {safe(details['optimizer'])}{why} wrote NaN or Inf into {path}{many}"
-
-
-def _body(finding: Finding) -> Iterator[str]:
+@lines.register
+def _(finding: NonFinite) -> Iterator[str]:
+    yield f"{_place(finding.site)}{sentence(finding)}"
     if finding.site is not None and finding.site.text.strip():
         yield f"    {short(safe(finding.site.text.strip()), MOST_TEXT)}"
-    if finding.details.get("modules"):
-        yield f"  in    {' ▸ '.join(map(safe, finding.details['modules']))}"
-    if finding.output is not None and finding.kind != "given":
+    if finding.modules:
+        yield f"  in    {' ▸ '.join(map(safe, finding.modules))}"
+    if finding.output is not None and finding.kind != "incoming":
         yield f"  out   {tensor(finding.output)}{_bad(finding.output.stats, finding.index)}"
-    for index, operand in enumerate(finding.operands):
-        yield f"  {'from' if index == 0 else '    '}  {_operand(operand)}"
+    labels = ["from", *["    "] * len(finding.operands)]
+    for label, operand in zip(labels, finding.operands, strict=False):
+        yield f"  {label}  {_operand(operand)}"
     if reason := hint(finding):
         yield f"  why   {reason}"
-    if reached := _reached(finding):
-        yield f"  then  {reached}"
+    if isinstance(finding, NonFiniteResult) and finding.reach is not None:
+        yield f"  then  {_reach(finding)}"
 
 
-def _reached(finding: Finding) -> str:
+# The sentence of each kind of finding.
+
+
+@singledispatch
+def sentence(finding: Finding) -> str:
+    """What happened, in one sentence."""
+    raise NotImplementedError(type(finding))
+
+
+@sentence.register
+def _(finding: NonFiniteResult) -> str:
+    origin = " from finite inputs" if finding.has_finite_inputs else ""
+    return f"{_callee(finding)} produced {_what(finding)}{origin}"
+
+
+@sentence.register
+def _(finding: NonFiniteGradient) -> str:
+    return f"{_gradient(finding, finding.node)} produced {_what(finding)}{_gradient_origin(finding)}"
+
+
+def _gradient_origin(finding: NonFiniteGradient) -> str:
+    if finding.has_infinite_gradient:
+        return " from a gradient that contains Inf"
+    return " from finite inputs" if finding.has_finite_inputs else ""
+
+
+@sentence.register
+def _(finding: NonFiniteFromHook) -> str:
+    owner = _callee(finding) or safe(finding.path) or "a tensor"
+    hook = f"a hook ({safe(finding.hook)}) on the gradient of {owner}"
+    return f"{hook} produced {_what(finding)} from finite inputs"
+
+
+@sentence.register
+def _(finding: NonFiniteUpdate) -> str:
+    more = f" and {finding.count - 1:,} more" if finding.count > 1 else ""
+    why = "a gradient that is not finite" if finding.has_bad_gradient else f"lr={finding.rate:g}"
+    path = safe(finding.path) or "a parameter"
+    return f"the step of {safe(finding.optimizer)} with {why} wrote NaN or Inf into {path}{more}"
+
+
+@sentence.register
+def _(finding: NonFiniteInput) -> str:
+    names = [safe(operand.name) for operand in finding.operands if operand.name]
+    return f"{_callee(finding)} got {next(iter(names), 'a tensor')}, which already contained {_what(finding)}"
+
+
+@sentence.register
+def _(finding: NonFiniteLiteral) -> str:
+    return f"{_callee(finding)} introduced a number that is not finite, and the loss contains {_what(finding)}"
+
+
+@sentence.register
+def _(finding: NonFiniteLoss) -> str:
+    return f"{_callee(finding)} got a loss that contains {_what(finding)}; {UNCHECKED}"
+
+
+@sentence.register
+def _(finding: UncheckedGradient) -> str:
+    return f"{_gradient(finding, finding.node)} got a gradient that contains {_what(finding)}; {UNCHECKED}"
+
+
+@sentence.register
+def _(finding: ConsequentGradient) -> str:
+    because = "because the call itself got or produced a number that is not finite"
+    return f"{_gradient(finding, finding.node)} contains {_what(finding)}, {because}"
+
+
+@sentence.register
+def _(finding: LeftoverGradient) -> str:
+    return f"the gradient of {safe(finding.path)} contains {_what(finding)}; {UNCHECKED}"
+
+
+UNCHECKED = "the call that produced it was not checked"
+
+
+@sentence.register
+def _(finding: MissingGradients) -> str:
+    passes = f"{finding.passes:,} backward passes" if finding.passes > 1 else "the backward pass"
+    count = _parameters(finding.paths)
+    subject = f"none of {count} got a gradient" if finding.is_every else f"{count} got no gradient"
+    return f"{subject} in {passes}: {_list(finding.paths)}"
+
+
+@sentence.register
+def _(finding: VanishingGradients) -> str:
+    size = f"never more than {max(finding.share, 1e-30):.0e} of the largest" if finding.share else "always exactly zero"
+    return f"the gradient of {_parameters(finding.paths)} vanishes ({size}): {_list(finding.paths)}"
+
+
+@sentence.register
+def _(finding: ExplodingGradients) -> str:
+    growth = f" ({finding.first:.3g} at first)" if finding.largest > 10 * finding.first else ""
+    norm = f"the norm of all gradients reached {finding.largest:.3g}{growth}"
+    return f"the gradient of {_parameters(finding.paths)} explodes; {norm}: {_list(finding.paths)}"
+
+
+@sentence.register
+def _(finding: FrozenParameters) -> str:
+    since = "frozen from the beginning" if finding.is_fine_tuning else "frozen"
+    return _unchanged(finding.paths, finding.steps, f"{since}: requires_grad is False")
+
+
+@sentence.register
+def _(finding: OptimizerGap) -> str:
+    return _unchanged(finding.paths, finding.steps, "no optimizer that stepped has them")
+
+
+@sentence.register
+def _(finding: StuckParameters) -> str:
+    small = f"the updates are too small for them at lr={finding.rate:g}"
+    return _unchanged(finding.paths, finding.steps, small if finding.rate else "the learning rate is 0")
+
+
+def _unchanged(paths: Sequence[str], steps: int, reason: str) -> str:
+    return f"{_parameters(paths)} did not change in {steps:,} optimizer steps ({reason}): {_list(paths)}"
+
+
+@sentence.register
+def _(finding: StaleGradients) -> str:
+    return (
+        f"gradients were not set to zero: {finding.stale_steps:,} of {finding.steps:,} optimizer steps also used the "
+        f"gradients of earlier steps (optimizer.zero_grad() is missing); backward added to them"
+    )
+
+
+# Parts of sentences and lines.
+
+
+def _callee(finding: Finding) -> str:
+    return called(finding.call) if finding.call is not None else ""
+
+
+def _gradient(finding: Finding, node: str) -> str:
+    name = _callee(finding)
+    return f"the gradient of {name} ({safe(node)})" if name else f"the gradient of {safe(node)}"
+
+
+def _what(finding: NonFinite) -> str:
+    stats = finding.output.stats if finding.output is not None else None
+    return "NaN" if stats is not None and stats.nan else "Inf"
+
+
+def _reach(finding: NonFiniteResult) -> str:
     """Why NaN or Inf that might have healed is reported after all."""
-    user = finding.details.get("user")
-    name = called(user) + _at(user.site) if user is not None else ""
-    return {
-        "nan": f"{name} produced NaN from it",
-        "model": f"{name} used it",
-        "loss": f"it reached the loss: {name}",
-        "gradient": f"it reached the gradient of {name}",
-        "number": f"it left torch: {name}",
-        "unused": "it is in a result that no call used",
-    }.get(finding.details.get("reached", ""), "")
+    consumer = finding.consumer
+    name = called(consumer) + _at(consumer.site) if consumer is not None else ""
+    return REACHES[finding.reach or ""].format(name)
+
+
+REACHES = {
+    "": "",
+    "nan": "{} produced NaN from it",
+    "model": "{} used it",
+    "loss": "it reached the loss: {}",
+    "gradient": "it reached the gradient of {}",
+    "number": "it left torch: {}",
+    "unused": "it is in a result that no call used",
+}
 
 
 def _bad(stats: Stats | None, index: tuple[int, ...] | None) -> str:
-    """How much of it is bad, and where first."""
+    """How many elements are bad, and the index of the first."""
     if stats is None:
         return ""
     counts = [f"{count:,} {what}" for count, what in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count]
@@ -119,21 +248,27 @@ def _bad(stats: Stats | None, index: tuple[int, ...] | None) -> str:
     return f"  {' and '.join(counts)} of {stats.count:,}{first}"
 
 
-def _operand(operand: Operand) -> str:
+def _operand(operand: TensorOperand) -> str:
     name = f"{short(safe(operand.name), MOST_TEXT)}  " if operand.name else ""
-    origin = ""
-    if operand.made is not None:
-        maker = called(operand.made)
-        origin = f"   made{'' if maker == operand.name else f' by {maker}'}{_at(operand.made.site)}"
-    return f"{name}{tensor(operand.facts)}{_range(operand.facts)}{origin}"
+    return f"{name}{tensor(operand.facts)}{_range(operand.facts)}{_producer(operand)}"
+
+
+def _producer(operand: TensorOperand) -> str:
+    if operand.producer is None:
+        return ""
+    producer = called(operand.producer)
+    by = "" if producer == operand.name else f" by {producer}"
+    return f"   made{by}{_at(operand.producer.site)}"
 
 
 def _range(facts: TensorFacts) -> str:
     stats = facts.stats
     if stats is None:
         return ""
-    zeros = f", {stats.zeros:,} zeros" if stats.zeros > 1 else ", 1 zero" if stats.zeros else ""
-    return f"  {spread(stats, facts.dtype)}{zeros}" if stats.count else "  empty"
+    if not stats.count:
+        return "  empty"
+    zeros = {0: "", 1: ", 1 zero"}.get(stats.zeros, f", {stats.zeros:,} zeros")
+    return f"  {spread(stats, facts.dtype)}{zeros}"
 
 
 def called(call: Call) -> str:
@@ -142,76 +277,28 @@ def called(call: Call) -> str:
         return f"{safe(call.path)} ({safe(call.name)})" if call.path else safe(call.name)
     if call.operator is None:
         return function_name(call.name)
-    site = call.site
-    written = site.text[site.start : site.end] if site is not None and site.start is not None else ""
-    return short(safe(written), MOST_EXPRESSION) or compact(call)
+    return short(safe(_written(call.site)), MOST_EXPRESSION) or compact(call)
+
+
+def _written(site: Site | None) -> str:
+    """The expression of a call as it is in the source, if it is known."""
+    if site is None or site.start is None:
+        return ""
+    return site.text[site.start : site.end]
 
 
 def _at(site: Site | None) -> str:
     return f" at {spot(site)}" if site is not None else ""
 
 
-def _list(paths: list[str]) -> str:
+def _place(site: Site | None) -> str:
+    return f"{spot(site)}: " if site is not None else ""
+
+
+def _list(paths: Sequence[str]) -> str:
     more = f", … {len(paths) - MOST_PATHS:,} more" if len(paths) > MOST_PATHS else ""
     return ", ".join(map(safe, paths[:MOST_PATHS])) + more
 
 
-def _parameters(paths: list[str]) -> str:
+def _parameters(paths: Sequence[str]) -> str:
     return f"{len(paths):,} parameters" if len(paths) > 1 else "1 parameter"
-
-
-def _none(details: dict[str, Any]) -> str:
-    passes = details["passes"]
-    passes = f"{passes:,} backward passes" if passes > 1 else "the backward pass"
-    count = f"none of {_parameters(details['paths'])}" if details.get("all") else _parameters(details["paths"])
-    return f"{count} got {'a' if details.get('all') else 'no'} gradient in {passes}: {_list(details['paths'])}"
-
-
-def _cut(finding: Finding) -> str:
-    """Where the graph between the parameters and the loss is cut, if that is known."""
-    if finding.kind != "none" or finding.call is None:
-        return ""
-    site = f"{spot(finding.site)}: " if finding.site is not None else ""
-    return f"\n  cut   {site}{called(finding.call)} takes a tensor that requires a gradient; its result does not"
-
-
-def _vanishing(details: dict[str, Any]) -> str:
-    share = details["share"]
-    size = f"never more than {max(share, 1e-30):.0e} of the largest" if share else "always exactly zero"
-    return f"the gradient of {_parameters(details['paths'])} vanishes ({size}): {_list(details['paths'])}"
-
-
-def _exploding(details: dict[str, Any]) -> str:
-    grown = f" ({details['first']:.3g} at first)" if details["largest"] > 10 * details["first"] else ""
-    norm = f"the norm of all gradients reached {details['largest']:.3g}{grown}"
-    return f"the gradient of {_parameters(details['paths'])} explodes; {norm}: {_list(details['paths'])}"
-
-
-def _unchanged(details: dict[str, Any]) -> str:
-    said = f"did not change in {details['steps']:,} optimizer steps"
-    reason = {
-        "frozen": "frozen: requires_grad is False",
-        "frozen before": "frozen from the beginning: requires_grad is False",
-        "left out": "no optimizer that stepped has them",
-        "rate": "the learning rate is 0"
-        if not details["rate"]
-        else f"the updates are too small for them at lr={details['rate']:g}",
-    }[details["reason"]]
-    return f"{_parameters(details['paths'])} {said} ({reason}): {_list(details['paths'])}"
-
-
-def _accumulated(details: dict[str, Any]) -> str:
-    times, steps = details["times"], details["steps"]
-    return (
-        f"gradients were not set to zero: {times:,} of {steps:,} optimizer steps also used the gradients of earlier "
-        f"steps (optimizer.zero_grad() is missing); backward added to them"
-    )
-
-
-TRAINING = {
-    "none": _none,
-    "vanishing": _vanishing,
-    "exploding": _exploding,
-    "unchanged": _unchanged,
-    "accumulated": _accumulated,
-}

@@ -1,34 +1,23 @@
 """Why a call produced NaN or Inf, in one sentence, where the numbers that went into it prove the reason.
 
-Each operator has its own reason: `exp` overflows for large inputs, `log` has a pole at 0, a root is undefined below 0.
-Where the numbers do not prove a reason, there is no hint.
+Each operator has rules of its own: `exp` overflows for large inputs, `log` has a pole at 0, a root is not defined
+below 0. The first rule whose condition holds gives the sentence. Where no condition holds, there is no hint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import singledispatch
 
-from insitu.trace.event import Stats
-from insitu.trace.finding import Finding, Operand
+from insitu.trace.findings import Finding, NonFiniteGradient, NonFiniteResult
 from insitu.trace.operation import operation
-from insitu.view.inputs import (
-    Inputs,
-    Side,
-    has_infinity,
-    has_zero,
-    inputs_of,
-    is_below,
-    magnitude,
-    maximum_of,
-    minimum_of,
-    number,
-)
-from insitu.view.overflow import end_of, limit_of, overflow, reaches
+from insitu.view.inputs import UNKNOWN, Inputs, Side, inputs_of, number, side_of
+from insitu.view.overflow import overflow, quotient_overflow
 
-ROOTS = {"sqrt": "root", "rsqrt": "reciprocal root", "norm": "norm", "std": "deviation", "pow": "fractional power"}
-# Operators without a pole: where their gradient is infinite, it is too large for its type.
-WITHOUT_POLE = frozenset({"mul", "add", "matmul", "sum", "exp", "exp2", "square", "cosh"})
-# What to take instead of the logarithm of a probability, by the function that made the probability.
+Condition = Callable[[Inputs], bool]
+Sentence = Callable[[Inputs], str]
+
+# What to use instead of the logarithm of a probability, by the function that computed the probability.
 INSTEAD = {
     "softmax": "use log_softmax on the scores instead of the logarithm of softmax",
     "sigmoid": "use logsigmoid, or binary_cross_entropy_with_logits, on the scores instead of the logarithm of sigmoid",
@@ -36,201 +25,242 @@ INSTEAD = {
 CLAMP = "clamp it first; for a probability, use log_softmax or logsigmoid on the scores"
 
 
+@singledispatch
 def hint(finding: Finding) -> str:
     """The reason of a finding in one sentence; nothing where the numbers do not prove it."""
-    if finding.call is None or "hook" in finding.details:
+    return ""
+
+
+@hint.register
+def _result(finding: NonFiniteResult) -> str:
+    if finding.call is None:
         return ""
-    inputs = inputs_of(finding)
-    if finding.node is not None:
-        return _gradient(inputs)
-    reason = REASONS.get(inputs.name)
-    return (reason(inputs) if reason is not None else "") or _empty(inputs) or overflow(inputs)
+    inputs = inputs_of(finding, finding.call)
+    own = FORWARD.get((inputs.name, finding.kind), ())
+    return first_sentence((*own, _of_nothing, overflow), inputs)
 
 
-# Reasons of the forward pass, one for each operator.
+@hint.register
+def _gradient(finding: NonFiniteGradient) -> str:
+    if finding.call is None:
+        return ""
+    inputs = inputs_of(finding, finding.call)
+    if finding.has_infinite_gradient:
+        return INFINITE_GRADIENT[finding.kind]
+    return first_sentence((*BACKWARD.get(inputs.name, ()), _gradient_overflow), inputs)
 
 
-def _log(inputs: Inputs) -> str:
-    if inputs.kind == "inf":
-        is_zero = inputs.first is None or inputs.first.zeros
-        return f"the logarithm of 0 is -inf: {_instead(inputs.finding.operands)}" if is_zero else ""
-    return _undefined(inputs, "the logarithm of a number below 0", 0.0)
+INFINITE_GRADIENT = {"nan": "the incoming gradient is infinite already, and 0 * inf is NaN", "inf": ""}
 
 
-def _log1p(inputs: Inputs) -> str:
-    if inputs.kind == "inf":
-        is_pole = inputs.first is None or inputs.first.min == -1
-        return "log1p(-1) is the logarithm of 0, which is -inf: clamp it first" if is_pole else ""
-    return _undefined(inputs, "log1p of a number below -1", -1.0)
+def first_sentence(rules: Iterable[Sentence], inputs: Inputs) -> str:
+    """The sentence of the first rule that applies."""
+    sentences = (rule(inputs) for rule in rules)
+    return next(filter(None, sentences), "")
 
 
-def _instead(operands: tuple[Operand, ...]) -> str:
+def rule(condition: Condition, sentence: str) -> Sentence:
+    """The rule that says a sentence where a condition holds."""
+
+    def apply(inputs: Inputs) -> str:
+        return sentence if condition(inputs) else ""
+
+    return apply
+
+
+def below(bound: float, what: str) -> Sentence:
+    """The rule for numbers below a bound, where a function is not defined; a call in place has overwritten them."""
+
+    def apply(inputs: Inputs) -> str:
+        if not inputs.first.is_known:
+            return f"{what} is NaN"
+        low = inputs.first.low
+        return f"{what} is NaN: the smallest input is {number(low)}" if low < bound else ""
+
+    return apply
+
+
+# Conditions and sentences of the forward pass.
+
+
+def _always(inputs: Inputs) -> bool:
+    return True
+
+
+def _log_of_zero(inputs: Inputs) -> str:
+    may_have_zero = inputs.first.zeros or not inputs.first.is_known
+    return f"the logarithm of 0 is -inf: {_instead(inputs)}" if may_have_zero else ""
+
+
+def _instead(inputs: Inputs) -> str:
     """What to compute instead of a logarithm of 0."""
-    source = operands[0].source if operands else None
-    return INSTEAD.get(operation(source.kind, source.name).base, CLAMP) if source is not None else CLAMP
+    source = inputs.operands[0].source if inputs.operands else None
+    return CLAMP if source is None else INSTEAD.get(operation(source.kind, source.name).base, CLAMP)
 
 
-def _logit(inputs: Inputs) -> str:
-    if inputs.kind == "inf":
-        return "the logit of 0 and of 1 is infinite: clamp to a little more and less (eps=1e-6)"
-    return "the logit of a number outside 0 … 1 is NaN"
+def _is_at_minus_one(inputs: Inputs) -> bool:
+    return inputs.first.low == -1 or not inputs.first.is_known
 
 
-def _root(inputs: Inputs) -> str:
-    if inputs.kind == "nan":
-        return _undefined(inputs, f"the {ROOTS[inputs.name]} of a negative number", 0.0)
-    return _division(inputs.first) if inputs.name == "rsqrt" else ""
+def _division(divisor: Side) -> str:
+    if not divisor.is_known:
+        return "division by zero"
+    if not divisor.zeros:
+        return ""
+    if divisor.is_number:
+        return "division by zero: the divisor is 0"
+    return f"division by zero: {divisor.zeros:,} of {divisor.count:,} divisors are 0; add an eps, or clamp them"
 
 
-def _undefined(inputs: Inputs, what: str, bound: float) -> str:
-    """Numbers below a bound, for which a function is not defined; in-place calls have overwritten the numbers."""
-    if inputs.first is None:
-        return f"{what} is NaN"
-    low = inputs.first.min
-    return f"{what} is NaN: the smallest input is {number(low)}" if low is not None and low < bound else ""
+def _division_by_first(inputs: Inputs) -> str:
+    return _division(inputs.first)
+
+
+def _division_by_right(inputs: Inputs) -> str:
+    return _division(inputs.right) if inputs.right.zeros else ""
 
 
 def _reciprocal(inputs: Inputs) -> str:
-    return _division(inputs.first) or _quotient(inputs, 1.0, inputs.first)
+    return quotient_overflow(inputs, side_of(1.0), inputs.first)
 
 
-def _div(inputs: Inputs) -> str:
-    if has_zero(inputs.right):
-        return _division(inputs.right)
-    return _quotient(inputs, inputs.left, inputs.right)
+def _quotient(inputs: Inputs) -> str:
+    return quotient_overflow(inputs, inputs.left, inputs.right)
 
 
-def _division(by: Side) -> str:
-    if isinstance(by, Stats):
-        zeros = f"division by zero: {by.zeros:,} of {by.count:,} divisors are 0; add an eps, or clamp them"
-        return zeros if by.zeros else ""
-    return "division by zero" if by is None else "division by zero: the divisor is 0"
-
-
-def _quotient(inputs: Inputs, above: Side, below: Side) -> str:
-    """A quotient that is too large for its type: possible only where no divisor is 0."""
-    largest, low, high = magnitude(above), minimum_of(below), maximum_of(below)
-    limit = limit_of(inputs)
-    if limit is None or largest is None or low is None or high is None:
+def _root_of_negative(inputs: Inputs) -> str:
+    if not inputs.left.low < 0 or inputs.left.infinities:
         return ""
-    if low <= 0 <= high:  # the divisor that is closest to 0 is not known
-        return f"overflow: {end_of(inputs)}, and the quotient is larger"
-    smallest = min(abs(low), abs(high))
-    if not reaches(largest / smallest, limit):
-        return ""
-    return f"overflow: {end_of(inputs)}, and {number(largest)} is divided by {number(smallest)}"
+    return f"a fractional power of a negative number is NaN: the smallest base is {number(inputs.left.low)}"
 
 
-def _pow(inputs: Inputs) -> str:
-    if inputs.kind == "nan":
-        is_root = is_below(inputs.left, 0) and not has_infinity(inputs.left)
-        smallest = number(minimum_of(inputs.left) or 0.0)
-        what = "a fractional power of a negative number is NaN"
-        return f"{what}: the smallest base is {smallest}" if is_root else ""
-    if has_zero(inputs.left) and is_below(inputs.right, 0):
-        return "0 to a negative power is infinite: add an eps, or clamp it"
-    return ""
+def _is_zero_to_negative(inputs: Inputs) -> bool:
+    return inputs.left.zeros > 0 and inputs.right.low < 0
 
 
-def _mul(inputs: Inputs) -> str:
+def _is_zero_by_infinity(inputs: Inputs) -> bool:
     left, right = inputs.left, inputs.right
-    is_zero_by_infinity = (has_zero(left) and has_infinity(right)) or (has_zero(right) and has_infinity(left))
-    if inputs.kind == "nan" and is_zero_by_infinity:
-        return "0 * inf is NaN: put the infinity where a mask is with masked_fill or torch.where"
-    return ""
+    return left.zeros * right.infinities + right.zeros * left.infinities > 0
 
 
-def _softmax(inputs: Inputs) -> str:
-    if not any(stats.inf for stats in inputs.known):
-        return ""
-    if inputs.finding.details.get("positive"):
-        return "a score is +inf: softmax subtracts the largest score, and inf - inf is NaN"
-    return "every score of a row is -inf: the whole row is masked"
+def _has_infinity(inputs: Inputs) -> bool:
+    return any(side.infinities for side in inputs.tensors)
 
 
-def _attention(inputs: Inputs) -> str:
-    return "a row is masked completely, or a score overflows" if inputs.kind == "nan" else ""
+def _has_positive_infinity(inputs: Inputs) -> bool:
+    finding = inputs.finding
+    return isinstance(finding, NonFiniteResult) and finding.has_positive_infinity and _has_infinity(inputs)
 
 
-def _std(inputs: Inputs) -> str:
-    is_single = inputs.first is not None and inputs.first.count == 1
-    return "the deviation of a single number is divided by n - 1, which is 0" if is_single else ""
+def _is_single(inputs: Inputs) -> bool:
+    return inputs.first.count == 1 and inputs.first.is_known
 
 
-REASONS: dict[str, Callable[[Inputs], str]] = {
-    "log": _log,
-    "log1p": _log1p,
-    "logit": _logit,
-    "sqrt": _root,
-    "rsqrt": _root,
-    "reciprocal": _reciprocal,
-    "div": _div,
-    "pow": _pow,
-    "mul": _mul,
-    "softmax": _softmax,
-    "scaled_dot_product_attention": _attention,
-    "std": _std,
+_of_nothing = rule(lambda inputs: any(side.count == 0 for side in inputs.known), "the input is empty")
+
+_DIVISION = (_division_by_right, _quotient)
+_RECIPROCAL = (_division_by_first, _reciprocal)
+_SINGLE = (rule(_is_single, "the deviation of a single number is divided by n - 1, which is 0"),)
+_SOFTMAX = (
+    rule(_has_positive_infinity, "a score is +inf: softmax subtracts the largest score, and inf - inf is NaN"),
+    rule(_has_infinity, "every score of a row is -inf: the whole row is masked"),
+)
+_ZERO_BY_INFINITY = "0 * inf is NaN: put the infinity where a mask is with masked_fill or torch.where"
+
+# The rules for each operator and for what it produced.
+FORWARD: dict[tuple[str, str], tuple[Sentence, ...]] = {
+    ("log", "inf"): (_log_of_zero,),
+    ("log", "nan"): (below(0.0, "the logarithm of a number below 0"),),
+    ("log1p", "inf"): (rule(_is_at_minus_one, "log1p(-1) is the logarithm of 0, which is -inf: clamp it first"),),
+    ("log1p", "nan"): (below(-1.0, "log1p of a number below -1"),),
+    ("logit", "inf"): (
+        rule(_always, "the logit of 0 and of 1 is infinite: clamp to a little more and less (eps=1e-6)"),
+    ),
+    ("logit", "nan"): (rule(_always, "the logit of a number outside 0 … 1 is NaN"),),
+    ("sqrt", "nan"): (below(0.0, "the root of a negative number"),),
+    ("rsqrt", "nan"): (below(0.0, "the reciprocal root of a negative number"),),
+    ("rsqrt", "inf"): (_division_by_first,),
+    ("reciprocal", "inf"): _RECIPROCAL,
+    ("reciprocal", "nan"): _RECIPROCAL,
+    ("div", "inf"): _DIVISION,
+    ("div", "nan"): _DIVISION,
+    ("pow", "nan"): (_root_of_negative,),
+    ("pow", "inf"): (rule(_is_zero_to_negative, "0 to a negative power is infinite: add an eps, or clamp it"),),
+    ("mul", "nan"): (rule(_is_zero_by_infinity, _ZERO_BY_INFINITY),),
+    ("softmax", "nan"): _SOFTMAX,
+    ("softmax", "inf"): _SOFTMAX,
+    ("scaled_dot_product_attention", "nan"): (rule(_always, "a row is masked completely, or a score overflows"),),
+    ("std", "nan"): _SINGLE,
+    ("std", "inf"): _SINGLE,
 }
 
 
-# Reasons of the backward pass.
+# Conditions and sentences of the backward pass.
 
 
-def _gradient(inputs: Inputs) -> str:
-    if inputs.finding.details.get("entered"):
-        return "the incoming gradient is infinite already, and 0 * inf is NaN" if inputs.kind == "nan" else ""
-    return _pole(inputs) or _gradient_overflow(inputs)
+def _has_zero(inputs: Inputs) -> bool:
+    return inputs.zeros > 0
 
 
-def _pole(inputs: Inputs) -> str:
-    """A point where the derivative of an operator is infinite, if the numbers are there."""
-    name = inputs.name
-    if name == "acos":
-        return "the gradient of acos and asin at -1 and 1 is infinite: clamp to a little less"
-    if name in ROOTS and _is_at_zero(inputs):
-        return f"the gradient of a {ROOTS[name]} at 0 is infinite: add an eps inside it"
-    if name == "div" and has_zero(inputs.right):
-        return "the gradient of a quotient is infinite where the divisor is 0"
-    if name in ("reciprocal", "log") and any(stats.zeros for stats in inputs.known):
-        what = "the logarithm" if name == "log" else "a quotient"
-        return f"the gradient of {what} at 0 is infinite"
-    return ""
+def _has_zero_divisor(inputs: Inputs) -> bool:
+    return inputs.right.zeros > 0
 
 
-def _is_at_zero(inputs: Inputs) -> bool:
-    """Whether a root, a power, a norm or a deviation is taken at 0."""
-    if inputs.name == "pow":
-        power = inputs.right
-        is_smooth = isinstance(power, (int, float)) and power >= 1
-        return not is_smooth and has_zero(inputs.left)
-    if inputs.name == "std":
-        results = [stats for stats, operand in _pairs(inputs) if operand.name.startswith("result")]
-        return any(stats.zeros for stats in results) or any(stats.std == 0 for stats in inputs.known)
-    return any(stats.zeros for stats in inputs.known)
+def _is_steep_power_of_zero(inputs: Inputs) -> bool:
+    return inputs.left.zeros > 0 and not _is_smooth_power(inputs)
 
 
-def _pairs(inputs: Inputs) -> list[tuple[Stats, Operand]]:
-    operands = inputs.finding.operands
-    return [(stats, operand) for stats, operand in zip(inputs.every, operands, strict=True) if stats is not None]
+def _is_smooth_power(inputs: Inputs) -> bool:
+    return inputs.right.is_number and inputs.right.low >= 1
+
+
+def _is_constant(inputs: Inputs) -> bool:
+    """Whether a deviation is 0: autograd has saved it as the result, or all numbers are the same."""
+    results = [operand.facts.stats for operand in inputs.operands if operand.name.startswith("result")]
+    if any(stats.zeros for stats in results if stats is not None):
+        return True
+    return any(side.std == 0 for side in inputs.tensors)
+
+
+def _root_at_zero(what: str, condition: Condition = _has_zero) -> tuple[Sentence, ...]:
+    return (rule(condition, f"the gradient of a {what} at 0 is infinite: add an eps inside it"),)
+
+
+_ALWAYS_AT_ONE = rule(_always, "the gradient of acos and asin at -1 and 1 is infinite: clamp to a little less")
+
+# Where the derivative of an operator is infinite.
+BACKWARD: dict[str, tuple[Sentence, ...]] = {
+    "acos": (_ALWAYS_AT_ONE,),
+    "sqrt": _root_at_zero("root"),
+    "rsqrt": _root_at_zero("reciprocal root"),
+    "norm": _root_at_zero("norm"),
+    "std": _root_at_zero("deviation", _is_constant),
+    "pow": _root_at_zero("fractional power", _is_steep_power_of_zero),
+    "div": (rule(_has_zero_divisor, "the gradient of a quotient is infinite where the divisor is 0"),),
+    "reciprocal": (rule(_has_zero, "the gradient of a quotient at 0 is infinite"),),
+    "log": (rule(_has_zero, "the gradient of the logarithm at 0 is infinite"),),
+}
 
 
 def _gradient_overflow(inputs: Inputs) -> str:
-    """A gradient that is too large for its type: certain for operators without a pole."""
-    is_unknown = any(stats.inf or stats.nan for stats in inputs.known) or limit_of(inputs) is None
-    if inputs.kind != "inf" or is_unknown or not _is_without_pole(inputs):
+    is_certain = inputs.finding.kind == "inf" and inputs.is_finite and inputs.limit > 0
+    has_pole = HAS_POLE.get(inputs.name, _always)
+    if not is_certain or has_pole(inputs):
         return ""
-    return f"overflow: {end_of(inputs)}, and the gradient is larger"
+    return f"overflow: {inputs.end_of_type}, and the gradient is larger"
 
 
-def _is_without_pole(inputs: Inputs) -> bool:
-    """Whether the derivative of an operator is finite for these inputs, none of which is known to be a pole."""
-    if inputs.name == "div":
-        return inputs.right is not None
-    if inputs.name == "pow":
-        power = inputs.right
-        return inputs.left is not None or (isinstance(power, (int, float)) and power >= 1)
-    return inputs.name in WITHOUT_POLE
+def _never(inputs: Inputs) -> bool:
+    return False
 
 
-def _empty(inputs: Inputs) -> str:
-    return "the input is empty" if any(stats.count == 0 for stats in inputs.known) else ""
+def _may_be_pole_of_power(inputs: Inputs) -> bool:
+    return inputs.left is UNKNOWN and not _is_smooth_power(inputs)
+
+
+# Whether the derivative of an operator may be infinite for inputs none of which is known to be a pole.
+HAS_POLE: dict[str, Condition] = {
+    **dict.fromkeys(("mul", "add", "matmul", "sum", "exp", "exp2", "square", "cosh"), _never),
+    "div": lambda inputs: inputs.right is UNKNOWN,
+    "pow": _may_be_pole_of_power,
+}

@@ -1,93 +1,162 @@
-"""What went into a call of a finding: statistics of tensors and plain numbers, by the sides of its operator."""
+"""The numbers that went into the call of a finding: statistics of tensors and plain numbers, side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isfinite, isinf
+from itertools import chain, repeat
+from math import inf, isfinite, isinf, nan
+from typing import Any
 
-from insitu.trace.event import Stats, TensorFacts
-from insitu.trace.finding import Finding
+from insitu.trace.event import Call, Stats, TensorFacts
+from insitu.trace.findings import NonFiniteGradient, NonFiniteResult, TensorOperand
 from insitu.trace.operation import operation
 
-Side = Stats | float | None
+# The largest number of each type.
+LARGEST = {
+    "f8e5m2": 57344.0,
+    "f16": 65504.0,
+    "bf16": 3.3895313892515355e38,
+    "f32": 3.4028234663852886e38,
+    "f64": 1.7976931348623157e308,
+}
+
+Explicable = NonFiniteResult | NonFiniteGradient
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of an operator: a tensor, or a plain number. Numbers that are not known are NaN: no comparison holds."""
+
+    low: float = nan
+    high: float = nan
+    std: float = nan
+    count: int = 1
+    zeros: int = 0
+    infinities: int = 0
+    is_number: bool = False
+    is_known: bool = True
+
+    @property
+    def magnitude(self) -> float:
+        """The largest absolute value."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def smallest_magnitude(self) -> float:
+        """The smallest absolute value; 0 where the side has numbers on both sides of 0."""
+        if self.low <= 0 <= self.high:
+            return 0.0
+        return min(abs(self.low), abs(self.high))
+
+
+UNKNOWN = Side(is_known=False)
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What went into the call of a finding, as far as it is known: statistics of tensors, and plain numbers."""
+    """The numbers that went into the call of a finding, as far as they are known.
+
+    `name` is the common name of the operator. `tensors` are in the order of the operands.
+    """
 
     name: str
-    finding: Finding
-    every: tuple[Stats | None, ...]
+    finding: Explicable
+    tensors: tuple[Side, ...]
+    is_finite: bool
     left: Side
     right: Side
 
     @property
-    def first(self) -> Stats | None:
-        """The first tensor, if its numbers are known as they were before the call."""
-        found = self.every[0] if self.every else None
-        return None if found is None or found.inf or found.nan else found
+    def operands(self) -> tuple[TensorOperand, ...]:
+        """The tensors that went in, with their names and producers."""
+        return self.finding.operands
 
     @property
-    def known(self) -> list[Stats]:
-        """The statistics of all tensors that could be read."""
-        return [stats for stats in self.every if stats is not None]
+    def first(self) -> Side:
+        """The first tensor, if its numbers are known as they were before the call: a call in place overwrites them."""
+        first = next(iter(self.tensors), UNKNOWN)
+        is_overwritten = first.infinities or _contains_nan(self.operands)
+        return UNKNOWN if is_overwritten else first
 
     @property
-    def kind(self) -> str:
-        """Whether the result has NaN or only Inf."""
-        return self.finding.kind
+    def known(self) -> list[Side]:
+        """All tensors that could be read."""
+        return [side for side in self.tensors if side.is_known]
+
+    @property
+    def zeros(self) -> int:
+        """How many zeros went in."""
+        return sum(side.zeros for side in self.tensors)
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of all tensors."""
+        return max((side.magnitude for side in self.tensors if side.magnitude >= 0), default=nan)
+
+    @property
+    def limit(self) -> float:
+        """The largest number of the type of the result."""
+        return LARGEST.get(self._dtype, nan)
+
+    @property
+    def end_of_type(self) -> str:
+        """Where the type of the result ends, as a part of a sentence."""
+        return f"{self._dtype} ends at {self.limit:.5g}"
+
+    @property
+    def _dtype(self) -> str:
+        return self.finding.output.dtype if self.finding.output is not None else ""
 
 
-def inputs_of(finding: Finding) -> Inputs:
-    """What went into the call of a finding, and the common name of its operator."""
-    name = operation(finding.call.kind, finding.call.name).arithmetic if finding.call is not None else ""
-    every = tuple(operand.facts.stats for operand in finding.operands)
-    left, right = _sides(finding, every)
-    return Inputs(name, finding, every, left, right)
+def inputs_of(finding: Explicable, call: Call) -> Inputs:
+    """The numbers that went into the call of a finding, and the common name of its operator."""
+    stats = [operand.facts.stats for operand in finding.operands]
+    tensors = tuple(map(side_of, stats))
+    left, right = _sides(call, tensors)
+    is_finite = not any(each.inf or each.nan for each in stats if each is not None)
+    return Inputs(operation(call.kind, call.name).arithmetic, finding, tensors, is_finite, left, right)
 
 
-def _sides(finding: Finding, every: tuple[Stats | None, ...]) -> tuple[Side, Side]:
-    """The two sides of an operator: statistics of a tensor, a number, or None where it is not known."""
-    call, tensors = finding.call, iter(every)
-    given = (*call.args, *call.kwargs.values()) if call is not None else ()
-    sides = [next(tensors, None) if isinstance(item, TensorFacts) else item for item in given] or list(tensors)
-    left, right = (*(side if isinstance(side, (Stats, int, float)) else None for side in sides), None, None)[:2]
-    if call is not None and operation(call.kind, call.name).is_reflected:
-        return right, left
-    return left, right
+def side_of(item: Any) -> Side:
+    """The statistics of a tensor, or a plain number, as a side of an operator.
+
+    >>> side_of(2.5).magnitude, side_of(None).is_known, side_of(0).zeros
+    (2.5, False, 1)
+    """
+    if isinstance(item, Stats):
+        low, high, std = (nan if number is None else number for number in (item.min, item.max, item.std))
+        return Side(low, high, std, item.count, item.zeros, item.inf)
+    if isinstance(item, (int, float)):
+        return Side(item, item, 0.0, 1, int(item == 0), int(isinf(item)), is_number=True)
+    return UNKNOWN
 
 
-def minimum_of(side: Side) -> float | None:
-    """The smallest number of a side."""
-    return side.min if isinstance(side, Stats) else side
+def _sides(call: Call, tensors: tuple[Side, ...]) -> tuple[Side, Side]:
+    """The two sides of an operator."""
+    arguments = (*call.args, *call.kwargs.values())
+    sides = chain(_arguments(arguments, tensors) if arguments else tensors, repeat(UNKNOWN))
+    left, right = next(sides), next(sides)
+    return (right, left) if operation(call.kind, call.name).is_reflected else (left, right)
 
 
-def maximum_of(side: Side) -> float | None:
-    """The largest number of a side."""
-    return side.max if isinstance(side, Stats) else side
+def _arguments(arguments: tuple[Any, ...], tensors: tuple[Side, ...]) -> Iterator[Side]:
+    remaining = iter(tensors)
+    for item in arguments:
+        yield next(remaining, UNKNOWN) if isinstance(item, TensorFacts) else side_of(item)
 
 
-def magnitude(side: Side) -> float | None:
-    """The largest absolute value."""
-    low, high = minimum_of(side), maximum_of(side)
-    return None if low is None or high is None else max(abs(low), abs(high))
+def _contains_nan(operands: tuple[TensorOperand, ...]) -> bool:
+    stats = operands[0].facts.stats if operands else None
+    return stats is not None and stats.nan > 0
 
 
-def is_below(side: Side, bound: float) -> bool:
-    """Whether a side is known to hold a number below a bound."""
-    low = minimum_of(side)
-    return low is not None and low < bound
-
-
-def has_zero(side: Side) -> bool:
-    """Whether a side is known to hold 0."""
-    return bool(side.zeros) if isinstance(side, Stats) else side == 0
-
-
-def has_infinity(side: Side) -> bool:
-    """Whether a side is known to hold an infinity."""
-    return bool(side.inf) if isinstance(side, Stats) else side is not None and isinf(side)
+def power(base: float, exponent: float) -> float:
+    """A power of a number that is at least 1; infinite where it is too large."""
+    try:
+        return float(max(base, 1.0) ** exponent)
+    except OverflowError:
+        return inf
 
 
 def number(value: float) -> str:

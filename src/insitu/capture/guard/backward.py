@@ -22,7 +22,7 @@ from insitu.capture.guard.gradient import gradient_cause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import NODE_COUNT, NODES
-from insitu.trace.finding import Finding
+from insitu.trace.findings import Finding
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import Check

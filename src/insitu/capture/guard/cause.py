@@ -6,6 +6,7 @@ This runs when a sum was not finite, which is rare: it may take its time.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,11 +23,10 @@ from insitu.capture.guard.facts import (
     parameter_path,
 )
 from insitu.capture.guard.values import State, first_bad, floats, state_of, tensors_in
-from insitu.capture.guard.waiting import reach
 from insitu.capture.guard.ways import changes
 from insitu.capture.keep import unnoticed
 from insitu.capture.tensors import GIVEN, ParameterValue, Value
-from insitu.trace.finding import Finding, FindingKind, Operand
+from insitu.trace.findings import Finding, FindingKind, NonFiniteInput, NonFiniteResult, Reach, TensorOperand
 from insitu.trace.operation import operation
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def may_heal(check: Check, tensor: Tensor, state: State) -> bool:
     return not state.nan or check.probe.module is None
 
 
-def waiting_at(check: Check, reading: Reading, at: int) -> Finding | None:
+def waiting_at(check: Check, reading: Reading, at: int) -> NonFiniteResult | None:
     """What waits behind the arguments of a call, on the tape or in the past."""
     if not check.waiting:
         return None
@@ -101,26 +101,25 @@ def waiting_at(check: Check, reading: Reading, at: int) -> Finding | None:
     return waiting_behind(check, noted) if reading.tape is check.probe.tape else check.waiting.of_earlier(noted)
 
 
-def waiting_behind(check: Check, values: list[Value]) -> Finding | None:
+def waiting_behind(check: Check, values: list[Value]) -> NonFiniteResult | None:
     """What waits behind some values, through the calls that pass them on unchecked."""
     bad = [value for value in values if (tensor := value()) is None or state_of(tensor)]
     return check.waiting.of(bad) or check.waiting.of(source(check, value)[0] for value in bad)
 
 
 def pass_on(
-    check: Check, at: int, finding: Finding, outgoing: list[tuple[Tensor, State]], incoming: list[State]
+    check: Check, at: int, finding: NonFiniteResult, outgoing: list[tuple[Tensor, State]], incoming: list[State]
 ) -> Finding | None:
     """What waits has come into a call whose result is not finite either: report it if it matters now."""
     reading = Reading(check.probe.tape)
     try:
         if not outgoing:
-            finding.details["metric"] = check.checks.trains
-            return report_waiting(check, reach(finding, "number", reading, at))
+            return report_waiting(check, finding, "number", reading, at, is_metric=check.checks.trains)
         if any(state.nan and is_new(state, incoming) for _, state in outgoing):
-            return report_waiting(check, reach(finding, "nan", reading, at))
+            return report_waiting(check, finding, "nan", reading, at)
         is_in_model = check.probe.module is not None or any(tensor.requires_grad for tensor, _ in outgoing)
         if finding.kind == "nan" and is_in_model:
-            return report_waiting(check, reach(finding, "model", reading, at))
+            return report_waiting(check, finding, "model", reading, at)
     finally:
         reading.close()
     check.nodes.add_unlikely(at, [tensor for tensor, _ in outgoing])
@@ -128,11 +127,13 @@ def pass_on(
     return None
 
 
-def report_waiting(check: Check, finding: Finding) -> Finding:
-    """What waited is reported now."""
+def report_waiting(
+    check: Check, finding: NonFiniteResult, reach: Reach, reading: Reading, at: int, *, is_metric: bool = False
+) -> Finding:
+    """What waited is reported now: the call at an offset shows it."""
     check.waiting.end(finding)
     check.checks.found = True
-    return finding
+    return replace(finding, reach=reach, consumer=reading.call(at), is_metric=is_metric)
 
 
 def is_explicit(item: Any, depth: int = 0, *, nan: bool) -> bool:
@@ -263,13 +264,15 @@ def given(check: Check, at: int, tensor: Tensor, value: Value, path: str) -> Fin
         tensor = there if there is not None else tensor
         facts = facts_of(tensor)
         index = first_bad(tensor, nan=facts.stats is not None and facts.stats.nan > 0)
-        operand = Operand(facts, parameter_path(check.probe, tensor) or names_at(reading, at).get(id(value), ""))
-        return Finding("given", call.phase, path, call, call.site, facts, index, (operand,))
+        operand = TensorOperand(facts, parameter_path(check.probe, tensor) or names_at(reading, at).get(id(value), ""))
+        return NonFiniteInput(
+            phase=call.phase, path=path, call=call, site=call.site, output=facts, index=index, operands=(operand,)
+        )
     finally:
         reading.close()
 
 
-def made(check: Check, kind: FindingKind, at: int, tensor: Tensor, given: Any, *, is_finite: bool) -> Finding:
+def made(check: Check, kind: FindingKind, at: int, tensor: Tensor, given: Any, *, is_finite: bool) -> NonFiniteResult:
     """The finding of a call that produced NaN or Inf; `is_finite` says that all that it was given was finite."""
     reading = Reading(check.probe.tape)
     try:
@@ -279,7 +282,18 @@ def made(check: Check, kind: FindingKind, at: int, tensor: Tensor, given: Any, *
         tensors = tensors_in(given)
         found = operands(check.probe, reading, at, tensors, changed=tensor)
         positive = any(state_of(each).inf for each in tensors if each is not tensor)
-        details = {"modules": module_chain(reading, at), "positive": positive, "finite": is_finite}
-        return Finding(kind, call.phase, call.path, call, call.site, output, index, tuple(found), None, details)
+        return NonFiniteResult(
+            kind=kind,
+            phase=call.phase,
+            path=call.path,
+            call=call,
+            site=call.site,
+            output=output,
+            index=index,
+            operands=tuple(found),
+            modules=module_chain(reading, at),
+            has_finite_inputs=is_finite,
+            has_positive_infinity=positive,
+        )
     finally:
         reading.close()

@@ -31,7 +31,7 @@ from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
 from insitu.trace.event import Fields
-from insitu.trace.finding import Finding
+from insitu.trace.findings import Finding, NonFiniteResult
 from insitu.trace.operation import own_name
 from insitu.trace.path import matches
 
@@ -196,7 +196,7 @@ class Check:
                 self.bad.add(at)
                 self.tell(made_unseen, self, at, tensor, state_of(tensor))
 
-    def waiting_behind(self, found: list[Value]) -> Finding | None:
+    def waiting_behind(self, found: list[Value]) -> NonFiniteResult | None:
         """The finding that waits behind one of some values."""
         return waiting_behind(self, found)
 

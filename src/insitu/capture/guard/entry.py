@@ -14,9 +14,8 @@ from insitu.capture.explain.reading import Reading
 from insitu.capture.guard.cause import came_in, is_explicit, is_written, report_waiting, waiting_at
 from insitu.capture.guard.facts import facts_of, noted_values
 from insitu.capture.guard.values import first_bad, state_of
-from insitu.capture.guard.waiting import reach
 from insitu.capture.tensors import Value
-from insitu.trace.finding import Finding
+from insitu.trace.findings import Finding, NonFiniteLiteral, NonFiniteLoss
 from insitu.trace.operation import operation
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def come_to_loss(check: Check, at: int, losses: list[Tensor]) -> Finding | None:
     waiting = waiting_at(check, Reading(check.probe.tape), at)
     if waiting is not None:
         check.nodes.spoil()
-        return report_waiting(check, reach(waiting, "loss", Reading(check.probe.tape), at))
+        return report_waiting(check, waiting, "loss", Reading(check.probe.tape), at)
     finding = came_in(check, at, losses, "", is_loss=True)
     if finding is not None or check.checks.found:
         return finding
@@ -49,9 +48,9 @@ def come_to_loss(check: Check, at: int, losses: list[Tensor]) -> Finding | None:
         if check.checks.allowed(call.name, call.path):
             return None
         check.checks.told = True
-        details = {"loss": True, "entry": entry is not None}
+        kind = NonFiniteLoss if entry is None else NonFiniteLiteral
         output, index = facts_of(loss), first_bad(loss, nan=nan)
-        return Finding("given", "forward", call.path, call, call.site, output, index, details=details)
+        return kind(path=call.path, call=call, site=call.site, output=output, index=index)
     finally:
         reading.close()
 

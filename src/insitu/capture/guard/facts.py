@@ -15,7 +15,7 @@ from insitu.capture.keep import has_values, local, statistics, unnoticed
 from insitu.capture.names import ModuleNote
 from insitu.capture.tensors import Value, layout_of, short_dtype
 from insitu.trace.event import Call, Stats, TensorFacts
-from insitu.trace.finding import Operand
+from insitu.trace.findings import TensorOperand
 from insitu.trace.operation import operation
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def noted_values(reading: Reading, at: int) -> list[Value]:
 
 def operands(
     probe: Probe, reading: Reading, at: int, tensors: list[Tensor], changed: Tensor | None = None
-) -> list[Operand]:
+) -> list[TensorOperand]:
     """What went into a call, with statistics of the tensors that are there, in the order of the arguments.
 
     The one that the call has changed is not what it was.
@@ -45,7 +45,7 @@ def operands(
         name = parameter_path(probe, tensor) or written.get(id(value), "")
         producer = reading.producer(value)
         made = reading.call(producer) if producer is not None else None
-        found.append(Operand(facts, name, made, source_of(reading, producer)))
+        found.append(TensorOperand(facts, name, made, source_of(reading, producer)))
     return found
 
 
@@ -92,14 +92,14 @@ def own_tensors(probe: Probe) -> Iterator[tuple[str, Tensor]]:
                     yield f"{note.path}.{name}" if note.path else name, tensor
 
 
-def module_chain(reading: Reading, at: int) -> list[str]:
+def module_chain(reading: Reading, at: int) -> tuple[str, ...]:
     """The paths and classes of the modules around a call, the outermost first."""
-    return [f"{note.path} ({note.facts.type})" if note.path else note.facts.type for note in reading.modules(at)]
+    return tuple(f"{note.path} ({note.facts.type})" if note.path else note.facts.type for note in reading.modules(at))
 
 
-def saved(node: Any) -> list[Operand]:
+def saved(node: Any) -> list[TensorOperand]:
     """What a node has saved for itself, where the operands are gone."""
-    return [Operand(facts_of(tensor), f"{name} (saved)") for name, tensor in saved_tensors(node)]
+    return [TensorOperand(facts_of(tensor), f"{name} (saved)") for name, tensor in saved_tensors(node)]
 
 
 def saved_tensors(node: Any) -> list[tuple[str, Tensor]]:

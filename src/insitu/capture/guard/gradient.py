@@ -12,12 +12,11 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.cause import report_waiting, waiting_at
 from insitu.capture.guard.facts import facts_of, module_chain, noted_values, operands, saved, saved_tensors
 from insitu.capture.guard.values import State, first_bad, state_of
-from insitu.capture.guard.waiting import reach
 from insitu.capture.segment import records
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
 from insitu.trace.event import Call, Site
-from insitu.trace.finding import Finding, FindingKind
+from insitu.trace.findings import ConsequentGradient, Finding, FindingKind, NonFiniteGradient, UncheckedGradient
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import Check
@@ -35,31 +34,36 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) ->
     tape, at = place_of(check, node._sequence_nr())
     if at is None:
         return unplaced_cause(check, bad, node, given=given, entered=entered)
-    reading = Reading(tape)
+    reading, is_unchecked = Reading(tape), False
     try:
         if given:
             user = unchecked_user(check, reading, at)
-            kind, at, node, name = (kind, user, None, "autograd") if user is not None else ("given", at, node, name)
+            is_unchecked = user is None
+            at, node, name = (user, None, "autograd") if user is not None else (at, node, name)
         call = reading.call(at)
         alive = [tensor for value in noted_values(reading, at) if (tensor := value()) is not None]
         if check.checks.allowed(call.name, call.path):
             return None
         waiting = waiting_at(check, reading, at) if node is not None else None
         if waiting is not None:
-            return report_waiting(check, reach(waiting, "gradient", reading, at))
+            return report_waiting(check, waiting, "gradient", reading, at)
         passed = follows(node, alive, nan=state.nan and not check.checks.found)
         if passed:
             if check.checks.found or check.checks.told:
                 return None
-            check.checks.told, kind = True, "given"
-        check.checks.found = check.checks.found or kind != "given" or given
+            check.checks.told = True
+        check.checks.found = check.checks.found or not (passed or is_unchecked) or given
         found = operands(check.probe, reading, at, alive)
         if any(operand.facts.stats is None for operand in found):
             found += saved(node)
-        details: dict[str, Any] = {"modules": module_chain(reading, at), "follows": passed}
-        details["finite"] = not entered and not passed
-        details["entered"] = bool(entered) and kind != "given" and node is not None
-        return Finding(kind, "backward", call.path, call, call.site, output, index, tuple(found), name, details)
+        facts: dict[str, Any] = {"path": call.path, "call": call, "site": call.site, "output": output, "index": index}
+        facts |= {"operands": tuple(found), "modules": module_chain(reading, at), "node": name}
+        if passed:
+            return ConsequentGradient(**facts)
+        if is_unchecked:
+            return UncheckedGradient(**facts)
+        is_infinite = bool(entered) and node is not None
+        return NonFiniteGradient(kind=kind, has_finite_inputs=not entered, has_infinite_gradient=is_infinite, **facts)
     finally:
         reading.close()
 
@@ -73,18 +77,11 @@ def unplaced_cause(check: Check, bad: Tensor, node: Any, *, given: bool, entered
     kind: FindingKind = "nan" if state.nan else "inf"
     site = definition_of(node) or (call.site if call is not None else None)
     path = call.path if call is not None else ""
-    return Finding(
-        "given" if given else kind,
-        "backward",
-        path,
-        call,
-        site,
-        facts_of(bad),
-        first_bad(bad, nan=state.nan),
-        tuple(saved(node)),
-        node.name(),
-        {"finite": not given and not entered},
-    )
+    facts: dict[str, Any] = {"path": path, "call": call, "site": site, "output": facts_of(bad), "node": node.name()}
+    facts |= {"index": first_bad(bad, nan=state.nan), "operands": tuple(saved(node))}
+    if given:
+        return UncheckedGradient(**facts)
+    return NonFiniteGradient(kind=kind, has_finite_inputs=not entered, **facts)
 
 
 def definition_of(node: Any) -> Site | None:

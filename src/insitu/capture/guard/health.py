@@ -27,7 +27,18 @@ from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import unwrapped
 from insitu.capture.sites import Sites, is_hidden
 from insitu.trace.event import Call, Site
-from insitu.trace.finding import Finding
+from insitu.trace.findings import (
+    ExplodingGradients,
+    Finding,
+    FrozenParameters,
+    LeftoverGradient,
+    MissingGradients,
+    NonFiniteUpdate,
+    OptimizerGap,
+    StaleGradients,
+    StuckParameters,
+    VanishingGradients,
+)
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import Check, Checks
@@ -227,8 +238,16 @@ class Health:
             return None
         self._checks.found = True
         index = first_bad(parameter, nan=state_of(parameter).nan)
-        details = {"optimizer": type(optimizer).__name__, "rate": stepping.rate, "count": len(new), "spoiled": spoiled}
-        return Finding("update", path=path, site=site_here(), output=facts_of(parameter), index=index, details=details)
+        return NonFiniteUpdate(
+            path=path,
+            site=site_here(),
+            output=facts_of(parameter),
+            index=index,
+            optimizer=type(optimizer).__name__,
+            rate=stepping.rate,
+            count=len(new),
+            has_bad_gradient=spoiled,
+        )
 
     def _paths(self) -> dict[int, str]:
         """The paths of the parameters, by id."""
@@ -275,8 +294,13 @@ class Health:
             yield from self._unchanged(unchanged, everything=len(unchanged) == len(weights), learned=learned)
         for stepping in self._optimizers.values():
             if stepping.stale and stepping.stale >= 0.9 * (stepping.steps - 1) and stepping.place is not None:
-                details = {"optimizer": type(stepping.ref()).__name__, "steps": stepping.steps, "times": stepping.stale}
-                yield Finding("accumulated", call=stepping.place, site=stepping.place.site, details=details)
+                yield StaleGradients(
+                    call=stepping.place,
+                    site=stepping.place.site,
+                    optimizer=type(stepping.ref()).__name__,
+                    steps=stepping.steps,
+                    stale_steps=stepping.stale,
+                )
 
     def _spoiled(self) -> Iterator[Finding]:
         """What to say of the gradients that are left, where nothing else that is not finite was told of."""
@@ -285,8 +309,7 @@ class Health:
         for path, parameter in (*model, *(item for items in known for item in items)):
             grad = dense_grad(parameter)
             if grad is not None and (state := state_of(grad)):
-                index, details = first_bad(grad, nan=state.nan), {"grad": True}
-                yield Finding("given", "backward", path, output=facts_of(grad), index=index, details=details)
+                yield LeftoverGradient(path=path, output=facts_of(grad), index=first_bad(grad, nan=state.nan))
                 return
 
     def _none(self, weights: list[Any]) -> Iterator[Finding]:
@@ -302,10 +325,16 @@ class Health:
         is_all = len(none) == len(weights)
         is_trained = any(weight.owned for _, weight in none)
         if none and (is_trained or not is_all):
-            paths = [path for path, _ in none]
-            details = {"paths": paths, "passes": self._backwards, "all": is_all and len(paths) > 1}
+            paths = tuple(path for path, _ in none)
             site = self._cut.site if self._cut is not None else None
-            yield Finding("none", path=paths[0], call=self._cut, site=site, details=details)
+            yield MissingGradients(
+                path=paths[0],
+                call=self._cut,
+                site=site,
+                paths=paths,
+                passes=self._backwards,
+                is_every=is_all and len(paths) > 1,
+            )
 
     def _gradients(self, weights: list[Any]) -> Iterator[Finding]:
         yield from self._none(weights)
@@ -315,8 +344,7 @@ class Health:
             peak = max(weight.peak for _, weight, _ in weights)
             exploded = [path for path, weight, _ in weights if weight.peak >= 0.1 * peak]
         if exploded:
-            details = {"paths": exploded, "first": self._totals.first[0], "largest": last}
-            yield Finding("exploding", path=exploded[0], details=details)
+            yield ExplodingGradients(path=exploded[0], paths=tuple(exploded), first=self._totals.first[0], largest=last)
             return
         vanished = [
             (path, weight)
@@ -324,8 +352,8 @@ class Health:
             if weight.samples > 1 and weight.share < VANISHED and parameter.dim() > 1
         ]
         if vanished:
-            details = {"paths": [path for path, _ in vanished], "share": max(weight.share for _, weight in vanished)}
-            yield Finding("vanishing", path=vanished[0][0], details=details)
+            paths = tuple(path for path, _ in vanished)
+            yield VanishingGradients(path=paths[0], paths=paths, share=max(weight.share for _, weight in vanished))
 
     def _unchanged(self, weights: list[Any], *, everything: bool, learned: bool) -> Iterator[Finding]:
         """What to say of weights that did not change; where others have `learned`, they may be frozen on purpose."""
@@ -346,11 +374,13 @@ class Health:
             for path, weight, parameter in learning
             if weight.owned and weight.share > VANISHED and (parameter.dim() > 1 or not rate)
         ]
-        reasons = {"frozen": frozen[False], "frozen before": frozen[True], "left out": left_out, "rate": resting}
-        for reason, paths in reasons.items():
-            if paths:
-                details = {"paths": paths, "reason": reason, "steps": steps, "rate": rate}
-                yield Finding("unchanged", path=paths[0], details=details)
+        for is_fine_tuning in (False, True):
+            if names := tuple(frozen[is_fine_tuning]):
+                yield FrozenParameters(path=names[0], paths=names, steps=steps, is_fine_tuning=is_fine_tuning)
+        if left_out:
+            yield OptimizerGap(path=left_out[0], paths=tuple(left_out), steps=steps)
+        if resting:
+            yield StuckParameters(path=resting[0], paths=tuple(resting), steps=steps, rate=rate)
 
     def _trained(self) -> set[int]:
         """The ids of all parameters of the model; without one, of the modules of which an optimizer has a part.

@@ -23,7 +23,7 @@ from insitu.capture.modes import skip_when_compiling
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.variables.functions import code_of
 from insitu.trace.event import Call, Site
-from insitu.trace.finding import Finding, FindingKind, Operand
+from insitu.trace.findings import Finding, FindingKind, NonFiniteFromHook, TensorOperand
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import Check
@@ -111,11 +111,20 @@ def hook_cause(check: Check, hook: Hook, made: Any, given: Tensor | None, place:
     if (check.checks.is_scaled and not state.nan) or check.checks.allowed(call.name if call is not None else "", path):
         return None
     check.checks.found = True
-    operands = (Operand(facts_of(given), "the gradient"),) if given is not None else ()
-    details = {"hook": getattr(hook, "__name__", type(hook).__name__), "finite": True}
+    operands = (TensorOperand(facts_of(given), "the gradient"),) if given is not None else ()
+    name = getattr(hook, "__name__", type(hook).__name__)
     kind: FindingKind = "nan" if state.nan else "inf"
     index = first_bad(made, nan=state.nan)
-    return Finding(kind, "backward", path, call, hook_site(hook), facts_of(made), index, operands, None, details)
+    return NonFiniteFromHook(
+        kind=kind,
+        path=path,
+        call=call,
+        site=hook_site(hook),
+        output=facts_of(made),
+        index=index,
+        operands=operands,
+        hook=name,
+    )
 
 
 def call_at(check: Check, place: Place) -> Call | None:

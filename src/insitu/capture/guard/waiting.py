@@ -10,19 +10,19 @@ results, nothing is said.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from itertools import repeat
+from typing import TYPE_CHECKING
 
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.facts import noted_values
 from insitu.capture.guard.values import state_of
 from insitu.capture.segment import records
 from insitu.capture.tensors import Value
-from insitu.trace.finding import Finding
+from insitu.trace.findings import NonFiniteResult
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import Check
-
-Reached = Literal["nan", "model", "loss", "gradient", "number", "unused"]
 
 
 class Carrier:
@@ -30,7 +30,7 @@ class Carrier:
 
     __slots__ = ("finding", "is_used", "value")
 
-    def __init__(self, value: Value, finding: Finding, *, is_used: bool) -> None:
+    def __init__(self, value: Value, finding: NonFiniteResult, *, is_used: bool) -> None:
         self.value, self.finding, self.is_used = value, finding, is_used
 
 
@@ -39,24 +39,25 @@ class Waiting:
 
     def __init__(self, check: Check) -> None:
         self._check = check
-        self._by_call: dict[int, Finding] = {}
+        self._by_call: dict[int, NonFiniteResult] = {}
         self._by_value: dict[int, Carrier] = {}  # from before the tape was cleared, by the ids of the values
-        self._unused: dict[Any, Finding] = {}  # of tensors that nobody used before the tape was cleared, by place
+        # Of tensors that nobody used before the tape was cleared, by place: the first, and how many.
+        self._unused: dict[tuple[object, ...], tuple[NonFiniteResult, int]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_call or self._by_value)
 
-    def add(self, at: int, finding: Finding) -> None:
+    def add(self, at: int, finding: NonFiniteResult) -> None:
         """The results of a call hold what this finding is about."""
         self._by_call[at] = finding
 
-    def of(self, found: Iterable[Value]) -> Finding | None:
+    def of(self, found: Iterable[Value]) -> NonFiniteResult | None:
         """The finding that waits behind one of some values."""
         values = list(found)
         known = (self._by_call[value.producer] for value in values if value.producer in self._by_call)
         return self.of_earlier(values) or next(known, None)
 
-    def of_earlier(self, found: Iterable[Value]) -> Finding | None:
+    def of_earlier(self, found: Iterable[Value]) -> NonFiniteResult | None:
         """The same for values from before the tape was cleared: the offsets of their calls mean other calls now."""
         for value in found:
             carrier = self._by_value.get(id(value))
@@ -64,7 +65,7 @@ class Waiting:
                 return carrier.finding
         return None
 
-    def end(self, finding: Finding) -> None:
+    def end(self, finding: NonFiniteResult) -> None:
         """A finding was reported: forget all tensors that hold it."""
         self._by_call = {at: each for at, each in self._by_call.items() if each is not finding}
         self._by_value = {key: each for key, each in self._by_value.items() if each.finding is not finding}
@@ -98,13 +99,10 @@ class Waiting:
     def _note_unused(self, carrier: Carrier) -> None:
         is_unknown = carrier.value() is None and len(self._check.checks.checks) > 1  # another thread may have used it
         if not carrier.is_used and not is_unknown:
-            finding = carrier.finding
-            site, call = finding.site, finding.call
-            place = (finding.kind, site and (site.file, site.line), call and call.name)
-            known = self._unused.setdefault(place, finding)
-            known.times += known is not finding
+            first, count = self._unused.get(carrier.finding.place, (carrier.finding, 0))
+            self._unused[first.place] = (first, count + 1)
 
-    def unused(self) -> Iterator[Finding]:
+    def unused(self) -> Iterator[NonFiniteResult]:
         """What nobody has used by the end of the block."""
         self._settle_passed_on()
         if self:
@@ -112,9 +110,8 @@ class Waiting:
             for carrier in self._by_value.values():
                 if not self._is_known_elsewhere(carrier.value):
                     self._note_unused(carrier)
-        for finding in self._unused.values():
-            finding.details["metric"] = self._check.checks.trains
-            yield reach(finding, "unused")
+        for finding, count in self._unused.values():
+            yield from repeat(replace(finding, reach="unused", is_metric=self._check.checks.trains), count)
 
     def _settle_passed_on(self) -> None:
         """Views and parts are not checked one by one: look at those that are alive and hold what waits."""
@@ -136,11 +133,3 @@ class Waiting:
 def noted(reading: Reading, at: int) -> list[Value]:
     """The tensors that were given to a call; a mark has none."""
     return noted_values(reading, at) if reading.note(at).kind != "mark" else []
-
-
-def reach(finding: Finding, reached: Reached, reading: Reading | None = None, at: int | None = None) -> Finding:
-    """Note what a finding has reached, and the call that shows it."""
-    finding.details["reached"] = reached
-    if reading is not None and at is not None:
-        finding.details["user"] = reading.call(at)
-    return finding
