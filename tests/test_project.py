@@ -38,6 +38,7 @@ BACK = {
     ("trace/diff.py", "insitu.view.notebook"),
     ("trace/trace.py", "insitu.view.notebook"),
     ("trace/explanation.py", "insitu.view.error"),
+    ("trace/findings.py", "insitu.view.finding"),
 }
 # Only these import torch as soon as they are imported themselves.
 WITH_TORCH = ("capture", "session", "demo.py")
