@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 import insitu
 import insitu.view
@@ -113,6 +114,112 @@ def test_only_capture_and_the_session_import_torch_at_once() -> None:
         if found.at_once and within(found.module, {"torch", "insitu.session", "insitu.capture"})
     ]
     assert wrong == []
+
+
+INTERNALS = SOURCE / "capture" / "torch_internals.py"
+# These must not import torch, so they cannot import the file above. `trace` knows operators by their recorded names;
+# `follow` looks for the submodules of any object.
+WITHOUT_TORCH = ("trace", "view", "store", "capture/variables/follow")
+# Private attributes of Python itself and of other packages, which happen to be names of torch as well.
+NOT_OF_TORCH = frozenset({"_fields", "_getframe", "_module", "_actions"})
+PRIVATE_OF_TORCH = re.compile(r"\b(?:torch|nn|autograd|dynamo|Tensor|Module)(?:\.\w+)*\._[a-zA-Z]\w*")
+
+
+def private_names() -> set[str]:
+    """The private names of torch that torch_internals.py mentions, and all those of tensors, modules and nodes."""
+    node = (torch.ones((), requires_grad=True) + 1).grad_fn
+    owners = (
+        torch,
+        torch._C,
+        torch.Tensor,
+        torch.nn.Linear(1, 1),
+        node,
+        torch.ops.aten.add.Tensor,
+        torch.UntypedStorage,
+    )
+    held = {name for owner in owners for name in dir(owner) if name.startswith("_") and not name.startswith("__")}
+    return (mentioned_names() | held) - NOT_OF_TORCH
+
+
+def mentioned_names() -> set[str]:
+    """The private names of torch in the texts of torch_internals.py."""
+    return set(re.findall(r"(?<!\w)_[a-z]\w*", " ".join(texts(ast.parse(INTERNALS.read_text("utf-8"))))))
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """Every text of a file but docstrings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
+            yield node.value
+
+
+def uses_of_private_torch(tree: ast.AST, private: set[str]) -> Iterator[tuple[int, str]]:
+    """Lines that name a private part of torch: imports, attributes of torch or of anything but `self`, texts."""
+    private = private - own_attributes(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":
+            parts = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+            if any(part.startswith("_") for part in parts):
+                yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if PRIVATE_OF_TORCH.match(alias.name))
+        elif isinstance(node, ast.Attribute) and (
+            PRIVATE_OF_TORCH.search(ast.unparse(node)) or is_foreign(node, private)
+        ):
+            yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.Constant) and is_private_text(node.value, private):
+            yield node.lineno, repr(node.value)
+
+
+def own_attributes(tree: ast.AST) -> set[str]:
+    """The attributes that classes of a file give themselves, but for those that torch_internals.py mentions."""
+    stored = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    return {node.attr for node in stored if ast.unparse(node.value) == "self"} - mentioned_names()
+
+
+def is_private_text(value: object, private: set[str]) -> bool:
+    return isinstance(value, str) and bool(private) and (value in private or PRIVATE_OF_TORCH.match(value) is not None)
+
+
+def is_foreign(node: ast.Attribute, private: set[str]) -> bool:
+    """Whether an attribute has a private name of torch and does not belong to a class of the same file."""
+    owner = ast.unparse(node.value)
+    return node.attr in private and owner.split(".")[0] not in ("self", "cls", "same")  # `same` is the copy of a `self`
+
+
+def test_private_names_of_torch_are_in_one_file() -> None:
+    private = private_names()
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} {text}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path != INTERNALS
+        for line, text in uses_of_private_torch(
+            ast.parse(path.read_text("utf-8")), private if not is_in(path, WITHOUT_TORCH) else set()
+        )
+    ]
+    assert wrong == []
+
+
+def is_in(path: Path, folders: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(SOURCE / folder) for folder in folders)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from torch._C import DisableTorchFunction",
+        "from torch import _C",
+        "import torch._dynamo",
+        "x = tensor._version",
+        "x = torch.autograd.graph._engine_run_backward",
+        "x = node._sequence_nr()",
+        "x = getattr(module, '_parameters')",
+        "x = 'torch._dynamo.eval_frame'",
+        "x = node.grad_fn._saved_alpha",
+    ],
+)
+def test_the_check_of_private_names_sees_every_form(line: str) -> None:
+    assert list(uses_of_private_torch(ast.parse(line), private_names()))
 
 
 def test_pandas_waits_until_it_is_asked_for() -> None:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch._C import DisableTorchFunction
-from torch._C._functorch import is_functorch_wrapped_tensor
 
 from insitu.capture.ids import EARLIER
 from insitu.capture.tensors import GIVEN, Fresh, RichValue, Value
+from insitu.capture.torch_internals import DisableTorchFunction, is_functorch_wrapped
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -24,7 +23,7 @@ class Gradients:
 
     def follow(self, value: Value, tensor: Tensor) -> None:
         """Note the gradient of a tensor that a call has made, when a backward pass gets there."""
-        if not value.requires_grad or not isinstance(tensor, Tensor) or is_functorch_wrapped_tensor(tensor):
+        if not value.requires_grad or not isinstance(tensor, Tensor) or is_functorch_wrapped(tensor):
             return
         with DisableTorchFunction():
             # On the node and not on the tensor: one with hooks of its own cannot be saved without a warning.

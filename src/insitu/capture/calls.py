@@ -14,8 +14,18 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodWrapperType
 from typing import Any, Literal
 
 from torch import Tensor
-from torch._ops import OpOverload, OpOverloadPacket
 
+from insitu.capture.torch_internals import (
+    C_MODULE,
+    FACT_FUNCTIONS,
+    PUBLIC_MODULES,
+    OpOverload,
+    OpOverloadPacket,
+    operator_call,
+    overload_names,
+    packet_name,
+    schemas,
+)
 from insitu.trace.operation import operation
 
 # Attributes of tensors whose getter makes a tensor; the other getters only tell facts.
@@ -28,12 +38,12 @@ _FACTS = """
     size dim ndimension numel nelement stride storage_offset element_size data_ptr dim_order get_device storage
     untyped_storage is_contiguous is_complex is_conj is_coalesced is_distributed is_floating_point is_inference is_neg
     is_pinned is_same_size is_set_to is_shared is_signed is_storage is_tensor sparse_dim dense_dim qscheme q_scale
-    q_zero_point q_per_channel_axis result_type __len__ __hash__ __dir__ __dlpack_device__ _is_view _is_zerotensor
-    register_hook register_post_accumulate_grad_hook retain_grad device _set_grad_enabled
+    q_zero_point q_per_channel_axis result_type __len__ __hash__ __dir__ __dlpack_device__
+    register_hook register_post_accumulate_grad_hook retain_grad device
     sym_size sym_numel sym_stride sym_storage_offset
 """
-FACTS = frozenset(_FACTS.split())
-FACTS_OWNERS = frozenset({"torch", "torch._C", "torch.Tensor", "torch.ops.aten"})
+FACTS = FACT_FUNCTIONS.union(_FACTS.split())
+FACTS_OWNERS = frozenset({"torch", C_MODULE, "torch.Tensor", "torch.ops.aten"})
 
 
 class FunctionNote:
@@ -99,7 +109,7 @@ class OperatorNote:
         self.kind = "aten"
         self.function = function
         self.name = operator_name(function)
-        self.call = getattr(function, "_op", function)
+        self.call = operator_call(function)
         self.writes = unreturned_writes(function)
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> list[Any]:
@@ -147,13 +157,13 @@ def name_of(function: Callable[..., Any]) -> Name:
     return public_name(function, module_of(function), own)
 
 
-def operator_parts(operator: OpOverload | OpOverloadPacket) -> Name:
+def operator_parts(operator: Any) -> Name:
     """The name of an operator, or of one of its overloads; the default overload is not named."""
     if isinstance(operator, OpOverloadPacket):
-        space, _, own = operator._qualified_op_name.partition("::")
+        space, _, own = packet_name(operator).partition("::")
         return Name(f"torch.ops.{space}", own)
-    overload = operator._overloadname if operator._overloadname != "default" else ""
-    return Name(f"torch.ops.{operator.namespace}", operator._opname, overload)
+    own, overload = overload_names(operator)
+    return Name(f"torch.ops.{operator.namespace}", own, overload if overload != "default" else "")
 
 
 def module_of(function: Callable[..., Any]) -> str:
@@ -179,22 +189,8 @@ def is_tensor_method(function: Callable[..., Any]) -> bool:
     return is_of_torch and function.__qualname__.startswith(("TensorBase.", "Tensor."))
 
 
-# Modules whose functions users know from another one; a prefix is not part of the public name.
-PUBLIC_MODULES = {
-    "torch._C._nn": ("torch.nn.functional", ""),
-    "torch.functional": ("torch", ""),
-    "torch._C": ("torch", ""),
-    "torch._VF": ("torch", ""),
-    "torch._C._linalg": ("torch.linalg", "linalg_"),
-    "torch._C._fft": ("torch.fft", "fft_"),
-    "torch._C._special": ("torch.special", "special_"),
-    "torch._C._sparse": ("torch.sparse", "sparse_"),
-    "torch._C._nested": ("torch.nested", "nested_"),
-}
-
-
 def public_name(function: Callable[..., Any], module: str, own: str) -> Name:
-    """`linalg_inv` of `torch._C._linalg` is `torch.linalg.inv` to its users; what has no public name has its own."""
+    """`linalg_inv` of a private module is `torch.linalg.inv` to its users; what has no public name has its own."""
     if module not in PUBLIC_MODULES:
         return Name(module, own)
     public, prefix = PUBLIC_MODULES[module]
@@ -234,10 +230,8 @@ def is_silent(name: Name) -> bool:
 
 def changes_first(function: Callable[..., Any], name: Name) -> bool:
     """Whether a function changes its first argument: an operator's schema says so, the others are named for it."""
-    if isinstance(function, OpOverload):
-        return writes_first(function._schema)
-    if isinstance(function, OpOverloadPacket):
-        return any(writes_first(schema) for schema in function._schemas.values())
+    if isinstance(function, (OpOverload, OpOverloadPacket)):
+        return any(map(writes_first, schemas(function)))
     if name.access != "call":
         return name.access == "set" and name.own != "grad"
     return operation("function", name.text).is_in_place
@@ -259,10 +253,10 @@ def operator_name(function: Any) -> str:
 
 def unreturned_writes(function: Any) -> list[tuple[int, str]]:
     """Index and name of the arguments that an operator changes without returning them, as `_foreach_add_` does."""
-    schema = getattr(function, "_schema", None)
-    if schema is None or len(schema.returns):
+    found = schemas(function)
+    if not found or found[0].returns:
         return []
-    arguments = enumerate(schema.arguments)
+    arguments = enumerate(found[0].arguments)
     return [(i, argument.name) for i, argument in arguments if argument.alias_info and argument.alias_info.is_write]
 
 

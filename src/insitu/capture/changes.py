@@ -20,6 +20,7 @@ from insitu.capture.containers import MOST_DEPTH, attributes, items_of
 from insitu.capture.contents import array_digest, digest, digest_of, parts_of
 from insitu.capture.keep import has_values, local, unnoticed
 from insitu.capture.tensors import array_layout, layout_of, short_dtype
+from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Change
 
 # What a value was: its kind, what is said of it apart from its contents, and its contents.
@@ -167,7 +168,7 @@ def _tensor_print(tensor: Tensor) -> Print:
         tensor = local(tensor)
         contents: Any = tuple(map(digest_of, parts_of(Tensor.detach(tensor)))) if has_values(tensor) else id(tensor)
     except Exception:  # a type that cannot be read
-        contents = (id(tensor), 0 if tensor.is_inference() else tensor._version)
+        contents = (id(tensor), 0 if tensor.is_inference() else version_counter(tensor))
     return (TENSOR, facts, contents)
 
 

@@ -1,8 +1,8 @@
 """Living with torch.compile: a compiled region stays compiled, and is one call in the trace.
 
 Dynamo guards on the stack of function modes, so while a compiled region runs, the function mode is off. The region is
-recognised where dynamo switches itself on and off: `_maybe_set_eval_frame`, called by the wrapper around everything
-that was compiled, on entry and on exit. While something is being compiled, `nn.Module._call_impl` is the original.
+recognised where dynamo switches itself on and off, in a function that the wrapper around everything compiled calls on
+entry and on exit. While something is being compiled, the function that runs a module is the original.
 """
 
 from __future__ import annotations
@@ -27,8 +27,16 @@ from insitu.capture.modules import Taker, get_ident, patch
 from insitu.capture.probe import Probe
 from insitu.capture.tape import END, RESULT, RUNNING, START, Raised
 from insitu.capture.tensors import guarded
-
-EVAL_FRAME = "torch._dynamo.eval_frame"
+from insitu.capture.torch_internals import (
+    DYNAMO,
+    compilation_callbacks,
+    compiled_call,
+    compiled_result,
+    frame_switch,
+    is_compiled_wrapper,
+    replace_frame_switch,
+    report_missing,
+)
 
 
 class Regions:
@@ -63,7 +71,7 @@ class Regions:
                 self._uninstall()
 
     def _install(self) -> None:
-        module = sys.modules.get(EVAL_FRAME)
+        module = sys.modules.get(DYNAMO)
         if module is None:
             # Dynamo comes with the first compilation. Another thread may be going through the list that is there.
             sys.meta_path = [self._finder, *sys.meta_path]
@@ -72,11 +80,12 @@ class Regions:
 
     def install_in(self, module: ModuleType) -> None:
         """Listen to dynamo's switch."""
-        self._original = getattr(module, "_maybe_set_eval_frame", None)
+        self._original = frame_switch(module)
+        report_missing()
         if self._original is not None:
             self._installed = True
-            module._maybe_set_eval_frame = self._switch  # type: ignore[attr-defined]
-            compilations = importlib.import_module("torch._dynamo.callback").callback_handler
+            replace_frame_switch(module, self._switch)
+            compilations = compilation_callbacks()
             compilations.register_start_callback(_compiling)
             compilations.register_end_callback(_compiled)
 
@@ -84,8 +93,8 @@ class Regions:
         self._finder.leave()
         if self._installed:
             self._installed = False
-            sys.modules[EVAL_FRAME]._maybe_set_eval_frame = self._original  # type: ignore[attr-defined]
-            compilations = sys.modules["torch._dynamo.callback"].callback_handler
+            replace_frame_switch(sys.modules[DYNAMO], self._original)
+            compilations = compilation_callbacks()
             compilations.remove_start_callback(_compiling)
             compilations.remove_end_callback(_compiled)
         for _ in self._open:
@@ -98,7 +107,7 @@ class Regions:
             pause(by)
 
     def _switch(self, callback: Any) -> Any:
-        """In place of `_maybe_set_eval_frame`: only the outermost compiled wrapper of a thread makes a region."""
+        """In place of the switch of dynamo: only the outermost compiled wrapper of a thread makes a region."""
         frame, ident, original = sys._getframe(1), get_ident(), self._original
         wrapper, opened = self._open.get(ident, (None, []))
         if wrapper is frame:
@@ -107,7 +116,7 @@ class Regions:
             _leave(frame, opened)
             self._pause(-1)
             return switched
-        if wrapper is None and callable(callback) and frame.f_code.co_name == "compile_wrapper":
+        if wrapper is None and callable(callback) and is_compiled_wrapper(frame):
             self._pause(1)
             self._open[ident] = (frame, _enter(frame, ident))
         return original(callback)
@@ -190,8 +199,7 @@ def _compiled(*_: Any) -> None:
 
 
 def _enter(frame: FrameType, ident: int) -> list[Region | TakenRegion]:
-    scope = frame.f_locals
-    function = scope.get("fn")
+    function, args, kwargs = compiled_call(frame)
     owner = getattr(function, "__self__", None)
     if owner is None:
         owner = getattr(function, "__wrapped__", None)
@@ -200,15 +208,16 @@ def _enter(frame: FrameType, ident: int) -> list[Region | TakenRegion]:
     takers = patch.takers if isinstance(called, nn.Module) else ()
     opened: list[Region | TakenRegion] = [TakenRegion(each, called) for each in takers if id(called) in each.modules]
     patch.compiled.add(ident)
-    opened += [Region(probe, called, scope.get("args", ()), scope.get("kwargs", {}), frame) for probe in probes]
+    opened += [Region(probe, called, args, kwargs, frame) for probe in probes]
     return opened
 
 
 def _leave(frame: FrameType, opened: list[Region | TakenRegion]) -> None:
-    scope = frame.f_locals
+    has_returned, result = compiled_result(frame)
+    error = None if has_returned else sys.exc_info()[1]
     patch.compiled.discard(get_ident())
     for region in reversed(opened):
-        region.close(scope.get("result"), None if "result" in scope else sys.exc_info()[1])
+        region.close(result, error)
 
 
 class _Finder:
@@ -226,7 +235,7 @@ class _Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The spec of dynamo's module as the next finder has it, with a loader that tells us."""
-        if name != EVAL_FRAME:
+        if name != DYNAMO:
             return None
         self.leave()
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy
 from torch import Tensor, nn
-from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 
 from insitu.capture.atoms import ATOM_IDS, atom, key_text
+from insitu.capture.torch_internals import BUFFERS, MODULES, PARAMETERS, DisableTorchFunction
 from insitu.capture.variables.follow.lookup import MISSING, attributes_of, in_class, members_of, mro_of
 from insitu.errors import came_by_signal
 from insitu.trace.event import Fields, Opaque, Word
@@ -99,7 +99,7 @@ def field_names(kind: type, count: int) -> tuple[str, ...]:
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
     """The attributes in the dictionary and the slots of an object; of a module, parameters, buffers and submodules."""
     kind, own = type(value), attributes_of(value)
-    registries = ("_parameters", "_buffers", "_modules") if issubclass(kind, nn.Module) else ()
+    registries = (PARAMETERS, BUFFERS, MODULES) if issubclass(kind, nn.Module) else ()
     yield from [(str(name), item) for name, item in own.items() if name not in registries]
     for name in registries:
         yield from list(dict.items(own.get(name, {})))

@@ -17,6 +17,7 @@ from torch.nn import Parameter
 from xxhash import xxh3_128_digest
 
 from insitu.capture.keep import extent, has_values, unnoticed
+from insitu.capture.torch_internals import SPARSE_PARTS
 
 digest: Callable[[Any], bytes] = xxh3_128_digest
 
@@ -80,12 +81,8 @@ def parts_of(tensor: Tensor) -> list[Tensor]:
         return [tensor.int_repr()]
     if tensor.is_nested:
         return [part.detach() for part in tensor.unbind()]
-    if tensor.layout is torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    if tensor.layout in SPARSE_PARTS:
+        return [read(tensor) for read in SPARSE_PARTS[tensor.layout].values()]
     return [tensor]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.utils.flop_counter import flop_registry
 
+from insitu.capture.torch_internals import FLASH_ATTENTION
 from insitu.trace.event import Call, TensorFacts
 
 Shape = tuple[int, ...]
@@ -55,7 +56,7 @@ def shapes(item: Any) -> Any:
 def _operator(name: str) -> Callable[..., int] | None:
     """The formula of an operator, whatever its overload."""
     wanted = ".".join(name.split(".")[:2])
-    if wanted == "aten._scaled_dot_product_flash_attention_for_cpu":  # torch knows the others of its kind
+    if wanted == f"aten.{FLASH_ATTENTION}_for_cpu":  # torch knows the others of its kind
         return _attention
     return next((formula for packet, formula in flop_registry.items() if str(packet) == wanted), None)
 
@@ -100,7 +101,7 @@ def _with(shape: Shape, weight: Shape) -> Shape:
 
 def _attention(query: Shape, key: Shape, value: Shape, *rest: Any, out_val: Any = None, **named: Any) -> int:
     heads = [(prod(shape[:-3]), *(1, *shape)[-3:]) for shape in (query, key, value)]
-    return _formula("_scaled_dot_product_flash_attention")(*heads)
+    return _formula(FLASH_ATTENTION)(*heads)
 
 
 def _multi_head(query: Shape, key: Shape, value: Shape, *rest: Any, out_val: Any = None, **named: Any) -> int:

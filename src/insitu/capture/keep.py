@@ -10,12 +10,21 @@ from typing import Any, TypeVar
 import numpy
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction, _DisableTorchDispatch, _set_grad_enabled
-from torch._C._autograd import _enable_record_function, _profiler_enabled
-from torch._subclasses.fake_tensor import FakeTensor
 
 from insitu.capture.containers import MOST_DEPTH, leaves
 from insitu.capture.tensors import Keep
+from insitu.capture.torch_internals import (
+    LOCAL_TENSOR,
+    NO_DISPATCH,
+    DisableTorchDispatch,
+    DisableTorchFunction,
+    FakeTensor,
+    enable_record_function,
+    is_functorch_wrapped,
+    is_zero_tensor,
+    profiler_enabled,
+    set_grad_enabled,
+)
 from insitu.errors import ChoiceError, choose
 from insitu.trace.event import Stats
 
@@ -71,28 +80,28 @@ def unnoticed(run: Callable[[], T]) -> T:
     """Run something of ours so that autograd, modes and profilers do not notice; `torch.no_grad` costs more."""
     if is_profiled():
         return unprofiled(lambda: unnoticed(run))
-    with DisableTorchFunction(), _DisableTorchDispatch():
+    with DisableTorchFunction(), DisableTorchDispatch():
         enabled = torch.is_grad_enabled()
         try:
-            _set_grad_enabled(False)
+            set_grad_enabled(False)
             return run()
         finally:
-            _set_grad_enabled(enabled)
+            set_grad_enabled(enabled)
 
 
 def is_profiled() -> bool:
     """Whether a profiler of torch runs in this thread and would see operators now."""
-    return _profiler_enabled() and not _own.running
+    return profiler_enabled() and not _own.running
 
 
 def unprofiled(run: Callable[[], T]) -> T:
     """Run something of ours so that torch's profiler does not see it."""
     try:  # already here: an interrupt may come at any moment
         _own.running = True
-        _enable_record_function(False)
+        enable_record_function(False)
         return run()
     finally:
-        _enable_record_function(True)
+        enable_record_function(True)
         _own.running = False
 
 
@@ -111,7 +120,7 @@ def as_tensor(array: Any) -> Tensor | None:
         return None
     native = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C", subok=False)
     try:
-        with DisableTorchFunction(), _DisableTorchDispatch():
+        with DisableTorchFunction(), DisableTorchDispatch():
             return torch.from_numpy(native)
     except TypeError:
         return None
@@ -119,14 +128,14 @@ def as_tensor(array: Any) -> Tensor | None:
 
 def local(tensor: Any) -> Any:
     """What this process holds of a tensor: of a DTensor its shard, for gathering it would wait for the other ranks."""
-    shard = getattr(tensor, "_local_tensor", None)
+    shard = getattr(tensor, LOCAL_TENSOR, None)
     return shard if isinstance(shard, Tensor) else tensor
 
 
 def has_values(tensor: Tensor) -> bool:
     """Whether there is memory to look at: not on the meta device, not fake, not inside a functorch transform, not
     where the storage was freed, as FSDP does: torch itself crashes on these."""
-    if tensor.device.type == "meta" or not is_plain_class(tensor) or tensor._is_zerotensor():
+    if tensor.device.type == "meta" or not is_plain_class(tensor) or is_zero_tensor(tensor):
         return False
     return not is_transformed(tensor) and fits_its_storage(tensor)
 
@@ -150,7 +159,7 @@ def extent(tensor: Tensor) -> int:
 
 def is_transformed(tensor: Tensor) -> bool:
     """Whether a tensor is inside a transform of `torch.func`, where its values cannot be read."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return is_functorch_wrapped(tensor)
 
 
 def is_fake(tensor: Tensor) -> bool:
@@ -160,9 +169,7 @@ def is_fake(tensor: Tensor) -> bool:
 
 def is_plain_class(tensor: Tensor) -> bool:
     """Whether a tensor keeps its values itself; a subclass that dispatches in Python may not."""
-    return type(tensor) in (Tensor, torch.nn.Parameter) or (
-        type(tensor).__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl
-    )
+    return type(tensor) in (Tensor, torch.nn.Parameter) or (type(tensor).__torch_dispatch__ is NO_DISPATCH)
 
 
 def plain(item: Any, depth: int = 0) -> Any:

@@ -10,19 +10,20 @@ from collections.abc import Callable
 from types import CodeType, MethodType
 from typing import Any
 
-from torch._C import (
-    _get_dispatch_stack_at,
-    _get_function_stack_at,
-    _len_torch_dispatch_stack,
-    _len_torch_function_stack,
-    _pop_torch_dispatch_stack,
-    _pop_torch_function_stack,
-    _push_on_torch_dispatch_stack,
-    _push_on_torch_function_stack,
-)
-from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from insitu.capture.torch_internals import (
+    DispatchMode,
+    dispatch_mode_at,
+    dispatch_stack_length,
+    function_mode_at,
+    function_stack_length,
+    pop_dispatch_mode,
+    pop_function_mode,
+    push_dispatch_mode,
+    push_function_mode,
+    skip_frame,
+)
 
 # Called with the mode, the function, the types, the arguments and the keyword arguments or None.
 Handler = Callable[..., Any]
@@ -39,10 +40,10 @@ class FunctionMode(TorchFunctionMode):
 
     def enter(self, below: int = 0) -> None:
         """Put this mode on the stack of this thread, below that many others."""
-        above = [_pop_torch_function_stack() for _ in range(min(below, _len_torch_function_stack()))]
-        _push_on_torch_function_stack(self)
+        above = [pop_function_mode() for _ in range(min(below, function_stack_length()))]
+        push_function_mode(self)
         for other in reversed(above):
-            _push_on_torch_function_stack(other)
+            push_function_mode(other)
 
     def silence(self) -> None:
         """Do nothing any more, wherever this mode may still be on a stack."""
@@ -51,66 +52,54 @@ class FunctionMode(TorchFunctionMode):
 
     def remove(self) -> int | None:
         """Take this mode off the stack of this thread; how many were above it, None if it was not there."""
-        above = lifted(self, function_stack(), _pop_torch_function_stack)
+        above = lifted(self, function_stack(), pop_function_mode)
         if above is None:
             return None
-        _pop_torch_function_stack()
+        pop_function_mode()
         for other in reversed(above):
-            _push_on_torch_function_stack(other)
+            push_function_mode(other)
         return len(above)
 
 
-class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class AtenMode(DispatchMode):
     """Calls the handler for each ATen operator."""
 
-    supports_higher_order_operators = True
-
     def __init__(self, handler: Handler) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.silent = False
-        self.__torch_dispatch__ = MethodType(handler, self)  # type: ignore[method-assign]
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Compiled regions stay compiled."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Not torch's way, which costs at each operator: the handlers are marked once (`skip_when_compiling`)."""
-        return False
+        self.__torch_dispatch__ = MethodType(handler, self)
 
     def enter(self) -> None:
         """Put this mode on the stack of this thread."""
-        self.__enter__()  # type: ignore[no-untyped-call]
+        self.__enter__()
 
     def silence(self) -> None:
         """Do nothing any more, wherever this mode may still be on a stack."""
         self.silent = True
-        self.__torch_dispatch__ = MethodType(pass_on, self)  # type: ignore[method-assign]
+        self.__torch_dispatch__ = MethodType(pass_on, self)
 
     def remove(self) -> int | None:
         """Take this mode off the stack of this thread; how many were above it, None if it was not there."""
-        above = lifted(self, dispatch_stack(), lambda: _pop_torch_dispatch_stack(None))
+        above = lifted(self, dispatch_stack(), lambda: pop_dispatch_mode(None))
         if above is None:
             return None
         if self.old_dispatch_mode_flags:
-            self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self.__exit__(None, None, None)
         else:
-            _pop_torch_dispatch_stack(None)  # it was left inside a call, and torch has put it back after that
+            pop_dispatch_mode(None)  # it was left inside a call, and torch has put it back after that
         for other in reversed(above):
-            _push_on_torch_dispatch_stack(other)
+            push_dispatch_mode(other)
         return len(above)
 
 
 def function_stack() -> list[Any]:
     """The function modes of this thread, the innermost last."""
-    return [_get_function_stack_at(i) for i in range(_len_torch_function_stack())]
+    return [function_mode_at(i) for i in range(function_stack_length())]
 
 
 def dispatch_stack() -> list[Any]:
     """The dispatch modes of this thread, the innermost last."""
-    return [_get_dispatch_stack_at(i) for i in range(_len_torch_dispatch_stack())]
+    return [dispatch_mode_at(i) for i in range(dispatch_stack_length())]
 
 
 def sweep() -> None:
@@ -144,12 +133,12 @@ def skip_when_compiling(*functions: Callable[..., Any]) -> None:
 def skip_all_when_compiling(*functions: Callable[..., Any]) -> None:
     """Keep dynamo from compiling functions of ours and all that they call, as in hooks of a compiled optimizer."""
     for function in functions:
-        set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+        skip_frame(function.__code__, with_callees=True)
 
 
 def never_compile(code: CodeType) -> None:
     """Keep dynamo from compiling this code."""
-    set_code_exec_strategy(code, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT))
+    skip_frame(code)
 
 
 def as_anchor(handler: Handler) -> Handler:

@@ -1,4 +1,4 @@
-"""Module calls: the one place of torch that is replaced while tracing, `nn.Module._call_impl`.
+"""Module calls: the one function of torch that is replaced while tracing, the one that runs a module.
 
 Hooks would cost more, see no keyword arguments before the call and no KeyboardInterrupt, and make torch.compile
 compile again. The replacement is put in when the first session starts and taken out when the last one ends; in a
@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor, nn
-from torch._C import _current_graph_task_id, _get_tracing_state
 
 from insitu.capture.arguments import make_noting
 from insitu.capture.containers import outline
@@ -25,6 +24,13 @@ from insitu.capture.modes import as_anchor, skip_when_compiling
 from insitu.capture.names import ModuleNote
 from insitu.capture.tape import END, FORWARD, LEFT, RECOMPUTE, RESULT, RUNNING, START
 from insitu.capture.tensors import Value, Values, guarded
+from insitu.capture.torch_internals import (
+    graph_task_id,
+    module_call,
+    replace_module_call,
+    report_missing,
+    tracing_state,
+)
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -56,19 +62,20 @@ class Taker(Protocol):
 
 
 class Patch:
-    """The replacement of `nn.Module._call_impl`, and who listens to it."""
+    """The replacement of the function that runs a module, and who listens to it."""
 
     def __init__(self) -> None:
         self.probes: dict[int, tuple[Probe, ...]] = {}
         self.sessions: tuple[Joinable, ...] = ()
         self.takers: tuple[Taker, ...] = ()
         self.compiled: set[int] = set()  # the threads in which a compiled region runs: nothing is taken in there
-        self.original: Callable[..., Any] = nn.Module._call_impl
+        self.original: Callable[..., Any] = module_call()
         self._lock = threading.RLock()
         self._pauses = 0
 
     def begin(self, session: Joinable) -> None:
         """A session starts."""
+        report_missing()
         with self._lock:
             self._learn_original()
             self.sessions = (*self.sessions, session)
@@ -84,6 +91,7 @@ class Patch:
 
     def take(self, taker: Taker) -> None:
         """Somebody wants the values of some modules."""
+        report_missing()
         with self._lock:
             self._learn_original()
             self.takers = (*self.takers, taker)
@@ -97,7 +105,7 @@ class Patch:
 
     def _learn_original(self) -> None:
         if not self.sessions and not self.takers:  # others may have replaced it too, and stay in it
-            self.original = nn.Module._call_impl
+            self.original = module_call()
 
     def pause(self, by: int) -> None:
         """Take the replacement out for a while (1), or put it back (-1): dynamo must see the original."""
@@ -111,8 +119,8 @@ class Patch:
         wanted = self.original
         if not self._pauses and (self.takers or self.sessions):
             wanted = call_taken if self.takers else call_impl
-        if nn.Module._call_impl in (self.original, call_impl, call_taken):  # what others put there is left alone
-            nn.Module._call_impl = wanted  # type: ignore[method-assign]
+        if module_call() in (self.original, call_impl, call_taken):  # what others put there is left alone
+            replace_module_call(wanted)
 
     def listen(self, probe: Probe) -> None:
         """The probe hears the module calls of this thread."""
@@ -160,11 +168,11 @@ os.register_at_fork(after_in_child=patch.abandon)
 
 
 def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """What `nn.Module._call_impl` is while tracing."""
+    """Runs a module while a session records."""
     probes = patch.probes.get(get_ident())
     if probes is None:
         return call_in_new_thread(self, args, kwargs)
-    if _get_tracing_state() is not None:  # torch.jit.trace records each look at a tensor
+    if tracing_state() is not None:  # torch.jit.trace records each look at a tensor
         return call_unseen(self, probes, args, kwargs)
     if len(probes) == 1:
         (probe,) = probes
@@ -181,7 +189,7 @@ def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 
 def call_taken(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """What `nn.Module._call_impl` is while values are taken, too."""
+    """Runs a module while values are taken, and perhaps a session records."""
     run: Callable[..., Any] = call_impl if patch.sessions else patch.original
     for taker in patch.takers:
         if id(self) in taker.modules and get_ident() not in patch.compiled:
@@ -220,7 +228,7 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
     def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module, probe.recomputes)
         try:
-            task = _current_graph_task_id()  # in a backward pass, a module runs forward code again
+            task = graph_task_id()  # in a backward pass, a module runs forward code again
             record = [note, RUNNING, outer[0], 0.0, 0.0, RECOMPUTE if task != -1 else FORWARD, 0, len(args), 0, 0]
             noting(record, args, kwargs)
             stack(_getframe(1), record)

@@ -8,22 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import nn
-from torch._C import DisableTorchFunction
 
 from insitu.capture.atoms import atom
 from insitu.capture.fused import FUSED
+from insitu.capture.torch_internals import WRAPPERS as TORCH_WRAPPERS
+from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.trace.event import ModuleFacts
 
 # Modules that only wrap another one, by module and class, and the attribute that holds it. Users call children
 # `module` too, so the name of the attribute alone says nothing.
 WRAPPERS = {
-    "torch.nn.parallel.distributed.DistributedDataParallel": "module",
-    "torch.nn.parallel.data_parallel.DataParallel": "module",
-    "torch.optim.swa_utils.AveragedModel": "module",
-    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": "_fsdp_wrapped_module",
-    "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
-    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointWrapper": "_checkpoint_wrapped_module",
-    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.OffloadWrapper": "_checkpoint_wrapped_module",
+    **TORCH_WRAPPERS,
     "deepspeed.runtime.engine.DeepSpeedEngine": "module",
     "megatron.core.distributed.distributed_data_parallel.DistributedDataParallel": "module",
     "torchrec.distributed.model_parallel.DistributedModelParallel": "_dmp_wrapped_module",

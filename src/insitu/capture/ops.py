@@ -10,15 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch._C import (
-    DisableTorchFunction,
-    _current_autograd_node,
-    _current_graph_task_id,
-    _DisableTorchDispatch,
-    _len_torch_dispatch_stack,
-)
-from torch._C._autograd import _get_sequence_nr as sequence
-from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointFunction
 
 from insitu.capture.arguments import make_noting, make_quick_noting
@@ -46,6 +37,18 @@ from insitu.capture.tape import (
     START,
 )
 from insitu.capture.tensors import Fresh, Value, Values, guarded
+from insitu.capture.torch_internals import (
+    ENGINE_CODE,
+    NO_DISPATCH,
+    DisableTorchDispatch,
+    DisableTorchFunction,
+    OpOverload,
+    current_node,
+    dispatch_stack_length,
+    graph_task_id,
+    next_node_number,
+    node_number,
+)
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -54,10 +57,9 @@ _getframe = sys._getframe
 REGISTER = Tensor.register_hook
 UNKNOWN = FunctionNote(torch.is_tensor)  # a silent one, for what cannot be named
 # The innermost Python frame while autograd's engine runs its own operators.
-ENGINE = torch.autograd.graph._engine_run_backward.__code__
+ENGINE = ENGINE_CODE
 CHECKPOINT = CheckpointFunction.forward.__code__.co_filename
 DETACH = torch.ops.aten.detach.default
-NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 
 
 def make_on_function(probe: Probe, values: Values) -> Handler:
@@ -86,7 +88,7 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             at = len(tape)  # now: looking at arguments may have run code of the user
             if at >= probe.due:
                 at = probe.cut()
-            first_node = sequence()
+            first_node = next_node_number()
             record[START] = clock()
             extend(record)
             probe.parent, probe.function, probe.taking = at, True, True
@@ -106,7 +108,7 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             probe.failed(at, error)
             raise
         else:
-            nodes = sequence() - first_node
+            nodes = next_node_number() - first_node
             if nodes:
                 tape[at + NODES] = first_node + nodes * NODE_COUNT
             in_place = note.in_place or (kwargs and ("out" in kwargs or kwargs.get("inplace") is True))
@@ -197,11 +199,11 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
                 if probe.backward or not inside:
                     frame = _getframe(1)
                     is_engine = frame.f_code is ENGINE
-                    if probe.backward and _current_graph_task_id() != -1:
+                    if probe.backward and graph_task_id() != -1:
                         record[PHASE] = phase = BACKWARD if is_engine else phase_of(probe, frame)
                         if phase == BACKWARD:
-                            current = _current_autograd_node()
-                            record[NODES] = current._sequence_nr() if current is not None else -1
+                            current = current_node()
+                            record[NODES] = node_number(current) if current is not None else -1
                     # Autograd may run Python code inside a function: hooks, the backward of the user's own functions.
                     if not inside or not is_engine:
                         stack(frame, record)
@@ -257,7 +259,7 @@ def shallow_copy(probe: Probe, types: tuple[type, ...], args: Any) -> Any:
     if not all(isinstance(mode, AtenMode) for mode in dispatch_stack()):
         copy = call_alone(probe, DETACH, types, args, None)
     else:
-        with DisableTorchFunction(), _DisableTorchDispatch():
+        with DisableTorchFunction(), DisableTorchDispatch():
             copy = DETACH(*args)
     if probe.taking:
         follow_copy(probe, args[0], copy)
@@ -283,7 +285,7 @@ def call_alone(probe: Probe, func: Any, types: tuple[type, ...], args: Any, kwar
     All function modes are off where nothing in Python can run inside; elsewhere only the one of this probe.
     """
     kwargs = kwargs or {}
-    if is_native(func) and not types and not _len_torch_dispatch_stack():
+    if is_native(func) and not types and not dispatch_stack_length():
         with DisableTorchFunction():
             return func(*args, **kwargs)
     mode = probe.function_mode
@@ -302,7 +304,7 @@ def is_native(func: Any) -> bool:
 
 def phase_of(probe: Probe, frame: FrameType | None) -> int:
     """The phase of what runs while a backward pass does. Checkpointing runs forward code again there."""
-    task = _current_graph_task_id()
+    task = graph_task_id()
     if task == -1:
         return FORWARD
     return RECOMPUTE if task == probe.recomputes or is_in_checkpoint(frame) else BACKWARD

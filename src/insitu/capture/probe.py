@@ -13,7 +13,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
-from torch._C import _len_torch_function_stack
 
 from insitu.capture.backward import Gradients
 from insitu.capture.contents import content_of
@@ -27,6 +26,7 @@ from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
 from insitu.capture.tape import END, FRAMES, OUTERMOST, PARENT, RESULT, MarkNote, Raised, Tape, VariableNote
 from insitu.capture.tensors import Keep, Table, guarded, make_values
+from insitu.capture.torch_internals import HAS_DISPATCH_MODES, HAS_FUNCTION_MODES, function_stack_length
 from insitu.capture.variables.tracker import Tracker
 from insitu.capture.writes import Writes
 from insitu.trace.event import MarkKind
@@ -136,7 +136,7 @@ class Probe:
         self.codes = Codes()
         self.stack = make_stack(self, base)
         self.values = make_values(self, keep, content_of)
-        self.careful = _len_torch_function_stack() > 0  # modes of others are not to see how facts are read
+        self.careful = function_stack_length() > 0  # modes of others are not to see how facts are read
         if self.careful:
             self.values = guarded(self.values)
         self.gradients = Gradients(self, self.values.fresh) if keep is not None and level != "python" else None
@@ -145,8 +145,10 @@ class Probe:
         on_function = make_on_function(self, self.values)
         self._python: PythonCalls | None = None
         self.codes.stop_at(self.on_module.__code__, on_function.__code__)
-        self.function_mode = FunctionMode(on_function) if level in ("functions", "aten") else None
-        self.aten_mode = AtenMode(make_on_aten(self, self.values)) if level == "aten" else None
+        has_functions = level in ("functions", "aten") and HAS_FUNCTION_MODES
+        has_operators = level == "aten" and HAS_DISPATCH_MODES
+        self.function_mode = FunctionMode(on_function) if has_functions else None
+        self.aten_mode = AtenMode(make_on_aten(self, self.values)) if has_operators else None
 
     @property
     def python(self) -> PythonCalls:
@@ -166,7 +168,7 @@ class Probe:
         sweep()
         if self.function_mode is not None:
             # Below modes that came after the session, as if it had been there all the time: they do not see our reads.
-            self.function_mode.enter(0 if self.careful else _len_torch_function_stack())
+            self.function_mode.enter(0 if self.careful else function_stack_length())
         if self.aten_mode is not None:
             self.aten_mode.enter()
 

@@ -14,6 +14,7 @@ import gc
 import threading
 from typing import Any
 
+from insitu.capture.torch_internals import STOP_RECOMPUTATION
 from insitu.capture.variables.follow.rewrite import Point
 from insitu.trace.event import Change, MarkKind, Phase
 
@@ -50,10 +51,6 @@ class _Running:
 RUNNING = _Running()
 
 
-# Raised by checkpoint(use_reentrant=False) when all that the backward pass needs is computed again.
-STOPS = frozenset({("torch.utils.checkpoint", "_StopRecomputationError")})
-
-
 class Raised:
     """The result of a call that an exception ended; it has no `type` where that is no failure, but torch's own way."""
 
@@ -61,7 +58,7 @@ class Raised:
 
     def __init__(self, error: BaseException) -> None:
         kind = type(error)
-        self.type = kind.__name__ if (kind.__module__, kind.__name__) not in STOPS else None
+        self.type = kind.__name__ if (kind.__module__, kind.__name__) != STOP_RECOMPUTATION else None
         first = next(iter(arguments_of(error)), None)
         self.message = first if type(first) is str else None  # no text is made here, and the error is not kept
 

@@ -16,6 +16,7 @@ import torch
 
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.tensors import GIVEN, Value, guarded
+from insitu.capture.torch_internals import replace_tensor_swap, tensor_swap
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -34,7 +35,7 @@ class TensorSwaps:
         self._recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
         self._lock = threading.RLock()
         self._weakref = SimpleNamespace(getweakrefs=others)
-        self._original = torch._C._swap_tensor_impl
+        self._original = tensor_swap()
 
     def abandon(self) -> None:
         """This process is the child of a fork, and whoever held the lock is not here."""
@@ -51,11 +52,10 @@ class TensorSwaps:
         with self._lock:
             is_needed = any(True for _ in self._recorders)
             utils: Any = torch.utils
-            core: Any = torch._C
             if getattr(utils, "weakref", None) in (weakref, self._weakref):  # what others put there is left alone
                 utils.weakref = self._weakref if is_needed else weakref
-            if core._swap_tensor_impl in (self._original, self._swap):
-                core._swap_tensor_impl = self._swap if is_needed else self._original
+            if tensor_swap() in (self._original, self._swap):
+                replace_tensor_swap(self._swap if is_needed else self._original)
 
     def _swap(self, one: Any, other: Any) -> None:
         """Swap two tensors, and the values that all probes have of them."""

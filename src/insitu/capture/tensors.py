@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+
+from insitu.capture.torch_internals import DisableTorchFunction, nested_sizes
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -313,5 +314,5 @@ def odd_shape(tensor: Tensor) -> tuple[Any, ...] | None:
     """The shape of a tensor that may have none to ask for: -1 where the parts of a nested tensor differ in size."""
     if not tensor.is_nested:
         return tensor.shape if not isinstance(tensor, UninitializedTensorMixin) else None
-    sizes = tensor._nested_tensor_size().tolist()
+    sizes = nested_sizes(tensor).tolist()
     return (len(sizes), *(column[0] if len(set(column)) == 1 else -1 for column in zip(*sizes, strict=True)))

@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 from torch import Tensor
 
 from insitu.capture.keep import extent, is_plain_class
+from insitu.capture.torch_internals import storage_identity
 
 MOST_WRITES = 16  # for each storage: who wrote earlier is not known
 LONGEST = 1 << 20  # elements that are compared one by one
@@ -69,7 +70,7 @@ class Writes:
         if not has_own_storage(tensor):
             return
         try:
-            storage, area = tensor.untyped_storage()._cdata, Area.of(tensor)
+            storage, area = storage_identity(tensor.untyped_storage()), Area.of(tensor)
         except (RuntimeError, NotImplementedError, AttributeError):  # it has no storage, or is an array
             return
         self._writes.setdefault(storage, deque(maxlen=MOST_WRITES)).append((at, area))
@@ -79,7 +80,7 @@ class Writes:
         if not has_own_storage(tensor):
             return UNKNOWN
         try:
-            writes = self._writes.get(tensor.untyped_storage()._cdata)
+            writes = self._writes.get(storage_identity(tensor.untyped_storage()))
             area = Area.of(tensor) if writes else None
         except (RuntimeError, NotImplementedError, AttributeError):
             return UNKNOWN

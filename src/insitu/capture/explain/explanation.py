@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction, _DisableTorchDispatch
 
 from insitu.capture.calls import FunctionNote
 from insitu.capture.contents import small_content_of
@@ -28,6 +27,7 @@ from insitu.capture.keep import has_values
 from insitu.capture.sites import is_hidden
 from insitu.capture.tape import ARGS, FIXED, FRAMES, KWARGS, OUTERMOST, PARENT
 from insitu.capture.tensors import Value
+from insitu.capture.torch_internals import FORWARD_CLASS, DisableTorchDispatch, DisableTorchFunction
 from insitu.trace.diagnose import diagnose
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.explanation import Case, Explanation, Mark, Operand, Origin, Place
@@ -41,7 +41,7 @@ MOST_MARKS = 4  # under one line; of more, only those of the operands
 
 def explanation(moment: Moment) -> Explanation:
     """Why an exception was raised. Neither autograd nor any mode sees what is done for it."""
-    with torch.no_grad(), DisableTorchFunction(), _DisableTorchDispatch():
+    with torch.no_grad(), DisableTorchFunction(), DisableTorchDispatch():
         reading = Reading(moment.tape, thread=moment.thread, cleared=moment.cleared)
         try:
             return _Explaining(moment, reading).explanation()
@@ -307,7 +307,7 @@ def _is_within(mark: Mark, other: Mark) -> bool:
 def custom_backward(loss: Any, name: str) -> CodeType | None:
     """The backward of a custom function of the user that is in the graph of a loss."""
     for node in nodes(loss):
-        function = getattr(type(node), "_forward_cls", None)
+        function = getattr(type(node), FORWARD_CLASS, None)
         if node.name() == name and function is not None:
             return getattr(function.backward, "__code__", None)
     return None

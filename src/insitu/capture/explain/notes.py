@@ -12,13 +12,12 @@ from threading import get_ident
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from torch._C import DisableTorchFunction
-
 from insitu.capture.calls import FunctionNote, OperatorNote
 from insitu.capture.contents import small_content_of
 from insitu.capture.explain.scene import Scene, entries, has_come_further, is_shown, last_raised, take
 from insitu.capture.tape import ARGS, FIXED, KWARGS, Tape, arguments_of
 from insitu.capture.tensors import Value
+from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.errors import InsituError
 from insitu.trace.explanation import Explanation
 from insitu.tracebacks import is_own

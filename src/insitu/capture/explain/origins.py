@@ -12,6 +12,7 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.explain.scene import LIBRARIES
 from insitu.capture.names import ModuleNote, wrapped_name
 from insitu.capture.tensors import Value
+from insitu.capture.torch_internals import BUFFERS, PARAMETERS
 from insitu.trace.explanation import Origin, Place
 from insitu.trace.operation import Operation, operation
 
@@ -113,7 +114,7 @@ def _operation(note: Any) -> Operation:
 
 def _own_name(module: nn.Module, tensor: Any) -> str | None:
     scope = module.__dict__
-    for part in ("_parameters", "_buffers"):
+    for part in (PARAMETERS, BUFFERS):
         for name, own in scope.get(part, {}).items():
             if own is tensor:
                 return str(name)

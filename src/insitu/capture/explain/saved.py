@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from insitu.capture.torch_internals import node_number, packed_names
+
 
 def nodes(loss: Any) -> Iterator[Any]:
     """Every node of the graph of a loss."""
@@ -28,12 +30,11 @@ def stale(loss: Any, message: str) -> tuple[int, Tensor] | None:
     """
     found: list[tuple[int, Tensor]] = []
     for node in nodes(loss):
-        raw = [name for name in dir(node) if name.startswith("_raw_saved")]
-        for name in raw:
-            saved = getattr(node, name)
+        for packed, unpacking in packed_names(node):
+            saved = getattr(node, packed)
             plain = [each for each in (saved if isinstance(saved, (tuple, list)) else [saved]) if _is_plain(each)]
-            if plain and _complaint(node, name) == _fact(message):
-                found += [(node._sequence_nr(), each.data) for each in plain]
+            if plain and _complaint(node, unpacking) == _fact(message):
+                found += [(node_number(node), each.data) for each in plain]
     return max(found, key=lambda each: each[0], default=None)
 
 
@@ -41,9 +42,8 @@ def _is_plain(saved: Any) -> bool:
     return getattr(saved, "unpack_hook", True) is None and isinstance(saved.data, Tensor)
 
 
-def _complaint(node: Any, raw: str) -> str:
+def _complaint(node: Any, name: str) -> str:
     """What autograd says when it is asked for what a node has saved; empty if it is as it was."""
-    name = "saved_tensors" if raw == "_raw_saved_tensors" else raw.removeprefix("_raw")
     try:
         getattr(node, name)
     except RuntimeError as error:

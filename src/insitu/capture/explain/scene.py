@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy
 import torch
 from torch import Tensor, nn
-from torch._C import DisableTorchFunction
 
 from insitu.capture.containers import outline
 from insitu.capture.contents import content_of, small_content_of
@@ -32,6 +31,7 @@ from insitu.capture.tensors import (
     make_fresh,
     with_mode_off,
 )
+from insitu.capture.torch_internals import BUFFERS, MODULE_CALL, MODULES, PARAMETERS, DisableTorchFunction
 from insitu.trace.event import Opaque, Word
 from insitu.tracebacks import is_own
 
@@ -145,7 +145,7 @@ def _leads_to(frame: FrameType, inner: FrameType) -> bool:
 def _module_of(frame: FrameType) -> nn.Module | None:
     """The module whose method a frame runs."""
     names = frame.f_code.co_varnames
-    if not names or names[0] != "self" or frame.f_code.co_name == "_call_impl":
+    if not names or names[0] != "self" or frame.f_code.co_name == MODULE_CALL:
         return None
     owner = _locals(frame).get("self")
     return owner if isinstance(owner, nn.Module) else None
@@ -263,7 +263,7 @@ def attribute(item: Any, name: str, note: Note) -> Any:
         return None
     if name in scope:
         return note(scope[name])
-    for part in ("_parameters", "_buffers", "_modules"):
+    for part in (PARAMETERS, BUFFERS, MODULES):
         if isinstance(owner, nn.Module) and name in scope.get(part, {}):
             return note(scope[part][name])
     return None

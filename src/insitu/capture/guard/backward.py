@@ -13,15 +13,19 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch._C import DisableTorchFunction, _len_torch_function_stack
-from torch._C._autograd import _get_sequence_nr as sequence
-from torch._C._functorch import peek_interpreter_stack
 from torch.autograd.function import BackwardCFunction
 
 from insitu.capture.guard.gradient import gradient_cause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import NODE_COUNT, NODES
+from insitu.capture.torch_internals import (
+    DisableTorchFunction,
+    function_stack_length,
+    next_node_number,
+    node_number,
+    transform_interpreter,
+)
 from insitu.trace.findings import Finding
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ class Nodes:
 
     def __init__(self, check: Check) -> None:
         self._check = check
-        self.next = sequence()
+        self.next = next_node_number()
         self.unseen: set[int] = set()
         self._patience = 0
         self._spoiled: dict[int, State] = {}
@@ -53,27 +57,27 @@ class Nodes:
         node = result.grad_fn
         if made > 1 or node is None:
             self.add_all([result], first, made)
-        elif node._sequence_nr() == first:
+        elif node_number(node) == first:
             node.register_hook(self.leaving)
 
     def add_all(self, results: list[Tensor], first: int, made: int) -> None:
         """A call has made nodes, and returned several tensors, or made several nodes for one."""
-        if peek_interpreter_stack() is not None:
+        if transform_interpreter() is not None:
             return
         end = first + made
         roots = [tensor.grad_fn for tensor in results]
-        waiting: list[Any] = [node for node in roots if node is not None and first <= node._sequence_nr() < end]
+        waiting: list[Any] = [node for node in roots if node is not None and first <= node_number(node) < end]
         for node in dict.fromkeys(waiting):
             node.register_prehook(partial(self._entering_group, first))
         met: set[int] = set()
         while waiting:
             node = waiting.pop()
-            number = node._sequence_nr()
+            number = node_number(node)
             if number in met:
                 continue
             met.add(number)
             following = [other for other, _ in node.next_functions]
-            inside = [other is not None and first <= other._sequence_nr() < end for other in following]
+            inside = [other is not None and first <= node_number(other) < end for other in following]
             waiting += [other for other, is_inside in zip(following, inside, strict=True) if is_inside]
             if not all(inside):
                 node.register_hook(partial(self._leaving_group, first, inside))
@@ -94,7 +98,7 @@ class Nodes:
         with DisableTorchFunction():
             roots = [tensor.grad_fn for tensor in (*tensors_in(args), *tensors_in(kwargs))]
         for node in nodes_in(self.unseen, roots):
-            self.unseen.discard(node._sequence_nr())
+            self.unseen.discard(node_number(node))
             node.register_hook(self.leaving)
             if not node.name().startswith("CompiledFunction") and isinstance(node, BackwardCFunction):
                 self._check.checks.enters = True
@@ -109,7 +113,7 @@ class Nodes:
         if self._check.probe.over:
             return
         entered = outputs[0] if outputs else None  # an addition passes it on as it is
-        look = careful_total if _len_torch_function_stack() else total
+        look = careful_total if function_stack_length() else total
         try:
             for grad in inputs:
                 if grad is not None and grad is not entered and not isfinite(look(grad)):
@@ -190,7 +194,7 @@ def nodes_in(numbers: Container[int], roots: list[Any]) -> list[Any]:
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
-        number = node._sequence_nr() if node is not None else -1
+        number = node_number(node) if node is not None else -1
         if number in numbers and number not in found:
             found[number] = node
             waiting += [other for other, _ in node.next_functions]
@@ -199,7 +203,7 @@ def nodes_in(numbers: Container[int], roots: list[Any]) -> list[Any]:
 
 def are_finite(gradients: Gradients) -> bool:
     """Whether the sums of all gradients are finite."""
-    look = careful_total if _len_torch_function_stack() else total
+    look = careful_total if function_stack_length() else total
     return all(grad is None or isfinite(look(grad)) for grad in gradients)
 
 

@@ -12,8 +12,6 @@ from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, float16
-from torch._C import DisableTorchFunction
-from torch._C._autograd import _get_sequence_nr as sequence
 
 from insitu.capture.calls import FunctionNote
 from insitu.capture.explain.notes import settle
@@ -30,6 +28,7 @@ from insitu.capture.ids import FORGOTTEN
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
+from insitu.capture.torch_internals import DisableTorchFunction, next_node_number
 from insitu.trace.event import Fields
 from insitu.trace.findings import Finding, NonFiniteResult
 from insitu.trace.operation import own_name
@@ -284,7 +283,7 @@ def make_before(check: Check) -> Before:
                 else:
                     checks.trains = True
                     check.nodes.end()
-                    check.nodes.find_unseen(sequence(), args, kwargs)
+                    check.nodes.find_unseen(next_node_number(), args, kwargs)
                     checks.on_backward(probe, None)
                     losses = tensors_in(args[0] if args else kwargs)
                     if not check.has_pending(at) or all(isfinite(look(loss)) for loss in losses):

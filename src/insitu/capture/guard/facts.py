@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch._C import DisableTorchFunction
 
 from insitu.capture.explain.expressions import pairs, segment
 from insitu.capture.explain.origins import MOST_STEPS
@@ -14,6 +13,7 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.keep import has_values, local, statistics, unnoticed
 from insitu.capture.names import ModuleNote
 from insitu.capture.tensors import Value, layout_of, short_dtype
+from insitu.capture.torch_internals import BUFFERS, PARAMETERS, SAVED, DisableTorchFunction, saved_names
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.trace.findings import TensorOperand
 from insitu.trace.operation import operation
@@ -86,7 +86,7 @@ def own_tensors(probe: Probe) -> Iterator[tuple[str, Tensor]]:
     """Every parameter and buffer of the modules that are known, with its path."""
     for note in list(probe.names.notes.values()):
         module = note.ref()
-        for part in ("_parameters", "_buffers"):
+        for part in (PARAMETERS, BUFFERS):
             for name, tensor in list(getattr(module, part, {}).items()):
                 if tensor is not None:
                     yield f"{note.path}.{name}" if note.path else name, tensor
@@ -104,8 +104,10 @@ def saved(node: Any) -> list[TensorOperand]:
 
 def saved_tensors(node: Any) -> list[tuple[str, Tensor]]:
     """The tensors that a node has saved, by the names that autograd has for them."""
-    names = [name for name in dir(node) if name.startswith("_saved_")]
-    return [(name[7:], tensor) for name in names if isinstance(tensor := saved_value(node, name), Tensor)]
+    names = saved_names(node)
+    return [
+        (name.removeprefix(SAVED), tensor) for name in names if isinstance(tensor := saved_value(node, name), Tensor)
+    ]
 
 
 def saved_value(node: Any, name: str) -> Any:

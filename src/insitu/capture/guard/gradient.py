@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch._C import _current_autograd_node
 
 from insitu.capture.calls import FunctionNote
 from insitu.capture.explain.reading import Reading, values
@@ -15,6 +14,7 @@ from insitu.capture.guard.values import State, first_bad, state_of
 from insitu.capture.segment import records
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
+from insitu.capture.torch_internals import FORWARD_CLASS, current_node, node_number
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import ConsequentGradient, Finding, FindingKind, NonFiniteGradient, UncheckedGradient
 
@@ -27,11 +27,11 @@ def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) ->
 
     `entered` is what was not finite in the gradient that it got.
     """
-    node: Any = _current_autograd_node()
+    node: Any = current_node()
     state, name = state_of(bad), node.name()
     kind: FindingKind = "nan" if state.nan else "inf"
     output, index = facts_of(bad), first_bad(bad, nan=state.nan)
-    tape, at = place_of(check, node._sequence_nr())
+    tape, at = place_of(check, node_number(node))
     if at is None:
         return unplaced_cause(check, bad, node, given=given, entered=entered)
     reading, is_unchecked = Reading(tape), False
@@ -73,7 +73,7 @@ def unplaced_cause(check: Check, bad: Tensor, node: Any, *, given: bool, entered
     if check.checks.found:
         return None
     check.checks.found = True
-    state, call = state_of(bad), unseen_call(check.probe.tape, node._sequence_nr())
+    state, call = state_of(bad), unseen_call(check.probe.tape, node_number(node))
     kind: FindingKind = "nan" if state.nan else "inf"
     site = definition_of(node) or (call.site if call is not None else None)
     path = call.path if call is not None else ""
@@ -86,7 +86,7 @@ def unplaced_cause(check: Check, bad: Tensor, node: Any, *, given: bool, entered
 
 def definition_of(node: Any) -> Site | None:
     """Where the user has written the backward pass of a node."""
-    written = getattr(getattr(type(node), "_forward_cls", None), "backward", None)
+    written = getattr(getattr(type(node), FORWARD_CLASS, None), "backward", None)
     code = getattr(written, "__code__", None)
     return Sites().definition(code) if code is not None and not is_hidden(code.co_filename) else None
 

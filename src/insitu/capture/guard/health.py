@@ -15,7 +15,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
-from torch._C import DisableTorchFunction
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from insitu.capture.explain.reading import Reading
@@ -26,6 +25,7 @@ from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import unwrapped
 from insitu.capture.sites import Sites, is_hidden
+from insitu.capture.torch_internals import DisableTorchFunction, version_counter
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import (
     ExplodingGradients,
@@ -71,13 +71,13 @@ class Stepping:
         for parameter in parameters:
             grad = parameter.grad
             if grad is not None:
-                self._left = (weakref.ref(parameter), weakref.ref(grad), grad._version)
+                self._left = (weakref.ref(parameter), weakref.ref(grad), version_counter(grad))
                 break
 
     def _version(self) -> int | None:
         """The version of the gradient that was left, if it is still the one that the parameter has."""
         parameter, grad = (ref() for ref in self._left[:2]) if self._left is not None else (None, None)
-        return grad._version if parameter is not None and grad is not None and parameter.grad is grad else None
+        return version_counter(grad) if parameter is not None and grad is not None and parameter.grad is grad else None
 
     def backward_begins(self) -> None:
         """If anybody else has written to the gradient, it was set to zero."""

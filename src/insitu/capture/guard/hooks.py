@@ -13,7 +13,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch._C import DisableTorchFunction
 
 from insitu.capture.explain.reading import Reading
 from insitu.capture.guard.facts import facts_of, parameter_path
@@ -21,6 +20,7 @@ from insitu.capture.guard.gradient import place_of
 from insitu.capture.guard.values import FINITE, careful_total, first_bad, state_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.sites import Sites, is_hidden
+from insitu.capture.torch_internals import DisableTorchFunction, backward_hooks, node_number, version_counter
 from insitu.capture.variables.functions import code_of
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, FindingKind, NonFiniteFromHook, TensorOperand
@@ -50,7 +50,7 @@ class Hooks:
 
     def look_at(self, tensor: Tensor) -> None:
         """Replace the hooks of a tensor."""
-        hooks: Any = tensor._backward_hooks
+        hooks: Any = backward_hooks(tensor)
         for key, hook in list(hooks.items()) if hooks else ():
             if not self._is_ours(hook):
                 hooks[key] = self._looking(hook, tensor)
@@ -65,7 +65,7 @@ class Hooks:
 
     def _looking(self, hook: Hook, tensor: Tensor) -> Hook:
         check, node = self._check, tensor.grad_fn
-        place = node._sequence_nr() if node is not None else weakref.ref(tensor)
+        place = node_number(node) if node is not None else weakref.ref(tensor)
 
         @wraps(hook)
         def looking(grad: Tensor) -> Tensor | None:
@@ -73,7 +73,7 @@ class Hooks:
             result = hook(grad)
             if version is not None:
                 made = grad if result is None else result
-                check.tell(hook_cause, check, hook, made, grad if grad._version == version else None, place)
+                check.tell(hook_cause, check, hook, made, grad if version_counter(grad) == version else None, place)
             return result
 
         looking.__dict__["__insitu__"] = check.checks
@@ -83,7 +83,7 @@ class Hooks:
     def _version_of_finite(self, grad: Tensor) -> int | None:
         """The version of a gradient that a hook is to get; None if it is not finite already, or the guard is over."""
         try:
-            return None if self._check.probe.over or not isfinite(careful_total(grad)) else grad._version
+            return None if self._check.probe.over or not isfinite(careful_total(grad)) else version_counter(grad)
         except Exception as error:
             self._check.probe.trouble("checking a gradient", error)
             return None

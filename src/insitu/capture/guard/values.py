@@ -7,19 +7,21 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C import (
-    DisableTorchFunction,
-    _DisableTorchDispatch,
-    _get_tracing_state,
-    _len_torch_dispatch_stack,
-    _set_grad_enabled,
-)
-from torch._C._autograd import _profiler_enabled
-from torch._C._functorch import peek_interpreter_stack
 from torch.nn import Parameter
 
 from insitu.capture.keep import has_values, is_profiled, local, unnoticed, unprofiled
 from insitu.capture.modes import skip_when_compiling
+from insitu.capture.torch_internals import (
+    MKLDNN,
+    DisableTorchDispatch,
+    DisableTorchFunction,
+    dispatch_stack_length,
+    profiler_enabled,
+    set_grad_enabled,
+    sparse_values,
+    tracing_state,
+    transform_interpreter,
+)
 
 # The types that are summed as they are, and those whose sum needs a wider one. The others are converted.
 SUMMED = {torch.float32: torch.float32, torch.float64: torch.float64}
@@ -36,21 +38,21 @@ def total(tensor: Tensor) -> float:
     Zero where there is nothing to sum. Function modes are off; nothing else notices.
     """
     is_plain = type(tensor) is Tensor or type(tensor) is Parameter
-    if is_plain and not _len_torch_dispatch_stack() and not _profiler_enabled():
+    if is_plain and not dispatch_stack_length() and not profiler_enabled():
         kind = tensor.dtype
         if kind in WHOLE:
             return 0.0
-        if kind in SUMMED and tensor.is_cpu and peek_interpreter_stack() is None and _get_tracing_state() is None:
+        if kind in SUMMED and tensor.is_cpu and transform_interpreter() is None and tracing_state() is None:
             enabled = is_grad_enabled()
             try:  # already here: an interrupt may come at any moment
                 if enabled:
-                    _set_grad_enabled(False)
+                    set_grad_enabled(False)
                 return tensor.sum().item()
             except RuntimeError:  # a nested tensor has no sum
                 pass
             finally:
                 if enabled:
-                    _set_grad_enabled(True)
+                    set_grad_enabled(True)
     return careful_total(tensor)
 
 
@@ -60,7 +62,7 @@ def careful_total(tensor: Tensor) -> float:
         return 0.0
     if is_profiled():
         return unprofiled(lambda: careful_total(tensor))
-    with DisableTorchFunction(), _DisableTorchDispatch():  # no_grad is not needed for what is detached
+    with DisableTorchFunction(), DisableTorchDispatch():  # no_grad is not needed for what is detached
         values = floats(tensor)
         if values is None:
             return 0.0
@@ -69,7 +71,7 @@ def careful_total(tensor: Tensor) -> float:
 
 def is_readable() -> bool:
     """Whether values may be read now: not inside a functorch transform, nor while a graph is traced or captured."""
-    if peek_interpreter_stack() is not None or _get_tracing_state() is not None:
+    if transform_interpreter() is not None or tracing_state() is not None:
         return False
     return not (HAS_CUDA and torch.cuda.is_current_stream_capturing())
 
@@ -92,8 +94,8 @@ def floats(tensor: Tensor) -> Tensor | None:
 def stored(tensor: Tensor) -> Tensor:
     """The values that a sparse or nested tensor keeps."""
     if tensor.layout is torch.sparse_coo:
-        return tensor._values()
-    return tensor.to_dense() if tensor.layout is torch._mkldnn else tensor.values()  # type: ignore[attr-defined]
+        return sparse_values(tensor)
+    return tensor.to_dense() if tensor.layout is MKLDNN else tensor.values()
 
 
 class State(NamedTuple):

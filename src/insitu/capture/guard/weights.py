@@ -12,6 +12,7 @@ from torch import Tensor
 
 from insitu.capture.changes import tensor_print
 from insitu.capture.keep import has_values, local, unnoticed
+from insitu.capture.torch_internals import foreach_norm
 
 MOST_DIGESTED = 1 << 24  # elements of a tensor that is told apart by all its bytes
 
@@ -96,7 +97,7 @@ def norms_of(tensors: list[Tensor]) -> list[float]:
     """The norms of tensors, which are brought over together."""
     if not tensors:
         return []
-    norms = torch._foreach_norm(tensors)
+    norms = foreach_norm(tensors)
     return [norm.item() for norm in norms] if norms[0].is_cpu else torch.stack([n.cpu() for n in norms]).tolist()
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from insitu.capture.keep import is_fake, is_plain_class, is_transformed, local, stats
+from insitu.capture.torch_internals import COLLECTIVES, LOCAL_TENSOR, SPARSE_PARTS, jagged_parts
 
 # A path, the copy, and what is to be known of it besides its values.
 Copy = tuple[str, Any, dict[str, Any]]
@@ -23,14 +24,6 @@ Copy = tuple[str, Any, dict[str, Any]]
 PLAIN = (Tensor, nn.Parameter)
 MOST_COMPONENTS = 1000  # of a nested tensor
 DEEPEST = 8
-
-SPARSE: dict[torch.layout, tuple[str, ...]] = {
-    torch.sparse_coo: ("_indices", "_values"),
-    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
-    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
-}
 
 
 class LeftOutError(Exception):
@@ -79,10 +72,10 @@ def _copies_of_plain(path: str, tensor: Tensor) -> Iterator[Copy]:
         raise LeftOutError("its values cannot be read inside a transform of torch.func")
     if tensor.is_quantized:
         yield from _copies_of_quantized(path, tensor)
-    elif tensor.layout in SPARSE:
+    elif tensor.layout in SPARSE_PARTS:
         facts = {"layout": str(tensor.layout).removeprefix("torch."), "dense_shape": list(tensor.shape)}
-        for name in SPARSE[tensor.layout]:
-            yield f"{path}.{name.lstrip('_')}", getattr(tensor, name)().clone(), facts
+        for name, read in SPARSE_PARTS[tensor.layout].items():
+            yield f"{path}.{name}", read(tensor).clone(), facts
     elif tensor.is_nested:
         components = tensor.unbind()
         yield from _components(path, len(components), lambda index: components[index])
@@ -132,7 +125,7 @@ def inner_tensor(tensor: Tensor) -> Tensor | None:
     shard = local(tensor)
     if shard is not tensor:
         return shard  # type: ignore[no-any-return]
-    collectives = sys.modules.get("torch.distributed._functional_collectives")
+    collectives = sys.modules.get(COLLECTIVES)
     if collectives is not None and isinstance(tensor, collectives.AsyncCollectiveTensor):
         # The collective has begun on this rank, and whoever uses its result waits for it too.
         return collectives.wait_tensor(tensor.elem)  # type: ignore[no-any-return]
@@ -141,20 +134,16 @@ def inner_tensor(tensor: Tensor) -> Tensor | None:
 
 def shard_facts(tensor: Any) -> dict[str, Any]:
     """What is to be known of a DTensor besides its shard."""
-    if not hasattr(tensor, "_local_tensor"):
+    if not hasattr(tensor, LOCAL_TENSOR):
         return {}
     return {"global_shape": list(tensor.shape), "placements": str(tensor.placements)}
 
 
 def _copies_of_jagged(path: str, tensor: Any) -> Iterator[Copy]:
-    starts = tensor._offsets.tolist()
-    lengths = [end - start for start, end in pairwise(starts)]
-    if tensor._lengths is not None:
-        lengths = tensor._lengths.tolist()
-    along = tensor._ragged_idx - 1
-    yield from _components(
-        path, len(lengths), lambda index: tensor._values.detach().narrow(along, starts[index], lengths[index])
-    )
+    values, starts, lengths, along = jagged_parts(tensor)
+    if lengths is None:
+        lengths = [end - start for start, end in pairwise(starts)]
+    yield from _components(path, len(lengths), lambda index: values.narrow(along, starts[index], lengths[index]))
 
 
 def _components(path: str, count: int, component: Callable[[int], Tensor]) -> Iterator[Copy]:
@@ -174,7 +163,7 @@ def readable(tensor: Tensor, keep: Callable[[Any], Any]) -> Tensor:
             next(copies("", tensor))  # raises the reason
         return tensor.detach()
     if keep is stats and tensor.layout is torch.jagged:
-        return tensor._values.detach()  # type: ignore[attr-defined, no-any-return]
+        return jagged_parts(tensor).values
     has_memory = tensor.layout is torch.strided and not is_fake(tensor) and tensor.data_ptr()
     if has_memory:
         return tensor.detach()

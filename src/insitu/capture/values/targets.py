@@ -19,6 +19,7 @@ from typing import Any
 from torch import nn
 
 from insitu.capture.names import ModuleNote, Names, unwrapped
+from insitu.capture.torch_internals import own_buffers, own_modules, own_parameters
 from insitu.capture.variables.follow.callees import callees
 from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.rewrite import bound_names, known_names
@@ -110,14 +111,14 @@ class Search:
         members = self.members(type(module))
         if first in members:
             return self._in_method(note, module, first, members[first], deeper)
-        is_item = "forward" in members and self._may_hold(first) and not (first.isdigit() and module._modules)
+        is_item = "forward" in members and self._may_hold(first) and not (first.isdigit() and own_modules(module))
         return bool(note.path) and is_item and self._in_output(module, note.path, rest)
 
     def _in_parameters(self, note: ModuleNote, module: nn.Module, name: str, deeper: Rest) -> bool:
-        if deeper not in ((), GRADIENT) or (not deeper and module._modules and not WILD.isdisjoint(name)):
+        if deeper not in ((), GRADIENT) or (not deeper and own_modules(module) and not WILD.isdisjoint(name)):
             return False
         found = self.found.gradients if deeper else self.found.parameters
-        own = module._parameters if deeper else {**module._parameters, **module._buffers}
+        own = own_parameters(module) if deeper else {**own_parameters(module), **own_buffers(module)}
         names = [each for each in own if own[each] is not None and fnmatchcase(each, name)]
         for each in names:
             item = (module, each, join(note.path, each, *deeper))
@@ -223,8 +224,8 @@ class Search:
                 continue
             if note.path:
                 yield note.path
-            yield from (join(note.path, name) for name in (*module._parameters, *module._buffers))
-            yield from (join(note.path, name, *GRADIENT) for name in module._parameters)
+            yield from (join(note.path, name) for name in (*own_parameters(module), *own_buffers(module)))
+            yield from (join(note.path, name, *GRADIENT) for name in own_parameters(module))
             for name, function in self.members(type(module)).items():
                 yield from (join(note.path, name, each) for each in inside(name, function))
 

@@ -19,13 +19,13 @@ from time import perf_counter
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from torch._C import _get_tracing_state
 from torch.compiler import is_compiling
 
 from insitu.capture.calls import PythonNote
 from insitu.capture.explain.notes import add_note
 from insitu.capture.modules import patch
 from insitu.capture.tape import Raised
+from insitu.capture.torch_internals import tracing_state
 from insitu.capture.variables.follow.definitions import NoSource
 from insitu.capture.variables.following import Codes, Reach, by_lines, followed_themselves, original_of, variant
 from insitu.capture.variables.reporters import Following, threads, told_as_arguments
@@ -233,7 +233,7 @@ def as_function(watched: Watched) -> Run:
     function, heard = watched.function, watched.heard
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or _get_tracing_state() is not None:  # what is compiled stays compiled
+        if is_compiling() or tracing_state() is not None:  # what is compiled stays compiled
             return function(*args, **kwargs)
         try:
             probes = heard()

@@ -10,10 +10,9 @@ from __future__ import annotations
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from torch._C import _get_tracing_state
-
 from insitu.capture.changes import Print, differences, print_of
 from insitu.capture.tape import VariableNote
+from insitu.capture.torch_internals import tracing_state
 from insitu.capture.variables.follow.rewrite import COMPREHENSIONS, Point
 from insitu.capture.variables.patterns import VariablePatterns
 from insitu.trace.event import Change
@@ -72,7 +71,7 @@ class Tracker:
         self, point: Point, value: Any, frame: FrameType, patterns: VariablePatterns, *, own: bool = False
     ) -> None:
         """A variable was reported; `own` says that it is one of a watched function, whose arguments are told anyway."""
-        if self._probe.over or _get_tracing_state() is not None:  # torch.jit.trace records each look at a tensor
+        if self._probe.over or tracing_state() is not None:  # torch.jit.trace records each look at a tensor
             return
         try:
             if frame.f_code.co_name in COMPREHENSIONS and frame.f_back is not None:
