@@ -60,7 +60,7 @@ class FunctionNote:
         self.defaults = plain_defaults(function)
         self.silent = is_silent(name)
         self.in_place = changes_first(function, name)
-        self.runs_backward = operation("function", self.name).runs_backward
+        self.runs_backward = self.name.startswith("torch.") and operation("function", self.name).runs_backward
 
 
 class PythonNote:
