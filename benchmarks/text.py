@@ -20,7 +20,6 @@ VIEWS: dict[str, dict[str, Any]] = {
     "tree": {"view": "tree"},
     "tree unfolded": {"view": "tree", "unfold": True},
     "code": {"view": "code"},
-    "classic": {"view": "classic"},
     "table": {"view": "table"},
 }
 

@@ -15,7 +15,7 @@ from benchmarks.report import Report, load, save
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 MODELS = ("MHA", "GPT2", "CNN")
 COMPARED = ("equal", "a layer missing", "all modules renamed", "every call different", "half the steps")
-VIEWS = ("tree", "tree unfolded", "code", "classic", "table")
+VIEWS = ("tree", "tree unfolded", "code", "table")
 
 # What was promised: the topic, the row, the target.
 TARGETS = [

@@ -65,7 +65,7 @@ def test_show_prints_the_trace(saved: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_show_takes_every_view(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen = set()
-    for view in ("tree", "classic", "table"):
+    for view in ("tree", "code", "table"):
         assert cli.main(["show", str(saved), "--view", view]) == 0
         seen.add(capsys.readouterr().out)
     assert len(seen) == 3
@@ -97,7 +97,7 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
         (["show", "nowhere.h5"], "insitu: 'nowhere.h5' cannot be loaded: there is no such file"),
         (["show", "run.txt"], "insitu: 'run.txt' does not end in one of '.h5', '.hdf5', '.trace', as"),
         (["show", "run.h5", "--view", "tre"], "did you mean 'tree'?"),
-        (["show", "run.h5", "--view", "code", "--unfold"], "--unfold is for the view 'tree'"),
+        (["show", "run.h5", "--view", "code", "--unfold"], "--unfold is an option of the view 'tree', got --view code"),
         (["show", "run.h5", "--only", "a..b"], "path pattern: write segments with dots between"),
         (["show", "run.h5", "--plot", "x.png"], "--plot is for recorded runs, and 'run.h5' is a trace"),
         (["show", "run.h5", "--plot", "a.png"], "--plot is for recorded runs, and 'run.h5' is a trace"),
@@ -170,7 +170,7 @@ def test_a_width_is_a_number_from_1(saved: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as stop:
         cli.main(["show", "run.h5", "--width", width])
     assert stop.value.code == 2
-    assert f"argument --width: {width!r} is no number of columns" in capsys.readouterr().err
+    assert f"argument --width: expects a number of columns, got {width!r}" in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_away_is_no_error(saved: Path) -> None:
@@ -595,7 +595,10 @@ def test_loops_can_be_unfolded() -> None:
     folded, unfolded = (run(*words, "script.py", program=program) for words in ([], ["--unfold"]))
     assert folded.stderr.startswith("× 9 alike")
     assert len(unfolded.stderr.splitlines()) == 18
-    assert "--unfold is for the view 'tree'" in run("--unfold", "--view", "code", "script.py", program=program).stderr
+    assert (
+        "--unfold is an option of the view 'tree'"
+        in run("--unfold", "--view", "code", "script.py", program=program).stderr
+    )
 
 
 def test_the_launcher_is_in_no_chain() -> None:

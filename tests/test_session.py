@@ -404,9 +404,9 @@ def test_unknown_levels(verb: str, option: str, value: Any, nearest: str | None)
 
 def test_unknown_view() -> None:
     with pytest.raises(insitu.ChoiceError) as caught:
-        insitu.watch(view="clasic")
+        insitu.watch(view="tabel")
     text = str(caught.value)
-    assert "'clasic'" in text and "'tree'" in text and "'table'" in text and "did you mean 'classic'?" in text
+    assert "'tabel'" in text and "'tree'" in text and "'code'" in text and "did you mean 'table'?" in text
 
 
 @pytest.mark.parametrize("verb", ["record", "watch"])
@@ -599,7 +599,7 @@ def test_an_error_of_the_user_is_not_hidden_by_a_broken_file() -> None:
 # --- watch ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("view", ["tree", "classic", "code", "table"])
+@pytest.mark.parametrize("view", ["tree", "code", "table"])
 def test_watch_prints_and_changes_nothing(view: str) -> None:
     torch.manual_seed(0)
     model, file = Model(), io.StringIO()

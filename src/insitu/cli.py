@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import insitu
 from insitu.commands import completion, diff, export, recover, run, show
-from insitu.commands.options import Parser, described
+from insitu.commands.options import Parser, commands_of, described
 from insitu.errors import InsituError
 
 EXAMPLE = """\
@@ -44,12 +44,12 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code: 0, the program's own, 1 for not the same or not whole, 2 for errors."""
-    words, command = run.split(list(sys.argv[1:] if arguments is None else arguments))
     parser = _parser()
+    words, command = run.split(list(sys.argv[1:] if arguments is None else arguments), commands_of(parser)["run"])
     if words and not words[0].startswith("-") and words[0] not in (known := [*COMMANDS, "run", "demo"]):
         parser.refuse(f"there is no command {words[0]!r}", words[0], known)
-    options = parser.parse_args(words)
     try:
+        options = parser.parse_args(words)
         code = _dispatch(options, command, parser)
         if sys.stdout is not None and not sys.stdout.closed:  # a program may have closed it
             sys.stdout.flush()

@@ -98,10 +98,6 @@ def main() -> None:
     title("code", "insitu.show(trace, view='code', only='h.0.attn')")
     insitu.show(trace, view="code", only="h.0.attn")
 
-    title("classic", "with insitu.watch(model, view='classic', only='h.0.attn'): model(tokens)")
-    with insitu.watch(model, view="classic", only="h.0.attn"):
-        model(tokens)
-
     title("variables", "@insitu.watch('x')   # on a function: what goes in, how x changes, what comes out")
     insitu.watch("x", "scale.*")(normalized)(torch.arange(6.0).view(2, 3), {"eps": 1e-5})
 

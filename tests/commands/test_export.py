@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 import insitu
-from insitu.capture.recorder import LEVELS
-from insitu.cli import main
+from insitu.cli import _parser, main
 from insitu.commands import completion
-from insitu.view import VIEWS, progress
+from insitu.commands.options import commands_of
+from insitu.view import progress
 
 SHELLS = ["bash", "zsh", "fish"]
 
@@ -123,7 +124,7 @@ def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixtur
 def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["completion", "bash"])
     (tmp_path / "script").write_text(capsys.readouterr().out)
-    ask = 'source ./script; COMP_WORDS=(insitu {}); COMP_CWORD={}; _insitu; echo "${{COMPREPLY[@]}}"'
+    ask = 'source ./script; COMP_WORDS=(insitu {}); COMP_CWORD={}; _shtab_insitu; echo "${{COMPREPLY[@]}}"'
 
     def answer(words: str, number: int) -> str:
         command = ["bash", "-c", ask.format(words, number)]
@@ -131,24 +132,29 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
     assert answer("ex", 1) == "export"
     assert answer("diff --re", 2) == "--rename"
-    assert answer("show scr", 2) == "script"
-    assert answer("show --view c", 3) == "classic code"
+    assert answer("show scr", 2) == "script" and answer("run scr", 2) == "script"
+    assert answer("show --view c", 3) == "code"
     assert answer("run --keep ''", 3) == "meta stats"
+    assert answer("run --html scr", 3) == "script"
     assert answer("completion f", 2) == "fish"
-    (tmp_path / "a run.h5").touch()
-    ask = ask.replace("echo", "printf '<%s>'")
-    assert answer("show a", 2) == "<a run.h5>"
 
 
-def test_the_values_that_are_completed_are_those_there_are() -> None:
-    assert completion.VALUES["--view"] == tuple(VIEWS)
-    assert set(completion.VALUES["--level"]) < set(LEVELS)
+def test_every_option_that_names_a_file_completes_files() -> None:
+    actions = [action for command in commands_of(_parser()).values() for action in command._actions]
+    assert {action.dest for action in actions if action.metavar == "FILE"} <= set(completion.FILES)
+
+
+def test_completion_without_shtab_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 2
+    assert 'insitu completion needs shtab: pip install "insitu[completion]"' in capsys.readouterr().err
 
 
 def test_an_unknown_shell_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "tcsh"]) == 2
     assert "shell='tcsh' is not one of 'bash', 'zsh', 'fish'" in capsys.readouterr().err
-    assert set(completion.SHELLS) == set(SHELLS)
 
 
 def test_long_work_is_told_and_short_work_is_not(

@@ -53,4 +53,4 @@ def test_costs_beside_the_tree(saved: str, capsys: pytest.CaptureFixture[str]) -
         *("call", "output", "values", "time", "own", "memory", "parameters", "flops", "source")
     ]
     assert main(["show", saved, "--costs", "--view", "table"]) == 2
-    assert "--costs is for the view 'tree'" in capsys.readouterr().err
+    assert "--costs is an option of the view 'tree'" in capsys.readouterr().err

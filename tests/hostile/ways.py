@@ -12,6 +12,7 @@ from tests.hostile.cast import Quiet
 from tests.hostile.running import Session
 
 import insitu
+from tracy_nn.blocks import Blocks
 
 
 def _record(*of_model: str, **options: Any) -> Session:
@@ -70,7 +71,7 @@ WAYS: dict[str, Session] = {
     "record each other step": _record("model", keep={"**": "stats"}, every=2, when="train"),
     "watch": _watch(),
     "watch a model": _watch(of_model=True, keep="stats"),
-    "watch classic": _watch(of_model=True, view="classic"),
+    "watch blocks": _watch(of_model=True, view=Blocks),
     "watch code": _watch(view="code"),
     "watch table": _watch(of_model=True, view="table"),
     "watch variables": _watch("x", "y.*", "self.**"),

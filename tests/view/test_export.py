@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import tracemalloc
 from collections import defaultdict
 from pathlib import Path
@@ -18,7 +19,7 @@ from insitu.errors import SubjectError
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable
 from insitu.trace.trace import Trace
 from insitu.verbs.save import save
-from insitu.view.export import EXPORTS, exporter, to_csv, to_perfetto
+from insitu.view.export import EXPORTS, SUFFIXES, export_bytes, export_for, export_text
 
 
 class Timeline:
@@ -86,26 +87,41 @@ def pass_and_backward() -> Trace:
     return Trace(events, about={"subject": "Net"})
 
 
+def to_csv(trace: Trace) -> str:
+    return export_text(trace, ".csv")
+
+
+def to_perfetto(trace: Trace) -> str:
+    return export_text(trace, ".json")
+
+
 def test_the_suffix_chooses_the_form() -> None:
-    names = {name: exporter(name) for name in ("a.json", "a.graph.json", "A.DOT", "a.b.mmd", "run.csv", "a.h5", "json")}
-    assert names == {
-        **{"a.json": EXPORTS[".json"], "a.graph.json": EXPORTS[".graph.json"], "A.DOT": EXPORTS[".dot"]},
-        **{"a.b.mmd": EXPORTS[".mmd"], "run.csv": EXPORTS[".csv"], "a.h5": None, "json": None},
-    }
+    names = {"a.json": "perfetto", "a.graph.json": "model_explorer", "A.DOT": "dot", "a.b.mmd": "mermaid"}
+    names |= {"run.csv": "csv", "run.csv.gz": "csv", "a.graph.json.gz": "model_explorer"}
+    assert {name: export.module for name in names if (export := export_for(name)) is not None} == names
+    assert [export_for(name) for name in ("a.h5", "json", "a.dot.gz")] == [None] * 3
 
 
-@pytest.mark.parametrize("suffix", EXPORTS)
+def test_no_suffix_is_hidden_by_a_shorter_one() -> None:
+    for export in EXPORTS:
+        assert all(export_for(f"run{suffix}") is export for suffix in export.suffixes)
+    with pytest.raises(ValueError, match=re.escape("'run.xyz' does not end in one of .graph.json")):
+        export_bytes(Trace(), "run.xyz")
+    assert len(set(SUFFIXES)) == len(SUFFIXES)
+
+
+@pytest.mark.parametrize("suffix", [export.suffix for export in EXPORTS])
 def test_an_export_is_the_same_each_time_and_fits_a_file(suffix: str) -> None:
     for make in (Trace, pass_and_backward, hostile_trace):
-        text = EXPORTS[suffix](make())
-        assert text == EXPORTS[suffix](make())
+        text = export_text(make(), suffix)
+        assert text == export_text(make(), suffix)
         assert text.encode()  # no half of a surrogate pair
 
 
 def test_every_call_of_a_long_trace_is_there() -> None:
     trace = long_trace(20_000)
     assert to_csv(trace).count("\n") == 1 + len(trace.calls)
-    assert len(Timeline(EXPORTS[".json"](trace)).bars) == len(trace.calls)
+    assert len(Timeline(to_perfetto(trace)).bars) == len(trace.calls)
 
 
 def test_csv_has_the_columns_and_rows_of_the_frame() -> None:

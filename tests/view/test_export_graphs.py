@@ -14,8 +14,20 @@ from tests.view.hostile import STRINGS, hostile_trace, long_trace
 
 from insitu.trace.event import Call, Event, ModuleFacts, TensorFacts
 from insitu.trace.trace import Trace
-from insitu.view.export import to_dot, to_mermaid, to_model_explorer
+from insitu.view.export import export_text
 from insitu.view.value import safe
+
+
+def to_dot(trace: Trace) -> str:
+    return export_text(trace, ".dot")
+
+
+def to_mermaid(trace: Trace) -> str:
+    return export_text(trace, ".mmd")
+
+
+def to_model_explorer(trace: Trace) -> str:
+    return export_text(trace, ".graph.json")
 
 
 def model(blocks: int = 2, steps: int = 1) -> Run:

@@ -29,7 +29,7 @@ def part() -> Trace:
 
 
 VIEWS: dict[str, Callable[[Trace], str]] = {
-    **{view: lambda trace, view=view: render(trace, view) for view in ("tree", "classic", "code", "table")},
+    **{view: lambda trace, view=view: render(trace, view) for view in ("tree", "code", "table")},
     "costs": lambda trace: render(trace, costs=True),
     "str": str,
     "notebook": lambda trace: trace_bundle(trace)["text/plain"],

@@ -205,7 +205,7 @@ def test_two_thousand_nested_calls() -> None:
         call = run.module(".".join("a" * depth), "Nest", x, leaf=False, out=x)
         run._open.append(call)
     assert len(rows(run)) == 2000
-    for view in ("classic", "code", "table"):
+    for view in ("code", "table"):
         render(run.trace, view)
 
 
@@ -259,7 +259,7 @@ def test_numbers_that_no_float_holds_are_shown_also_where_several_are_one_row() 
     assert render(run.trace) == "h.0 … h.2  × 3 alike  Power  1 … <int of 16610 bits>"
     run = Run()
     run.call("function", "torch.f", {10**5000: tensor(2)}, out={10**5000: tensor(2)})
-    for view in ("tree", "classic", "code"):
+    for view in ("tree", "code"):
         assert "<int of 16610 bits>" in render(run.trace, view)
 
 

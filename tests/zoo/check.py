@@ -23,7 +23,7 @@ SESSIONS: dict[str, Callable[[Any], Any]] = {
     # Without a model given, so that the operators of the loss and of backward are there too.
     "record aten": lambda subject: insitu.record(level="aten", keep="stats"),
 }
-VIEWS = ("tree", "table", "code", "classic")
+VIEWS = ("tree", "table", "code")
 
 
 @dataclass

@@ -22,11 +22,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from insitu import watch
+from tracy_nn.blocks import Blocks
 
 if TYPE_CHECKING:
-    from torch import nn
+    from contextlib import AbstractContextManager
 
-    from insitu.session.session import Session
+    from torch import nn
 
 __version__ = "0.1.0"
 __all__ = ["Tracer", "trace_model"]
@@ -46,7 +47,7 @@ class Tracer:
 
     def __init__(self, name: str = "Neural Network") -> None:
         self.name = name
-        self._session: Session | None = None
+        self._session: AbstractContextManager[object] | None = None
 
     def __repr__(self) -> str:
         return f"Tracer({self.name!r})"
@@ -56,7 +57,7 @@ class Tracer:
         if self._session is not None:
             print(f"Tracer {self.name} is already active!")
             return
-        session = watch(model, view="classic", name=str(self.name))
+        session = watch(model, view=Blocks(str(self.name)))
         session.__enter__()
         self._session = session
 

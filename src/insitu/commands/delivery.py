@@ -155,8 +155,8 @@ def _print(trace: Trace, failure: BaseException | None, options: argparse.Namesp
         say(_nothing_text(failure, options))
         return
     terminal = view.Terminal(sys.stderr)
-    extra: dict[str, Any] = {"live": False, "unfold": options.unfold} if options.view == "tree" else {}
-    lines = chain(missing_lines(trace), view.replay(trace.events, view.make(options.view, **extra)))
+    shown = view.make_for_replay(options.view, **options.flags)
+    lines = chain(missing_lines(trace), view.replay(trace.events, shown))
     with collector_paused():
         _print_most(terminal, lines, None if options.all else MOST_LINES - LAST_LINES)
 

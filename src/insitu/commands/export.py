@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from textwrap import fill
 
 from insitu.commands.options import add_memory
+from insitu.view.export import export_help
 from insitu.view.progress import working
 
-EXAMPLE = """\
-The suffix says what is made: .html a page, .json or .json.gz for Perfetto, .graph.json for Model Explorer, .dot for
-Graphviz, .mmd for Mermaid, .csv or .csv.gz a table, .trace text, .h5 a trace again.
+FORMS = f"The suffix says what is made: .html a page, .trace text, .h5 a trace again, {export_help()}."
+EXAMPLE = f"""\
+{fill(FORMS, 119)}
 
 example:
   insitu export run.h5 run.html
@@ -36,7 +38,7 @@ def _steps(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} are no steps: write them as in 0,3,4") from None
+        raise argparse.ArgumentTypeError(f"expects step numbers such as 0,3,4, got {text!r}") from None
 
 
 def main(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What several commands have in common: options, checks of them, ways to say things."""
+"""What several commands share: the parser, and options with their checks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from insitu.errors import choose
-
-VIEW_HELP = "tree (default), classic, code, table or variables"
+from insitu.errors import ChoiceError, choose
+from insitu.view.registry import VIEWS, traits
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says of a word it does not know which one it is near to."""
+    """A parser that names the nearest known word for a word it does not know."""
 
     def __init__(self, prog: str | None = None, **options: Any) -> None:
         super().__init__(prog, allow_abbrev=False, **options)
@@ -21,17 +20,28 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """The options; what is left over is an error here, for only this parser knows what is near to it."""
+        """Return the options. Words that are left over are an error here, because only this parser knows their like."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             options = [option for action in self._actions for option in action.option_strings]
             self.refuse(f"unrecognized arguments: {' '.join(rest)}", rest[0].partition("=")[0], options)
         return found, rest
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise `ChoiceError`, which names the nearest choice, for a value that is not one of the choices."""
+        if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
+            choose(action.dest, value, action.choices)
+
     def refuse(self, message: str, word: str, known: Sequence[str]) -> NoReturn:
         """Print the usage and the message, with the nearest of the words that are known, and exit with 2."""
         near = get_close_matches(word, known, n=1)
         self.error(f"{message} (did you mean {near[0]!r}?)" if near else message)
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands, by name."""
+    (found,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(found.choices)
 
 
 def described(parser: Parser, description: str, example: str) -> Parser:
@@ -56,12 +66,36 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
 
 def _columns(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of columns")
+        raise argparse.ArgumentTypeError(f"expects a number of columns, got {text!r}")
     return int(text)
 
 
-def check_view(name: str) -> None:
-    """Raise `ChoiceError` if there is no such view."""
-    from insitu.view import VIEWS
+def add_view(parser: argparse.ArgumentParser, help: str, *, default: str | None = None) -> None:
+    """The view of a trace, by name."""
+    parser.add_argument("--view", default=default, choices=tuple(VIEWS), metavar="NAME", help=f"{help}: {view_names()}")
 
-    choose("view", name, VIEWS)
+
+def view_names() -> str:
+    """The names of the views, for help.
+
+    >>> view_names()
+    'tree (default), code, table or variables'
+    """
+    first, *others, last = VIEWS
+    return f"{', '.join([f'{first} (default)', *others])} or {last}"
+
+
+def add_view_flags(parser: argparse.ArgumentParser, help: str = "") -> None:
+    """The flags that the views declare."""
+    for view in VIEWS:
+        for flag, text in traits(view).flags.items():
+            parser.add_argument(f"--{flag}", action="store_true", help=f"{help}in the {view}: {text}")
+
+
+def view_flags(options: argparse.Namespace, view: str) -> dict[str, Any]:
+    """The flags that were given, checked against those that the view has."""
+    given = {flag for name in VIEWS for flag in traits(name).flags if getattr(options, flag, False)}
+    for flag in sorted(given - set(traits(view).flags)):
+        owners = [repr(name) for name in VIEWS if flag in traits(name).flags]
+        raise ChoiceError(f"--{flag} is an option of the view {' or '.join(owners)}, got --view {view}")
+    return dict.fromkeys(sorted(given), True)

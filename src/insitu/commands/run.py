@@ -8,9 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from insitu.commands.delivery import MOST_LINES, deliver, say
-from insitu.commands.options import VIEW_HELP, check_view
+from insitu.commands.options import add_view, add_view_flags, view_flags
 from insitu.commands.rank_files import rank, rank_file
-from insitu.errors import ChoiceError, choose
+from insitu.errors import ChoiceError
+from insitu.view.registry import traits
 
 if TYPE_CHECKING:
     from insitu.commands.program import Program
@@ -26,31 +27,41 @@ example:
   insitu run --to run.h5 --keep stats --quiet -m package.train
   insitu run --html run.html train.py
 """
-
-# The options of `run` that take a value, for `split` to know where they end.
-_VALUED = ("--view", "--level", "--keep", "--only", "--to", "--html", "--memory", "--overflow")
+LEVELS = ("modules", "functions", "aten")
 
 
-def split(words: list[str]) -> tuple[list[str], list[str]]:
+def split(words: list[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
     """The words for insitu and, after `run`, the program with its own words, which may look like options of ours.
 
-    >>> split(["run", "--view", "code", "train.py", "--view", "2"])
+    >>> parser = argparse.ArgumentParser()
+    >>> _ = parser.add_argument("--view")
+    >>> split(["run", "--view", "code", "train.py", "--view", "2"], parser)
     (['run', '--view', 'code'], ['train.py', '--view', '2'])
     """
     if words[:1] != ["run"]:
         return words, []
+    valued = {option for action in parser._actions if action.nargs != 0 for option in action.option_strings}
     end = 1
     while end < len(words) and words[end].startswith("-") and words[end] not in ("-m", "--"):
-        end += 2 if words[end] in _VALUED else 1
+        end += 2 if words[end] in valued else 1
     return words[:end], words[end + 1 :] if words[end : end + 1] == ["--"] else words[end:]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be said after `insitu run`."""
-    parser.add_argument("--view", default="tree", help=f"{VIEW_HELP}; printed to stderr")
-    parser.add_argument("--level", help="modules, functions (default) or aten (default for the view code)")
+    add_view(parser, "what to print to stderr", default="tree")
     parser.add_argument(
-        "--keep", default="meta", help="meta (default): shapes and dtypes; stats: statistics of all values"
+        *("--level",),
+        choices=LEVELS,
+        metavar="NAME",
+        help="modules, functions (default) or aten (default of --view code)",
+    )
+    parser.add_argument(
+        *("--keep",),
+        choices=("meta", "stats"),
+        default="meta",
+        metavar="NAME",
+        help="meta (default): shapes and dtypes; stats: statistics of all values",
     )
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
     parser.add_argument("--html", metavar="FILE", help="also make a page, as in run.html")
@@ -59,11 +70,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--memory", metavar="SIZE", help="what the trace may take, as in 500MB (default: 1GiB); the last steps are kept"
     )
     parser.add_argument(
-        "--overflow", metavar="WAY", help="what is beyond it: disk (default with --to FILE.h5, which has all) or drop"
+        *("--overflow",),
+        choices=("disk", "drop"),
+        metavar="WAY",
+        help="where the rest goes: disk (default with --to FILE.h5, which then holds everything) or drop",
     )
     parser.add_argument("--overwrite", action="store_true", help="let --to and --html replace files that are there")
     parser.add_argument("--all", action="store_true", help=f"print all of a trace of more than {MOST_LINES} lines")
-    parser.add_argument("--unfold", action="store_true", help="in the tree: each call of loops and blocks")
+    add_view_flags(parser)
     parser.add_argument("--quiet", action="store_true", help="print nothing, only save (with --to or --html)")
 
 
@@ -97,23 +111,25 @@ def _check(options: argparse.Namespace) -> None:
     from insitu import store
     from insitu.store.files import check_writable
     from insitu.verbs.save import PAGE, SUFFIXES
-    from insitu.view.export import EXPORTS
 
-    check_view(options.view)
-    choose("keep", options.keep, ("meta", "stats"))
-    options.level = options.level or ("aten" if options.view == "code" else "functions")
+    options.flags = view_flags(options, options.view)
+    options.level = options.level or _usual_level(options.view)
     for name, suffixes in (("to", SUFFIXES), ("html", (PAGE,))):
         if (path := getattr(options, name)) is not None:
-            mine = rank_file(path, (*SUFFIXES, *EXPORTS))
+            mine = rank_file(path, SUFFIXES)
             setattr(options, name, os.path.abspath(mine))  # the program may change the directory
             check_writable(store.check(mine, overwrite=options.overwrite, suffixes=suffixes))
     _check_memory(options)
     if options.to is not None and options.to == options.html:
         raise ChoiceError(f"--to and --html are both {path!r}: give two names, or leave one out")
-    if options.unfold and options.view != "tree":
-        raise ChoiceError(f"--unfold is for the view 'tree', and not for {options.view!r}")
     if options.quiet and options.to is None and options.html is None:
         raise ChoiceError("--quiet without --to FILE or --html FILE would show nothing: give one, or leave it out")
+
+
+def _usual_level(view: str) -> str:
+    """What to record for a view; a program that nobody prepared has no watched functions."""
+    level = traits(view).level
+    return level if level in LEVELS else "functions"
 
 
 def _check_memory(options: argparse.Namespace) -> None:
@@ -122,7 +138,7 @@ def _check_memory(options: argparse.Namespace) -> None:
 
     holds_all = options.to is not None and options.to.lower().endswith(RUN_SUFFIXES)
     options.memory = MEMORY if options.memory is None else capacity("--memory ", options.memory)
-    options.overflow = choose("overflow", options.overflow or ("disk" if holds_all else "drop"), ("disk", "drop"))
+    options.overflow = options.overflow or ("disk" if holds_all else "drop")
     if options.overflow == "disk" and not holds_all:
         raise ChoiceError("--overflow disk needs --to FILE.h5, the file that then holds all of the trace")
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from insitu.commands.options import VIEW_HELP, add_appearance, add_memory, check_view
+from insitu.commands.options import add_appearance, add_memory, add_view, add_view_flags, view_flags
 from insitu.errors import ChoiceError
+from insitu.view.registry import VIEWS, traits
 
 if TYPE_CHECKING:
     from insitu.store.run.run import Run
@@ -25,17 +26,12 @@ example:
   insitu show run.h5 --path 'decoder.*.weight.grad.mean' --json
   insitu show run.h5 --path forward.loss --plot loss.png
 """
-TREE_OPTIONS = {
-    "unfold": "show each call of loops, expressions and blocks that are alike",
-    "costs": "own time, memory, parameters and FLOPs of each call",
-    "backward": "gradients and backward times beside the calls (recorded with --level aten)",
-}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be said after `insitu show`."""
     parser.add_argument("file", help="a saved trace or a recorded run, as in run.h5 or run.h5.parts")
-    parser.add_argument("--view", help=f"of a trace: {VIEW_HELP}")
+    add_view(parser, "of a trace")
     parser.add_argument(
         *("--path", "--only"), dest="only", action="append", metavar="PATTERN", help="only these paths; may be repeated"
     )
@@ -45,8 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_appearance(parser)
     add_memory(parser)
-    for option, help in TREE_OPTIONS.items():
-        parser.add_argument(f"--{option}", action="store_true", help=f"of a trace, in the tree: {help}")
+    add_view_flags(parser, "of a trace, ")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -54,7 +49,6 @@ def main(options: argparse.Namespace) -> int:
     from insitu import store
     from insitu.trace.trace import Trace
 
-    check_view(options.view or "tree")
     found = store.load(options.file, memory=options.memory)
     if isinstance(found, Trace):
         _show_trace(found, options)
@@ -74,10 +68,8 @@ def _show_trace(trace: Trace, options: argparse.Namespace) -> None:
     if options.json:
         _print_calls(trace, options.only)
         return
-    extra: dict[str, Any] = {option: True for option in TREE_OPTIONS if getattr(options, option)}
-    if extra and name != "tree":
-        raise ChoiceError(f"--{next(iter(extra))} is for the view 'tree', and not for {name!r}")
-    view.show(trace, view=name, only=options.only, color=options.color, width=options.width, **extra)
+    flags = view_flags(options, name)
+    view.show(trace, view=name, only=options.only, color=options.color, width=options.width, **flags)
 
 
 def _print_calls(trace: Trace, only: Sequence[str] | None) -> None:
@@ -107,7 +99,8 @@ def _show_run(run: Run, options: argparse.Namespace) -> None:
     from insitu.view.terminal import terminal_width, write_all
 
     only = options.only or ()
-    _refuse(options, ("view", *TREE_OPTIONS), "is for traces", "a recorded run")
+    flags = [flag for view in VIEWS for flag in traits(view).flags]
+    _refuse(options, ("view", *flags), "is for traces", "a recorded run")
     if options.json:
         _print_json(run, only)
     elif options.plot is None:

@@ -13,31 +13,27 @@ from weakref import WeakValueDictionary
 
 from torch import nn
 
-from insitu import view as views
 from insitu.capture.keep import closely
 from insitu.capture.recorder import Recorder
 from insitu.capture.variables.functions import Alone, alone
 from insitu.capture.variables.patterns import valid_patterns
-from insitu.errors import SubjectError, brief, choose
-from insitu.session.about import name_of
+from insitu.errors import SubjectError, brief
 from insitu.session.decorate import decorated
 from insitu.session.dist import current_rank
 from insitu.session.session import Keep, Running, Session
 from insitu.session.signals import begun, ended
-from insitu.trace.event import Call, Event
+from insitu.view.printer import Printer
+from insitu.view.registry import AnyView, check_view, make, traits
 from insitu.view.streams import place_of, stream
 from insitu.view.terminal import Terminal
-from insitu.view.words import WORDS
 
 
 def watch(
     *subject: Any,
-    view: str | views.View | type[views.View] | None = None,
+    view: AnyView | None = None,
     level: str | None = None,
     keep: Keep | None = None,
     only: str | Iterable[str] | None = None,
-    name: str | None = None,
-    lang: str | None = None,
     file: Any = None,
     color: bool | None = None,
     width: int | None = None,
@@ -55,13 +51,12 @@ def watch(
     ...         total += number
     ...     return total
 
-    `view` is "tree", "classic", "code", "table", "variables", or a view of your own (`insitu.view.View`), or a class of
-    such views: each thread that calls a watched function then has one of its own. `name` is
-    what the header of the classic view says, `lang` the language of the variables view ("en", "zh"). `file` is where
-    to print: a file, a logger, or a path (with {pid}, {thread}, {rank} one file for each). The rest is as for `record`.
+    `view` is "tree", "code", "table" or "variables", a view of your own (`insitu.view.View`), or a class of such views:
+    each thread that calls a watched function then has one of its own. `file` is where to print: a file, a logger, or a
+    path (with {pid}, {thread}, {rank} one file for each). The rest is as for `record`.
     """
-    if len(subject) == 1 and is_to_decorate(subject[0], session_options=(view, level, only, name)):
-        options = {"keep": keep, "only": only, "name": name, "lang": lang, "file": file, "color": color, "width": width}
+    if len(subject) == 1 and is_to_decorate(subject[0], session_options=(view, level, only)):
+        options = {"keep": keep, "only": only, "file": file, "color": color, "width": width}
         return watch(view=view, level=level, **options)(subject[0])
     patterns = valid_patterns(subject) if subject and all(isinstance(item, str) for item in subject) else ()
     model = subject[0] if len(subject) == 1 and not patterns else None
@@ -69,9 +64,6 @@ def watch(
         raise SubjectError(f"insitu.watch takes one model, or names of variables, not {', '.join(map(brief, subject))}")
     if view is not None:
         check_view(view)
-    if lang is not None:
-        choose("lang", lang, WORDS)
-    texts = {"name": name or name_of(model) or "torch"} | ({"lang": lang} if lang is not None else {})
     out = stream(file)
     return Watch(
         model,
@@ -80,8 +72,8 @@ def watch(
         level=level,
         keep=keep,
         only=only,
-        printer=lambda chosen: Printer(chosen, texts, Terminal(out, color=color, width=width)),
-        place=(view if isinstance(view, str) else id(view), lang, place_of(out), color, width),
+        printer=lambda chosen: Printer(make(chosen), Terminal(out, color=color, width=width)),
+        place=(view if isinstance(view, str) else id(view), place_of(out), color, width),
         is_chosen=file is not None or not isinstance(view, str | None),
     )
 
@@ -91,18 +83,8 @@ def is_to_decorate(subject: object, session_options: tuple[object, ...]) -> bool
     if isinstance(subject, (nn.Module, str)):
         return False
     if isinstance(subject, type) and issubclass(subject, nn.Module):
-        return session_options == (None,) * 4 and not subject.__module__.startswith("torch.")
+        return session_options == (None,) * 3 and not subject.__module__.startswith("torch.")
     return callable(subject) or isinstance(subject, (staticmethod, classmethod, property))
-
-
-def check_view(view: object) -> None:
-    """Refuse what is no view, and no class of views."""
-    if not all(callable(getattr(view, name, None)) for name in ("begin", "__call__", "finish")):
-        choose("view", view, views.VIEWS)
-
-
-# What each view needs to be recorded, where it is not what most need.
-LEVELS = {"code": "aten", "variables": "python"}
 
 
 class Watch(Session):
@@ -116,21 +98,21 @@ class Watch(Session):
         model: Any,
         *,
         patterns: tuple[str, ...],
-        view: str | views.View | type[views.View] | None,
+        view: AnyView | None,
         level: str | None,
         keep: Keep | None,
         only: str | Iterable[str] | None,
-        printer: Callable[[str | views.View | type[views.View]], Printer],
+        printer: Callable[[AnyView], Printer],
         place: Hashable,
         is_chosen: bool,
     ) -> None:
         chosen = view if view is not None else ("variables" if patterns else "tree")
-        usual = LEVELS.get(chosen, "functions") if isinstance(chosen, str) else "functions"
+        wants = traits(chosen)
         super().__init__(
             "watch",
             model,
-            level=level or usual,
-            keep=keep if keep is not None else (closely if chosen == "variables" else "meta"),
+            level=level or wants.level,
+            keep=keep if keep is not None else (closely if wants.closely else "meta"),
             only=only,
             printer=lambda: printer(chosen),
             variables=patterns,
@@ -212,43 +194,3 @@ class Here(threading.local):
 
 thread_numbers = itertools.count(1)
 here = Here()
-
-
-class Printer:
-    """A sink that prints through a view."""
-
-    def __init__(self, view: str | views.View | type[views.View], options: dict[str, Any], terminal: Terminal) -> None:
-        self.view: views.View = made(view, options)
-        self.terminal = terminal
-        self._outermost: str | None = None
-        if hasattr(self.view, "opened"):
-            self.opened = self._opened
-
-    def begin(self) -> None:
-        """Print the head."""
-        self.terminal.write(self.view.begin())
-
-    def __call__(self, event: Event) -> None:
-        self.terminal.write(self.view(event))
-
-    def _opened(self, call: Call) -> None:
-        """Print the head of a call; what one function needs for its columns is nothing to the next one."""
-        if call.parent is None and call.name != self._outermost:
-            self._outermost = call.name
-            self.terminal.forget_widths()
-        self.terminal.write(self.view.opened(call))  # type: ignore[attr-defined]
-
-    def finish(self) -> None:
-        """Print what the view has held back, and the foot."""
-        self.terminal.write(self.view.finish())
-        self.terminal.flush()
-
-
-def made(view: Any, options: dict[str, Any]) -> views.View:
-    """The view that is meant: by its name, with those of the options that it has, or as a class, or as it is."""
-    if isinstance(view, type):
-        return view()  # type: ignore[no-any-return]
-    if not isinstance(view, str):
-        return view  # type: ignore[no-any-return]
-    mine = {"classic": ("name",), "variables": ("lang",)}.get(view, ())
-    return views.make(view, **{name: value for name, value in options.items() if name in mine})

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
-from collections.abc import Iterator
 from typing import Any
 
 from insitu import store
@@ -13,11 +11,10 @@ from insitu.store.files import write_whole
 from insitu.trace.collector import collector_paused
 from insitu.trace.diff import Diff
 from insitu.trace.trace import Trace
+from insitu.view import export
 
 PAGE = ".html"
-PACKED = ".gz"
-EXPORTED = (PAGE, ".json", ".dot", ".mmd", ".csv", ".json.gz", ".csv.gz")
-SUFFIXES = (*store.SUFFIXES, *EXPORTED)
+SUFFIXES = (*store.SUFFIXES, PAGE, *export.SUFFIXES)
 
 
 def save(
@@ -30,13 +27,12 @@ def save(
     steps: list[int] | None = None,
     depth: int | None = None,
 ) -> None:
-    """Write a trace to a file, which only its owner may read; one that is there already is kept unless `overwrite`.
+    """Write a trace to a file that only its owner may read; an existing file is kept unless `overwrite`.
 
-    `run.h5` holds all of it and `run.trace` is text for version control: both can be loaded again. For looking at:
-    `run.html` is a page, of a `Diff` or of a recorded run as well; `run.json` opens in Perfetto, and so does the much
-    smaller `run.json.gz`, `run.graph.json` in Model Explorer, `run.dot` in Graphviz, `run.mmd` in Mermaid, `run.csv` in
-    a spreadsheet. A page without source code
-    has `source=False`; one that is too large shows a part: `only` paths, some `steps`, a `depth` of the tree.
+    `run.h5` holds all of it and `run.trace` is text for version control: both can be loaded again. `run.html` is a
+    page, also of a `Diff` or of a recorded run. Other suffixes are for other viewers, as `run.json` for Perfetto:
+    `insitu export --help` lists them. A page without source code has `source=False`; one that is too large can show a
+    part: `only` paths, some `steps`, a `depth` of the tree.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -47,36 +43,21 @@ def save(
     if not isinstance(path, (str, os.PathLike)):
         raise SubjectError(f"save() writes to a file, not to a {type(path).__name__}: save(trace, 'run.h5')")
     target = store.check(path, overwrite=overwrite, suffixes=SUFFIXES)
-    is_page, is_export = target.suffix.lower() == PAGE, target.name.lower().endswith(EXPORTED)
-    if is_page:
-        write_whole(
-            target, _page(subject, source=source, only=only, steps=steps, depth=depth).encode(), overwrite=overwrite
-        )
+    if target.suffix.lower() == PAGE:
+        page = _page(subject, source=source, only=only, steps=steps, depth=depth)
+        write_whole(target, page.encode(), overwrite=overwrite)
         return
-    if not source or only is not None or steps is not None or depth is not None:
-        raise ChoiceError(f"source, only, steps and depth are for pages, and {target.name!r} is none: run.html")
+    if (source, only, steps, depth) != (True, None, None, None):
+        raise ChoiceError(f"source, only, steps and depth are for pages such as run.html, got {target.name!r}")
     if not isinstance(subject, Trace):
         raise SubjectError(
-            f"a {target.suffix} file holds a Trace, not a {type(subject).__name__}; a page does: run.html"
+            f"a {target.suffix} file holds a Trace, not a {type(subject).__name__}; a page can show it: run.html"
         )
-    if is_export:
-        with collector_paused():
-            write_whole(target, _export(subject, target.name), overwrite=overwrite)
-    else:
+    if export.export_for(target.name) is None:
         store.save(subject, target, overwrite=overwrite)
-
-
-def _export(trace: Trace, name: str) -> Iterator[bytes]:
-    """The content of a file for another viewer, bit by bit."""
-    from insitu.view.export import pieces
-
-    if not name.lower().endswith(PACKED):
-        yield from (piece.encode() for piece in pieces(trace, name))
         return
-    packing = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)  # as gzip does, without the time of day
-    for piece in pieces(trace, name[: -len(PACKED)]):
-        yield packing.compress(piece.encode())
-    yield packing.flush()
+    with collector_paused():
+        write_whole(target, export.export_bytes(subject, target.name), overwrite=overwrite)
 
 
 def _page(subject: Any, **options: Any) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from insitu.trace.event import Call, Event, Mark, Site, Variable
-from insitu.view.line import Line, Span
+from insitu.view.line import Line, Span, ViewTraits
 from insitu.view.name import function_name, operands
-from insitu.view.value import safe, value
+from insitu.view.value import safe, value_text
 
 FINENESS = {"python": -1, "module": 0, "function": 1, "aten": 2}  # watched functions are never shown
 PACKAGES = "site-packages/"
@@ -23,6 +23,8 @@ class Code:
     `native` adds the path of the module, and shows functions or modules when the trace has nothing finer. A function
     that failed before it came to an operator is always shown.
     """
+
+    traits = ViewTraits(level="aten")
 
     def __init__(self, *, succinct: bool = True, native: bool = True) -> None:
         self._succinct = succinct
@@ -112,7 +114,7 @@ class Code:
 def operation(call: Call, *, native: bool = True) -> str:
     """An operator with its arguments and its result: `mul.Tensor(f32[2, 3], 2) -> f32[2, 3]`."""
     quote = not native  # torch-code-tracing quotes the tensors in a list
-    args = [value(item, quote_tensors=quote) for item in operands(call)]
+    args = [value_text(item, quote_tensors=quote) for item in operands(call)]
     outcome = _outcome(call, quote)
     if call.operator is not None and len(args) == 2 and call.kind == "function":
         symbol = safe(call.operator)
@@ -120,7 +122,7 @@ def operation(call: Call, *, native: bool = True) -> str:
         return f"{infix} -> {outcome}"
     for name, item in call.kwargs.items():
         if call.kind == "aten" or not (item is None or name.startswith("_")):
-            args.append(f"{safe(name)}={value(item, quote_tensors=quote)}")
+            args.append(f"{safe(name)}={value_text(item, quote_tensors=quote)}")
     return f"{_name(call)}({', '.join(args)}) -> {outcome}"
 
 
@@ -129,8 +131,8 @@ def _outcome(call: Call, quote: bool) -> str:
         return f"raised {safe(call.raised)}"
     result: Any = call.result
     if isinstance(result, (tuple, list)):
-        return f"({', '.join([value(item, quote_tensors=quote) for item in result])})"
-    return value(result, quote_tensors=quote)
+        return f"({', '.join([value_text(item, quote_tensors=quote) for item in result])})"
+    return value_text(result, quote_tensors=quote)
 
 
 def _name(call: Call) -> str:

@@ -10,7 +10,7 @@ from insitu.trace.explanation import Explanation, Mark, Misfit, Origin, Place, R
 from insitu.view.line import Line, Span
 from insitu.view.name import spot
 from insitu.view.terminal import places_of
-from insitu.view.value import result, safe, short, value
+from insitu.view.value import result, safe, short, value_text
 
 MOST_TEXT = 100  # characters of an expression
 MOST_VALUE = 50
@@ -75,7 +75,7 @@ def _value(item: Any) -> str:
     """What a mark says; a string has its quotes, unless it is the word for something else."""
     if isinstance(item, str) and not isinstance(item, Word):
         return short(repr(item), MOST_VALUE)
-    return result(item, MOST_VALUE) or value(item)
+    return result(item, MOST_VALUE) or value_text(item)
 
 
 def _marks(marks: list[tuple[int, int, str]]) -> Iterator[Line]:

@@ -1,10 +1,10 @@
-"""Lines of styled text: the one form between a view and the terminal or the page."""
+"""Lines of styled text: the one form between a view and the terminal, the notebook or the page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from insitu.trace.event import Call, Event
 
@@ -14,7 +14,7 @@ Span = tuple[str, str]
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """A column of cells; those with a lower `drop` leave a narrow terminal first, those with none never."""
+    """A column of cells. A narrow terminal drops columns with a low `drop` first, and never those without one."""
 
     name: str
     right: bool = False
@@ -23,9 +23,9 @@ class Column:
 
 @dataclass(slots=True)
 class Line:
-    """One line: spans of text and, where it is a row of a table, one span for each column.
+    """One line: spans of text and, for a row of a table, one span for each column.
 
-    A line that stands alone, with None for columns, is as long as it is; one with `()` is cut where the terminal ends.
+    A line with None for columns is written in full; a line with `()` is cut at the edge of the terminal.
 
     >>> str(Line((("● ", "purple"), ("fc", ""))))
     '● fc'
@@ -39,24 +39,40 @@ class Line:
         return "  ".join(filter(None, ["".join([text for text, _ in self.spans]), *(text for text, _ in self.cells)]))
 
 
+@dataclass(slots=True, frozen=True)
+class ViewTraits:
+    """What a view declares about itself, in a class attribute `traits`; a view without one has these defaults.
+
+    `level` is what `watch` records for the view; with `closely`, it keeps the values of small tensors and the
+    statistics of large ones. `flags` are the view's options on the command line, each with its help. `replay` are the
+    options for a trace that is complete. `if_empty` is printed if the view has no line for a trace.
+    """
+
+    level: str = "functions"
+    closely: bool = False
+    flags: Mapping[str, str] = field(default_factory=dict)
+    replay: Mapping[str, Any] = field(default_factory=dict)
+    if_empty: str = ""
+
+
 class View(Protocol):
-    """Turns events, each given when it is complete, into lines."""
+    """Turns events, each passed when it is complete, into lines."""
 
     def begin(self) -> Iterable[Line]:
-        """The lines that stand before the first event."""
+        """Return the lines before the first event."""
         ...
 
     def __call__(self, event: Event) -> Iterable[Line]:
-        """The lines that this event makes ready."""
+        """Return the lines that this event makes ready."""
         ...
 
     def finish(self) -> Iterable[Line]:
-        """The lines that stand after the last event."""
+        """Return the lines after the last event."""
         ...
 
 
 class CountingView(View, Protocol):
-    """A view that shows sums: it is also given what is left out, so that they are those of the whole."""
+    """A view that shows sums: it also receives the events that are not shown, so that sums cover the whole trace."""
 
     def left_out(self, event: Event) -> None:
         """Count an event that makes no line."""
@@ -64,8 +80,8 @@ class CountingView(View, Protocol):
 
 
 class OpeningView(View, Protocol):
-    """A view that also shows the call of a watched function when it begins, before all that lies in it."""
+    """A view that also shows the call of a watched function when it begins, before everything inside it."""
 
     def opened(self, call: Call) -> Iterable[Line]:
-        """The lines of a call that begins; its arguments and places are known, its result and time are not."""
+        """Return the lines of a call that begins; its arguments and sites are known, its result and time are not."""
         ...

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from insitu.trace.event import Call, ModuleFacts, Site
 from insitu.trace.operation import operation
-from insitu.view.value import argument, arguments, holds_tensor, safe, short, value
+from insitu.view.value import argument, arguments, holds_tensor, safe, short, value_text
 
 MOST_ARGUMENTS = 48  # characters of arguments in a compact name
 
@@ -78,9 +78,9 @@ def module_type(module: ModuleFacts) -> str:
 def _setting(name: str, item: Any) -> str:
     if isinstance(item, (tuple, list)):
         sign = "×" if name in ("kernel_size", "output_size") else ", "
-        shown = sign.join([value(part) for part in item]) if len(item) != 1 else value(item[0])
+        shown = sign.join([value_text(part) for part in item]) if len(item) != 1 else value_text(item[0])
     else:
-        shown = value(item)
+        shown = value_text(item)
     return shown if name in _BARE else f"{name}={shown}"
 
 
@@ -172,8 +172,8 @@ def _operation(call: Call, symbol: str) -> str:
     if len(call.args) != 2:
         return symbol
     left, right = operands(call)
-    before = "" if holds_tensor(left) else short(value(left), MOST_ARGUMENTS) + " "
-    after = "" if holds_tensor(right) else " " + short(value(right), MOST_ARGUMENTS)
+    before = "" if holds_tensor(left) else short(value_text(left), MOST_ARGUMENTS) + " "
+    after = "" if holds_tensor(right) else " " + short(value_text(right), MOST_ARGUMENTS)
     return f"{before}{symbol}{after}"
 
 
@@ -207,7 +207,7 @@ def expression(site: Site | None) -> str:
     return short(safe(text.strip()), MOST_ARGUMENTS) or spot(site)
 
 
-def method(call: Call) -> str | None:
+def method_name(call: Call) -> str | None:
     """The method, of the module that was running, in which a call stands: `MHA.split_heads`.
 
     None when no line of that module's own code led to the call, as with F.linear inside torch's Linear.
@@ -232,4 +232,4 @@ def _method(site: Site, module: ModuleFacts) -> str | None:
 
 def is_inner(call: Call) -> bool:
     """Whether a call is how a leaf module does its work, and not written in code of that module's own."""
-    return call.kind != "module" and call.module is not None and call.module.leaf and method(call) is None
+    return call.kind != "module" and call.module is not None and call.module.leaf and method_name(call) is None

@@ -14,7 +14,7 @@ from insitu.trace.grouping import grouped
 from insitu.trace.nesting import Forest, Group, Node
 from insitu.trace.operation import operation
 from insitu.view.beside import Beside
-from insitu.view.line import Column, Line, Span
+from insitu.view.line import Column, Line, Span, ViewTraits
 from insitu.view.name import compact, expression, is_inner, module_type, spot
 from insitu.view.ranges import UNKNOWN, listed, outputs_cell, values_cell
 from insitu.view.value import duration, held, holds_tensor, kept, limits, result, safe, short, tensor
@@ -40,6 +40,15 @@ class Tree:
     when all events are at hand (`live=False`). `costs` adds own time, memory, parameters and operations; `backward`
     puts gradients and backward times beside the calls they belong to.
     """
+
+    traits = ViewTraits(
+        replay={"live": False},
+        flags={
+            "unfold": "show each call of loops, expressions and blocks that are alike",
+            "costs": "own time, memory, parameters and FLOPs of each call",
+            "backward": "gradients and backward times beside the calls (recorded with --level aten)",
+        },
+    )
 
     def __init__(self, *, unfold: bool = False, live: bool = True, costs: bool = False, backward: bool = False) -> None:
         self._unfold = unfold

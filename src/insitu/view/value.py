@@ -48,10 +48,10 @@ def _typed(dtype: str, shape: tuple[int | str, ...]) -> str:
     return safe(f"{dtype}[{', '.join(map(str, shape))}]")
 
 
-def value(item: Any, *, quote_tensors: bool = False) -> str:
+def value_text(item: Any, *, quote_tensors: bool = False) -> str:
     """An argument as text; a string stands bare, as `str` would have it.
 
-    >>> value([1, "a", None, (2.5,)]), value("mean")
+    >>> value_text([1, "a", None, (2.5,)]), value_text("mean")
     ("[1, 'a', None, (2.5,)]", 'mean')
     """
     kind = type(item)
@@ -99,7 +99,7 @@ def _items(items: Iterable[Any], quote: str, depth: int) -> str:
 
 
 def _named(items: dict[Any, Any], sign: str, quote: str, depth: int) -> str:
-    return capped([f"{value(name)}{sign}{_inner(item, quote, depth + 1)}" for name, item in items.items()])
+    return capped([f"{value_text(name)}{sign}{_inner(item, quote, depth + 1)}" for name, item in items.items()])
 
 
 def capped(texts: list[str], most: int = MOST_ITEMS) -> str:
@@ -140,7 +140,7 @@ def argument(item: Any, brief: bool = False) -> str:
     has_tensors = isinstance(item, (list, tuple)) and len(item) > 1 and all(map(_is_tensor, item))
     if has_tensors and len({argument(part, brief) for part in item}) == 1:
         return f"[{len(item)} × {argument(item[0], brief)}]"
-    return value(item)
+    return value_text(item)
 
 
 def _is_tensor(item: Any) -> bool:
@@ -161,7 +161,7 @@ def held(item: Any) -> str:
     """What a variable holds, in the manner of a result; a text is quoted and None is None."""
     if isinstance(item, str) and not isinstance(item, Word):
         return repr(short(item, 60))
-    return result(item) if holds_tensor(item) else short(value(item), 60)
+    return result(item) if holds_tensor(item) else short(value_text(item), 60)
 
 
 def result(item: Any, limit: int = 60) -> str:
@@ -170,13 +170,13 @@ def result(item: Any, limit: int = 60) -> str:
         return tensor(item)
     if isinstance(item, (dict, Fields)):
         items = item.items if isinstance(item, Fields) else item
-        parts = [f"{value(name)}: {result(part)}" for name, part in items.items() if part is not None]
+        parts = [f"{value_text(name)}: {result(part)}" for name, part in items.items() if part is not None]
         return short(capped(parts), limit)
     if item is None:
         return ""
     found = [tensor(facts) for facts in tensors(item)]
     if not found:
-        return short(value(item), limit)
+        return short(value_text(item), limit)
     if len(found) > 1 and len(set(found)) == 1:
         return f"{len(found)} × {found[0]}"
     return short(capped(found), limit)
@@ -232,12 +232,24 @@ def spread(stats: Stats, dtype: str = "") -> str:
     >>> spread(Stats(2, 8031.0, 122801.0, 0.0, 1.0, 0, 0, 0), "i64")
     '8031 … 122801'
     """
+    odd = nonfinite_counts(stats)
     if stats.nan:
-        return f"✗ {stats.nan:,} NaN" + (f", {stats.inf:,} Inf" if stats.inf else "")
-    inf = f"{stats.inf:,} Inf" if stats.inf else ""
+        return f"✗ {odd}"
     if stats.min is None or stats.max is None:
-        return inf
-    return limits(stats.min, stats.max, whole=is_whole(dtype)) + (f", {inf}" if inf else "")
+        return odd
+    text = limits(stats.min, stats.max, whole=is_whole(dtype))
+    return f"{text}, {odd}" if odd else text
+
+
+def nonfinite_counts(stats: Stats) -> str:
+    """How many values are NaN and Inf; empty if none is.
+
+    >>> nonfinite_counts(Stats(4, 0.0, 1.0, 0.5, 1.0, 2, 1, 0))
+    '2 NaN, 1 Inf'
+    """
+    if not (stats.nan or stats.inf):
+        return ""
+    return ", ".join([f"{count:,} {name}" for count, name in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count])
 
 
 def kept(item: Any) -> str:

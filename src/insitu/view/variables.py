@@ -6,19 +6,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from insitu.errors import choose
 from insitu.trace.event import Call, Event, Mark, Site, Variable
 from insitu.view.describe import describe
-from insitu.view.line import Column, Line, Span
+from insitu.view.line import Column, Line, Span, ViewTraits
 from insitu.view.name import given, spot
 from insitu.view.value import duration, safe, short
-from insitu.view.words import WORDS
 
 COLUMNS = (Column("changes"),)
 GUIDE = "│   "
 MOST_DEPTH = 32  # deeper calls are not indented any further
 MOST_NAME = 24
 MOST_PLACES = 3
+IN, OUT, YIELD = "in   ", "out  ", "yield "
 CHANGE_INKS = {"new": "green", "deleted": "red"}
 
 
@@ -35,8 +34,6 @@ class _Open:
 class Variables:
     """Shows each call of a watched function when it begins, then what happens in it, then how it ends.
 
-    `lang` is the language: "en", or "zh" for the Chinese of Tensor Tracker.
-
     >>> from insitu.trace.event import TensorFacts
     >>> view, x = Variables(), TensorFacts(0, (3,), "f32", "cpu")
     >>> call = Call(0, None, "python", "double", kwargs={"x": x}, result=x, defined=Site("run.py", 7, "double"))
@@ -49,12 +46,15 @@ class Variables:
     └─ out  f32[3] cpu
     """
 
-    def __init__(self, *, lang: str = "en") -> None:
-        self._words = WORDS[choose("lang", lang, WORDS)]
-        self.nothing = self._words.nothing
+    traits = ViewTraits(
+        level="python",
+        closely=True,
+        if_empty='no watched function ran in this trace: @insitu.watch("x") on a function records its variable x',
+    )
+
+    def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
         self._thread = 0
-        self._said: dict[tuple[str, ...], Span] = {}
 
     def begin(self) -> Iterable[Line]:
         """Nothing: the first call says where one is."""
@@ -75,9 +75,9 @@ class Variables:
         arguments = given(call)
         names = {name: short(safe(str(name)), MOST_NAME) for name in arguments}
         width = max(map(len, names.values()), default=0)
-        label = f"{_guide(depth)}├─ {self._words.inputs}"
+        label = f"{_guide(depth)}├─ {IN}"
         for name, item in arguments.items():
-            yield _line(((label, "grey"), (f"{names[name]:{width}}  ", "bold"), *describe(item, self._words)))
+            yield _line(((label, "grey"), (f"{names[name]:{width}}  ", "bold"), *describe(item)))
 
     def __call__(self, event: Event) -> Iterable[Line]:
         """The lines of a change, or of the end of a call."""
@@ -91,7 +91,7 @@ class Variables:
         """The end of calls that never ended."""
         for call in reversed(self._open.values()):
             yield from self._turned_to(call.thread)
-            yield _line(((_guide(call.depth) + "└─ ", "grey"), (self._words.running, "yellow")))
+            yield _line(((_guide(call.depth) + "└─ ", "grey"), ("still running", "yellow")))
         self._open.clear()
 
     def _around(self, event: Event) -> _Open | None:
@@ -107,20 +107,16 @@ class Variables:
         """A line that says so when what comes next is of another thread."""
         if thread != self._thread:
             self._thread = thread
-            yield _line((("── " + self._words.thread.format(number=thread), "grey"),))
+            yield _line(((f"── thread {thread}", "grey"),))
 
     def _head(self, call: Call) -> Iterator[Span]:
         if call.defined is not None:
             yield (f"[{spot(call.defined)}] ", "grey")
-        words, name, site = self._words, safe(call.name), call.site
-        form = words.named if site is None else words.called
-        caller, places = ("", "") if site is None else _chain(site)
-        before, _, after = form.partition("{name}")
-        yield (before, "")
-        yield (name, "bold")
-        yield (after.format(caller=caller, places=places), "grey")
+        yield (safe(call.name), "bold")
+        if call.site is not None:
+            yield (_called_from(call.site), "grey")
         if call.thread:
-            yield ("  " + words.thread.format(number=call.thread), "yellow")
+            yield (f"  thread {call.thread}", "yellow")
 
     def _variable(self, variable: Variable) -> Iterable[Line]:
         call = self._around(variable)
@@ -131,24 +127,15 @@ class Variables:
         depth, watched, file = (call.depth, call.name, call.file) if call is not None else (-1, "", None)
         changes = variable.changes
         if changes == ("yielded",):
-            label = f"{_guide(max(depth, 0))}├─ {self._words.yielded}"
-            return _line(((label, "grey"), *describe(variable.value, self._words)))
-        where = "" if variable.site is None else _where(variable.site, watched, file, self._words.within)
+            label = f"{_guide(max(depth, 0))}├─ {YIELD}"
+            return _line(((label, "grey"), *describe(variable.value)))
+        where = "" if variable.site is None else _where(variable.site, watched, file)
         guide, name = (_guide(depth + 1) + "├─ ", "grey"), (safe(variable.name), "bold")
         if changes == ("deleted",):
-            text, ink = self._changes(changes)
+            text, ink = _changes(changes)
             return _line((guide, name, (where, "grey"), (" " + text, ink)))
-        spans = (guide, name, (where + " → ", "grey"), *describe(variable.value, self._words))
-        return Line(spans, (self._changes(changes),), COLUMNS)
-
-    def _changes(self, changes: tuple[str, ...]) -> Span:
-        span = self._said.get(changes)
-        if span is None:
-            text = ", ".join([self._words.changes.get(change, change) for change in changes])
-            alone = not changes or (len(changes) == 1 and changes[0] in CHANGE_INKS)
-            ink = CHANGE_INKS[changes[0]] if alone and changes else "yellow"
-            span = self._said[changes] = (text if alone else self._words.changed.format(changes=text), ink)
-        return span
+        spans = (guide, name, (where + " → ", "grey"), *describe(variable.value))
+        return Line(spans, (_changes(changes),), COLUMNS)
 
     def _closed(self, call: Call) -> Iterator[Line]:
         if call.id not in self._open:  # nobody said that it began
@@ -157,11 +144,11 @@ class Variables:
         depth = self._open.pop(call.id).depth
         time: tuple[Span, ...] = () if call.duration is None else (("   " + duration(call.duration), "green"),)
         if call.raised is not None:
-            outcome: tuple[Span, ...] = ((self._words.raised + safe(call.raised), "red"),)
+            outcome: tuple[Span, ...] = ((f"raised {safe(call.raised)}", "red"),)
             yield _line(((f"{_guide(depth)}└─ ", "grey"), *outcome, *time))
         else:
-            outcome = describe(call.result, self._words)
-            yield _line(((f"{_guide(depth)}└─ {self._words.output}", "grey"), *outcome, *time))
+            outcome = describe(call.result)
+            yield _line(((f"{_guide(depth)}└─ {OUT}", "grey"), *outcome, *time))
 
     def _mark(self, mark: Mark) -> Iterator[Line]:
         call = self._around(mark)
@@ -177,26 +164,33 @@ def _guide(depth: int) -> str:
     return GUIDE * min(depth, MOST_DEPTH)
 
 
-def _last(function: str) -> str:
-    return function.rpartition(".")[2]
+@lru_cache(maxsize=256)
+def _changes(changes: tuple[str, ...]) -> Span:
+    """The kinds of a change: `new`, `deleted`, or the facts that changed."""
+    if not changes:
+        return ("", "yellow")
+    if changes[0] in CHANGE_INKS and len(changes) == 1:
+        return (changes[0], CHANGE_INKS[changes[0]])
+    return (f"{', '.join(changes)} changed", "yellow")
 
 
 @lru_cache(maxsize=4096)
-def _where(site: Site, watched: str, file: str | None, within: str) -> str:
+def _where(site: Site, watched: str, file: str | None) -> str:
     """The line, and the function and file where they are others than those of the one that is watched."""
     function = site.function.rpartition("<locals>.")[2]
     if function == watched or watched.endswith("." + function):
         return f" @{site.line}"
     place = str(site.line) if file in (None, site.file) else spot(site)
-    return f" @{place}{within.format(function=safe(function))}"
+    return f" @{place} in {safe(function)}"
 
 
 @lru_cache(maxsize=4096)
-def _chain(site: Site) -> tuple[str, str]:
-    """The function and line of a place, and the places that led to it."""
+def _called_from(site: Site) -> str:
+    """The caller and its line, and the sites that led there."""
     places: list[str] = []
     place: Site | None = site
     while place is not None and len(places) < MOST_PLACES:
         places.append(spot(place))
         place = place.caller
-    return f"{safe(_last(site.function))}:{site.line}", " <- ".join(places)
+    caller = safe(site.function.rpartition(".")[2])
+    return f" called from {caller}:{site.line} ({' <- '.join(places)})"

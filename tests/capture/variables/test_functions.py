@@ -339,25 +339,13 @@ def test_a_call_is_shown_when_it_begins() -> None:
 
 
 def test_other_views_around_a_function(capsys: pytest.CaptureFixture[str]) -> None:
-    @insitu.watch(view="classic", name="step")
+    @insitu.watch(view="code")
     def step(x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
     step(torch.ones(2))
     lines = capsys.readouterr().out.splitlines()
-    assert (lines[0], lines[-1]) == ("  ● TRACING step STARTED", "  ● TRACING step COMPLETE") and len(lines) > 4
-
-
-def test_the_words_of_the_original(capsys: pytest.CaptureFixture[str]) -> None:
-    @insitu.watch(lang="zh")
-    def plus(a: int) -> int:
-        return a + 1
-
-    plus(1)
-    out = capsys.readouterr().out
-    assert "函数 [" in out and "被调用于" in out and "├─ 输入 a  1" in out and "└─ 输出 2" in out
-    with pytest.raises(insitu.ChoiceError, match="lang"):
-        insitu.watch(lang="fr")(top_level_of_module)(1)
+    assert any("add.Tensor(f32[2], 1) -> f32[2]" in line for line in lines)
 
 
 def test_a_logger_takes_the_lines(caplog: pytest.LogCaptureFixture) -> None:

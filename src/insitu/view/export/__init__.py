@@ -1,50 +1,93 @@
-"""A trace for other viewers: pure data to text, the form chosen by the suffix of the file's name."""
+"""A trace as a file for another viewer. Each form has a file here, with a function `pieces(trace)` that makes its text.
+
+`EXPORTS` lists the forms: `insitu.save`, the command line and its help read everything from there. A form turns plain
+data into text; it opens no file and knows no tensor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from insitu.trace.trace import Trace
-from insitu.view.export.csv import csv_pieces, to_csv
-from insitu.view.export.dot import to_dot
-from insitu.view.export.mermaid import to_mermaid
-from insitu.view.export.model_explorer import to_model_explorer
-from insitu.view.export.perfetto import perfetto_pieces, to_perfetto
 
-__all__ = ["EXPORTS", "exporter", "pieces", "to_csv", "to_dot", "to_mermaid", "to_model_explorer", "to_perfetto"]
-
-Exporter = Callable[[Trace], str]
-# The first suffix that fits is taken, so the longer one stands before the one it ends in.
-EXPORTS: dict[str, Exporter] = {
-    ".graph.json": to_model_explorer,
-    ".json": to_perfetto,
-    ".dot": to_dot,
-    ".mmd": to_mermaid,
-    ".csv": to_csv,
-}
+PACKED = ".gz"
 
 
-def exporter(name: str) -> Exporter | None:
-    """What writes a file of this name; None if no other viewer reads such files.
+@dataclass(frozen=True)
+class Export:
+    """A form for another viewer: the suffix of its files, what they are for, and its module in this folder.
 
-    >>> exporter("run.json").__name__, exporter("run.graph.json").__name__, exporter("run.h5")
-    ('to_perfetto', 'to_model_explorer', None)
+    A form that is `long` may also be written packed: `run.json.gz`.
+    """
+
+    suffix: str
+    purpose: str
+    module: str
+    long: bool = False
+
+    def pieces(self, trace: Trace) -> Iterable[str]:
+        """The text, piece by piece; a long form makes each piece when it is asked for."""
+        module: Any = import_module(f"{__name__}.{self.module}")
+        pieces: Iterable[str] = module.pieces(trace)
+        return pieces
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The suffixes of its files."""
+        return (self.suffix, self.suffix + PACKED) if self.long else (self.suffix,)
+
+
+# The first suffix that fits is taken: a longer one comes before the one it ends in.
+EXPORTS = (
+    Export(".graph.json", "for Model Explorer", "model_explorer", long=True),
+    Export(".json", "for Perfetto", "perfetto", long=True),
+    Export(".dot", "for Graphviz", "dot"),
+    Export(".mmd", "for Mermaid", "mermaid"),
+    Export(".csv", "a table", "csv", long=True),
+)
+SUFFIXES = tuple(suffix for export in EXPORTS for suffix in export.suffixes)
+
+
+def export_for(name: str) -> Export | None:
+    """The form of a file with this name; None if there is none.
+
+    >>> export_for("run.json").purpose, export_for("run.graph.json.gz").purpose, export_for("run.h5")
+    ('for Perfetto', 'for Model Explorer', None)
     """
     lower = name.lower()
-    return next((make for suffix, make in EXPORTS.items() if lower.endswith(suffix)), None)
+    return next((export for export in EXPORTS if lower.endswith(export.suffixes)), None)
 
 
-# Those whose text is many times as long as the trace, in pieces.
-_PIECES: dict[Exporter, Callable[[Trace], Iterator[str]]] = {to_perfetto: perfetto_pieces, to_csv: csv_pieces}
+def export_text(trace: Trace, suffix: str) -> str:
+    """The text of a file with this suffix.
 
-
-def pieces(trace: Trace, name: str) -> Iterator[str]:
-    """What is written to a file of this name, bit by bit where it is long.
-
-    >>> "".join(pieces(Trace(), "run.json"))
+    >>> export_text(Trace(), ".json")
     '{"otherData":{},"traceEvents":[]}'
     """
-    export = exporter(name)
+    (export,) = (export for export in EXPORTS if export.suffix == suffix)
+    return "".join(export.pieces(trace))
+
+
+def export_bytes(trace: Trace, name: str) -> Iterator[bytes]:
+    """The content of a file with this name, piece by piece, packed if the name says so."""
+    export = export_for(name)
     if export is None:
-        raise ValueError(f"no other viewer reads {name!r}")
-    return _PIECES[export](trace) if export in _PIECES else iter([export(trace)])
+        raise ValueError(f"{name!r} does not end in one of {', '.join(SUFFIXES)}")
+    content = (piece.encode() for piece in export.pieces(trace))
+    return _packed(content) if name.lower().endswith(PACKED) else content
+
+
+def _packed(content: Iterable[bytes]) -> Iterator[bytes]:
+    packing = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)  # as gzip does, without the time of day
+    for piece in content:
+        yield packing.compress(piece)
+    yield packing.flush()
+
+
+def export_help() -> str:
+    """The forms in one sentence, for help."""
+    return ", ".join(f"{' or '.join(export.suffixes)} {export.purpose}" for export in EXPORTS)

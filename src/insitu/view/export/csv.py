@@ -6,29 +6,22 @@ import csv
 import re
 from collections.abc import Iterator
 
-from insitu.trace.collector import collector_paused
 from insitu.trace.counting import counted
 from insitu.trace.trace import COLUMNS, Trace, row
 from insitu.view.value import kept
 
-# A spreadsheet takes such a text for a formula, and runs it; a bare operator, as `+` or `@=`, is none.
+# A spreadsheet takes such a text for a formula and runs it; a bare operator such as `+` or `@=` is not a formula.
 FORMULA = re.compile(r"[=+\-@\t\r].*[\w(]", re.DOTALL)
 KEPT = COLUMNS.index("kept")
 
 
-def to_csv(trace: Trace) -> str:
-    """The calls of a trace as comma-separated values; a text that a spreadsheet would run is given a `'` in front.
+def pieces(trace: Trace) -> Iterator[str]:
+    """The calls as comma-separated values, row by row; a text that a spreadsheet would run gets a `'` in front.
 
     >>> from insitu.trace.event import Call
-    >>> to_csv(Trace([Call(7, None, "function", "torch.ones")])).splitlines()[1][:26]
+    >>> list(pieces(Trace([Call(7, None, "function", "torch.ones")])))[1][:26]
     '7,,function,torch.ones,,,,'
     """
-    with collector_paused():
-        return "".join(csv_pieces(trace))
-
-
-def csv_pieces(trace: Trace) -> Iterator[str]:
-    """The same text row by row, each made when it is asked for."""
     writer = csv.writer(line := _Last(), lineterminator="\n")
     writer.writerow(COLUMNS)
     yield line.text
@@ -42,7 +35,7 @@ def csv_pieces(trace: Trace) -> Iterator[str]:
 
 
 class _Last:
-    """A file that holds what was written to it last."""
+    """A file that holds the text that was written to it last."""
 
     text = ""
 
@@ -51,7 +44,7 @@ class _Last:
 
 
 def _plain(text: str) -> str:
-    """The text as it is, but for what no file can hold, and for what is not to be run."""
+    """The text without characters that no file can hold; a formula is disarmed."""
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     text = text.replace("\0", "\\x00")

@@ -28,7 +28,7 @@ class Edge:
 
 
 @dataclass(slots=True)
-class Graph:
+class StepGraph:
     """The calls of one step, and what flows between them; identical steps are one graph, `title` says which."""
 
     title: str
@@ -36,7 +36,7 @@ class Graph:
     edges: list[Edge] = field(default_factory=list)
 
 
-def graphs(trace: Trace) -> list[Graph]:
+def step_graphs(trace: Trace) -> list[StepGraph]:
     """A graph for each step; several that are the same are one."""
     groups = step_groups(trace)
     ranks = {group.folds[0].nodes[0].first.rank for group in groups}
@@ -55,9 +55,9 @@ def step_groups(trace: Trace) -> list[Steps]:
     return steps(sorted([*roots, *forest.rest()], key=lambda node: node.first.id))
 
 
-def _graph(group: Steps, *, ranked: bool) -> Graph:
+def _graph(group: Steps, *, ranked: bool) -> StepGraph:
     title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}, {group.count} alike"
-    graph = Graph(f"rank {group.folds[0].nodes[0].first.rank} {title}" if ranked else title)
+    graph = StepGraph(f"rank {group.folds[0].nodes[0].first.rank} {title}" if ranked else title)
     roots = [node for fold in group.folds for node in fold.nodes[: fold.count]]
     graph.calls = operations(node.first for node in _walk(roots))
     graph.edges = list(_edges(graph.calls))

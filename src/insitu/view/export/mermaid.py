@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import count
 
 from insitu.trace.collector import collector_paused
 from insitu.trace.trace import Trace
 from insitu.view.export.flow import Flow, Key
+from insitu.view.export.frames import Frames
 from insitu.view.missing_text import missing_text
 from insitu.view.value import short
 
@@ -18,73 +20,49 @@ SPECIAL = re.compile(r"[^\w ()\[\].,×→…]")  # a colon or a percent sign is 
 
 
 @collector_paused()
-def to_mermaid(trace: Trace) -> str:
+def pieces(trace: Trace) -> list[str]:
     """The forward pass at the level of modules, as a flowchart; identical blocks and steps are drawn once.
 
-    Boxes are the innermost modules, circles the functions in which what several modules made comes together. Dotted
+    Boxes are the innermost modules, circles the functions in which the outputs of several modules come together. Dotted
     arrows only tell the order of the calls: a trace with `level="modules"` does not know what flows between them.
 
     >>> from insitu.trace.event import Call, ModuleFacts
-    >>> print(to_mermaid(Trace([Call(0, None, "module", "Linear", ModuleFacts("fc", "Linear"))])))
+    >>> print("".join(pieces(Trace([Call(0, None, "module", "Linear", ModuleFacts("fc", "Linear"))]))), end="")
     flowchart TD
       m0["fc  Linear"]
     """
     flow = Flow(trace)
     if not flow.nodes:
-        return 'flowchart TD\n  note["no module was called"]\n'
+        return ['flowchart TD\n  note["no module was called"]\n']
     missing = trace.missing
     notes = [f"%% {missing_text(missing)}"] if missing is not None else []
-    return "\n".join(["flowchart TD", *notes, *_Drawing(flow).lines(), ""])
+    return [f"{line}\n" for line in ("flowchart TD", *notes, *_lines(flow))]
 
 
-class _Drawing:
-    """Boxes in the frames of the modules around them, and arrows, each as a line."""
+def _lines(flow: Flow) -> Iterator[str]:
+    """The boxes in the frames of the modules around them, then the arrows, then a note on what is left out."""
+    ids = {key: f"m{number}" for number, key in enumerate(list(flow.nodes)[:MOST_NODES])}
+    frames, numbers = Frames(), count()
+    for key, id in ids.items():
+        frames.add(flow.frames(key), _box(flow, key, id))
+    yield from frames.lines(
+        lambda path, indent: (f'{indent}subgraph f{next(numbers)}["{_escaped(flow.title(path))}"]',), "end"
+    )
+    arrows = [ends for ends in flow.arrows if ids.keys() >= set(ends)][:MOST_ARROWS]
+    for source, target in arrows:
+        yield f"  {ids[source]} {flow.arrows[source, target]} {ids[target]}"
+    nodes, lost = len(flow.nodes) - len(ids), len(flow.arrows) - len(arrows)
+    if nodes or lost:
+        yield f'  note["{nodes:,} more modules and {lost:,} arrows are left out, export .dot or .graph.json"]'
 
-    def __init__(self, flow: Flow) -> None:
-        self._flow = flow
-        self._ids = {key: f"m{number}" for number, key in enumerate(list(flow.nodes)[:MOST_NODES])}
-        self._inside: dict[str | None, dict[str, None]] = {}
-        self._held: dict[str | None, list[Key]] = {}
-        for key in self._ids:
-            frames = flow.frames(key)
-            for around, path in zip([None, *frames], frames, strict=False):
-                self._inside.setdefault(around, {})[path] = None
-            self._held.setdefault(frames[-1] if frames else None, []).append(key)
 
-    def lines(self) -> Iterator[str]:
-        yield from self._boxes()
-        arrows = [(source, target) for source, target in self._flow.arrows if {source, target} <= self._ids.keys()]
-        for source, target in arrows[:MOST_ARROWS]:
-            yield f"  {self._ids[source]} {self._flow.arrows[source, target]} {self._ids[target]}"
-        nodes, lost = len(self._flow.nodes) - len(self._ids), len(self._flow.arrows) - len(arrows[:MOST_ARROWS])
-        if nodes or lost:
-            yield f'  note["{nodes:,} more modules and {lost:,} arrows are left out, export .dot or .graph.json"]'
-
-    def _boxes(self) -> Iterator[str]:
-        """The boxes and the frames around them; a stack, because models nest deeper than Python."""
-        count = 0
-        waiting: list[tuple[str | None, str, bool]] = [(None, "", False)]
-        while waiting:
-            path, indent, ends = waiting.pop()
-            if ends:
-                yield f"{indent}end"
-                continue
-            if path is not None:
-                yield f'{indent}subgraph f{count}["{_escaped(self._flow.title(path))}"]'
-                count += 1
-                waiting.append((path, indent, True))
-            inner = indent + "  "
-            yield from (f"{inner}{self._box(key)}" for key in self._held.get(path, ()))
-            waiting += [(deeper, inner, False) for deeper in reversed(self._inside.get(path, {}))]
-
-    def _box(self, key: Key) -> str:
-        lines = [_escaped(line) for line in self._flow.label(key) if line]
-        text = "<br/>".join(lines)
-        return f'{self._ids[key]}["{text}"]' if isinstance(key, str) else f'{self._ids[key]}(("{text}"))'
+def _box(flow: Flow, key: Key, id: str) -> str:
+    text = "<br/>".join(_escaped(line) for line in flow.label(key) if line)
+    return f'{id}["{text}"]' if isinstance(key, str) else f'{id}(("{text}"))'
 
 
 def _escaped(text: str) -> str:
-    """The text with all that Mermaid might read as more than text by its number.
+    """The text with each character that Mermaid might read as more than text replaced by its number.
 
     >>> _escaped('a"b')
     'a#34;b'

@@ -8,7 +8,7 @@ from typing import Any
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.trace import Trace
-from insitu.view.export.graph import Edge, Graph, Layers, call_name, code_at, graphs
+from insitu.view.export.graph import Edge, Layers, StepGraph, call_name, code_at, step_graphs
 from insitu.view.name import compact
 from insitu.view.value import arguments, duration, safe, short, spread, tensor
 
@@ -17,17 +17,17 @@ MOST_TEXT = 400
 
 
 @collector_paused()
-def to_model_explorer(trace: Trace) -> str:
+def pieces(trace: Trace) -> list[str]:
     """The trace as a collection of graphs, one for each step that is not like another.
 
-    >>> graph = json.loads(to_model_explorer(Trace([Call(0, None, "function", "torch.ones")])))["graphs"][0]
+    >>> graph = json.loads(*pieces(Trace([Call(0, None, "function", "torch.ones")])))["graphs"][0]
     >>> graph["id"], graph["nodes"][0]["label"]
     ('step 0', 'torch.ones')
     """
     layers = _Namespaces(trace.calls)
-    every = [_graph(graph, layers) for graph in graphs(trace)]
+    every = [_graph(graph, layers) for graph in step_graphs(trace)]
     label = safe(str(trace.about.get("subject", "insitu")))
-    return json.dumps({"label": label, "graphs": every}, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return [json.dumps({"label": label, "graphs": every}, allow_nan=False, ensure_ascii=False, separators=(",", ":"))]
 
 
 class _Namespaces(Layers):
@@ -45,7 +45,7 @@ class _Namespaces(Layers):
         return f"backward/{namespace}".removesuffix("/") if call.phase != "forward" else namespace
 
 
-def _graph(graph: Graph, layers: _Namespaces) -> Item:
+def _graph(graph: StepGraph, layers: _Namespaces) -> Item:
     coming: dict[int, list[Item]] = {}
     outside: dict[int, TensorFacts] = {}
     for edge in graph.edges:
@@ -101,7 +101,7 @@ def _output(number: int, facts: TensorFacts) -> Item:
     return {"id": str(number), "attrs": [{"key": key, "value": text} for key, text in known.items() if text]}
 
 
-def _groups(graph: Graph, layers: _Namespaces) -> dict[str, dict[str, str]]:
+def _groups(graph: StepGraph, layers: _Namespaces) -> dict[str, dict[str, str]]:
     """What is shown of a layer that is selected."""
     found: dict[str, dict[str, str]] = {}
     for call in graph.calls:

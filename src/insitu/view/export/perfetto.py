@@ -9,32 +9,27 @@ from itertools import chain
 from typing import Any
 
 from insitu.errors import SubjectError
-from insitu.trace.collector import collector_paused
 from insitu.trace.costs import memory
 from insitu.trace.counting import counted
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import call_name, code_at, operations, place
 from insitu.view.missing_text import about_texts
-from insitu.view.value import result, safe, short, value
+from insitu.view.value import result, safe, short, value_text
 
 Row = dict[str, Any]
 MOST_TEXT = 400  # characters of the facts about a bar
 
 
-def to_perfetto(trace: Trace) -> str:
+def pieces(trace: Trace) -> Iterator[str]:
     """The trace as a timeline, in the JSON of the Trace Event Format: a process for each rank, times in microseconds.
 
-    >>> rows = json.loads(to_perfetto(Trace([Call(0, None, "function", "torch.ones", duration=2500)])))["traceEvents"]
-    >>> [(row["name"], row["ts"], row["dur"]) for row in rows if row["ph"] == "X"]
+    Each piece is made when it is asked for: all of the text takes many times the memory of the trace.
+
+    >>> text = "".join(pieces(Trace([Call(0, None, "function", "torch.ones", duration=2500)])))
+    >>> [(row["name"], row["ts"], row["dur"]) for row in json.loads(text)["traceEvents"] if row["ph"] == "X"]
     [('torch.ones', 0.0, 2.5)]
     """
-    with collector_paused():
-        return "".join(perfetto_pieces(trace))
-
-
-def perfetto_pieces(trace: Trace) -> Iterator[str]:
-    """The same text in pieces, each made when it is asked for: all of it takes many times the memory of the trace."""
     events = trace.events
     calls = [event for event in events if isinstance(event, Call)]
     if calls and all(call.duration is None for call in calls):
@@ -183,7 +178,7 @@ def _facts(call: Call) -> Row:
 def _moment(event: Mark | Variable, lanes: _Lanes) -> Iterator[Row]:
     """A mark or the change of a variable; a step is told by the first event of it."""
     if isinstance(event, Variable):
-        args = {"value": short(value(event.value), MOST_TEXT), "changes": ", ".join(event.changes)}
+        args = {"value": short(value_text(event.value), MOST_TEXT), "changes": ", ".join(event.changes)}
         if event.site is not None:
             args["source"] = place(event.site)
         yield lanes.row("i", safe(event.name), event, cat="variable", s="t", args=args)

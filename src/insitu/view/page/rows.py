@@ -18,7 +18,7 @@ from insitu.view.name import compact, expression, module_type
 from insitu.view.page.nonfinite import Nonfinite
 from insitu.view.page.packing import Columns
 from insitu.view.page.tables import Tables
-from insitu.view.value import MOST_EXACT, held, result, safe, short, tensor, value
+from insitu.view.value import MOST_EXACT, held, result, safe, short, tensor, value_text
 
 # The number of a kind is its place; `model.js` has the same list.
 KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
@@ -302,6 +302,6 @@ def label(call: Call) -> str:
 
 def _arguments(call: Call) -> str:
     """The arguments, a line for each: its name or place, a tab, what it is."""
-    lines = [f"{place}\t{short(value(item), 400)}" for place, item in enumerate(call.args)]
-    lines += [f"{value(name)}\t{short(value(item), 400)}" for name, item in call.kwargs.items()]
+    lines = [f"{place}\t{short(value_text(item), 400)}" for place, item in enumerate(call.args)]
+    lines += [f"{value_text(name)}\t{short(value_text(item), 400)}" for name, item in call.kwargs.items()]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from insitu.trace.costs import size
 from insitu.trace.event import ModuleFacts, Site, Stats, TensorFacts
 from insitu.view.name import module_type
 from insitu.view.page.packing import Columns
-from insitu.view.value import kept, safe, short, tensor, value
+from insitu.view.value import kept, safe, short, tensor, value_text
 
 BINS = 16
 LEVELS = 15  # of a bar in a histogram
@@ -69,7 +69,7 @@ class Tables:
         number = self._modules.get(module)
         if number is None:
             number = self._modules[module] = len(self._module_rows)
-            settings = [f"{value(name)}={value(item)}" for name, item in module.settings.items()]
+            settings = [f"{value_text(name)}={value_text(item)}" for name, item in module.settings.items()]
             counts = [min(count, 2**53) for count in (module.parameters, module.own_parameters, module.trainable)]
             row = [safe(module.path), module_type(module), ", ".join(settings), *counts, int(module.leaf)]
             self._module_rows.append(row)
@@ -125,7 +125,7 @@ def _described(dtype: str, shape: Any, device: str, requires_grad: bool, strides
     facts = TensorFacts(0, shape, dtype, device, type=type)
     notes = [safe(type)] if type not in ("Tensor", "ndarray") else []
     notes += ["requires grad"] if requires_grad else []
-    notes += [f"strides {value(strides)}"] if strides is not None else []
+    notes += [f"strides {value_text(strides)}"] if strides is not None else []
     return [tensor(facts), safe(device), min(size(facts), 2**53), ", ".join(notes)]
 
 

@@ -1,4 +1,4 @@
-"""The classic view prints the blocks of seed 000."""
+"""The view of Tracy NN prints the blocks of seed 000."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from tests.view.build import Run, linear, site, tensor
 
 from insitu.trace.event import Fields, Opaque, Word
-from insitu.view import make, render
+from insitu.view import render
+from tracy_nn.blocks import Blocks
 
 EXPECTED = Path(__file__).parent / "expected"
 
@@ -37,14 +38,14 @@ def mha() -> Run:
 
 
 def test_the_seed_to_the_letter() -> None:
-    assert render(mha().trace, "classic", name="MHA") == (EXPECTED / "classic.txt").read_text().rstrip("\n")
+    assert render(mha().trace, Blocks("MHA")) == (EXPECTED / "tracy_nn_blocks.txt").read_text().rstrip("\n")
 
 
 def one(name: str, *args: Any, **more: Any) -> list[str]:
     """The block of one function call, without the line after it."""
     run = Run()
     run.call("function", name, *args, **more)
-    lines = render(run.trace, "classic").split("\n")
+    lines = render(run.trace, Blocks()).split("\n")
     assert lines.pop() == "  │"
     return lines
 
@@ -96,14 +97,14 @@ def test_functions_of_a_users_leaf_module_are_shown_and_those_of_torchs_are_not(
         run.call("function", "torch.Tensor.mean", x, -1, out=x, site=site("x.mean(-1)", 9, "MyNorm.forward", outer))
     with run.inside(run.module("ln", "LayerNorm", x, out=x, site=outer)):
         run.call("function", "torch.nn.functional.layer_norm", x, out=x, site=outer)
-    text = render(run.trace, "classic")
+    text = render(run.trace, Blocks())
     assert "Tensor.mean(-1) @ [MyNorm.forward]" in text
     assert "layer_norm" not in text
 
 
 def test_heading_comes_once_with_or_without_begin() -> None:
     run = mha()
-    begun, plain = make("classic", name="A"), make("classic", name="A")
+    begun, plain = Blocks("A"), Blocks("A")
     assert [str(line) for line in begun.begin()] == ["  ● TRACING A STARTED", "  │"]
     assert list(begun.begin()) == []
     first = next(event for event in run.events if event.id == 1)
@@ -115,7 +116,7 @@ def test_hostile_names_stay_on_one_line() -> None:
     run = Run()
     run.module("a\nb\x1b[31m", "Evil\r", tensor(2), out="x\ny")
     run.mark("trouble", "line\nline")
-    lines = render(run.trace, "classic").split("\n")
+    lines = render(run.trace, Blocks()).split("\n")
     assert len(lines) == 6
     assert "\x1b" not in "".join(lines) and "\r" not in "".join(lines)
 
@@ -123,5 +124,23 @@ def test_hostile_names_stay_on_one_line() -> None:
 def test_of_many_items_the_first_are_shown() -> None:
     run = Run()
     run.call("function", "torch.f", out={f"k{n}": tensor(2) for n in range(5000)})
-    (output,) = (line for line in render(run.trace, "classic").splitlines() if "Output" in line)
+    (output,) = (line for line in render(run.trace, Blocks()).splitlines() if "Output" in line)
     assert output.count("Tensor [2]") == 32 and output.endswith(", …}")
+
+
+def test_a_watched_function_and_its_variables_have_no_block() -> None:
+    run, x = Run(), tensor(2)
+    with run.inside(run.python("f", duration=4_000_000, raised="ValueError")):
+        run.variable("x", x, "new")
+        run.call("function", "torch.relu", tensor(3, type="ndarray"), out=x)
+    assert [line for line in render(run.trace, Blocks()).split("\n") if "●" in line] == ["  ● torch.relu"]
+
+
+def test_the_deepest_models_and_the_largest_numbers_have_a_block() -> None:
+    run, x = Run(), tensor(2)
+    for depth in range(2000):
+        run._open.append(run.module(".".join("a" * depth), "Nest", x, leaf=depth == 1999, out=x))
+    assert "(Nest)" in render(run.trace, Blocks())
+    run = Run()
+    run.call("function", "torch.f", {10**5000: tensor(2)}, out={10**5000: tensor(2)})
+    assert "<int of 16610 bits>" in render(run.trace, Blocks())
