@@ -452,8 +452,8 @@ BROKEN = {
     "names": "insitu.capture.names.Names.learn",
     "settings": "insitu.capture.names.settings",
     "codes": "insitu.capture.sites.Codes.learn",
-    "function notes": "insitu.capture.ops.function_note",
-    "operator notes": "insitu.capture.ops.operator_note",
+    "function callees": "insitu.capture.ops.function_callee",
+    "operator callees": "insitu.capture.ops.operator_callee",
     "layouts": "insitu.capture.tensors.unheard",
     "statistics": "insitu.capture.keep.flat_floats",
 }
@@ -476,8 +476,8 @@ def test_a_failure_inside_is_reported_once_and_the_run_goes_on(
     torch.manual_seed(0)
     model, calls = Taking(), []
     expected = bits(model(x, object(), [1, object()]))
-    for notes in ("FUNCTION_NOTES", "OPERATOR_NOTES"):  # as if nothing had been met before
-        monkeypatch.setattr(f"insitu.capture.ops.{notes}", {})
+    for callees in ("FUNCTION_CALLEES", "OPERATOR_CALLEES"):  # as if nothing had been met before
+        monkeypatch.setattr(f"insitu.capture.ops.{callees}", {})
     monkeypatch.setattr(BROKEN[name], broken)
     with nothing_left(), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("error" if strict else "always")

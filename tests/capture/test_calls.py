@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 import insitu
-from insitu.capture.calls import FACTS, FunctionNote
+from insitu.capture.calls import FACTS, FunctionCallee
 
 PRIVATE = ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested")
 
@@ -58,7 +58,7 @@ def sample(argument: Any) -> Any:
 def test_an_operator_whose_overload_is_called_like_a_property_is_recorded() -> None:
     alike = [each for each in overloads() if each._overloadname in FACTS or hasattr(Tensor, each._overloadname)]
     assert {str(each) for each in alike} >= {"aten.mean.dim", "aten.max.dim", "aten.to.device", "aten.squeeze_.dim"}
-    silent = [each for each in alike if FunctionNote(each).silent and each._opname not in FACTS]
+    silent = [each for each in alike if FunctionCallee(each).silent and each._opname not in FACTS]
     assert silent == []
     called = []
     for each in alike:
@@ -94,9 +94,9 @@ def test_operators_that_change_their_first_argument_are_known_by_their_schema() 
     for each in overloads():
         arguments = each._schema.arguments
         writes = bool(arguments and arguments[0].alias_info and arguments[0].alias_info.is_write)
-        assert FunctionNote(each).in_place == writes, each
-    assert FunctionNote(torch.ops.aten.add_).in_place
-    assert not FunctionNote(torch.ops.aten.add).in_place
+        assert FunctionCallee(each).in_place == writes, each
+    assert FunctionCallee(torch.ops.aten.add_).in_place
+    assert not FunctionCallee(torch.ops.aten.add).in_place
 
 
 def test_an_operator_in_place_makes_a_new_value() -> None:
@@ -116,14 +116,14 @@ def test_each_recorded_name_names_something() -> None:
     functions = [*get_testing_overrides(), *filter(callable, hidden), *overloads(), torch._C._set_grad_enabled]
     wrong = []
     for function in functions:
-        name = FunctionNote(function).name
+        name = FunctionCallee(function).name
         try:
             look_up(name)
         except AttributeError:
             wrong.append(name)
     assert wrong == []
-    assert FunctionNote(F.logsigmoid).name == "torch.nn.functional.logsigmoid"
-    assert FunctionNote(torch.linalg.inv).name == "torch.linalg.inv"
+    assert FunctionCallee(F.logsigmoid).name == "torch.nn.functional.logsigmoid"
+    assert FunctionCallee(torch.linalg.inv).name == "torch.linalg.inv"
 
 
 class Tensors:
@@ -135,10 +135,10 @@ class Tensors:
 
 def test_a_method_of_a_stranger_is_not_taken_for_one_of_torch() -> None:
     Tensors.Tensor.backward.__qualname__ = "Tensor.backward"
-    note = FunctionNote(Tensors.Tensor.backward)
-    assert note.name == f"{__name__}.Tensor.backward"
-    assert not note.runs_backward
-    assert FunctionNote(Tensor.backward).runs_backward
+    callee = FunctionCallee(Tensors.Tensor.backward)
+    assert callee.name == f"{__name__}.Tensor.backward"
+    assert not callee.runs_backward
+    assert FunctionCallee(Tensor.backward).runs_backward
 
 
 @pytest.mark.parametrize("level", ["functions", "aten"])

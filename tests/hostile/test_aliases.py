@@ -16,7 +16,7 @@ from tests.hostile.aliases import Entry, Hand, Program, Seen
 from torch import Tensor, nn
 
 import insitu
-from insitu.capture.calls import function_note
+from insitu.capture.calls import function_callee
 from insitu.capture.tensors import short_dtype
 from insitu.trace.event import Call, Stats, TensorFacts
 
@@ -98,7 +98,7 @@ def check(trace: insitu.Trace, hand: Hand, level: str, keep: str, program: Progr
 def is_recorded(entry: Entry) -> bool:
     """Whether a call is one that a trace has; torch calls `detach` only because somebody listens."""
     if entry.kind == "function":
-        return not function_note(entry.function).silent
+        return not function_callee(entry.function).silent
     return entry.function is not torch.ops.aten.detach.default
 
 

@@ -58,7 +58,7 @@ class Gradients:
                 found = self._fresh(grad, producer)  # anew: autograd adds up gradients in place
             value.grad = found
         except Exception as error:
-            self._probe.trouble("noting a gradient", error)
+            self._probe.trouble("recording a gradient", error)
 
 
 def is_sound(tensor: Tensor) -> bool:

@@ -46,7 +46,7 @@ FACTS = FACT_FUNCTIONS.union(_FACTS.split())
 FACTS_OWNERS = frozenset({"torch", C_MODULE, "torch.Tensor", "torch.ops.aten"})
 
 
-class FunctionNote:
+class FunctionCallee:
     """A torch function: whether it is worth an event, and whether it changes its first argument."""
 
     __slots__ = ("defaults", "in_place", "kind", "name", "runs_backward", "silent")
@@ -63,7 +63,7 @@ class FunctionNote:
         self.runs_backward = self.name.startswith("torch.") and operation("function", self.name).runs_backward
 
 
-class PythonNote:
+class PythonCallee:
     """A Python function that is watched; `code` is None for one that is written in C."""
 
     __slots__ = ("code", "kind", "name")
@@ -79,7 +79,7 @@ class PythonNote:
         """The arguments of a call by the names of the parameters; what was not given is left out.
 
         >>> def area(width, *more, **options): ...
-        >>> PythonNote("area", area.__code__).named((1, 2, 3), {"unit": "m"})
+        >>> PythonCallee("area", area.__code__).named((1, 2, 3), {"unit": "m"})
         {'width': 1, 'more': (2, 3), 'options': {'unit': 'm'}}
         """
         code = self.code
@@ -98,7 +98,7 @@ class PythonNote:
         return found
 
 
-class OperatorNote:
+class OperatorCallee:
     """An operator of ATen or of a library: how to call it, and the arguments that it changes but does not return."""
 
     __slots__ = ("call", "function", "kind", "name", "writes")
@@ -261,19 +261,19 @@ def unreturned_writes(function: Any) -> list[tuple[int, str]]:
 
 
 # Notes of torch's own callables live as long as torch does; those of others are made again at each call.
-FUNCTION_NOTES: dict[Any, FunctionNote] = {}
-OPERATOR_NOTES: dict[int, OperatorNote] = {}
+FUNCTION_CALLEES: dict[Any, FunctionCallee] = {}
+OPERATOR_CALLEES: dict[int, OperatorCallee] = {}
 
 
-def function_note(function: Callable[..., Any]) -> FunctionNote:
+def function_callee(function: Callable[..., Any]) -> FunctionCallee:
     """The note of a function that has none yet."""
-    note = FunctionNote(function)
-    if note.name.startswith("torch.") and type(function).__hash__ is not None:
-        FUNCTION_NOTES[function] = note
-    return note
+    callee = FunctionCallee(function)
+    if callee.name.startswith("torch.") and type(function).__hash__ is not None:
+        FUNCTION_CALLEES[function] = callee
+    return callee
 
 
-def operator_note(function: Any) -> OperatorNote:
+def operator_callee(function: Any) -> OperatorCallee:
     """The note of an operator that has none yet. It is found again by id, so it holds the operator."""
-    note = OPERATOR_NOTES[id(function)] = OperatorNote(function)
-    return note
+    callee = OPERATOR_CALLEES[id(function)] = OperatorCallee(function)
+    return callee

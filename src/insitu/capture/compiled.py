@@ -132,15 +132,17 @@ class Region:
         try:
             self._open(called, args, kwargs, frame)
         except Exception as error:
-            probe.trouble("noting a compiled call", error)
+            probe.trouble("recording a compiled call", error)
         self.taking, probe.taking, probe.paused = probe.taking, False, True
 
     def _open(self, called: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
         probe = self.probe
-        note = probe.note(called) if isinstance(called, nn.Module) else CompiledNote(called) if probe.taking else None
-        if note is None:
+        callee = (
+            probe.callee(called) if isinstance(called, nn.Module) else CompiledCallee(called) if probe.taking else None
+        )
+        if callee is None:
             return
-        record = [note, RUNNING, probe.parent, 0.0, 0.0, False, 0, len(args), 0, 0]
+        record = [callee, RUNNING, probe.parent, 0.0, 0.0, False, 0, len(args), 0, 0]
         make_noting(guarded(probe.values))(record, args, kwargs)
         probe.stack(frame, record)
         self.at = len(probe.tape) if len(probe.tape) < probe.due else probe.cut()
@@ -163,7 +165,7 @@ class Region:
                 if probe.close is not None:
                     probe.close(probe, at)
         except Exception as trouble:
-            probe.trouble("noting a compiled result", trouble)
+            probe.trouble("recording a compiled result", trouble)
         if self.mode is not None and self.below is not None:
             self.mode.enter(self.below)
 
@@ -180,7 +182,7 @@ class TakenRegion:
         self._taker.leave(self._module, result, error, is_step=self._is_step)
 
 
-class CompiledNote:
+class CompiledCallee:
     """A compiled function that is no module."""
 
     __slots__ = ("kind", "name")

@@ -9,31 +9,31 @@ from typing import Any
 
 import torch
 
-from insitu.capture.calls import FunctionNote, OperatorNote, PythonNote
+from insitu.capture.calls import FunctionCallee, OperatorCallee, PythonCallee
 from insitu.capture.flops import flops
 from insitu.capture.forwards import Forwards
 from insitu.capture.ids import EARLIER, THREAD_STRIDE, Ids, adding, numbering
-from insitu.capture.names import ModuleNote
+from insitu.capture.names import ModuleCallee
 from insitu.capture.segment import Record, Segment, TapeOwner, records
 from insitu.capture.sites import Base, Sites
 from insitu.capture.tape import (
     ARGS,
     BACKWARD,
+    CALLEE,
     FIXED,
     FRAMES,
     INHERITED,
     KWARGS,
     NODE_COUNT,
-    NOTE,
     OUTERMOST,
     PARENT,
     PHASES,
     RUNNING,
     SHORT,
     START,
-    MarkNote,
+    MarkEntry,
     Raised,
-    VariableNote,
+    VariableEntry,
 )
 from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value, short_dtype
 from insitu.capture.values.steps import Steps
@@ -227,9 +227,9 @@ class TapeDecoder:
             if id not in early:
                 early[id] = self._changes(self.tape[at], self.tape[at + 1], parent)
             return bool(early[id])
-        note, result, outer = self.tape[at : at + PARENT + 1]
+        callee, result, outer = self.tape[at : at + PARENT + 1]
         is_around_others = result is RUNNING
-        may_begin_step = outer == OUTERMOST or type(note) is MarkNote
+        may_begin_step = outer == OUTERMOST or type(callee) is MarkEntry
         if is_around_others or may_begin_step:
             self.place(at)
         return True
@@ -244,25 +244,25 @@ class TapeDecoder:
 
     def change(self, time: float, at: int, parent: int) -> Variable | None:
         """The change of a variable at an offset; None if it is none, because the number is the same."""
-        note, item = self.tape[at : at + SHORT]
+        entry, item = self.tape[at : at + SHORT]
         known = self.decoder.early.get(self.identity(at)) if self.decoder.early else None
-        changes = self._changes(note, item, parent) if known is None else known
-        return self.variable(note, item, changes, self.number(at), parent, time) if changes else None
+        changes = self._changes(entry, item, parent) if known is None else known
+        return self.variable(entry, item, changes, self.number(at), parent, time) if changes else None
 
-    def _changes(self, note: VariableNote, item: Any, parent: int) -> tuple[Change, ...]:
+    def _changes(self, entry: VariableEntry, item: Any, parent: int) -> tuple[Change, ...]:
         around = parent if parent == OUTERMOST else self.identity(parent)
-        return self.decoder.last.changes(around, note, item)
+        return self.decoder.last.changes(around, entry, item)
 
     def variable(
-        self, note: VariableNote, item: Any, changes: tuple[Change, ...], number: int, parent: int, time: float
+        self, entry: VariableEntry, item: Any, changes: tuple[Change, ...], number: int, parent: int, time: float
     ) -> Variable:
         """The event of a change."""
         site, _, step = self.place(parent) if parent != OUTERMOST else (self.decoder.outside, None, 0)
-        point, decoder = note.point, self.decoder
+        point, decoder = entry.point, self.decoder
         return Variable(
             number,
             None if parent == OUTERMOST else self.number(parent),
-            note.name,
+            entry.name,
             self.plain(item),
             changes,
             decoder.sites.line(point.file, point.line, point.function, site),
@@ -275,28 +275,28 @@ class TapeDecoder:
     def event(self, at: int) -> Event:
         """The event of the record at an offset."""
         decoder, tape = self.decoder, self.tape
-        note, result, parent, start, end, phase, nodes = tape[at : at + ARGS]
+        callee, result, parent, start, end, phase, nodes = tape[at : at + ARGS]
         site, module, step = self.place(at)
         parent_id = None if parent == OUTERMOST else self.number(parent)
         began = round((start - decoder.origin) * 1e9)
-        kind, number = type(note), self.number(at)
-        if kind is MarkNote:
-            return Mark(number, parent_id, note.mark, note.text, began, self.thread, step, decoder.rank)
-        args, kwargs = self._arguments(note, at)
+        kind, number = type(callee), self.number(at)
+        if kind is MarkEntry:
+            return Mark(number, parent_id, callee.mark, callee.text, began, self.thread, step, decoder.rank)
+        args, kwargs = self._arguments(callee, at)
         failed, running = result if type(result) is Raised else None, result is RUNNING
-        origin = self.forwards.find(nodes) if phase == BACKWARD and kind is OperatorNote else None
-        if nodes >= NODE_COUNT and kind is FunctionNote and self.level == "aten":
+        origin = self.forwards.find(nodes) if phase == BACKWARD and kind is OperatorCallee else None
+        if nodes >= NODE_COUNT and kind is FunctionCallee and self.level == "aten":
             self.forwards.add(nodes, number, module)
         call = Call(
             number,
             parent_id,
-            note.kind,
-            note.facts.type if kind is ModuleNote else note.name,
+            callee.kind,
+            callee.facts.type if kind is ModuleCallee else callee.name,
             origin.module if origin is not None else module,
             args,
             kwargs,
             None if running or failed else self.plain(result),
-            decoder.sites.operator(self._pairs(at)) if kind is FunctionNote else None,
+            decoder.sites.operator(self._pairs(at)) if kind is FunctionCallee else None,
             site,
             began,
             None if running else round((end - start) * 1e9),
@@ -305,27 +305,27 @@ class TapeDecoder:
             self.thread,
             step,
             decoder.rank,
-            decoder.sites.definition(note.code) if kind is PythonNote and note.code is not None else None,
+            decoder.sites.definition(callee.code) if kind is PythonCallee and callee.code is not None else None,
             failed.message if failed else None,
             origin.id if origin is not None else None,
         )
         call.flops = flops(call)
         return call
 
-    def _arguments(self, note: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _arguments(self, callee: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, less those that torch's Python functions only hand on at their defaults."""
         tape, plain = self.tape, self.plain
         first = at + FIXED
         last = first + tape[at + ARGS]
         args = tuple([plain(item) for item in tape[first:last]])
-        if not tape[at + KWARGS] and type(note) is not PythonNote:
+        if not tape[at + KWARGS] and type(callee) is not PythonCallee:
             return args, {}
         flat = tape[last : last + tape[at + KWARGS]]
         kwargs = {flat[index]: plain(flat[index + 1]) for index in range(0, len(flat), 2)}
-        if type(note) is PythonNote:
-            return (), note.named(args, kwargs)
-        if isinstance(note, FunctionNote) and note.defaults:
-            kwargs = {name: item for name, item in kwargs.items() if not is_default(note.defaults, name, item)}
+        if type(callee) is PythonCallee:
+            return (), callee.named(args, kwargs)
+        if isinstance(callee, FunctionCallee) and callee.defaults:
+            kwargs = {name: item for name, item in kwargs.items() if not is_default(callee.defaults, name, item)}
         return args, kwargs
 
     def _pairs(self, at: int) -> Sequence[Any]:
@@ -353,12 +353,12 @@ class TapeDecoder:
         return place
 
     def _place(self, at: int, outer: Place | None) -> Place:
-        note = self.tape[at + NOTE]
+        callee = self.tape[at + CALLEE]
         site, module, step = outer or (self.decoder.outside, None, None)
         if self.tape[at + FRAMES] != INHERITED:
             site = self.decoder.sites.chain(self._pairs(at), site)
-        step = self.decoder.steps.of(note, step, self.tape[at + START])
-        return site, note.facts if isinstance(note, ModuleNote) else module, step
+        step = self.decoder.steps.of(callee, step, self.tape[at + START])
+        return site, callee.facts if isinstance(callee, ModuleCallee) else module, step
 
     def plain(self, item: Any) -> Any:
         """What was noted of an argument or a result, as plain data."""

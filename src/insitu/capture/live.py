@@ -16,7 +16,7 @@ from insitu.capture.explain.notes import settle
 from insitu.capture.ids import THREAD_STRIDE, Ids
 from insitu.capture.probe import Probe, Trouble
 from insitu.capture.segment import end_of, records
-from insitu.capture.tape import OUTERMOST, RESULT, RUNNING, Tape, VariableNote
+from insitu.capture.tape import OUTERMOST, RESULT, RUNNING, Tape, VariableEntry
 from insitu.capture.tensors import GIVEN, RichValue
 from insitu.trace.event import Event, Mark
 
@@ -69,12 +69,12 @@ class Live:
                 event = self._tape(probe)[0].event(at)
                 self._hand_on(event, sinks)
 
-    def change(self, probe: Probe, note: VariableNote, value: Any) -> None:
+    def change(self, probe: Probe, entry: VariableEntry, value: Any) -> None:
         """A variable has changed."""
         with self._unheard(probe):
             number = probe.thread * THREAD_STRIDE + CHANGES_FROM + next(self._changes)
             tape, _ = self._tape(probe)
-            self._hand_on(tape.variable(note, value, note.changes or (), number, probe.parent, probe.clock()))
+            self._hand_on(tape.variable(entry, value, entry.changes or (), number, probe.parent, probe.clock()))
 
     @contextmanager
     def _unheard(self, probe: Probe) -> Iterator[None]:

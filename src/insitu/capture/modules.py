@@ -21,7 +21,7 @@ from insitu.capture.arguments import make_noting
 from insitu.capture.containers import outline
 from insitu.capture.fused import question
 from insitu.capture.modes import as_anchor, skip_when_compiling
-from insitu.capture.names import ModuleNote
+from insitu.capture.names import ModuleCallee
 from insitu.capture.tape import END, FORWARD, LEFT, RECOMPUTE, RESULT, RUNNING, START
 from insitu.capture.tensors import Value, Values, guarded
 from insitu.capture.torch_internals import (
@@ -176,15 +176,15 @@ def call_impl(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return call_unseen(self, probes, args, kwargs)
     if len(probes) == 1:
         (probe,) = probes
-        note = probe.note(self)
-        if note is None:
+        callee = probe.callee(self)
+        if callee is None:
             return patch.original(self, *args, **kwargs)
-        return probe.on_module(note, patch.original, self, *args, **kwargs)
+        return probe.on_module(callee, patch.original, self, *args, **kwargs)
     run = patch.original
     for probe in probes:
-        note = probe.note(self)
-        if note is not None:
-            run = partial(probe.on_module, note, run)
+        callee = probe.callee(self)
+        if callee is not None:
+            run = partial(probe.on_module, callee, run)
     return run(self, *args, **kwargs)
 
 
@@ -225,11 +225,11 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
     extend, noting = tape.extend, make_noting(values)
     made, made_inside = make_module_result(probe, values)
 
-    def on_module(note: ModuleNote, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    def on_module(callee: ModuleCallee, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module, probe.recomputes)
         try:
             task = graph_task_id()  # in a backward pass, a module runs forward code again
-            record = [note, RUNNING, outer[0], 0.0, 0.0, RECOMPUTE if task != -1 else FORWARD, 0, len(args), 0, 0]
+            record = [callee, RUNNING, outer[0], 0.0, 0.0, RECOMPUTE if task != -1 else FORWARD, 0, len(args), 0, 0]
             noting(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
@@ -237,14 +237,14 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
                 at = probe.cut()
             record[START] = clock()
             extend(record)
-            probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = at, False, True, note, task
+            probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = at, False, True, callee, task
         except BaseException as error:
             at = probe.give_up(at, error)
         if at < 0:
             return run(self, *args, **kwargs)
         try:
-            if note.fused or outer[1] or (probe.lazy and not outer[2]):
-                result = run_specially(probe, note, partial(run, self, *args, **kwargs), outer[1], outer[2])
+            if callee.fused or outer[1] or (probe.lazy and not outer[2]):
+                result = run_specially(probe, callee, partial(run, self, *args, **kwargs), outer[1], outer[2])
             else:
                 result = run(self, *args, **kwargs)
             tape[at + END] = clock()
@@ -253,7 +253,7 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
             raise
         else:
             is_one = type(result) is Tensor
-            tape[at + RESULT] = (made if is_one else made_inside)(result, at, note.in_place)
+            tape[at + RESULT] = (made if is_one else made_inside)(result, at, callee.in_place)
             return result
         finally:
             probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = outer
@@ -265,28 +265,30 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
     return as_anchor(on_module)
 
 
-def run_specially(probe: Probe, note: ModuleNote, run: Callable[[], Any], in_function: bool, was_taking: bool) -> Any:
+def run_specially(
+    probe: Probe, callee: ModuleCallee, run: Callable[[], Any], in_function: bool, was_taking: bool
+) -> Any:
     """Run a module that may choose a fused kernel, that is called from inside a torch function (recomputation), or
     with which recording begins: there, modes must be switched off, or on."""
     if probe.lazy and not was_taking:
         probe.enter()
         try:
-            return run_fused(note, run)
+            return run_fused(callee, run)
         finally:
             probe.leave()
     mode = probe.function_mode
     if not in_function or mode is None:
-        return run_fused(note, run)
+        return run_fused(callee, run)
     mode.enter()  # torch switched it off for the function we are in
     try:
-        return run_fused(note, run)
+        return run_fused(callee, run)
     finally:
         mode.remove()
 
 
-def run_fused(note: ModuleNote, run: Callable[[], Any]) -> Any:
+def run_fused(callee: ModuleCallee, run: Callable[[], Any]) -> Any:
     """Run a module, and let it take a fused path where torch would."""
-    if not note.fused:
+    if not callee.fused:
         return run()
     with question.replaced():
         return run()
@@ -309,14 +311,14 @@ def make_module_result(probe: Probe, values: Values) -> tuple[Callable[..., Any]
                 gradients.follow(value, tensor)
             return value
         except Exception as error:
-            probe.trouble("noting a result", error)
+            probe.trouble("recording a result", error)
             return None
 
     def made_inside(result: Any, at: int, in_place: bool) -> Any:
         try:
             return outline(result, partial(made, at=at, in_place=in_place))
         except Exception as error:
-            probe.trouble("noting a result", error)
+            probe.trouble("recording a result", error)
             return None
 
     return made, made_inside

@@ -32,7 +32,7 @@ CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 MORE_SETTINGS = ("embed_dim", "num_heads")
 
 
-class ModuleNote:
+class ModuleCallee:
     """A module that is, or may be, called: its path, and what the hot path must know of it.
 
     The path is that of the `anchor` and `own`; without an anchor it is one of the outermost modules of a session.
@@ -46,7 +46,9 @@ class ModuleNote:
     kind: Literal["module"]
     path: str
 
-    def __init__(self, module: nn.Module, anchor: ModuleNote | None, own: str, *, wanted: bool, subject: bool) -> None:
+    def __init__(
+        self, module: nn.Module, anchor: ModuleCallee | None, own: str, *, wanted: bool, subject: bool
+    ) -> None:
         self.kind = "module"
         self.ref = weakref.ref(module)
         self.anchor, self.own = anchor, own
@@ -59,7 +61,7 @@ class ModuleNote:
         self.in_place = module.__dict__.get("inplace") is True
         self.facts = ModuleFacts(self.path, type(module).__name__)
 
-    def is_inside(self, other: ModuleNote) -> bool:
+    def is_inside(self, other: ModuleCallee) -> bool:
         """Whether the path follows from that of another module."""
         return self is other or (self.anchor is not None and self.anchor.is_inside(other))
 
@@ -79,17 +81,17 @@ class Names:
     """
 
     def __init__(self, subject: nn.Module | None, wanted: Callable[[str], bool]) -> None:
-        self.notes: dict[int, ModuleNote] = {}
+        self.callees: dict[int, ModuleCallee] = {}
         self.has_subject = subject is not None
         self._wanted = wanted
         self._counts: dict[str, tuple[int, int]] = {}
         self._shared: dict[Any, Any] = {}
-        self._all: weakref.WeakSet[ModuleNote] = weakref.WeakSet()
+        self._all: weakref.WeakSet[ModuleCallee] = weakref.WeakSet()
         self._roots: list[Root] = []
         if subject is not None:
             self._add_tree(subject, None, "", subject=True)
 
-    def learn(self, module: nn.Module, caller: ModuleNote | None, call: int) -> ModuleNote | None:
+    def learn(self, module: nn.Module, caller: ModuleCallee | None, call: int) -> ModuleCallee | None:
         """The note of a module that has none yet, called while `caller` runs; None if it is not to be traced.
 
         `call` tells the calls of `caller` from each other.
@@ -100,11 +102,11 @@ class Names:
             return None
         name, weight = self._free_name(type(module).__name__, "", 0), weight_of(module)
         is_first = weight > 0 and not any(root.weight > 0 for root in self._roots)
-        note = self._add_tree(module, None, "" if is_first else name, subject=False)
-        self._roots.append(Root(note, name, weight))
-        return note
+        callee = self._add_tree(module, None, "" if is_first else name, subject=False)
+        self._roots.append(Root(callee, name, weight))
+        return callee
 
-    def _learn_inside(self, module: nn.Module, caller: ModuleNote, call: int) -> ModuleNote:
+    def _learn_inside(self, module: nn.Module, caller: ModuleCallee, call: int) -> ModuleCallee:
         """The note of a module that was not in the model before: it has been assigned since, or is nowhere in it."""
         owner = caller.ref()
         own = attribute_path(owner, module) if owner is not None else None
@@ -116,19 +118,19 @@ class Names:
         """Give all modules the paths that follow from the outermost modules that are known now."""
         if self.has_subject:
             return
-        roots = [root for root in self._roots if root.note.anchor is None]
+        roots = [root for root in self._roots if root.callee.anchor is None]
         most = max((root.weight for root in roots), default=0)
         models = [root for root in roots if root.weight == most]
         for root in roots:
-            root.note.own = "" if models == [root] else root.name
-        for note in list(self._all):
-            note.move()
+            root.callee.own = "" if models == [root] else root.name
+        for callee in list(self._all):
+            callee.move()
 
-    def describe(self, note: ModuleNote, module: nn.Module) -> None:
+    def describe(self, callee: ModuleCallee, module: nn.Module) -> None:
         """Fill in, at the first call, what is needed to show the module: later it may be gone."""
-        note.called = True
+        callee.called = True
         with DisableTorchFunction():  # modes of others are not to see this
-            describe(module, note.facts, self._shared)
+            describe(module, callee.facts, self._shared)
 
     def _free_name(self, name: str, path: str, call: int) -> str:
         """A name that no other module had in this call of the module at the path: each call counts anew."""
@@ -138,47 +140,47 @@ class Names:
         self._counts[key] = (call, number)
         return name if number == 1 else f"{name}#{number}"
 
-    def _add_tree(self, root: nn.Module, anchor: ModuleNote | None, own: str, *, subject: bool) -> ModuleNote:
+    def _add_tree(self, root: nn.Module, anchor: ModuleCallee | None, own: str, *, subject: bool) -> ModuleCallee:
         top = self._add(root, anchor, own, subject)
         todo, added = [(root, "", subject)], []
         while todo:
             module, path, subject = todo.pop()
-            note = top if module is root else self._known(module)
-            if note is None:
-                note = self._add(module, top, path, subject)
-            elif note is not top:
-                self._adopt(note, top, path)
+            callee = top if module is root else self._known(module)
+            if callee is None:
+                callee = self._add(module, top, path, subject)
+            elif callee is not top:
+                self._adopt(callee, top, path)
                 continue
             inner = list(named_children(module, path, subject))
             todo += reversed(inner)
-            added.append((module, note.facts, [child for child, _, _ in inner]))
+            added.append((module, callee.facts, [child for child, _, _ in inner]))
         with DisableTorchFunction():  # modes of others are not to see this
             count_parameters(added)
         return top
 
-    def _add(self, module: nn.Module, anchor: ModuleNote | None, own: str, subject: bool) -> ModuleNote:
+    def _add(self, module: nn.Module, anchor: ModuleCallee | None, own: str, subject: bool) -> ModuleCallee:
         path = join(anchor.path if anchor is not None else "", own)
-        note = ModuleNote(module, anchor, own, wanted=self._wanted(path), subject=subject)
-        self.notes[id(module)] = note
-        self._all.add(note)
-        return note
+        callee = ModuleCallee(module, anchor, own, wanted=self._wanted(path), subject=subject)
+        self.callees[id(module)] = callee
+        self._all.add(callee)
+        return callee
 
-    def _known(self, module: nn.Module) -> ModuleNote | None:
-        note = self.notes.get(id(module))
-        return note if note is not None and note.ref() is module else None
+    def _known(self, module: nn.Module) -> ModuleCallee | None:
+        callee = self.callees.get(id(module))
+        return callee if callee is not None and callee.ref() is module else None
 
-    def _adopt(self, note: ModuleNote, top: ModuleNote, path: str) -> None:
+    def _adopt(self, callee: ModuleCallee, top: ModuleCallee, path: str) -> None:
         """A module that was called as an outermost one is part of another one; `settle` gives it the path there."""
-        is_root = any(root.note is note for root in self._roots)
-        if is_root and note.anchor is None and not top.is_inside(note):
-            note.anchor, note.own = top, path
+        is_root = any(root.callee is callee for root in self._roots)
+        if is_root and callee.anchor is None and not top.is_inside(callee):
+            callee.anchor, callee.own = top, path
 
 
 @dataclass(slots=True)
 class Root:
     """An outermost module of a session without a subject: its note, its name among them, how likely it is the model."""
 
-    note: ModuleNote
+    callee: ModuleCallee
     name: str
     weight: int
 

@@ -14,12 +14,12 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from insitu.capture.arguments import make_noting, make_quick_noting
 from insitu.capture.calls import (
-    FUNCTION_NOTES,
-    OPERATOR_NOTES,
-    FunctionNote,
-    OperatorNote,
-    function_note,
-    operator_note,
+    FUNCTION_CALLEES,
+    OPERATOR_CALLEES,
+    FunctionCallee,
+    OperatorCallee,
+    function_callee,
+    operator_callee,
 )
 from insitu.capture.containers import outline
 from insitu.capture.modes import AtenMode, Handler, as_anchor, dispatch_stack, skip_when_compiling
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _getframe = sys._getframe
 REGISTER = Tensor.register_hook
-UNKNOWN = FunctionNote(torch.is_tensor)  # a silent one, for what cannot be named
+UNKNOWN = FunctionCallee(torch.is_tensor)  # a silent one, for what cannot be named
 # The innermost Python frame while autograd's engine runs its own operators.
 ENGINE = ENGINE_CODE
 CHECKPOINT = CheckpointFunction.forward.__code__.co_filename
@@ -64,7 +64,7 @@ DETACH = torch.ops.aten.detach.default
 
 def make_on_function(probe: Probe, values: Values) -> Handler:
     """The handler of torch functions. Their mode is off while it runs, so facts can be read freely."""
-    tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_NOTES
+    tape, stack, close, clock, callees = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_CALLEES
     is_quick = not (probe.keeps or probe.careful)
     noting, learn = make_quick_noting(probe.table, values) if is_quick else make_noting(values), make_learn(probe)
     extend, made, made_inside = tape.extend, *make_function_result(probe, values)
@@ -73,16 +73,16 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
 
     def on_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
-            note = notes[func]
+            callee = callees[func]
         except (KeyError, TypeError):  # it was not met before, or cannot be hashed
-            note = learn(func)
-        if note.silent or not (probe.taking or (note.runs_backward and probe.follows_backward)):
+            callee = learn(func)
+        if callee.silent or not (probe.taking or (callee.runs_backward and probe.follows_backward)):
             result = func(*args, **kwargs) if kwargs else func(*args)
             return hooks.register(args[0], result) if hooks is not None and func is REGISTER else result
         at, outer, function, taking, backward = -1, probe.parent, probe.function, probe.taking, probe.backward
         try:
             phase = phase_of(probe, _getframe(1)) if backward else FORWARD
-            record = [note, RUNNING, outer, 0.0, 0.0, phase, 0, len(args), 0, 0]
+            record = [callee, RUNNING, outer, 0.0, 0.0, phase, 0, len(args), 0, 0]
             noting(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
@@ -92,7 +92,7 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             record[START] = clock()
             extend(record)
             probe.parent, probe.function, probe.taking = at, True, True
-            if note.runs_backward:
+            if callee.runs_backward:
                 probe.backward = True
         except BaseException as error:
             at = probe.give_up(at, error)
@@ -100,8 +100,8 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             return func(*args, **kwargs) if kwargs else func(*args)
         try:
             was = None
-            if before is not None and (note.in_place or note.runs_backward or kwargs):
-                was = before(note, at, args, kwargs)
+            if before is not None and (callee.in_place or callee.runs_backward or kwargs):
+                was = before(callee, at, args, kwargs)
             result = func(*args, **kwargs) if kwargs else func(*args)
             tape[at + END] = clock()
         except BaseException as error:
@@ -111,11 +111,13 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             nodes = next_node_number() - first_node
             if nodes:
                 tape[at + NODES] = first_node + nodes * NODE_COUNT
-            in_place = note.in_place or (kwargs and ("out" in kwargs or kwargs.get("inplace") is True))
+            in_place = callee.in_place or (kwargs and ("out" in kwargs or kwargs.get("inplace") is True))
             is_one = type(result) is Tensor
-            tape[at + RESULT] = made(result, at, in_place) if is_one else made_inside(result, at, in_place, note, args)
+            tape[at + RESULT] = (
+                made(result, at, in_place) if is_one else made_inside(result, at, in_place, callee, args)
+            )
             if after is not None:  # it may raise: an error of the user's program
-                after(note, at, args, kwargs, result, first_node, nodes, was)
+                after(callee, at, args, kwargs, result, first_node, nodes, was)
             return result
         finally:
             probe.parent, probe.function, probe.taking, probe.backward = outer, function, taking, backward
@@ -125,12 +127,12 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
     return as_anchor(on_function)
 
 
-def make_learn(probe: Probe) -> Callable[[Any], FunctionNote]:
+def make_learn(probe: Probe) -> Callable[[Any], FunctionCallee]:
     """The function that notes a torch function at its first call."""
 
-    def learn(func: Any) -> FunctionNote:
+    def learn(func: Any) -> FunctionCallee:
         try:
-            return function_note(func)
+            return function_callee(func)
         except Exception as error:
             probe.trouble("naming a function", error)
             return UNKNOWN
@@ -159,19 +161,19 @@ def make_function_result(probe: Probe, values: Values) -> tuple[Callable[..., An
                 gradients.follow(value, tensor)
             return value
         except Exception as error:
-            probe.trouble("noting a result", error)
+            probe.trouble("recording a result", error)
             return None
 
-    def made_inside(result: Any, at: int, in_place: bool, note: FunctionNote, args: Any) -> Any:
+    def made_inside(result: Any, at: int, in_place: bool, callee: FunctionCallee, args: Any) -> Any:
         try:
             noted = outline(result, partial(made, at=at, in_place=in_place))
-            if note.in_place and args and isinstance(args[0], (Tensor, list, tuple)):
+            if callee.in_place and args and isinstance(args[0], (Tensor, list, tuple)):
                 outline(args[0], partial(made, at=at, in_place=True))
-            if note.runs_backward and gradients is not None:
+            if callee.runs_backward and gradients is not None:
                 gradients.of_parameters()
             return noted
         except Exception as error:
-            probe.trouble("noting a result", error)
+            probe.trouble("recording a result", error)
             return None
 
     return made, made_inside
@@ -179,7 +181,7 @@ def make_function_result(probe: Probe, values: Values) -> tuple[Callable[..., An
 
 def make_on_aten(probe: Probe, values: Values) -> Handler:
     """The handler of ATen operators. Inside a function it can read facts freely and needs no stack of its own."""
-    tape, stack, close, clock, notes = probe.tape, probe.stack, probe.close, probe.clock, OPERATOR_NOTES
+    tape, stack, close, clock, callees = probe.tape, probe.stack, probe.close, probe.clock, OPERATOR_CALLEES
     is_quick = not (probe.keeps or probe.careful)
     noting, extend = make_quick_noting(probe.table, values) if is_quick else make_noting(values), tape.extend
     noting_carefully, fresh, careful = make_noting(guarded(values)), values.fresh, guarded(values).fresh
@@ -190,8 +192,8 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
         at, inside = -1, probe.function
         if probe.taking:
             try:
-                note = notes.get(id(func)) or operator_note(func)
-                record = [note, RUNNING, probe.parent, 0.0, 0.0, FORWARD, 0, len(args), 0, INHERITED]
+                callee = callees.get(id(func)) or operator_callee(func)
+                record = [callee, RUNNING, probe.parent, 0.0, 0.0, FORWARD, 0, len(args), 0, INHERITED]
                 if inside:
                     noting(record, args, kwargs)
                 else:
@@ -220,7 +222,7 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
             return func(*args, **kwargs) if kwargs else func(*args)
         try:
             if inside:
-                result = note.call(*args, **kwargs) if kwargs else note.call(*args)
+                result = callee.call(*args, **kwargs) if kwargs else callee.call(*args)
             else:
                 result = call_alone(probe, func, types, args, kwargs)
             tape[at + END] = clock()
@@ -233,10 +235,10 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
                     tape[at + RESULT] = value = fresh(result, at) if inside else careful(result, at)
                     value.requires_grad = value.requires_grad or None  # autograd says so later
                 else:
-                    tape[at + RESULT] = made_inside(result, at, note, args, kwargs, fresh if inside else careful)
+                    tape[at + RESULT] = made_inside(result, at, callee, args, kwargs, fresh if inside else careful)
             except Exception as error:
                 tape[at + RESULT] = None
-                probe.trouble("noting a result", error)
+                probe.trouble("recording a result", error)
             return result
         finally:
             if close is not None:
@@ -276,7 +278,7 @@ def follow_copy(probe: Probe, tensor: Tensor, copy: Any) -> None:
         if value is not None and value() is tensor:
             guarded(probe.values).fresh(copy, value.producer)
     except Exception as error:
-        probe.trouble("noting a shallow copy", error)
+        probe.trouble("recording a shallow copy", error)
 
 
 def call_alone(probe: Probe, func: Any, types: tuple[type, ...], args: Any, kwargs: Any) -> Any:
@@ -319,7 +321,7 @@ def is_in_checkpoint(frame: FrameType | None) -> bool:
     return False
 
 
-def made_inside(result: Any, at: int, note: OperatorNote, args: Any, kwargs: Any, fresh: Fresh) -> Any:
+def made_inside(result: Any, at: int, callee: OperatorCallee, args: Any, kwargs: Any, fresh: Fresh) -> Any:
     """What an operator returned that is no plain tensor: all in it is new, also what was changed in place."""
 
     def new(tensor: Any) -> Value:
@@ -328,7 +330,7 @@ def made_inside(result: Any, at: int, note: OperatorNote, args: Any, kwargs: Any
         return value
 
     noted = outline(result, new)
-    for changed in note.written(args, kwargs):
+    for changed in callee.written(args, kwargs):
         outline(changed, new)
     return noted
 

@@ -20,11 +20,11 @@ from insitu.capture.explain.notes import add_note
 from insitu.capture.ids import THREAD_STRIDE, Ids
 from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module
-from insitu.capture.names import ModuleNote, Names
+from insitu.capture.names import ModuleCallee, Names
 from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
-from insitu.capture.tape import END, FRAMES, OUTERMOST, PARENT, RESULT, MarkNote, Raised, Tape, VariableNote
+from insitu.capture.tape import END, FRAMES, OUTERMOST, PARENT, RESULT, MarkEntry, Raised, Tape, VariableEntry
 from insitu.capture.tensors import Keep, Table, guarded, make_values
 from insitu.capture.torch_internals import HAS_DISPATCH_MODES, HAS_FUNCTION_MODES, function_stack_length
 from insitu.capture.variables.tracker import Tracker
@@ -50,7 +50,7 @@ class Delivery(Protocol):
     def close(self, probe: Probe, at: int) -> None:
         """The record at an offset is complete."""
 
-    def change(self, probe: Probe, note: VariableNote, value: Any) -> None:
+    def change(self, probe: Probe, entry: VariableEntry, value: Any) -> None:
         """A variable has changed."""
 
     def cleared(self, probe: Probe) -> tuple[int, int]:
@@ -120,7 +120,7 @@ class Probe:
         self.live = live
         close = live.close if live is not None else None
         self.open = live.open if live is not None else None
-        self.module: ModuleNote | None = None
+        self.module: ModuleCallee | None = None
         self.parent, self.taking, self.follows_backward = OUTERMOST, taking, follows_backward
         self.lazy = not taking and not follows_backward
         self.names, self.thread, self.level, self.trouble, self.close = names, thread, level, trouble, close
@@ -194,36 +194,36 @@ class Probe:
         self.variants.clear()
         self.tracker.forget()
 
-    def note(self, module: nn.Module) -> ModuleNote | None:
+    def callee(self, module: nn.Module) -> ModuleCallee | None:
         """The note of a module that is called now; None if the call is not recorded."""
         if self.paused:
             return None
-        note = self.names.notes.get(id(module))
-        if note is None or note.ref() is not module:
-            note = self._learn(module)
-        if note is None or note.transparent or not (self.taking or note.wanted):
+        callee = self.names.callees.get(id(module))
+        if callee is None or callee.ref() is not module:
+            callee = self._learn(module)
+        if callee is None or callee.transparent or not (self.taking or callee.wanted):
             return None
-        if not note.called:
-            self._describe(note, module)
-        return note
+        if not callee.called:
+            self._describe(callee, module)
+        return callee
 
-    def _learn(self, module: nn.Module) -> ModuleNote | None:
+    def _learn(self, module: nn.Module) -> ModuleCallee | None:
         try:
             return self.names.learn(module, self.module, self._call_of(self.module))
         except Exception as error:
             self.trouble("naming a module", error)
             return None
 
-    def _call_of(self, note: ModuleNote | None) -> int:
+    def _call_of(self, callee: ModuleCallee | None) -> int:
         """The offset of the innermost call of a module that runs."""
         at, tape = self.parent, self.tape
-        while 0 <= at < len(tape) and tape[at] is not note:
+        while 0 <= at < len(tape) and tape[at] is not callee:
             at = tape[at + PARENT]
         return at
 
-    def _describe(self, note: ModuleNote, module: nn.Module) -> None:
+    def _describe(self, callee: ModuleCallee, module: nn.Module) -> None:
         try:
-            self.names.describe(note, module)
+            self.names.describe(callee, module)
         except Exception as error:
             self.trouble("describing a module", error)
 
@@ -252,7 +252,7 @@ class Probe:
             del self.tape[at:]
         if not isinstance(error, Exception):
             raise error
-        self.trouble("noting a call", error)
+        self.trouble("recording a call", error)
         return -1
 
     def failed(self, at: int, error: BaseException) -> None:
@@ -261,19 +261,19 @@ class Probe:
         self.tape[at + RESULT] = Raised(error)
         add_note(error, self, at)
 
-    def change(self, note: VariableNote, value: Any) -> None:
+    def change(self, entry: VariableEntry, value: Any) -> None:
         """Note a change of a variable."""
         if self.live is not None:
-            self.live.change(self, note, value)
+            self.live.change(self, entry, value)
         else:
             if len(self.tape) >= self.due:
                 self.cut()
-            self.tape += (note, value)
+            self.tape += (entry, value)
 
     def mark(self, mark: MarkKind, text: str) -> None:
         """Put a mark on the tape."""
         now, at = self.clock(), len(self.tape) if len(self.tape) < self.due else self.cut()
-        self.tape += (MarkNote(mark, text), None, self.parent, now, now, False, 0, 0, 0, 0)
+        self.tape += (MarkEntry(mark, text), None, self.parent, now, now, False, 0, 0, 0, 0)
         if self.close is not None:
             self.close(self, at)
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from insitu.capture.calls import PythonNote
+from insitu.capture.calls import PythonCallee
 from insitu.capture.containers import outline
 from insitu.capture.explain.notes import add_note
 from insitu.capture.modes import as_anchor
 from insitu.capture.ops import phase_of
-from insitu.capture.tape import END, ENTERED, FORWARD, LEFT, RESULT, RUNNING, START, Raised, VariableNote
+from insitu.capture.tape import END, ENTERED, FORWARD, LEFT, RESULT, RUNNING, START, Raised, VariableEntry
 from insitu.capture.tensors import GIVEN, Value, Values, guarded
 from insitu.capture.variables.follow.rewrite import Point
 
@@ -32,13 +32,13 @@ class PythonCalls:
         self.on_call = as_anchor(make_on_call(probe, self))
         self.on_step = as_anchor(make_on_step(probe, self))
 
-    def begin(self, note: PythonNote, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> int:
+    def begin(self, callee: PythonCallee, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> int:
         """Note a call that begins; its offset, negative when that failed."""
         probe, at = self._probe, -1
         tape = probe.tape
         try:
             phase = phase_of(probe, frame) if probe.backward else FORWARD
-            record = [note, RUNNING, probe.parent, 0.0, 0.0, phase, 0, len(args), 2 * len(kwargs), 0]
+            record = [callee, RUNNING, probe.parent, 0.0, 0.0, phase, 0, len(args), 2 * len(kwargs), 0]
             record += map(self.look, args)
             for name, item in kwargs.items():
                 record += (name, self.look(item))
@@ -62,7 +62,7 @@ class PythonCalls:
             tape[at + RESULT] = result if isinstance(result, Raised) else self.look(result)
         except Exception as error:
             tape[at + RESULT] = None
-            probe.trouble("noting a result", error)
+            probe.trouble("recording a result", error)
         if probe.close is not None:
             probe.close(probe, at)
         elif probe.follows:
@@ -87,9 +87,9 @@ class PythonCalls:
         self.enter(at)
         try:
             point = Point("bound", "yield", frame.f_lineno, code.co_qualname, code.co_filename)
-            probe.change(VariableNote(point, "yield", ("yielded",)), self.look(value))
+            probe.change(VariableEntry(point, "yield", ("yielded",)), self.look(value))
         except Exception as error:
-            probe.trouble("noting what was yielded", error)
+            probe.trouble("recording what was yielded", error)
         finally:
             probe.parent = outer
             self.leave(at)
@@ -109,8 +109,8 @@ def make_look(probe: Probe, values: Values) -> Callable[[Any], Any]:
 def make_on_call(probe: Probe, calls: PythonCalls) -> Run:
     """The handler of calls."""
 
-    def on_call(note: PythonNote, run: Run, /, *args: Any, **kwargs: Any) -> Any:
-        at = calls.begin(note, args, kwargs, _getframe(1))
+    def on_call(callee: PythonCallee, run: Run, /, *args: Any, **kwargs: Any) -> Any:
+        at = calls.begin(callee, args, kwargs, _getframe(1))
         if at < 0:
             return run(*args, **kwargs)
         outer = (probe.parent, probe.function)

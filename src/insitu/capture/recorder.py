@@ -166,8 +166,8 @@ class Recorder:
             return self._threads[ident]
         if not self.names.has_subject or module is None:
             return None if threading.current_thread() in self._earlier_threads else self._probe(Base(None))
-        note = self.names.notes.get(id(module))
-        return self._probe(Base(None)) if note is not None and note.ref() is module else None
+        callee = self.names.callees.get(id(module))
+        return self._probe(Base(None)) if callee is not None and callee.ref() is module else None
 
     def step(self) -> None:
         """A new step begins."""
@@ -192,11 +192,11 @@ class Recorder:
 
     def complaints(self) -> list[str]:
         """What the user may have meant otherwise: patterns that matched nothing, a subject that was not called."""
-        called = [note.path for note in self.names.notes.values() if note.called]
+        called = [callee.path for callee in self.names.callees.values() if callee.called]
         if self.names.has_subject and not called and not self.only and self.level != "python":
             return ["the model that was to be traced was not called in this block"]
         unmatched = [pattern for pattern in self.only if not any(matches(pattern, path) for path in called)]
-        known = [note.path for note in self.names.notes.values()]
+        known = [callee.path for callee in self.names.callees.values()]
         return [f"no module that was called matches {pattern!r}{nearest(pattern, known)}" for pattern in unmatched]
 
     def trouble(self, what: str, error: Exception) -> None:

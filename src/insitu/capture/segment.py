@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from insitu.capture.calls import PythonNote
+from insitu.capture.calls import PythonCallee
 from insitu.capture.ids import Ids, Seam
-from insitu.capture.names import ModuleNote
+from insitu.capture.names import ModuleCallee
 from insitu.capture.tape import (
     ARGS,
     ENTERED,
@@ -18,7 +18,7 @@ from insitu.capture.tape import (
     SHORT,
     START,
     Tape,
-    VariableNote,
+    VariableEntry,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # When it began, its offset and, for the change of a variable, the call it lies in.
 Record = tuple[float, int, int | None]
-CONTAINING = (PythonNote, ModuleNote)
+CONTAINING = (PythonCallee, ModuleCallee)
 
 
 def end_of(tape: Tape, at: int) -> int:
@@ -53,12 +53,12 @@ def records(
     while at + SHORT <= end:
         if at in seams:
             time, running[:] = seams[at]
-        note = tape[at]
-        if type(note) is VariableNote:
+        entry = tape[at]
+        if type(entry) is VariableEntry:
             yield time, at, running[-1] if running else OUTERMOST
             at += SHORT
-        elif note is LEFT or note is ENTERED:
-            _leave_or_enter(note, tape[at + 1], running)
+        elif entry is LEFT or entry is ENTERED:
+            _leave_or_enter(entry, tape[at + 1], running)
             at += SHORT
         else:
             following = end_of(tape, at)
@@ -66,7 +66,7 @@ def records(
                 return
             time = tape[at + START]
             yield time, at, None
-            if isinstance(note, CONTAINING):
+            if isinstance(entry, CONTAINING):
                 _begin(tape, at, running)
             at = following
 

@@ -4,7 +4,7 @@ A record is FIXED slots, then the arguments, then the keyword arguments (names a
 ((code, instruction) pairs, innermost first). Its offset is the identity of the call. Everything that can wait is
 decoded from it later (decode.py). A flat list is the cheapest thing Python can append to: a record is no object.
 
-Some records are SHORT: a change of a variable (a VariableNote, the value) and, where variables are followed, that a
+Some records are SHORT: a change of a variable (a VariableEntry, the value) and, where variables are followed, that a
 call was left or entered again (LEFT or ENTERED, its offset), for a change does not say in which call it was made.
 """
 
@@ -20,7 +20,7 @@ from insitu.trace.event import Change, MarkKind, Phase
 
 Tape = list[Any]
 
-NOTE = 0  # what was called: a FunctionNote, OperatorNote, ModuleNote, PythonNote, CompiledNote or MarkNote
+CALLEE = 0  # what was called: a FunctionCallee, OperatorCallee, ModuleCallee, PythonCallee, CompiledCallee or MarkEntry
 RESULT = 1  # what it returned, RUNNING while it has not, a Raised if it never will
 PARENT = 2  # the offset of the call it was made in, or OUTERMOST
 START = 3
@@ -69,7 +69,7 @@ def arguments_of(error: BaseException) -> tuple[Any, ...]:
     return found if type(found) is tuple else ()
 
 
-class MarkNote:
+class MarkEntry:
     """A moment on the tape."""
 
     __slots__ = ("kind", "mark", "text")
@@ -80,7 +80,7 @@ class MarkNote:
         self.text = text
 
 
-class VariableNote:
+class VariableEntry:
     """A change of a variable on the tape; `changes` is None where it is found when decoding: for plain numbers."""
 
     __slots__ = ("changes", "name", "point")

@@ -67,7 +67,7 @@ class TensorSwaps:
             try:
                 swap_values(probe, one, other, is_here=probe in here)
             except Exception as error:
-                probe.trouble("noting swapped tensors", error)
+                probe.trouble("recording swapped tensors", error)
 
 
 def swap_values(probe: Probe, one: Any, other: Any, *, is_here: bool) -> None:

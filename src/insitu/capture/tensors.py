@@ -129,7 +129,7 @@ def make_fresh(probe: Probe, keep: Keep | None, content: Content) -> Fresh:
         table[id(tensor)] = value
         if keep is not None:
             if producer >= 0 and before is not None and before() is tensor and before.producer != producer:
-                probe.writes.note(tensor, producer)
+                probe.writes.add(tensor, producer)
             value.content = unmeasured(probe, content, tensor)
             value.stat = kept(probe, keep, tensor)
         return value

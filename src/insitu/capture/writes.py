@@ -65,7 +65,7 @@ class Writes:
     def __init__(self) -> None:
         self._writes: dict[int, deque[tuple[int, Area]]] = {}
 
-    def note(self, tensor: Any, at: int) -> None:
+    def add(self, tensor: Any, at: int) -> None:
         """The call at an offset has changed a tensor."""
         if not has_own_storage(tensor):
             return

@@ -337,4 +337,4 @@ def module_paths(subject: nn.Module) -> list[str]:
     """The clean paths of all modules of a model."""
     from insitu.capture.names import Names
 
-    return [note.path for note in Names(subject, lambda path: True).notes.values()]
+    return [callee.path for callee in Names(subject, lambda path: True).callees.values()]

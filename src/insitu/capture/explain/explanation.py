@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from insitu.capture.calls import FunctionNote
+from insitu.capture.calls import FunctionCallee
 from insitu.capture.contents import small_content_of
 from insitu.capture.explain.assigned import assigned, returned
 from insitu.capture.explain.expressions import Expression, expression_at
@@ -63,11 +63,11 @@ class _Explaining:
 
     def _function(self, at: int | None) -> int | None:
         """The torch function that failed, if it was one of its operators that was seen to; else the call itself."""
-        if at is None or self.reading.note(at).kind != "aten":
+        if at is None or self.reading.callee(at).kind != "aten":
             return at
         above = self.reading.tape[at + PARENT]
-        is_function = above != OUTERMOST and isinstance(self.reading.note(above), FunctionNote)
-        return above if is_function and not self.reading.note(above).runs_backward else at
+        is_function = above != OUTERMOST and isinstance(self.reading.callee(above), FunctionCallee)
+        return above if is_function and not self.reading.callee(above).runs_backward else at
 
     def _where(self) -> tuple[Expression | None, Place | None]:
         """The line that failed: of the innermost frame of the user or, where only torch ran, of the call."""
@@ -94,8 +94,8 @@ class _Explaining:
     def _modules(self) -> list[Around]:
         """The modules around, the outermost first, with their paths."""
         if self.at is not None:
-            notes = self.reading.modules(self.at)
-            return [(module, note.path) for note in notes if (module := note.ref()) is not None]
+            callees = self.reading.modules(self.at)
+            return [(module, callee.path) for callee in callees if (module := callee.ref()) is not None]
         found = [module for ref in (self.scene.modules if self.scene else []) if (module := ref()) is not None]
         if not found:
             return []

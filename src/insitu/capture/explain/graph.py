@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from insitu.capture.explain.assigned import assigned
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.explain.saved import share, stale
-from insitu.capture.names import ModuleNote
+from insitu.capture.names import ModuleCallee
 from insitu.capture.tape import BACKWARD, NODE_COUNT, NODES, PHASE, Raised
 from insitu.capture.tensors import Value
 from insitu.trace.explanation import Origin
@@ -56,7 +56,7 @@ class Graph:
 
     def forward(self, at: int) -> Origin | None:
         """The call whose gradient an operator of the backward pass was computing."""
-        if self._reading.tape[at + PHASE] != BACKWARD or self._reading.note(at).kind != "aten":
+        if self._reading.tape[at + PHASE] != BACKWARD or self._reading.callee(at).kind != "aten":
             return None
         found = self._maker(self._reading.tape[at + NODES])
         place = self._reading.place(found) if found is not None else None
@@ -75,8 +75,8 @@ class Graph:
         """The backward pass before this one, which has freed what it went through."""
         found = None
         for at in self._reading.before(self._end):
-            note = self._reading.note(at)
-            freed = getattr(note, "runs_backward", False) and self._reading.kwargs(at).get("retain_graph") is not True
+            callee = self._reading.callee(at)
+            freed = getattr(callee, "runs_backward", False) and self._reading.kwargs(at).get("retain_graph") is not True
             if freed and not isinstance(self._reading.result(at), Raised):
                 found = at
         place = self._reading.place(found) if found is not None else None
@@ -90,7 +90,7 @@ class Graph:
             return None
         last: int | None = None
         for at in self._reading.before(self._end):
-            if at > needed and getattr(self._reading.note(at), "in_place", False):
+            if at > needed and getattr(self._reading.callee(at), "in_place", False):
                 changed = values(self._reading.args(at)[:1])
                 last = at if any(self._is_saved(value, needed, found[1]) for value in changed) else last
         return Change(self._reading, needed, last, found[1])
@@ -133,12 +133,12 @@ class Change:
     def _parameter(self) -> str:
         """The parameter by its path in the outermost module around the call that needs it, or by the name of this."""
         for at in reversed(list(self._reading.ancestors(self._needed))):
-            note = self._reading.note(at)
-            module = note.ref() if isinstance(note, ModuleNote) else None
+            callee = self._reading.callee(at)
+            module = callee.ref() if isinstance(callee, ModuleCallee) else None
             own = _sharing(module, self._tensor) if module is not None else []
             if own:
-                is_told = note.path and note.path.partition("#")[0] != note.facts.type
-                return ".".join(filter(None, (note.path if is_told else self._called(at), own[0])))
+                is_told = callee.path and callee.path.partition("#")[0] != callee.facts.type
+                return ".".join(filter(None, (callee.path if is_told else self._called(at), own[0])))
         return ""
 
     def _called(self, at: int) -> str:

@@ -12,7 +12,7 @@ from threading import get_ident
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from insitu.capture.calls import FunctionNote, OperatorNote
+from insitu.capture.calls import FunctionCallee, OperatorCallee
 from insitu.capture.contents import small_content_of
 from insitu.capture.explain.scene import Scene, entries, has_come_further, is_shown, last_raised, take
 from insitu.capture.tape import ARGS, FIXED, KWARGS, Tape, arguments_of
@@ -180,7 +180,7 @@ def moment_of(error: BaseException, probe: Probe | None, at: int | None, until: 
     """
     called = probe.tape[at] if probe is not None and at is not None else None
     traceback = error.__traceback__
-    if isinstance(called, (FunctionNote, OperatorNote)) and not is_shown(traceback):
+    if isinstance(called, (FunctionCallee, OperatorCallee)) and not is_shown(traceback):
         return Moment(probe, at, error, None)
     return Moment(probe, at, error, take(traceback, probe.table if probe is not None else {}, until))
 

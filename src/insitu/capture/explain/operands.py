@@ -9,7 +9,7 @@ from typing import Any
 
 from insitu.capture.explain.expressions import Expression, Position, columns, line_at, pairs, position_of, segment
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.names import ModuleNote
+from insitu.capture.names import ModuleCallee
 from insitu.capture.tape import PARENT, Raised
 from insitu.capture.tensors import Value
 from insitu.trace.explanation import Mark
@@ -45,7 +45,7 @@ class Statement:
             if frame is None or frame[0].co_filename != self.expression.file:
                 continue
             here = self.reading.expression(at) if first <= line_at(*frame) <= last else None
-            if here is not None and here.position in found and self.reading.note(at).name.endswith("__bool__"):
+            if here is not None and here.position in found and self.reading.callee(at).name.endswith("__bool__"):
                 self._asked = at, here.node  # for the truth of what stands there, after that was computed
                 continue
             if here is None or here.position in found:
@@ -57,8 +57,8 @@ class Statement:
     def _arguments(self) -> Iterator[tuple[int, Any, ast.expr]]:
         """The arguments of the calls on the line, each with the place of its call and the expression it came from."""
         for at, node in [*self._calls.values(), *([self._asked] if self._asked is not None else [])]:
-            note = self.reading.note(at)
-            name = "" if isinstance(note, ModuleNote) else note.name
+            callee = self.reading.callee(at)
+            name = "" if isinstance(callee, ModuleCallee) else callee.name
             for item, part in pairs(node, name, self.reading.args(at), self.reading.kwargs(at)):
                 yield at, item, part
 
@@ -66,7 +66,7 @@ class Statement:
         for at, item, part in self._arguments():
             text, inside = segment(self.expression.file, part), list(values(item))
             # torch.autograd.grad(u, x) is seen with tuples of one
-            runs_backward = getattr(self.reading.note(at), "runs_backward", False)
+            runs_backward = getattr(self.reading.callee(at), "runs_backward", False)
             alone = isinstance(item, Value) or (runs_backward and len(inside) == 1)
             for index, value in enumerate(inside):
                 made_here = position_of(part) in self._calls

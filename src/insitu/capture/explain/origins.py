@@ -10,7 +10,7 @@ from torch import nn
 from insitu.capture.explain.assigned import assigned
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.explain.scene import LIBRARIES
-from insitu.capture.names import ModuleNote, wrapped_name
+from insitu.capture.names import ModuleCallee, wrapped_name
 from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import BUFFERS, PARAMETERS
 from insitu.trace.explanation import Origin, Place
@@ -69,7 +69,7 @@ class Origins:
         for at in self._reading.before(len(self._reading.tape)) if tensor is not None else ():
             result = self._reading.result(at)
             if isinstance(result, Value) and result() is tensor:
-                if _operation(self._reading.note(at)).is_initial:
+                if _operation(self._reading.callee(at)).is_initial:
                     yield Origin(name, "made at", self._reading.place(at))
                 return
 
@@ -77,12 +77,12 @@ class Origins:
         """The outermost call around that was given the value."""
         found: tuple[str, int] | None = None
         for at in self._reading.ancestors(self._at) if self._at is not None else ():
-            note, place = self._reading.note(at), self._reading.place(at)
+            callee, place = self._reading.callee(at), self._reading.place(at)
             taken = values([self._reading.args(at), self._reading.kwargs(at)])
             if place is None or place.file.startswith(LIBRARIES):
                 continue
-            if note.kind in ("module", "python") and any(item is value for item in taken):
-                label = (note.path or note.facts.type) if isinstance(note, ModuleNote) else note.name
+            if callee.kind in ("module", "python") and any(item is value for item in taken):
+                label = (callee.path or callee.facts.type) if isinstance(callee, ModuleCallee) else callee.name
                 found = label, at
         return found
 
@@ -98,7 +98,7 @@ class Origins:
 
     def _moved(self, at: int) -> int | None:
         """The call that produced the values which the call at this place only moves or converts."""
-        what = _operation(self._reading.note(at))
+        what = _operation(self._reading.callee(at))
         if not what.is_move:
             return None
         producers = [self._reading.producer(item) for item in values(self._reading.args(at))]
@@ -108,8 +108,8 @@ class Origins:
         return moved[0] if moved else None
 
 
-def _operation(note: Any) -> Operation:
-    return operation(note.kind, getattr(note, "name", ""))
+def _operation(callee: Any) -> Operation:
+    return operation(callee.kind, getattr(callee, "name", ""))
 
 
 def _own_name(module: nn.Module, tensor: Any) -> str | None:

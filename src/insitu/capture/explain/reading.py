@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from insitu.capture.decode import Decoder, TapeDecoder
 from insitu.capture.explain.expressions import Expression, expression_at, line_at, pairs, segment
 from insitu.capture.ids import EARLIER, Ids
-from insitu.capture.names import ModuleNote
+from insitu.capture.names import ModuleCallee
 from insitu.capture.segment import records
 from insitu.capture.sites import Base, is_hidden
-from insitu.capture.tape import ARGS, FIXED, FRAMES, KWARGS, NODE_COUNT, NODES, NOTE, OUTERMOST, PARENT, RESULT, Tape
+from insitu.capture.tape import ARGS, CALLEE, FIXED, FRAMES, KWARGS, NODE_COUNT, NODES, OUTERMOST, PARENT, RESULT, Tape
 from insitu.capture.tensors import Value
 from insitu.trace.event import Call, Fields
 from insitu.trace.explanation import Place
@@ -51,9 +51,9 @@ class Reading:
         """What was noted, as plain data."""
         return self._tape.plain(item)
 
-    def note(self, at: int) -> Any:
+    def callee(self, at: int) -> Any:
         """What was called."""
-        return self.tape[at + NOTE]
+        return self.tape[at + CALLEE]
 
     def result(self, at: int) -> Any:
         """What it returned, as noted."""
@@ -82,7 +82,7 @@ class Reading:
     def before(self, at: int) -> Iterator[int]:
         """Every call that began before another one, in order."""
         for _, other, parent in records(self.tape, at):
-            if parent is None and self.note(other).kind != "mark":
+            if parent is None and self.callee(other).kind != "mark":
                 yield other
 
     def producer(self, value: Value) -> int | None:
@@ -133,8 +133,8 @@ class Reading:
         expression = self.expression(line) if line is not None else None
         if expression is None or line is None:
             return ""
-        at, note = line, self.note(line)
-        name = "" if isinstance(note, ModuleNote) else note.name
+        at, callee = line, self.callee(line)
+        name = "" if isinstance(callee, ModuleCallee) else callee.name
         found = pairs(expression.node, name, self.args(at), self.kwargs(at))
         return next((segment(expression.file, node) for item, node in found if item is value), "")
 
@@ -142,18 +142,18 @@ class Reading:
         """The module or function that was called at a place and has returned None: `FeedForward.forward`."""
         found = ""
         for at in self.before(end):
-            note = self.note(at)
-            if self.result(at) is not None or note.kind not in ("module", "python"):
+            callee = self.callee(at)
+            if self.result(at) is not None or callee.kind not in ("module", "python"):
                 continue
             here = self.place(at)
             if here is not None and (here.file, here.line, here.text) == (place.file, place.line, place.text):
-                found = f"{note.facts.type}.forward" if isinstance(note, ModuleNote) else str(note.name)
+                found = f"{callee.facts.type}.forward" if isinstance(callee, ModuleCallee) else str(callee.name)
         return found
 
-    def modules(self, at: int) -> list[ModuleNote]:
+    def modules(self, at: int) -> list[ModuleCallee]:
         """The modules around a call, the outermost first."""
-        notes = [self.note(each) for each in self.ancestors(at)]
-        return [note for note in reversed(notes) if isinstance(note, ModuleNote)]
+        callees = [self.callee(each) for each in self.ancestors(at)]
+        return [callee for callee in reversed(callees) if isinstance(callee, ModuleCallee)]
 
 
 def values(item: Any) -> Iterator[Value]:

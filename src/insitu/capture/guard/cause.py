@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from insitu.capture.calls import FunctionNote
+from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading
 from insitu.capture.guard.facts import (
     facts_of,
@@ -38,15 +38,15 @@ MOST_DEPTH = 4
 
 
 def cause(
-    check: Check, note: FunctionNote, at: int, args: Any, kwargs: Any, result: Any, before: State | None
+    check: Check, callee: FunctionCallee, at: int, args: Any, kwargs: Any, result: Any, before: State | None
 ) -> Finding | None:
     """What to say of a call whose result is not finite; `before` is the state of a tensor that it changed in place."""
     path = check.probe.module.path if check.probe.module is not None else ""
-    if check.checks.allowed(note.name, path) or is_explicit((args, kwargs), nan=True):
+    if check.checks.allowed(callee.name, path) or is_explicit((args, kwargs), nan=True):
         return None
     results = tensors_in(result)
-    changed = args[0] if changes(note, args, kwargs) else None
-    if note.in_place:
+    changed = args[0] if changes(callee, args, kwargs) else None
+    if callee.in_place:
         results += [tensor for tensor in tensors_in(changed) if not any(one is tensor for one in results)]
     inputs = [one for one in tensors_in((args, without_out(kwargs))) if one is not changed]
     if not inputs and changed is None:  # a factory, or data that is loaded
@@ -61,7 +61,7 @@ def cause(
     if incoming and (earlier := made_before(check, inputs)) is not None:
         return earlier
     for tensor, state in outgoing:
-        if not is_new(state, incoming) or is_mask(note, inputs, tensor, state):
+        if not is_new(state, incoming) or is_mask(callee, inputs, tensor, state):
             continue
         is_finite = not incoming and not is_explicit((args, kwargs), nan=False)
         finding = made(check, "nan" if state.nan else "inf", at, tensor, (args, kwargs), is_finite=is_finite)
@@ -78,9 +78,9 @@ def is_new(state: State, incoming: list[State]) -> bool:
     return not any(each.nan for each in incoming) if state.nan else not incoming
 
 
-def is_mask(note: FunctionNote, inputs: list[Tensor], result: Tensor, state: State) -> bool:
+def is_mask(callee: FunctionCallee, inputs: list[Tensor], result: Tensor, state: State) -> bool:
     """Whether -inf comes from the least number of a type, with which scores are masked."""
-    return not state.news and (operation(note.kind, note.name).family == "conversion" or has_mask(inputs, result))
+    return not state.news and (operation(callee.kind, callee.name).family == "conversion" or has_mask(inputs, result))
 
 
 def may_heal(check: Check, tensor: Tensor, state: State) -> bool:
@@ -148,7 +148,7 @@ def is_explicit(item: Any, depth: int = 0, *, nan: bool) -> bool:
 def is_written(reading: Reading, value: Value) -> bool:
     """Whether a value was made of nothing but a number that is not finite, as by `torch.full`."""
     at = value.producer
-    if at < 0 or not isinstance(reading.note(at), FunctionNote) or noted_values(reading, at):
+    if at < 0 or not isinstance(reading.callee(at), FunctionCallee) or noted_values(reading, at):
         return False
     return is_explicit((reading.args(at), reading.kwargs(at)), nan=False)
 
@@ -188,7 +188,7 @@ def came_in(check: Check, at: int, inputs: list[Tensor], path: str, *, is_loss: 
         if not (state.nan or is_loss or isinstance(value, ParameterValue)):
             continue
         origin, _ = source(check, value)
-        if origin.producer >= 0 and not isinstance(check.probe.tape[origin.producer], FunctionNote):
+        if origin.producer >= 0 and not isinstance(check.probe.tape[origin.producer], FunctionCallee):
             return made_unseen(check, origin.producer, tensor, state)
         if origin.producer == GIVEN:
             check.checks.told = True
@@ -218,7 +218,7 @@ def source(check: Check, value: Value) -> tuple[Value, bool]:
         bad = [each for each in noted if (tensor := each()) is not None and state_of(tensor)]
         bad += [each for each in noted if each() is None and each.producer in check.pending | check.bad]
         if not bad or bad[0].producer >= value.producer:
-            return value, check.can_make(reading.note(value.producer))
+            return value, check.can_make(reading.callee(value.producer))
         value = bad[0]
     return value, False
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, float16
 
-from insitu.capture.calls import FunctionNote
+from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.notes import settle
 from insitu.capture.explain.reading import values
 from insitu.capture.guard.backward import Nodes
@@ -26,7 +26,7 @@ from insitu.capture.guard.waiting import Waiting
 from insitu.capture.guard.ways import DIVIDES, HIDES, LEAVING, NODES, OUTPUTS, UNLIKELY, WAYS, changes, way_of
 from insitu.capture.ids import FORGOTTEN
 from insitu.capture.modes import skip_when_compiling
-from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableNote
+from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableEntry
 from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
 from insitu.capture.torch_internals import DisableTorchFunction, next_node_number
 from insitu.trace.event import Fields
@@ -42,7 +42,7 @@ SOON, LATE = 1 << 14, 1 << 18
 
 CONTAINERS = (list, tuple, dict, Fields, RichValue)  # a value of another class is treated as one
 
-Before = Callable[[FunctionNote, int, Any, Any], State]
+Before = Callable[[FunctionCallee, int, Any, Any], State]
 After = Callable[..., None]
 
 
@@ -83,16 +83,16 @@ class Checks:
     def open(self, probe: Probe, at: int) -> None:
         """A watched function is called: that is none of ours."""
 
-    def change(self, probe: Probe, note: VariableNote, value: Any) -> None:
+    def change(self, probe: Probe, entry: VariableEntry, value: Any) -> None:
         """A variable has changed: that is none of ours."""
 
     def close(self, probe: Probe, at: int) -> None:
         """A call has ended, by an exception or not: the tape may be too long."""
-        note, check = probe.tape[at], probe.check
-        if check is not None and type(note) is not FunctionNote and note.kind in ("module", "function"):
+        callee, check = probe.tape[at], probe.check
+        if check is not None and type(callee) is not FunctionCallee and callee.kind in ("module", "function"):
             check.look_at_unseen(at, is_ours=_getframe(1).f_code is probe.on_module.__code__)
         if check is not None and (len(probe.tape) > SOON or self.enters):
-            backward = type(note) is FunctionNote and note.runs_backward
+            backward = type(callee) is FunctionCallee and callee.runs_backward
             if backward:
                 check.nodes.end()
             if probe.parent == OUTERMOST and not probe.suspended and (backward or len(probe.tape) > LATE):
@@ -146,8 +146,8 @@ class Check:
 
     def is_checked(self, at: int) -> bool:
         """Whether the results of a call were checked, or nobody knows what it calls."""
-        note = self.probe.tape[at]
-        return not isinstance(note, FunctionNote) or (at not in self.pending and self.can_make(note))
+        callee = self.probe.tape[at]
+        return not isinstance(callee, FunctionCallee) or (at not in self.pending and self.can_make(callee))
 
     def has_pending(self, at: int) -> bool:
         """Whether an argument of a call was not checked, or is not finite; parameters can still be checked later."""
@@ -210,14 +210,14 @@ class Check:
                 yield finding
 
     @staticmethod
-    def can_make(note: Any) -> bool:
+    def can_make(callee: Any) -> bool:
         """Whether a call does more than to pass on what it is given."""
-        return not isinstance(note, FunctionNote) or bool(WAYS.get(note.name, OUTPUTS) & (OUTPUTS | DIVIDES))
+        return not isinstance(callee, FunctionCallee) or bool(WAYS.get(callee.name, OUTPUTS) & (OUTPUTS | DIVIDES))
 
     @staticmethod
-    def has_hooks(note: Any) -> bool:
+    def has_hooks(callee: Any) -> bool:
         """Whether the gradients that a call computes are checked."""
-        return not isinstance(note, FunctionNote) or bool(WAYS.get(note.name, NODES) & NODES)
+        return not isinstance(callee, FunctionCallee) or bool(WAYS.get(callee.name, NODES) & NODES)
 
     def clear(self) -> None:
         """Move what is on the tape into the past: a backward pass may still ask for it."""
@@ -272,11 +272,11 @@ def make_before(check: Check) -> Before:
     probe, checks = check.probe, check.checks
     look = careful_total if probe.careful else total
 
-    def before(note: FunctionNote, at: int, args: Any, kwargs: Any) -> State:
+    def before(callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> State:
         try:
             with DisableTorchFunction():
-                if not note.runs_backward:
-                    target = args[0] if changes(note, args, kwargs) and isinstance(args[0], Tensor) else None
+                if not callee.runs_backward:
+                    target = args[0] if changes(callee, args, kwargs) and isinstance(args[0], Tensor) else None
                     if target is None or isfinite(look(target)):
                         return FINITE
                     state = state_of(target)
@@ -291,7 +291,7 @@ def make_before(check: Check) -> Before:
         except Exception as error:
             probe.trouble("checking an argument", error)
             return FINITE
-        if note.runs_backward:
+        if callee.runs_backward:
             check.tell(come_to_loss, check, at, losses)
             return FINITE
         check.tell(made_before, check, [target])
@@ -307,12 +307,19 @@ def make_after(check: Check) -> After:
     look = careful_total if probe.careful else total
 
     def after(
-        note: FunctionNote, at: int, args: Any, kwargs: Any, result: Any, first: int, made: int, before: State | None
+        callee: FunctionCallee,
+        at: int,
+        args: Any,
+        kwargs: Any,
+        result: Any,
+        first: int,
+        made: int,
+        before: State | None,
     ) -> None:
         try:
-            way = ways.get(note.name)
+            way = ways.get(callee.name)
             if way is None:
-                way = way_of(note)
+                way = way_of(callee)
             if first != nodes.next or nodes.unseen:
                 nodes.find_unseen(first, args, kwargs)
             nodes.next = first + made
@@ -342,25 +349,25 @@ def make_after(check: Check) -> After:
                     return
             else:
                 with DisableTorchFunction():
-                    if is_fine(note, at, args, result, first, made, way):
+                    if is_fine(callee, at, args, result, first, made, way):
                         return
         except Exception as error:
             probe.trouble("checking a result", error)
             return
         bad.add(at)
-        check.tell(cause, check, note, at, args, kwargs, result, before)
+        check.tell(cause, check, callee, at, args, kwargs, result, before)
 
-    def is_fine(note: FunctionNote, at: int, args: Any, result: Any, first: int, made: int, way: int) -> bool:
+    def is_fine(callee: FunctionCallee, at: int, args: Any, result: Any, first: int, made: int, way: int) -> bool:
         """The same for what returns no tensor, or several."""
-        if note.runs_backward:
+        if callee.runs_backward:
             check.checks.on_backward(probe, at)
             way = NODES  # those of the gradients themselves
         if type(result) is float:
             return isfinite(result)
-        if check.waiting and note.name in LEAVING:
+        if check.waiting and callee.name in LEAVING:
             return not check.has_pending(at)
         tensors = tensors_in(result)
-        if note.in_place and args:
+        if callee.in_place and args:
             tensors += tensors_in(args[0])
         if made and (way & NODES or any(tensor.dtype is float16 for tensor in tensors)):
             nodes.add_all(tensors, first, made)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from insitu.capture.calls import FunctionNote
+from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading
 from insitu.capture.guard.cause import came_in, is_explicit, is_written, report_waiting, waiting_at
 from insitu.capture.guard.facts import facts_of, noted_values
@@ -95,11 +95,11 @@ def doubt_of(reading: Reading, at: int, *, is_sure: bool, nan: bool) -> int | No
 
     `is_sure` says that its result is not finite. An infinity that is written down is no NaN, but may become one.
     """
-    note, given = reading.note(at), (reading.args(at), reading.kwargs(at))
-    if not isinstance(note, FunctionNote):
+    callee, given = reading.callee(at), (reading.args(at), reading.kwargs(at))
+    if not isinstance(callee, FunctionCallee):
         return None
     if is_explicit(given, nan=nan) or (is_sure and not noted_values(reading, at)):
         return SURE
     if is_explicit(given, nan=False):
         return WRITTEN
-    return UNFILLED if operation(note.kind, note.name).is_uninitialized else None
+    return UNFILLED if operation(callee.kind, callee.name).is_uninitialized else None

@@ -11,7 +11,7 @@ from insitu.capture.explain.expressions import pairs, segment
 from insitu.capture.explain.origins import MOST_STEPS
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.keep import has_values, local, statistics, unnoticed
-from insitu.capture.names import ModuleNote
+from insitu.capture.names import ModuleCallee
 from insitu.capture.tensors import Value, layout_of, short_dtype
 from insitu.capture.torch_internals import BUFFERS, PARAMETERS, SAVED, DisableTorchFunction, saved_names
 from insitu.trace.event import Call, Stats, TensorFacts
@@ -52,9 +52,9 @@ def operands(
 def source_of(reading: Reading, at: int | None) -> Call | None:
     """The call that computed the numbers of a result, behind all calls that only move them, and `1 - x`."""
     for _ in range(MOST_STEPS):
-        if at is None or reading.note(at).kind != "function":
+        if at is None or reading.callee(at).kind != "function":
             return None
-        what = operation("function", reading.note(at).name)
+        what = operation("function", reading.callee(at).name)
         is_complement = what.name == "rsub"  # 1 - x, of a probability
         if not (what.is_move or is_complement):
             return reading.call(at)
@@ -66,9 +66,9 @@ def names_at(reading: Reading, at: int) -> dict[int, str]:
     """The expressions that the arguments of a call, or of a module around it, came from, by the ids of the values."""
     names: dict[int, str] = {}
     for each in reading.ancestors(at):
-        note, expression = reading.note(each), reading.expression(each)
+        callee, expression = reading.callee(each), reading.expression(each)
         if expression is not None:
-            name = "" if isinstance(note, ModuleNote) else note.name
+            name = "" if isinstance(callee, ModuleCallee) else callee.name
             for item, node in pairs(expression.node, name, reading.args(each), reading.kwargs(each)):
                 if isinstance(item, Value):
                     names.setdefault(id(item), segment(expression.file, node))
@@ -84,17 +84,19 @@ def parameter_path(probe: Probe, tensor: Tensor | None) -> str:
 
 def own_tensors(probe: Probe) -> Iterator[tuple[str, Tensor]]:
     """Every parameter and buffer of the modules that are known, with its path."""
-    for note in list(probe.names.notes.values()):
-        module = note.ref()
+    for callee in list(probe.names.callees.values()):
+        module = callee.ref()
         for part in (PARAMETERS, BUFFERS):
             for name, tensor in list(getattr(module, part, {}).items()):
                 if tensor is not None:
-                    yield f"{note.path}.{name}" if note.path else name, tensor
+                    yield f"{callee.path}.{name}" if callee.path else name, tensor
 
 
 def module_chain(reading: Reading, at: int) -> tuple[str, ...]:
     """The paths and classes of the modules around a call, the outermost first."""
-    return tuple(f"{note.path} ({note.facts.type})" if note.path else note.facts.type for note in reading.modules(at))
+    return tuple(
+        f"{callee.path} ({callee.facts.type})" if callee.path else callee.facts.type for callee in reading.modules(at)
+    )
 
 
 def saved(node: Any) -> list[TensorOperand]:

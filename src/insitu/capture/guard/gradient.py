@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from insitu.capture.calls import FunctionNote
+from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.cause import report_waiting, waiting_at
 from insitu.capture.guard.facts import facts_of, module_chain, noted_values, operands, saved, saved_tensors
@@ -98,7 +98,7 @@ def unseen_call(tape: Tape, number: int) -> Call | None:
         if parent is None and tape[at + NODES] >= NODE_COUNT and tape[at + NODES] % NODE_COUNT > number:
             break
         if parent is None and any(value.producer == at for value in values(tape[at + RESULT])):
-            found = at if not isinstance(tape[at], FunctionNote) else found
+            found = at if not isinstance(tape[at], FunctionCallee) else found
     return Reading(tape).call(found) if found is not None else None
 
 
@@ -112,7 +112,7 @@ def unchecked_user(check: Check, reading: Reading, at: int) -> int | None:
     """The call that used the result of another one, and whose gradients are not checked."""
     results = {id(value) for value in values(reading.result(at))}
     later = (other for other in reading.before(len(reading.tape)) if other > at)
-    unchecked = (other for other in later if not check.has_hooks(reading.note(other)))
+    unchecked = (other for other in later if not check.has_hooks(reading.callee(other)))
     uses = (other for other in unchecked if any(id(value) in results for value in noted_values(reading, other)))
     return next(uses, None)
 

@@ -391,7 +391,7 @@ class Health:
             return set(map(id, self._model.parameters()))
         known = {key for key, weight in self._weights.items() if weight.owned}
         found: set[int] = set()
-        for module in (note.ref() for check in self._checks.checks for note in check.probe.names.notes.values()):
+        for module in (callee.ref() for check in self._checks.checks for callee in check.probe.names.callees.values()):
             inside = set(map(id, module.parameters())) if module is not None else set()
             if inside & known:
                 found |= inside

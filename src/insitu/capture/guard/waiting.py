@@ -132,4 +132,4 @@ class Waiting:
 
 def noted(reading: Reading, at: int) -> list[Value]:
     """The tensors that were given to a call; a mark has none."""
-    return noted_values(reading, at) if reading.note(at).kind != "mark" else []
+    return noted_values(reading, at) if reading.callee(at).kind != "mark" else []

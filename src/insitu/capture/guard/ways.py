@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from insitu.capture.calls import FunctionNote
+from insitu.capture.calls import FunctionCallee
 from insitu.capture.modes import skip_when_compiling
 from insitu.trace.operation import Operation, operation
 
@@ -19,9 +19,9 @@ LEAVING = frozenset(f"torch.Tensor.{name}" for name in ("numpy", "tolist", "__ar
 WAYS: dict[str, int] = {}
 
 
-def way_of(note: FunctionNote) -> int:
+def way_of(callee: FunctionCallee) -> int:
     """What is done at a function that was not met before."""
-    way = WAYS[note.name] = _way(operation(note.kind, note.name), note.in_place)
+    way = WAYS[callee.name] = _way(operation(callee.kind, callee.name), callee.in_place)
     return way
 
 
@@ -39,9 +39,9 @@ def _way(what: Operation, in_place: bool) -> int:
     return OUTPUTS | NODES if what.runs_backward else OUTPUTS | NODES | HIDES
 
 
-def changes(note: FunctionNote, args: Any, kwargs: Any) -> bool:
+def changes(callee: FunctionCallee, args: Any, kwargs: Any) -> bool:
     """Whether a function changes its first argument; what returns that, as `x.to(device)` often does, need not."""
-    return bool(args) and (note.in_place or (kwargs or {}).get("inplace") is True)
+    return bool(args) and (callee.in_place or (kwargs or {}).get("inplace") is True)
 
 
 skip_when_compiling(changes)

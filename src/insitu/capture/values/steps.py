@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
-from insitu.capture.names import ModuleNote
-from insitu.capture.tape import MarkNote
+from insitu.capture.names import ModuleCallee
+from insitu.capture.tape import MarkEntry
 
 
 class Steps:
@@ -25,22 +25,22 @@ class Steps:
         same.__dict__.update(self.__dict__, _begins=list(self._begins))
         return same
 
-    def of(self, note: Any, inherited: int | None, time: float) -> int:
+    def of(self, callee: Any, inherited: int | None, time: float) -> int:
         """The step of a record; `inherited` is that of its parent, None for an outermost one."""
-        if isinstance(note, (MarkNote, ModuleNote)):
-            self._look_at(note, time, is_outermost=inherited is None)
+        if isinstance(callee, (MarkEntry, ModuleCallee)):
+            self._look_at(callee, time, is_outermost=inherited is None)
         self._begun = True
         if inherited is not None and not self._said:
             return inherited
         is_late = bool(self._begins) and time < self._begins[-1]
         return bisect_right(self._begins, time) if is_late else self.current
 
-    def _look_at(self, note: Any, time: float, *, is_outermost: bool) -> None:
+    def _look_at(self, callee: Any, time: float, *, is_outermost: bool) -> None:
         """Count a step that a record begins."""
-        if isinstance(note, MarkNote) and note.mark == "step":
+        if isinstance(callee, MarkEntry) and callee.mark == "step":
             self._count(time, is_new=self._begun or self._said)
             self._said = True
-        elif is_outermost and not self._said and isinstance(note, ModuleNote) and note.subject:
+        elif is_outermost and not self._said and isinstance(callee, ModuleCallee) and callee.subject:
             self._count(time, is_new=self._called)
             self._called = True
 

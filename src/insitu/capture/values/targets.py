@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import nn
 
-from insitu.capture.names import ModuleNote, Names, unwrapped
+from insitu.capture.names import ModuleCallee, Names, unwrapped
 from insitu.capture.torch_internals import own_buffers, own_modules, own_parameters
 from insitu.capture.variables.follow.callees import callees
 from insitu.capture.variables.follow.definitions import nested_codes
@@ -82,7 +82,7 @@ class Search:
     def __init__(self, model: nn.Module) -> None:
         self.model = unwrapped(model)
         names = Names(model, lambda path: True)
-        self.notes = [note for note in names.notes.values() if not note.transparent]
+        self.callees = [callee for callee in names.callees.values() if not callee.transparent]
         self.found = Targets()
         self._members: dict[type, dict[str, FunctionType]] = {}
 
@@ -90,45 +90,47 @@ class Search:
         """Take what a pattern names; whether there is any."""
         segments = tuple(pattern.split("."))
         named = False
-        for note in self.notes:
-            module = note.ref()
-            own = tuple(note.path.split(".")) if note.path else ()
+        for callee in self.callees:
+            module = callee.ref()
+            own = tuple(callee.path.split(".")) if callee.path else ()
             for rest in rests(segments, own):
-                named |= module is not None and self._in_module(note, module, rest)
+                named |= module is not None and self._in_module(callee, module, rest)
         return named or (len(segments) > 1 and self._in_functions(segments))
 
-    def _in_module(self, note: ModuleNote, module: nn.Module, rest: Rest) -> bool:
+    def _in_module(self, callee: ModuleCallee, module: nn.Module, rest: Rest) -> bool:
         if not rest or set(rest) == {"**"}:
-            if not note.path and rest:
+            if not callee.path and rest:
                 return False  # the output of the model has a name of its own
-            return self._in_output(module, note.path or "forward", ())
+            return self._in_output(module, callee.path or "forward", ())
         first, deeper = rest[0], rest[1:]
         if first == "**" and WILD.isdisjoint(deeper[0]):
-            is_gradient = deeper == GRADIENT and self._in_parameters(note, module, "*", deeper)
-            return self._in_methods(note, module, deeper) or is_gradient
-        if self._in_parameters(note, module, first, deeper):
+            is_gradient = deeper == GRADIENT and self._in_parameters(callee, module, "*", deeper)
+            return self._in_methods(callee, module, deeper) or is_gradient
+        if self._in_parameters(callee, module, first, deeper):
             return True
         members = self.members(type(module))
         if first in members:
-            return self._in_method(note, module, first, members[first], deeper)
+            return self._in_method(callee, module, first, members[first], deeper)
         is_item = "forward" in members and self._may_hold(first) and not (first.isdigit() and own_modules(module))
-        return bool(note.path) and is_item and self._in_output(module, note.path, rest)
+        return bool(callee.path) and is_item and self._in_output(module, callee.path, rest)
 
-    def _in_parameters(self, note: ModuleNote, module: nn.Module, name: str, deeper: Rest) -> bool:
+    def _in_parameters(self, callee: ModuleCallee, module: nn.Module, name: str, deeper: Rest) -> bool:
         if deeper not in ((), GRADIENT) or (not deeper and own_modules(module) and not WILD.isdisjoint(name)):
             return False
         found = self.found.gradients if deeper else self.found.parameters
         own = own_parameters(module) if deeper else {**own_parameters(module), **own_buffers(module)}
         names = [each for each in own if own[each] is not None and fnmatchcase(each, name)]
         for each in names:
-            item = (module, each, join(note.path, each, *deeper))
+            item = (module, each, join(callee.path, each, *deeper))
             if item not in found:
                 found.append(item)
         return bool(names)
 
-    def _in_method(self, note: ModuleNote, module: nn.Module, name: str, function: FunctionType, deeper: Rest) -> bool:
+    def _in_method(
+        self, callee: ModuleCallee, module: nn.Module, name: str, function: FunctionType, deeper: Rest
+    ) -> bool:
         """What a method returns, an item of that, or a variable of it."""
-        path = join(note.path, name)
+        path = join(callee.path, name)
         is_variable = bool(deeper and self._variables(function, deeper[0]))
         if deeper and not is_variable and not self._may_hold(deeper[0]):
             return False
@@ -155,16 +157,16 @@ class Search:
     @cached_property
     def _words(self) -> set[str]:
         """What may be keys of dicts and fields of dataclasses: constants and keywords in the methods of all modules."""
-        kinds = {type(module) for note in self.notes if (module := note.ref()) is not None}
+        kinds = {type(module) for callee in self.callees if (module := callee.ref()) is not None}
         functions = (function for kind in kinds for function in self.members(kind).values())
         return {word for function in functions for word in words(function.__code__)}
 
-    def _in_methods(self, note: ModuleNote, module: nn.Module, deeper: Rest) -> bool:
+    def _in_methods(self, callee: ModuleCallee, module: nn.Module, deeper: Rest) -> bool:
         """A variable of any method, or an item of the output of the model; those of modules have a shorter path."""
         found = [
-            self._in_method(note, module, name, function, deeper)
+            self._in_method(callee, module, name, function, deeper)
             for name, function in self.members(type(module)).items()
-            if self._is_reached(name, function, deeper[0]) or (name == "forward" and not note.path)
+            if self._is_reached(name, function, deeper[0]) or (name == "forward" and not callee.path)
         ]
         return any(found)
 
@@ -218,16 +220,16 @@ class Search:
 
     def paths(self) -> Iterator[str]:
         """Paths there are, to suggest one."""
-        for note in self.notes:
-            module = note.ref()
+        for callee in self.callees:
+            module = callee.ref()
             if module is None:
                 continue
-            if note.path:
-                yield note.path
-            yield from (join(note.path, name) for name in (*own_parameters(module), *own_buffers(module)))
-            yield from (join(note.path, name, *GRADIENT) for name in own_parameters(module))
+            if callee.path:
+                yield callee.path
+            yield from (join(callee.path, name) for name in (*own_parameters(module), *own_buffers(module)))
+            yield from (join(callee.path, name, *GRADIENT) for name in own_parameters(module))
             for name, function in self.members(type(module)).items():
-                yield from (join(note.path, name, each) for each in inside(name, function))
+                yield from (join(callee.path, name, each) for each in inside(name, function))
 
 
 def inside(name: str, function: FunctionType) -> frozenset[str]:

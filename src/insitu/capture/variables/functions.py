@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.compiler import is_compiling
 
-from insitu.capture.calls import PythonNote
+from insitu.capture.calls import PythonCallee
 from insitu.capture.explain.notes import add_note
 from insitu.capture.modules import patch
 from insitu.capture.tape import Raised
@@ -63,8 +63,8 @@ class Watched:
         if self.code is not None:
             told_as_arguments.add((self.code.co_filename, self.code.co_qualname))
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
-        self.note = PythonNote(name.rpartition("<locals>.")[2], self.code)
-        self._reach = Reach(function, self.note.name)
+        self.callee = PythonCallee(name.rpartition("<locals>.")[2], self.code)
+        self._reach = Reach(function, self.callee.name)
         self._codes: Codes = {}
         self.standing: Run | None = None
         if isinstance(function, FunctionType) and self.code is function.__code__:
@@ -79,7 +79,7 @@ class Watched:
         """The function as each of the probes runs it."""
         for probe in probes:
             if not probe.paused:
-                run = partial(probe.python.on_call, self.note, run)
+                run = partial(probe.python.on_call, self.callee, run)
         return run
 
     @contextmanager
@@ -126,7 +126,7 @@ class Watched:
         reached: list[FunctionType] = []
         try:
             asked = self.patterns if self.warns else ()
-            reached = self._reach.functions(self.note.named(args, kwargs), following.patterns, asked)
+            reached = self._reach.functions(self.callee.named(args, kwargs), following.patterns, asked)
             if not isinstance(self.function, FunctionType):
                 return reached, self.function
             return reached, variant(self.function, following, self._codes)
@@ -165,7 +165,7 @@ class Steps:
         self.result: Any = None
         with watched.listening() as probes:
             for probe in probes:
-                at = -1 if probe.paused else probe.python.begin(watched.note, args, kwargs, sys._getframe(1))
+                at = -1 if probe.paused else probe.python.begin(watched.callee, args, kwargs, sys._getframe(1))
                 if at >= 0:
                     probe.python.leave(at)
                     probe.suspended += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from insitu.capture.tape import VariableNote
+from insitu.capture.tape import VariableEntry
 from insitu.capture.variables.follow.watched import is_same_atom
 from insitu.trace.event import Change
 
@@ -27,16 +27,16 @@ class LastValues:
         """These calls are over."""
         self._values = {key: value for key, value in self._values.items() if key[0] not in calls}
 
-    def changes(self, call: int, note: VariableNote, item: Any) -> tuple[Change, ...]:
+    def changes(self, call: int, entry: VariableEntry, item: Any) -> tuple[Change, ...]:
         """What has changed of a variable that is set now, in this call; nothing if the number is the same."""
-        values, key = self._values, (call, note.point.function, note.name)
+        values, key = self._values, (call, entry.point.function, entry.name)
         before = values.get(key, ABSENT)
-        if note.changes is not None:
-            values[key] = ABSENT if note.changes == ("deleted",) else OTHER
+        if entry.changes is not None:
+            values[key] = ABSENT if entry.changes == ("deleted",) else OTHER
             was_number = before is not ABSENT and before is not OTHER
-            return ("type",) if was_number and note.changes not in ((), ("deleted",)) else note.changes
+            return ("type",) if was_number and entry.changes not in ((), ("deleted",)) else entry.changes
         values[key] = item
-        if note.point.moment == "given":
+        if entry.point.moment == "given":
             return ()
         if before is ABSENT:
             return ("new",)

@@ -16,7 +16,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.modes import never_compile
-from insitu.capture.tape import VariableNote
+from insitu.capture.tape import VariableEntry
 from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.rewrite import Point, Reporter, Shortcut, rewrite
 from insitu.capture.variables.patterns import VariablePatterns, patterns_of
@@ -160,7 +160,7 @@ def make_shortcut(probe: Probe, patterns: VariablePatterns, code: CodeType) -> S
         lambda name: name in local and patterns.is_plain(name),
         (float, int),
         probe.tape.extend,
-        lambda point: VariableNote(point, point.name, None),
+        lambda point: VariableEntry(point, point.name, None),
     )
 
 
@@ -177,13 +177,13 @@ def make_reporter(probe: Probe, patterns: VariablePatterns, code: CodeType) -> C
         if point.function != function:
             return general(point)
         is_simple = point.name in local and patterns.is_plain(point.name) and point.moment != "deleted"
-        note = VariableNote(point, point.name, None)
+        entry = VariableEntry(point, point.name, None)
 
         def report(value: Any) -> None:
             if not is_simple or not is_number(value):
                 track(point, value, _getframe(1), patterns, own=True)
             elif point.moment != "maybe":  # a number that was not bound again cannot have changed
-                extend((note, value))
+                extend((entry, value))
 
         return report
 

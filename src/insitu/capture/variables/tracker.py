@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.changes import Print, differences, print_of
-from insitu.capture.tape import VariableNote
+from insitu.capture.tape import VariableEntry
 from insitu.capture.torch_internals import tracing_state
 from insitu.capture.variables.follow.rewrite import COMPREHENSIONS, Point
 from insitu.capture.variables.patterns import VariablePatterns
@@ -62,7 +62,7 @@ class Tracker:
         """The tape is about to be cut at an offset: remember which plain numbers are in what is taken off."""
         is_watching = self._probe.follows or self._probe.suspended
         later = enumerate(self._probe.tape[begin:], begin) if is_watching else ()
-        numbers = ((at, slot.name) for at, slot in later if type(slot) is VariableNote and slot.changes is None)
+        numbers = ((at, slot.name) for at, slot in later if type(slot) is VariableEntry and slot.changes is None)
         self._cut |= {name for at, name in numbers if at >= self._searched.get(name, self._begin)}
         self._searched = {name: min(at, begin) for name, at in self._searched.items()}
         self._begin = min(self._begin, begin)
@@ -107,7 +107,7 @@ class Tracker:
         before = self._frames.get(id(frame), {}).pop(point.name, {})
         for path in list(before) or [point.name]:
             self._told.pop(path, None)
-            self._probe.change(VariableNote(point, path, ("deleted",)), None)
+            self._probe.change(VariableEntry(point, path, ("deleted",)), None)
 
     def _compare(self, point: Point, value: Any, frame: FrameType, patterns: VariablePatterns, own: bool) -> None:
         names = self._frames.setdefault(id(frame), {})
@@ -128,7 +128,7 @@ class Tracker:
                 self._tell(point, path, leaves[path], changes)
         for path in earlier.keys() - now.keys():
             self._told.pop(path, None)
-            self._probe.change(VariableNote(point, path, ("deleted",)), None)
+            self._probe.change(VariableEntry(point, path, ("deleted",)), None)
 
     def _was_number(self, name: str) -> bool:
         """Whether the variable was a plain number in between, of which only the tape knows."""
@@ -139,12 +139,12 @@ class Tracker:
         if name in self._cut:
             self._cut.remove(name)
             return True
-        return any(type(slot) is VariableNote and slot.changes is None and slot.name == name for slot in tape[start:])
+        return any(type(slot) is VariableEntry and slot.changes is None and slot.name == name for slot in tape[start:])
 
     def _note(self, point: Point, path: str, changes: tuple[Change, ...]) -> None:
         if self._probe.live is None:
-            self._probe.change(VariableNote(point, path, changes), None)
+            self._probe.change(VariableEntry(point, path, changes), None)
 
     def _tell(self, point: Point, path: str, value: Any, changes: tuple[Change, ...]) -> None:
         probe = self._probe
-        probe.change(VariableNote(point, path, changes), probe.python.look(value))
+        probe.change(VariableEntry(point, path, changes), probe.python.look(value))
