@@ -838,7 +838,7 @@ def test_values_of_a_second_dtype_have_a_name_of_their_own_and_are_told() -> Non
 
 
 def test_a_tensor_too_large_for_a_step_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.capture.values.step.MOST_BYTES", 100)
+    monkeypatch.setattr("insitu.capture.values.step_values.MOST_BYTES", 100)
     net = Net()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

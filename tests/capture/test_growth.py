@@ -191,7 +191,7 @@ def test_a_recording_remembers_no_frames_of_earlier_steps() -> None:
         for _ in range(4):
             model(torch.ones(2))
         recorded.end_step()
-        assert recorded._running.taking.variables._frames == {}
+        assert recorded._running.taking._methods._calls == {}
     assert len(recorded["inner.g"].values) == 28
 
 

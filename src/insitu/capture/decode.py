@@ -16,6 +16,7 @@ from insitu.capture.ids import EARLIER, THREAD_STRIDE, Ids, adding, numbering
 from insitu.capture.names import ModuleCallee
 from insitu.capture.segment import Record, Segment, TapeOwner, records
 from insitu.capture.sites import Base, Sites
+from insitu.capture.step_counter import StepCounter
 from insitu.capture.tape import (
     ARGS,
     BACKWARD,
@@ -36,7 +37,6 @@ from insitu.capture.tape import (
     VariableEntry,
 )
 from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value, short_dtype
-from insitu.capture.values.steps import Steps
 from insitu.capture.variables.last_values import LastValues
 from insitu.trace.collector import collector_paused
 from insitu.trace.counting import counted
@@ -69,7 +69,7 @@ class Decoder:
         self.sites = Sites()
         self.outside = self.sites.chain(base.above, None)
         self.origin, self.rank = origin, rank
-        self.steps = Steps()
+        self.steps = StepCounter()
         self.is_live = False
         self.places: dict[int, Place] = {}
         self.last = LastValues()

@@ -13,7 +13,7 @@ from torch import Tensor
 from insitu.capture.keep import unnoticed
 from insitu.capture.values.intake import text_of
 from insitu.capture.values.leaves import SMALL
-from insitu.capture.values.step import Batch
+from insitu.capture.values.step_values import Batch
 from insitu.errors import is_interrupt
 from insitu.store.journal import frames
 from insitu.store.journal.journal_writer import Entry, JournalWriter

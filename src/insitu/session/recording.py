@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from insitu.capture.explain.notes import add_note
 from insitu.capture.keep import stats
 from insitu.capture.values.intake import Keep, ValueSink
-from insitu.capture.values.taking import Taking
 from insitu.capture.values.targets import targets
+from insitu.capture.values.value_recorder import ValueRecorder
 from insitu.errors import ChoiceError, PatternError, StoreError, SubjectError, choose, not_entered, tell
 from insitu.session import dist
 from insitu.session.about import about_run
@@ -194,7 +194,7 @@ class Running:
         self.dropped: Dropped = None
         if self.is_on and recording._sink is None:
             self._open()
-        self.taking = Taking(
+        self.taking = ValueRecorder(
             recording._model,
             recording._targets,
             keep_of=recording.keep_of,
@@ -257,7 +257,7 @@ class Running:
             try:
                 self.taking.end_step()
             except BaseException:
-                self.taking.forget_batch()  # the user does not want the rest
+                self.taking.drop_batch()  # the user does not want the rest
                 raise
 
     def undo(self, error: BaseException | None) -> None:

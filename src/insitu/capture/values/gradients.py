@@ -1,4 +1,4 @@
-"""Gradients of a model, taken when an optimizer is about to use them; and word of its updates."""
+"""Gradients of parameters, recorded when an optimizer is about to use them; and the updates that it makes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from insitu.capture.values.intake import text_of
 from insitu.errors import is_interrupt
 
 if TYPE_CHECKING:
-    from insitu.capture.values.taking import Taking
+    from insitu.capture.values.value_recorder import ValueRecorder
 
 
-class Gradients:
-    """Gradients as an optimizer finds them, or as the step leaves them where there is no optimizer of torch."""
+class ParameterGradients:
+    """Gradients as an optimizer finds them, or as the step leaves them where there is no optimizer of torch.
 
-    def __init__(self, taking: Taking) -> None:
-        self._taking = taking
+    `TensorGradients` of a probe notes the gradient of every tensor in the backward pass. A recording wants those of
+    parameters only, after they were accumulated, scaled and clipped: so it listens to parameters and optimizers.
+    """
+
+    def __init__(self, recorder: ValueRecorder) -> None:
+        self._recorder = recorder
         self._pending: dict[str, Tensor] = {}
         self._stash: dict[str, Tensor] = {}
         self._has_optimizer = False
@@ -34,19 +38,19 @@ class Gradients:
 
     def start(self, undo: ExitStack) -> None:
         """Listen to the backward passes and to the optimizers."""
-        targets = self._taking.targets
-        for module, name, path in targets.gradients:
-            parameter = getattr(module, name)
+        targets = self._recorder.targets
+        for target in targets.gradients:
+            parameter = getattr(target.module, target.name)
             if parameter.requires_grad and parameter.is_leaf:
-                hook = parameter.register_post_accumulate_grad_hook(functools.partial(self._ready, path))
+                hook = parameter.register_post_accumulate_grad_hook(functools.partial(self._ready, target.path))
                 undo.callback(hook.remove)
         if targets.gradients:
             undo.callback(register_optimizer_step_pre_hook(self._before_update).remove)
-        if targets.gradients or (targets.parameters and self._taking.sink.is_early):
+        if targets.gradients or (targets.parameters and self._recorder.sink.is_early):
             undo.callback(register_optimizer_step_post_hook(self._after_update).remove)
 
     def _ready(self, path: str, parameter: Tensor) -> None:
-        if not self._taking.is_active:
+        if not self._recorder.is_active:
             return
         try:
             self._pending[path] = parameter
@@ -56,7 +60,7 @@ class Gradients:
         except Exception as error:
             if is_interrupt(error):
                 raise
-            self._taking.leave_out(path, text_of(error))
+            self._recorder.leave_out(path, text_of(error))
 
     def _before_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not any(callable(argument) for argument in (*args, *kwargs.values())):  # else the backward pass comes in it
@@ -65,39 +69,40 @@ class Gradients:
     def _after_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         owned = ids_of(optimizer)
         self._take_used(owned)
-        self._taking.after_update(owned)
+        self._recorder.after_update(owned)
 
     def _take_used(self, owned: set[int]) -> None:
         self._has_optimizer = True
-        if not self._pending or not self._taking.is_active:
+        if not self._pending or not self._recorder.is_active:
             return
         try:
-            with self._taking.lock:
-                unnoticed(lambda: self._take([path for path, each in self._pending.items() if id(each) in owned]))
+            used = [path for path, parameter in self._pending.items() if id(parameter) in owned]
+            with self._recorder.lock:
+                unnoticed(functools.partial(self._take, used))
         except Exception as error:
             if is_interrupt(error):
                 raise
-            self._taking.trouble("taking gradients", error)
+            self._recorder.trouble("taking gradients", error)
 
     def _take(self, paths: list[str]) -> None:
         """Take gradients; one that was taken is no longer pending."""
-        uses = self._taking.now.uses
+        uses = self._recorder.now.uses
         for path in paths:
             grad, use = self._pending[path].grad, uses.get(path, 0)
             if grad is None:
                 grad = self._stash.get(path)
             if grad is not None:
-                self._taking.settle(path, grad, use)
+                self._recorder.settle(path, grad, use)
             uses[path] = use + 1
             del self._pending[path]
 
-    def finish(self) -> None:
-        """The step ends: take what no optimizer has asked for."""
+    def take_rest(self) -> None:
+        """Take the gradients that no optimizer has used: the step ends."""
         self._take(list(self._pending))
         self._stash.clear()
 
 
-skip_all_when_compiling(Gradients._ready, Gradients._before_update, Gradients._after_update)
+skip_all_when_compiling(ParameterGradients._ready, ParameterGradients._before_update, ParameterGradients._after_update)
 
 
 def ids_of(optimizer: Any) -> set[int]:

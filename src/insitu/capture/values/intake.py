@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy
 from torch import Tensor
 
+from insitu.capture.containers import Rest
 from insitu.capture.keep import Small, stats
 from insitu.capture.values.copies import PLAIN, LeftOutError, copies, dense_copy, is_dense, readable, shard_facts
 from insitu.capture.values.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
-from insitu.capture.values.step import Batch, Put, StepValues
-from insitu.capture.values.targets import Rest
+from insitu.capture.values.step_values import Batch, Put, StepValues
 from insitu.errors import is_interrupt
 
 Keep = Callable[[Any], Any]

@@ -1,111 +1,131 @@
-"""Variables and results of methods, taken while an unchanged training loop runs."""
+"""Variables and results of methods, recorded while an unchanged training loop runs."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from contextlib import ExitStack
-from types import FrameType
+from dataclasses import dataclass, field
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.changes import Print, print_of
-from insitu.capture.values.giving import Giver
 from insitu.capture.values.intake import text_of
 from insitu.capture.values.leaves import parts
-from insitu.capture.values.targets import Method
+from insitu.capture.values.method_patch import MethodPatch
+from insitu.capture.values.targets import MethodTarget
 from insitu.capture.variables.follow.rewrite import Point
+from insitu.capture.variables.frames import Frames
 from insitu.capture.variables.reporters import hearers
 from insitu.capture.variables.swaps import swaps
 from insitu.errors import is_interrupt
 
 if TYPE_CHECKING:
-    from insitu.capture.values.taking import Taking
-
-MOST_FRAMES = 1000
+    from insitu.capture.values.value_recorder import ValueRecorder
 
 
-class Variables:
-    """Variables and results of methods, and variables of functions that the model calls."""
+@dataclass(slots=True)
+class MethodCall:
+    """A running call of a method: what is wanted of it, and a print of each variable that was recorded."""
 
-    def __init__(self, taking: Taking) -> None:
-        self._taking = taking
-        self._methods = taking.targets.methods
-        every = [*taking.targets.methods.values(), *taking.targets.functions.values()]
-        self._places = {self._place(method): method for method in every if method.variables}
-        # What is wanted of each running frame, and what its variables were.
-        self._frames: dict[int, tuple[Method, dict[str, Print]]] = {}
+    target: MethodTarget
+    prints: dict[str, Print] = field(default_factory=dict)
 
-    @staticmethod
-    def _place(method: Method) -> tuple[str, str]:
-        code = method.function.__code__
-        return code.co_filename, code.co_qualname
+
+class MethodValues:
+    """Records variables and results of methods, and variables of functions that the model calls.
+
+    `VariableTracker` follows variables for a probe: in one thread, and it says what has changed. A recording hears all
+    threads, and takes the value of a variable each time that it is bound.
+    """
+
+    def __init__(self, recorder: ValueRecorder) -> None:
+        self._recorder = recorder
+        self._clock = recorder.clock
+        self._methods = recorder.targets.methods
+        self._functions = recorder.targets.functions
+        self._with_variables = {place_of(target.function): target for target in self._targets() if target.variables}
+        self._calls: Frames[MethodCall] = Frames()
+
+    def _targets(self) -> Iterator[MethodTarget]:
+        yield from self._methods.values()
+        yield from self._functions.values()
 
     def start(self, undo: ExitStack) -> None:
-        """Let the functions report, and the methods give what they return."""
-        names: dict[int, tuple[Any, set[str]]] = {}
-        for method in (*self._methods.values(), *self._taking.targets.functions.values()):
-            if method.variables:
-                found = names.setdefault(id(method.function), (method.function, set()))[1]
-                found.update(method.variables)
-        for function, wanted in names.values():
-            undo.enter_context(swaps.swapped([function], tuple(sorted(wanted))))
-        if names:
+        """Let the functions report their variables, and the methods their results."""
+        for function, names in self._variables():
+            undo.enter_context(swaps.swapped([function], tuple(sorted(names))))
+        if self._with_variables:
             hearers.append(self.hear)
             undo.callback(hearers.remove, self.hear)
-        for owner, name in {(method.owner, name) for (_, name), method in self._methods.items() if method.result}:
-            giver = Giver.of(owner, name)
-            undo.callback(giver.forget, giver.listen(functools.partial(self._given, name)))
+        with_results = {(target.owner, target.name) for target in self._methods.values() if target.result}
+        for owner, name in with_results:
+            method = MethodPatch.of(owner, name)
+            undo.callback(method.forget, method.listen(functools.partial(self._take_result, name)))
+
+    def _variables(self) -> list[tuple[FunctionType, set[str]]]:
+        """The functions, each once, with the variables of it that any module wants."""
+        names: dict[int, tuple[FunctionType, set[str]]] = {}
+        for target in self._targets():
+            if target.variables:
+                names.setdefault(id(target.function), (target.function, set()))[1].update(target.variables)
+        return list(names.values())
 
     def forget(self) -> None:
-        """No call of the model runs: the frames that were seen have ended."""
-        self._frames.clear()
+        """No call of the model runs: all frames have ended."""
+        self._calls.clear()
 
     def hear(self, point: Point, value: Any, frame: FrameType) -> None:
         """A variable was reported."""
-        if not self._taking.is_active:
+        if not self._clock.step.is_recorded:
             return
         try:
             if point.moment == "entered":
                 self._enter(point, frame)
-            elif id(frame) in self._frames and (point.file, point.function) in self._places:
-                self._take(*self._frames[id(frame)], point, value)
+            elif point.moment != "deleted" and (point.file, point.function) in self._with_variables:
+                call = self._calls.get(id(frame))
+                if call is not None:
+                    self._take_variable(call, point, value)
         except Exception as error:
             if is_interrupt(error):
                 raise
-            self._taking.leave_out(f"{point.function}.{point.name}", text_of(error))
+            self._recorder.leave_out(f"{point.function}.{point.name}", text_of(error))
 
     def _enter(self, point: Point, frame: FrameType) -> None:
-        """A call begins, in a frame that may have the id of one that has ended."""
-        known = self._places.get((point.file, point.function))
-        method = self._method(frame, known) if known is not None else None
-        if method is None:
-            self._frames.pop(id(frame), None)
-            return
-        if len(self._frames) >= MOST_FRAMES:
-            self._frames.clear()
-        self._frames[id(frame)] = (method, {})
+        """A call begins."""
+        known = self._with_variables.get((point.file, point.function))
+        target = self._target_in(frame, known) if known is not None else None
+        if target is None:
+            self._calls.pop(id(frame), None)
+        else:
+            self._calls.enter(frame, MethodCall(target))
 
-    def _method(self, frame: FrameType, known: Method) -> Method | None:
-        """What is wanted of this function for the module that it runs for; one that has none runs for all."""
+    def _target_in(self, frame: FrameType, known: MethodTarget) -> MethodTarget | None:
+        """What is wanted of a function for the module that it runs for; a static function runs for all modules."""
         if known.is_free:
             return known
         owner = id(frame.f_locals.get(frame.f_code.co_varnames[0]))
-        method = self._methods.get((owner, known.name))
-        return method if method is not None and method.function is known.function else None
+        target = self._methods.get((owner, known.name))
+        return target if target is not None and target.function is known.function else None
 
-    def _take(self, method: Method, prints: dict[str, Print], point: Point, value: Any) -> None:
-        if point.moment == "deleted":
-            return
-        for path, item in parts(f"{method.path}.{point.name}", value, method.variables.get(point.name, ())).items():
+    def _take_variable(self, call: MethodCall, point: Point, value: Any) -> None:
+        rests = call.target.variables.get(point.name, ())
+        for path, item in parts(f"{call.target.path}.{point.name}", value, rests).items():
             now = print_of(item)
-            if point.moment != "maybe" or prints.get(path, now) != now:
-                self._taking.take(path, item)
-            prints[path] = now
+            if point.moment != "maybe" or call.prints.get(path, now) != now:
+                self._recorder.take(path, item)
+            call.prints[path] = now
 
-    def _given(self, name: str, owner: Any, result: Any) -> None:
-        """A method has returned; of a static one, it is not known for which module."""
-        method = self._methods.get((id(owner), name)) if owner is not None else self._any_method(name)
-        if method is not None and method.result:
-            self._taking.take(method.path, result, method.result)
+    def _take_result(self, name: str, owner: Any, result: Any) -> None:
+        """A method has returned; the owner of a static one is None: it is not known for which module it ran."""
+        target = self._methods.get((id(owner), name)) if owner is not None else self._any_target(name)
+        if target is not None and target.result:
+            self._recorder.take(target.path, result, target.result)
 
-    def _any_method(self, name: str) -> Method | None:
-        return next((method for (_, other), method in self._methods.items() if other == name and method.result), None)
+    def _any_target(self, name: str) -> MethodTarget | None:
+        return next((target for target in self._methods.values() if target.name == name and target.result), None)
+
+
+def place_of(function: FunctionType) -> tuple[str, str]:
+    """The file and the qualified name of a function, as its reports have them."""
+    return function.__code__.co_filename, function.__code__.co_qualname

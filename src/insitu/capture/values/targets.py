@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
+from insitu.capture.containers import WILD, Rest
 from insitu.capture.names import ModuleCallee, Names, unwrapped
 from insitu.capture.torch_internals import own_buffers, own_modules, own_parameters
 from insitu.capture.variables.follow.callees import callees
@@ -27,13 +28,11 @@ from insitu.capture.variables.following import original_of
 from insitu.errors import PatternError
 from insitu.trace.path import compiled, suggestion
 
-Rest = tuple[str, ...]
-WILD = frozenset("*?")
 GRADIENT = ("grad",)
 
 
 @dataclass
-class Method:
+class MethodTarget:
     """A function whose variables or result are recorded, for one module, or for none in particular."""
 
     function: FunctionType
@@ -49,17 +48,24 @@ class Method:
         return self.owner is None or isinstance(vars(self.owner)[self.name], staticmethod)
 
 
+class TensorTarget(NamedTuple):
+    """A parameter or buffer, or the gradient of a parameter."""
+
+    module: nn.Module
+    name: str
+    path: str
+
+
 @dataclass(slots=True)
 class Targets:
     """All that patterns name in a model. Modules and methods are found by the id of the module."""
 
     # By path, for the output of a module has two, what is wanted of it; the rest `()` is all.
     outputs: dict[int, dict[str, set[Rest]]] = field(default_factory=dict)
-    methods: dict[tuple[int, str], Method] = field(default_factory=dict)
-    functions: dict[str, Method] = field(default_factory=dict)
-    # The module, the name in it, and the path.
-    parameters: list[tuple[nn.Module, str, str]] = field(default_factory=list)
-    gradients: list[tuple[nn.Module, str, str]] = field(default_factory=list)
+    methods: dict[tuple[int, str], MethodTarget] = field(default_factory=dict)
+    functions: dict[str, MethodTarget] = field(default_factory=dict)
+    parameters: list[TensorTarget] = field(default_factory=list)
+    gradients: list[TensorTarget] = field(default_factory=list)
 
     def __len__(self) -> int:
         found = len(self.outputs) + len(self.methods) + len(self.functions)
@@ -68,7 +74,7 @@ class Targets:
 
 def targets(model: nn.Module, patterns: Iterable[str]) -> Targets:
     """What the patterns name; one that can never match is a PatternError that names the nearest paths."""
-    search = Search(model)
+    search = TargetSearch(model)
     for pattern in patterns:
         compiled(pattern)
         if not search.add(pattern):
@@ -76,7 +82,7 @@ def targets(model: nn.Module, patterns: Iterable[str]) -> Targets:
     return search.found
 
 
-class Search:
+class TargetSearch:
     """Looks patterns up in one model."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -121,7 +127,7 @@ class Search:
         own = own_parameters(module) if deeper else {**own_parameters(module), **own_buffers(module)}
         names = [each for each in own if own[each] is not None and fnmatchcase(each, name)]
         for each in names:
-            item = (module, each, join(callee.path, each, *deeper))
+            item = TensorTarget(module, each, join(callee.path, each, *deeper))
             if item not in found:
                 found.append(item)
         return bool(names)
@@ -137,7 +143,7 @@ class Search:
         if name == "forward" and not is_variable:
             return self._in_output(module, path, deeper)
         owner = next(base for base in type(module).__mro__ if name in vars(base))
-        method = self.found.methods.setdefault((id(module), name), Method(function, path, name, owner))
+        method = self.found.methods.setdefault((id(module), name), MethodTarget(function, path, name, owner))
         if is_variable:
             self._add_variables(method, deeper)
         else:
@@ -178,17 +184,13 @@ class Search:
 
     def _in_functions(self, segments: Rest) -> bool:
         """Variables of functions that the model calls, by the name of the function."""
-        named = False
-        for function in callees(type(self.model).forward, self.model):
-            name = function.__name__
-            if (
-                fnmatchcase(name, segments[0])
-                and self._variables(function, segments[1])
-                and WILD.isdisjoint(segments[0])
-            ):
-                self._add_variables(self.found.functions.setdefault(name, Method(function, name, name)), segments[1:])
-                named = True
-        return named
+        name, variable = segments[:2]
+        found = [function for function in callees(type(self.model).forward, self.model) if function.__name__ == name]
+        found = [function for function in found if self._variables(function, variable)]
+        for function in found:
+            method = self.found.functions.setdefault(name, MethodTarget(function, name, name))
+            self._add_variables(method, segments[1:])
+        return bool(found)
 
     @staticmethod
     def _variables(function: FunctionType, pattern: str) -> list[str]:
@@ -200,7 +202,7 @@ class Search:
         names = [name for name in bound_names(code) if name not in first and not name.startswith("_")]
         return sorted(name for name in names if fnmatchcase(name, pattern) or pattern == "**")
 
-    def _add_variables(self, method: Method, deeper: Rest) -> None:
+    def _add_variables(self, method: MethodTarget, deeper: Rest) -> None:
         rest = shortest(deeper[1:] if deeper[0] != "**" else deeper)
         for name in self._variables(method.function, deeper[0]):
             method.variables.setdefault(name, set()).add(rest)

@@ -1,4 +1,4 @@
-"""What the methods of a class return, given to those who listen."""
+"""Methods that tell listeners what they return."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from insitu.capture.modes import skip_when_compiling
 Listener = Callable[[Any, Any], None]
 
 
-class Giver:
-    """A method of a class that also gives what it returns to all who listen; without any, it is the original again."""
+class MethodPatch:
+    """A method that calls listeners with each result; when the last listener is gone, the original is back."""
 
-    _all: ClassVar[dict[tuple[type, str], Giver]] = {}
+    _all: ClassVar[dict[tuple[type, str], MethodPatch]] = {}
 
     def __init__(self, owner: type, name: str) -> None:
         self._owner, self._name = owner, name
@@ -36,21 +36,21 @@ class Giver:
         setattr(owner, name, self._replacement)
 
     @classmethod
-    def of(cls, owner: type, name: str) -> Giver:
-        """The one of a method; there is never more than one."""
+    def of(cls, owner: type, name: str) -> MethodPatch:
+        """The patch of a method; a method has one at most."""
         if (owner, name) not in cls._all:
             cls._all[owner, name] = cls(owner, name)
         return cls._all[owner, name]
 
     def listen(self, listener: Listener) -> Listener:
-        """Somebody wants what the method returns."""
+        """Call a listener with the object and each result."""
         self._listeners = [*self._listeners, listener]
         return listener
 
     def forget(self, listener: Listener) -> None:
-        """And wants it no more."""
+        """Call a listener no more."""
         self._listeners = [other for other in self._listeners if other is not listener]
         if not self._listeners:
             self._all.pop((self._owner, self._name), None)
-            if vars(self._owner).get(self._name) is self._replacement:  # what others put there is left alone
+            if vars(self._owner).get(self._name) is self._replacement:  # a patch of somebody else stays
                 setattr(self._owner, self._name, self._original)

@@ -1,4 +1,4 @@
-"""The steps of a recording."""
+"""The steps that the records on a tape belong to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from insitu.capture.names import ModuleCallee
 from insitu.capture.tape import MarkEntry
 
 
-class Steps:
+class StepCounter:
     """Counts the steps: each outermost call of the subject is one, until a mark has said where they begin.
 
     Records of another thread may come later than a step that began after them: the times say which step was theirs.
@@ -20,8 +20,8 @@ class Steps:
         self._said = self._begun = self._called = False
         self._begins: list[float] = []  # when each step but the first one began
 
-    def __copy__(self) -> Steps:
-        same = Steps()
+    def __copy__(self) -> StepCounter:
+        same = StepCounter()
         same.__dict__.update(self.__dict__, _begins=list(self._begins))
         return same
 
