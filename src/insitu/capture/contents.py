@@ -18,12 +18,11 @@ from xxhash import xxh3_128_digest
 
 from insitu.capture.keep import extent, has_values, unnoticed
 from insitu.capture.torch_internals import SPARSE_PARTS
+from insitu.trace.dtype import DTYPES
 
 digest: Callable[[Any], bytes] = xxh3_128_digest
 
-# Numbers whose bytes are all that there is to them: not quantized, not complex (a conjugate has the bytes of another).
-_NAMES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool"
-PLAIN_DTYPES = {getattr(torch, name): getattr(torch, name).itemsize for name in _NAMES.split()}
+PLAIN_DTYPES = {getattr(torch, row.name): row.size for row in DTYPES if row.is_plain and hasattr(torch, row.name)}
 EMPTY = b""
 SMALL = 1 << 20  # bytes
 

@@ -26,6 +26,7 @@ from insitu.capture.torch_internals import (
     set_grad_enabled,
 )
 from insitu.errors import ChoiceError, choose
+from insitu.trace.dtype import DTYPES
 from insitu.trace.event import Stats
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ KEEPS = ("meta", "stats")
 BINS = 16
 SMALL = 16  # elements of a tensor whose values are shown themselves
 STATISTICS = ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")
-INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64)
+INTEGERS = tuple(getattr(torch, row.name) for row in DTYPES if row.is_integer and row.storage == "numpy")
 MOST_EXACT = 2**53  # of the integers that a float holds exactly
 MANY = 4096  # elements from which on another way of counting is worth it
 
@@ -190,7 +191,7 @@ def plain_tensor(tensor: Tensor) -> Any:
     tensor = tensor.detach().cpu()
     if tensor.dim() == 0:
         return tensor.item()
-    has_numpy_dtype = tensor.dtype not in (torch.bfloat16, *SMALL_FLOATS)
+    has_numpy_dtype = tensor.dtype not in NOT_IN_NUMPY
     return (tensor if has_numpy_dtype else tensor.float()).numpy().copy()
 
 
@@ -216,7 +217,8 @@ def is_large(item: Any) -> bool:
     return isinstance(item, (numpy.ndarray, str, bytes))
 
 
-SMALL_FLOATS = tuple(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))
+# Older versions of torch do not have all of them.
+NOT_IN_NUMPY = tuple(getattr(torch, row.name, None) for row in DTYPES if row.storage == "ml_dtypes")
 
 
 def closely(tensor: Tensor) -> Any:

@@ -12,7 +12,6 @@ the tensor's bytes is the same: torch's version counter misses too many ways to 
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
@@ -26,6 +25,7 @@ from torch.nn import Parameter
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from insitu.capture.torch_internals import DisableTorchFunction, nested_sizes
+from insitu.trace.dtype import dtype_named
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -36,7 +36,6 @@ GIVEN = -1
 # One object for the device of most tensors: `is_cpu` is cheaper than to make and compare a device.
 with DisableTorchFunction():
     CPU = torch.device("cpu")
-MOST_DTYPE = 40  # characters: a structured array may have any number of fields
 
 Keep = Callable[[Tensor], Any]
 Content = Callable[[Any], Any]
@@ -300,14 +299,7 @@ def short_dtype(dtype: Any) -> str:
     >>> short_dtype(torch.float32), short_dtype(torch.bool), short_dtype(torch.float8_e4m3fn)
     ('f32', 'b8', 'f8e4m3fn')
     """
-    name = str(dtype).removeprefix("torch.")
-    if name == "bool":
-        return "b8"
-    match = re.fullmatch(r"(bfloat|float|complex|uint|int)(\d+)(?:_(.*))?", name)
-    if match is None:
-        return name if len(name) <= MOST_DTYPE else name[:MOST_DTYPE] + "…"
-    letter = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i"}[match[1]]
-    return f"{letter}{match[2]}{match[3] or ''}"
+    return dtype_named(str(dtype).removeprefix("torch.")).short
 
 
 def odd_shape(tensor: Tensor) -> tuple[Any, ...] | None:

@@ -13,6 +13,7 @@ from xxhash import xxh3_64_hexdigest
 
 from insitu.errors import MissingError, StoreError
 from insitu.store.stored_type import Array, StoredType
+from insitu.trace.dtype import Dtype, dtype_named
 
 try:
     import h5py
@@ -27,7 +28,6 @@ _RATIOS = {h5z.FILTER_SHUFFLE: 1, h5z.FILTER_DEFLATE: 1100, h5z.FILTER_LZF: 300,
 _ERRORS = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
 _LARGEST_CHUNK = 2**26
 # Sign, exponent and mantissa of floats that HDF5 can describe; e4m3fn and the like have no infinity, so it cannot.
-_FLOATS = {"bfloat16": (2, 15, 7, 8, 7, 127), "float8_e5m2": (1, 7, 2, 5, 2, 15)}
 _LONGEST = 200
 _EMPTY = "%"
 _CLASSES = {h5t.INTEGER, h5t.FLOAT, h5t.ENUM, h5t.STRING}
@@ -140,8 +140,9 @@ def read_rows(dataset: h5py.Dataset, start: int, stop: int, out: Array) -> None:
 
 def h5type_of(kind: StoredType) -> Any:
     """The type of a dataset with values of this kind."""
-    if kind.name in _FLOATS:
-        return _float(*_FLOATS[kind.name])
+    row = dtype_named(kind.name)
+    if row.storage == "ml_dtypes" and row.has_infinity:
+        return _float(row)
     return numpy_type(kind.bits)
 
 
@@ -155,12 +156,13 @@ def text_type(width: int) -> Any:
     return h5t.py_create(string_dtype("utf-8", max(width, 1)), logical=True)
 
 
-def _float(size: int, sign: int, exponent_at: int, exponent: int, mantissa: int, bias: int) -> Any:
+def _float(row: Dtype) -> Any:
+    """The type of a float that HDF5 does not know by name: as IEEE has them, with fewer bits."""
     made = h5t.IEEE_F32LE.copy()
-    made.set_fields(sign, exponent_at, exponent, 0, mantissa)
-    made.set_precision(8 * size)
-    made.set_size(size)
-    made.set_ebias(bias)
+    made.set_fields(row.exponent + row.mantissa, row.mantissa, row.exponent, 0, row.mantissa)
+    made.set_precision(8 * row.size)
+    made.set_size(row.size)
+    made.set_ebias(2 ** (row.exponent - 1) - 1)
     return made
 
 

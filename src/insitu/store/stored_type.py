@@ -11,20 +11,12 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import MissingError, StoreError
+from insitu.trace.dtype import dtype_named
 
 Array = np.ndarray[Any, Any]
 
 JSON = "json"  # small Python values, as text
 NUMPY = "numpy:"  # before a type that torch does not know: `numpy:<M8[ns]`
-
-_SAME = {
-    **{name: name for name in ("float16", "float32", "float64", "bool", "complex64", "complex128")},
-    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    **{"qint8": "int8", "quint8": "uint8", "qint32": "int32"},
-}
-_ML = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
-_BYTES = ("float4_e2m1fn_x2", "bits8", "bits1x8", "bits2x4", "bits4x2", *(f"uint{n}" for n in range(1, 8)))
-_SIGNED_BYTES = tuple(f"int{n}" for n in range(1, 8))
 
 _ARRAY_KINDS = "biufcSUmM"
 
@@ -54,20 +46,18 @@ def stored_type(name: str) -> StoredType:
     >>> stored_type("bfloat16").itemsize, stored_type("numpy:<M8[ns]").itemsize
     (2, 8)
     """
-    if name in _SAME:
-        return _plain(name, np.dtype(_SAME[name]))
-    if name in _ML:
-        bits = np.dtype("u2" if name == "bfloat16" else "u1")
-        return StoredType(name, bits, lambda raw: raw.view(_ml_type(name)))
-    if name == "complex32":
-        return StoredType(name, np.dtype("u4"), _complex)
-    if name in _BYTES or name in _SIGNED_BYTES or name == JSON:
-        return _plain(name, np.dtype("i1" if name in _SIGNED_BYTES else "u1"))
-    if name == "bits16":
-        return _plain(name, np.dtype("u2"))
     if name.startswith(NUMPY):
         return _numpy(name)
-    raise StoreError(f"values of the type {name[:40]!r} cannot be stored: give their bytes as uint8")
+    if name == JSON:
+        return _plain(name, np.dtype("u1"))
+    row = dtype_named(name)
+    if row.storage == "no":
+        raise StoreError(f"values of the type {name[:40]!r} cannot be stored: give their bytes as uint8")
+    if row.storage == "ml_dtypes":
+        return StoredType(name, np.dtype(row.bits), lambda raw: raw.view(_ml_type(name)))
+    if row.storage == "halves":
+        return StoredType(name, np.dtype(row.bits), _complex)
+    return _plain(name, np.dtype(row.bits))
 
 
 def _plain(name: str, bits: np.dtype[Any]) -> StoredType:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
 
+from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Call, TensorFacts
 
 
@@ -76,20 +75,9 @@ def memory(call: Call) -> int:
     return size(out) if type(out) is TensorFacts else sum([size(facts) for facts in call.outputs])
 
 
-@lru_cache(maxsize=256)
-def itemsize(dtype: str) -> int:
-    """The bytes of one element; types of less than a byte take one.
-
-    >>> [itemsize(name) for name in ("f32", "bf16", "c128", "f8e4m3fn", "b8", "u4", "b1x8")]
-    [4, 2, 16, 1, 1, 1, 1]
-    """
-    digits = re.match(r"[a-z]+(\d+)", dtype)
-    return max(1, int(digits[1]) // 8) if digits else 1
-
-
 def size(facts: TensorFacts) -> int:
     """The bytes of a tensor's elements; a size that is only a symbol counts as nothing."""
-    total = itemsize(facts.dtype)
+    total = dtype_named(facts.dtype).size
     for length in facts.shape:
         total *= length if isinstance(length, int) else 0
     return total

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from insitu.errors import SubjectError, brief, tell
 from insitu.trace.compare.closeness import Tolerance
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
+from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Event, Site, TensorFacts, Variable
 from insitu.trace.trace import Trace
 
@@ -115,19 +115,7 @@ def _values(run: Run, path: str, order: int) -> Iterator[tuple[tuple[int, ...], 
 
 
 def _facts(series: Series, value: Any) -> TensorFacts:
-    return TensorFacts(0, tuple(value.shape), _short(series.dtype), "cpu", kept=value)
-
-
-def _short(name: str) -> str:
-    """`f32` for float32, as a trace has it.
-
-    >>> [_short(name) for name in ("float32", "bfloat16", "uint8", "bool", "float8_e4m3fn")]
-    ['f32', 'bf16', 'u8', 'b8', 'f8e4m3fn']
-    """
-    if name == "bool":
-        return "b8"
-    short = re.sub(r"^(b)?(float|uint|int|complex)", lambda found: (found[1] or "") + found[2][0], name)
-    return short.replace("_", "")
+    return TensorFacts(0, tuple(value.shape), dtype_named(series.dtype).short, "cpu", kept=value)
 
 
 def _site(series: Series) -> Site | None:

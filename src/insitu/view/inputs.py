@@ -8,18 +8,10 @@ from itertools import chain, repeat
 from math import inf, isfinite, isinf, nan
 from typing import Any
 
+from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.trace.findings import NonFiniteGradient, NonFiniteResult, TensorOperand
 from insitu.trace.operation import operation
-
-# The largest number of each type.
-LARGEST = {
-    "f8e5m2": 57344.0,
-    "f16": 65504.0,
-    "bf16": 3.3895313892515355e38,
-    "f32": 3.4028234663852886e38,
-    "f64": 1.7976931348623157e308,
-}
 
 Explicable = NonFiniteResult | NonFiniteGradient
 
@@ -97,7 +89,8 @@ class Inputs:
     @property
     def limit(self) -> float:
         """The largest number of the type of the result."""
-        return LARGEST.get(self._dtype, nan)
+        largest = dtype_named(self._dtype).largest
+        return nan if largest is None else largest
 
     @property
     def end_of_type(self) -> str:

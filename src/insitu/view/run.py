@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from insitu.errors import PatternError
+from insitu.trace.dtype import dtype_named
 from insitu.trace.path import matches, nearest
 from insitu.trace.run import RunEvent, RunSummary, VariableSummary
 from insitu.view.line import Column, Line, Span
@@ -23,7 +23,6 @@ COLUMNS = (
 )
 TROUBLES = ("raised", "error", "trouble")  # kinds of events that are told before everything else
 BARS = "▁▂▃▄▅▆▇█"
-_LETTERS = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i"}
 
 
 def run_lines(run: RunSummary, only: Sequence[str] = ()) -> Iterator[Line]:
@@ -111,23 +110,11 @@ def _typed(summary: VariableSummary) -> str:
     if not summary.shapes:
         return "Python value" if summary.dtype == "json" else summary.dtype
     least, largest = summary.shapes
-    text = short_dtype(summary.dtype)
+    text = safe(dtype_named(summary.dtype).short)
     if len(least) != len(largest):
         return f"{text}[…]"
     sizes = [str(a) if a == b else f"{a}–{b}" for a, b in zip(least, largest, strict=True)]
     return f"{text}[{', '.join(sizes)}]"
-
-
-def short_dtype(name: str) -> str:
-    """The short form of a type that torch spells out.
-
-    >>> [short_dtype(name) for name in ("float32", "bfloat16", "bool", "float8_e4m3fn", "quint8")]
-    ['f32', 'bf16', 'b8', 'f8e4m3fn', 'quint8']
-    """
-    if name == "bool":
-        return "b8"
-    match = re.fullmatch(r"(bfloat|float|complex|uint|int)(\d+)(?:_(.*))?", name)
-    return f"{_LETTERS[match[1]]}{match[2]}{match[3] or ''}" if match else short(safe(name), 20)
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word, tensors
 
 MOST_ITEMS = 32
@@ -188,7 +189,7 @@ def is_whole(dtype: str) -> bool:
     >>> [is_whole(dtype) for dtype in ("i64", "u8", "f32", "b8", "int")]
     [True, True, False, False, False]
     """
-    return dtype[:1] in ("i", "u") and dtype[1:].isdigit()
+    return dtype_named(dtype).is_integer
 
 
 def figure(number: float, digits: int = 3, *, whole: bool = False) -> str:

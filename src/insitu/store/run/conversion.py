@@ -10,12 +10,12 @@ import numpy as np
 
 from insitu.errors import ChoiceError, MissingError
 from insitu.store.stored_type import Array
+from insitu.trace.dtype import dtype_named
 
 if TYPE_CHECKING:
     from insitu.store.run.series import Series
 
 _DTYPES: dict[type, type[np.generic]] = {float: np.float64, int: np.int64, bool: np.bool_}
-_QUANTIZED = {"quint8": "uint8", "qint8": "int8", "qint32": "int32"}
 
 
 def to_pandas(series: Series) -> Any:
@@ -32,7 +32,8 @@ def to_pandas(series: Series) -> Any:
 def to_torch(raw: Array | list[Array], dtype: str) -> Any:
     """Bits as a tensor, or a list of tensors; quantized values as the integers that stand for them."""
     torch = _needed("torch")
-    found = getattr(torch, _QUANTIZED.get(dtype, dtype), None)
+    row = dtype_named(dtype)
+    found = getattr(torch, row.bits if row.kind == "quantized" else dtype, None)
     if found is None:
         raise ChoiceError(f"torch has no type for {dtype} values: take .values")
 

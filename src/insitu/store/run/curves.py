@@ -9,9 +9,8 @@ from typing import Any
 
 from insitu.store.run.series import Series
 from insitu.store.stored_type import JSON
+from insitu.trace.dtype import dtype_named
 from insitu.trace.run import Curve
-
-INTEGERS = frozenset({f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)})
 
 
 def curves(series: Series) -> list[Curve]:
@@ -22,7 +21,7 @@ def curves(series: Series) -> list[Curve]:
         numbers = _finite_numbers(value)
         if numbers is not None:
             points.setdefault((rank, step), _Point(time)).add(numbers)
-    return _curves(points, is_whole=series.dtype in INTEGERS or _are_integers(series))
+    return _curves(points, is_whole=dtype_named(series.dtype).is_integer or _are_integers(series))
 
 
 def _values(series: Series) -> Iterable[Any]:

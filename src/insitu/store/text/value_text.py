@@ -16,6 +16,7 @@ from functools import lru_cache
 from math import floor, hypot, inf, log10, prod
 from typing import Any
 
+from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word
 
 MOMENTS = ("min", "max", "mean", "std")
@@ -26,7 +27,6 @@ _LONGEST_INT = 10**4000  # Python refuses to write much longer ones in decimal
 _NAME = re.compile(r"[\w.]+")
 _WORD = re.compile(r"[^\W\d][\w.]*(:\d+)?|\.\.\.")
 NOT_WORDS = frozenset({"None", "True", "False", "nan", "inf"})
-_DIGITS = {"f64": 9, "c128": 9, "f32": 7, "c64": 7, "f16": 5, "bf16": 5, "c32": 5}
 
 
 @lru_cache(maxsize=4096)
@@ -126,7 +126,7 @@ def _flat(array: Any) -> Any:
 
 
 def _stats(stats: Stats, facts: TensorFacts) -> list[str]:
-    found = [f"{name} {text}" for name, text in _moments(stats, _DIGITS.get(facts.dtype)).items()]
+    found = [f"{name} {text}" for name, text in _moments(stats, dtype_named(facts.dtype).digits).items()]
     found += [f"{name} {number}" for name in COUNTS if (number := getattr(stats, name))]
     return found if found and stats.count == expected_count(facts.shape) else [*found, f"count {stats.count}"]
 

@@ -13,17 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from insitu.errors import ChoiceError
+from insitu.trace.dtype import DTYPES
 from insitu.trace.event import Fields, Opaque, Stats, TensorFacts
 
 Certainty = Literal["values", "statistics", "structure"]
 # From the weakest to the strongest.
 CERTAINTIES: tuple[Certainty, ...] = ("structure", "statistics", "values")
 
-# Relative and absolute, as `torch.testing` has them; a dtype that is not here, such as an integer, has to be equal.
-TOLERANCES: Mapping[str, tuple[float, float]] = {
-    **{"f16": (1e-3, 1e-5), "bf16": (1.6e-2, 1e-5), "f32": (1.3e-6, 1e-5), "f64": (1e-7, 1e-7)},
-    **{"c32": (1e-3, 1e-5), "c64": (1.3e-6, 1e-5), "c128": (1e-7, 1e-7)},
-}
+# Relative and absolute, as `torch.testing` has them; other dtypes, such as integers, must be equal.
+TOLERANCES: Mapping[str, tuple[float, float]] = {row.short: (row.rtol, row.atol) for row in DTYPES if row.rtol}
 _EXACT = (0.0, 0.0)
 _TIGHTER = 10.0
 _PYTHON_FLOAT = "f32"  # most come from a tensor of these

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
 from insitu.trace.explanation import Case, Misfit, Row, before_dot
 
@@ -62,7 +63,7 @@ def batch_sizes(case: Case) -> Misfit | None:
     if scores.shape[0] != target.shape[0]:
         return Misfit(f"{scores.shape[0]} samples in the scores, {target.shape[0]} in the targets", rows)
     wanted = (scores.shape[0], *scores.shape[2:])
-    if target.dtype[0] != "f" and target.shape != wanted:
+    if not dtype_named(target.dtype).is_floating and target.shape != wanted:
         classes_last = len(scores.shape) > 2 and target.shape == scores.shape[:-1]
         advice = "the classes are dimension 1 of the scores: transpose them there" if classes_last else ""
         return Misfit(f"the targets must be {', '.join(map(str, wanted))}", rows, advice=advice)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
 from insitu.trace.explanation import Case, Misfit, Operand, before_dot
 
@@ -26,17 +27,16 @@ def dtypes(case: Case) -> Misfit | None:
 
 def _converted(given: list[Operand]) -> str:
     """The one to convert: whole numbers to the others' type, else what is no parameter."""
-    order = sorted(given, key=lambda operand: (operand.facts.dtype[0] not in "iu", operand.facts.type == "Parameter"))
+    order = sorted(given, key=_reluctance)
     first = order[0]
     other = next(operand.facts.dtype for operand in reversed(order) if operand.facts.dtype != first.facts.dtype)
-    to = f".to(torch.{LONG.get(other, other)})"
+    to = f".to(torch.{dtype_named(other).name})"
     return f"{before_dot(first.name)}{to}" if first.name else f"{to} for the one that is {first.facts.dtype}"
 
 
-LONG = {
-    **{"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "c64": "complex64"},
-    **{"i8": "int8", "u8": "uint8", "i16": "int16", "i32": "int32", "i64": "int64", "b8": "bool"},
-}
+def _reluctance(operand: Operand) -> tuple[bool, bool]:
+    """Integers are converted first, parameters last."""
+    return not dtype_named(operand.facts.dtype).is_integer, operand.facts.type == "Parameter"
 
 
 def devices(case: Case) -> Misfit | None:
@@ -67,7 +67,7 @@ def not_whole(case: Case) -> Misfit | None:
     indices, _ = _looked_up(case)
     rest = case.operands[1:] or case.operands
     given = [each for each in case.operands if each.facts is indices] if indices is not None else rest
-    wrong = next((each for each in given if each.facts.dtype.startswith(("f", "bf", "c"))), None)
+    wrong = next((each for each in given if dtype_named(each.facts.dtype).is_floating), None)
     if wrong is None:
         return None
     advice = f"{before_dot(wrong.name)}.long()"
