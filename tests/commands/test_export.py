@@ -133,7 +133,7 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert answer("ex", 1) == "export"
     assert answer("diff --re", 2) == "--rename"
     assert answer("show scr", 2) == "script" and answer("run scr", 2) == "script"
-    assert answer("show --view c", 3) == "code"
+    assert answer("show --view va", 3) == "variables"
     assert answer("run --keep ''", 3) == "meta stats"
     assert answer("run --html scr", 3) == "script"
     assert answer("completion f", 2) == "fish"

@@ -76,11 +76,7 @@ def add_view(parser: argparse.ArgumentParser, help: str, *, default: str | None 
 
 
 def view_names() -> str:
-    """The names of the views, for help.
-
-    >>> view_names()
-    'tree (default), code, table or variables'
-    """
+    """The names of the views, for help; the first is the default."""
     first, *others, last = VIEWS
     return f"{', '.join([f'{first} (default)', *others])} or {last}"
 
