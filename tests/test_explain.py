@@ -23,8 +23,8 @@ import pytest
 import torch
 
 import insitu
-from insitu.capture.explain import explanation as explaining
-from insitu.capture.explain.notes import UNREAD, Note
+from insitu.capture.explain import evidence
+from insitu.capture.explain.note import UNREAD, LazyNote
 from insitu.capture.live import CLEAR_AT
 from insitu.errors import SubjectError
 from insitu.verbs.explain import explain
@@ -210,7 +210,7 @@ def test_what_was_given_from_outside_says_so(program: Program) -> None:
     """)
     shown = note_of(recorded(scope["run"]))
     assert "3 × 5 = 15 elements do not go into 7 × -1: 15 is no multiple of 7" in shown
-    assert "    x  given to Net at model.py:9   net(data)" in shown
+    assert "    x  passed to Net at model.py:9   net(data)" in shown
 
 
 def test_indices_out_of_range_are_told_with_where_they_come_from(program: Program) -> None:
@@ -378,8 +378,8 @@ def test_errors_of_plain_python_show_the_tensors_of_the_line(program: Program, n
 
 def test_nothing_is_made_until_somebody_reads(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    original = explaining.explanation
-    monkeypatch.setattr(explaining, "explanation", lambda moment: made.append(1) or original(moment))
+    original = evidence.explanation
+    monkeypatch.setattr(evidence, "explanation", lambda moment: made.append(1) or original(moment))
     error = recorded(program(ATTENTION)["run"])
     (note,) = error.__notes__
     assert made == []
@@ -520,7 +520,7 @@ def test_an_error_of_ours_in_explaining_is_a_short_text(monkeypatch: pytest.Monk
     def broken(moment: Any) -> Any:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(explaining, "explanation", broken)
+    monkeypatch.setattr(evidence, "explanation", broken)
     error = recorded(lambda: torch.ones(2) + torch.ones(3))
     assert note_of(error) == "(insitu cannot explain this: RuntimeError: broken)"
 
@@ -754,8 +754,8 @@ def test_explain_tells_what_the_note_tells(program: Program) -> None:
     found = explain(error)
     assert found.note == EXPLAINED
     assert str(found).startswith("RuntimeError: The size of tensor a (24)")
-    assert found.place is not None
-    assert found.place.line == 10
+    assert found.site is not None
+    assert found.site.line == 10
 
 
 def test_explain_works_without_any_session(program: Program) -> None:
@@ -779,7 +779,7 @@ def test_explain_says_when_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delattr(sys, "last_exc", raising=False)
     with pytest.raises(SubjectError, match="there is no exception to explain"):
         explain()
-    with pytest.raises(SubjectError, match="a str is no exception"):
+    with pytest.raises(SubjectError, match="str is not an exception"):
         explain("RuntimeError")  # type: ignore[arg-type]
 
 
@@ -799,7 +799,7 @@ def test_a_script_shows_it_on_stderr(tmp_path: Path, words: list[str], text: str
 
 def test_notes_are_text_in_every_way_that_is_asked() -> None:
     (note,) = recorded(lambda: torch.ones(2) + torch.ones(3)).__notes__
-    assert type(note) is Note
+    assert type(note) is LazyNote
     assert "dimension -1" in note
     assert note.split("\n") == note.splitlines() == str(note).splitlines()
     assert repr(note) == repr(str(note))

@@ -38,7 +38,7 @@ BACK = {
     ("trace/diff.py", "insitu.view.diff"),
     ("trace/diff.py", "insitu.view.notebook"),
     ("trace/trace.py", "insitu.view.notebook"),
-    ("trace/explanation.py", "insitu.view.error"),
+    ("trace/explain/explanation.py", "insitu.view.error"),
     ("trace/findings.py", "insitu.view.finding"),
 }
 # Only these import torch as soon as they are imported themselves.

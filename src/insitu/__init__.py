@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from insitu.store.run.run import Run
     from insitu.store.run.series import Series
     from insitu.trace.diff import Cause, Diff, Difference
-    from insitu.trace.explanation import Explanation
+    from insitu.trace.explain.explanation import Explanation
     from insitu.trace.findings import Finding
     from insitu.trace.missing import Missing
     from insitu.verbs.compare import compare
@@ -92,7 +92,7 @@ _LATER = {
     "Cause": "insitu.trace.diff",
     "Diff": "insitu.trace.diff",
     "Difference": "insitu.trace.diff",
-    "Explanation": "insitu.trace.explanation",
+    "Explanation": "insitu.trace.explain.explanation",
     "Finding": "insitu.trace.findings",
     "Missing": "insitu.trace.missing",
 }

@@ -5,7 +5,15 @@ from __future__ import annotations
 import io
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Explanation, Mark, Misfit, Origin, Place, Row
+from insitu.trace.explain.explanation import (
+    Explanation,
+    ExpressionSite,
+    Misfit,
+    Origin,
+    OriginKind,
+    ShapeRow,
+    Underline,
+)
 from insitu.view.error import lines, note, text
 from insitu.view.terminal import Terminal
 
@@ -16,20 +24,20 @@ def facts(*shape: int) -> TensorFacts:
 
 def attention() -> Explanation:
     source = "        att = (q @ k.transpose(-2, -1)) / 4.0 + bias"
-    rows = (Row("left", (2, 6, 24, 24), "(q @ k.transpose(-2, -1)) / 4.0"), Row("right", (6, 24, 25), "bias"))
+    rows = (ShapeRow("left", (2, 6, 24, 24), "(q @ k.transpose(-2, -1)) / 4.0"), ShapeRow("right", (6, 24, 25), "bias"))
     return Explanation(
         "RuntimeError",
         "The size of tensor a (24) must match the size of tensor b (25) at non-singleton dimension 3",
-        Place("/home/me/attn.py", 4, "forward"),
+        ExpressionSite("/home/me/attn.py", 4, "forward"),
         ("GPT", "h.3", "h.3.attn"),
         ((4, source),),
         (
-            Mark(4, source.index("q"), source.index("q") + 1, facts(2, 6, 24, 16)),
-            Mark(4, source.index("k"), source.index("k") + 1, facts(2, 6, 24, 16)),
-            Mark(4, source.index("bias"), len(source), facts(6, 24, 25)),
+            Underline(4, source.index("q"), source.index("q") + 1, facts(2, 6, 24, 16)),
+            Underline(4, source.index("k"), source.index("k") + 1, facts(2, 6, 24, 16)),
+            Underline(4, source.index("bias"), len(source), facts(6, 24, 25)),
         ),
         (Misfit("dimension -1: 24 and 25 differ and neither is 1", rows, -1),),
-        (Origin("bias", "made at", Place("model.py", 18, "", "torch.zeros(6, T, T + 1)")),),
+        (Origin(OriginKind.PRODUCED, ExpressionSite("model.py", 18, "", "torch.zeros(6, T, T + 1)"), "bias"),),
     )
 
 
@@ -56,7 +64,7 @@ def test_the_note_leaves_out_the_exception_itself() -> None:
 
 
 def test_a_misfit_stands_under_its_dimension_whatever_the_sizes() -> None:
-    rows = (Row("input", (3, 1024, 7), "x"), Row("w", (64, 7)))
+    rows = (ShapeRow("input", (3, 1024, 7), "x"), ShapeRow("w", (64, 7)))
     shown = note(Explanation("E", "", misfits=(Misfit("wrong", rows, -2, "turn it"),))).splitlines()
     assert shown == [
         "    input  3, 1024, 7    x",
@@ -68,8 +76,8 @@ def test_a_misfit_stands_under_its_dimension_whatever_the_sizes() -> None:
 
 def test_marks_keep_apart_and_stand_under_wide_characters() -> None:
     source = "形 = a + b"
-    marks = (Mark(7, 4, 5, facts(2)), Mark(7, 8, 9, facts(3)))
-    shown = note(Explanation("E", "", Place("m.py", 7), source=((7, source),), marks=marks)).splitlines()
+    marks = (Underline(7, 4, 5, facts(2)), Underline(7, 8, 9, facts(3)))
+    shown = note(Explanation("E", "", ExpressionSite("m.py", 7), source=((7, source),), underlines=marks)).splitlines()
     assert shown[1:] == [
         "     7 │ 形 = a + b",
         "              ┬   ┬",
@@ -80,8 +88,8 @@ def test_marks_keep_apart_and_stand_under_wide_characters() -> None:
 
 def test_each_line_of_a_long_expression_has_its_marks() -> None:
     source = ((3, "    x = torch.cat("), (4, "        [a, b]"), (5, "    )"))
-    marks = (Mark(4, 9, 10, facts(2)), Mark(4, 12, 13, None))
-    shown = note(Explanation("E", "", source=source, marks=marks)).splitlines()
+    marks = (Underline(4, 9, 10, facts(2)), Underline(4, 12, 13, None))
+    shown = note(Explanation("E", "", source=source, underlines=marks)).splitlines()
     assert shown == [
         "     3 │ x = torch.cat(",
         "     4 │     [a, b]",
@@ -93,8 +101,8 @@ def test_each_line_of_a_long_expression_has_its_marks() -> None:
 
 
 def test_what_a_program_says_stays_on_its_line() -> None:
-    place = Place("m\n.py", 1, "f", "x\x1b[31m")
-    shown = text(Explanation("E", "one\ntwo", place, ("a\x1b",), origins=(Origin("n\r", "made at", place),)))
+    place = ExpressionSite("m\n.py", 1, "f", "x\x1b[31m")
+    shown = text(Explanation("E", "one\ntwo", place, ("a\x1b",), origins=(Origin(OriginKind.PRODUCED, place, "n\r"),)))
     assert shown.splitlines() == ["E: one", "  m\\n.py:1 in f    a\\x1b", "    n\\r  made at m\\n.py:1   x\\x1b[31m"]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakSet
 
-from insitu.capture.explain.notes import settle
+from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.ids import EARLIER, Seam
 from insitu.capture.segment import Segment, end_of, records
 from insitu.capture.tape import OUTERMOST, RESULT, RUNNING
@@ -115,7 +115,7 @@ class Budget:
     def _take_off(self, probe: Probe, begin: int, seam: Seam) -> None:
         """Move the end of a tape into a segment. The tensors that are still there learn the ids of their producers."""
         tape, ids = probe.tape, probe.ids
-        settle(probe)
+        save_waiting_tapes(probe)
         probe.tracker.settle(begin)
         alive = {key: value for key, value in probe.table.items() if value() is not None}
         for value in alive.values():

@@ -20,7 +20,7 @@ from torch import nn
 
 from insitu.capture.arguments import make_noting
 from insitu.capture.containers import outline
-from insitu.capture.explain.notes import add_note
+from insitu.capture.explain.note import add_note
 from insitu.capture.fused import question
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import Taker, get_ident, patch

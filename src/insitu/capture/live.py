@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakSet
 
 from insitu.capture.decode import Decoder, TapeDecoder
-from insitu.capture.explain.notes import settle
+from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.ids import THREAD_STRIDE, Ids
 from insitu.capture.probe import Probe, Trouble
 from insitu.capture.segment import end_of, records
@@ -117,7 +117,7 @@ class Live:
         """Forget what is on the tape after the last call that has not returned. The tensors that are still there get
         their facts now, while offsets mean something."""
         begin = end_of_running(probe.tape)
-        settle(probe)
+        save_waiting_tapes(probe)
         alive = {key: value for key, value in probe.table.items() if value() is not None}
         for value in alive.values():
             tape.plain(value)

@@ -16,7 +16,7 @@ from torch import nn
 
 from insitu.capture.backward import Gradients
 from insitu.capture.contents import content_of
-from insitu.capture.explain.notes import add_note
+from insitu.capture.explain.note import add_note
 from insitu.capture.ids import THREAD_STRIDE, Ids
 from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.capture.calls import PythonCallee
 from insitu.capture.containers import outline
-from insitu.capture.explain.notes import add_note
+from insitu.capture.explain.note import add_note
 from insitu.capture.modes import as_anchor
 from insitu.capture.ops import phase_of
 from insitu.capture.tape import END, ENTERED, FORWARD, LEFT, RESULT, RUNNING, START, Raised, VariableEntry

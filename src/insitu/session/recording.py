@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from insitu.capture.explain.notes import add_note
+from insitu.capture.explain.note import add_note
 from insitu.capture.keep import stats
 from insitu.capture.values.intake import Keep, ValueSink
 from insitu.capture.values.targets import targets

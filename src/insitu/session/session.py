@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
-from insitu.capture.explain.notes import add_note
+from insitu.capture.explain.note import add_note
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.recorder import LEVELS, Recorder

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 from insitu.errors import SubjectError
-from insitu.trace.explanation import Explanation
+from insitu.trace.explain.explanation import Explanation
 
 
 def explain(error: BaseException | None = None) -> Explanation:
     """Why an exception was raised: the given one, the one that is being handled, or the last one that was shown.
 
-    What passed through a session of insitu is explained from its trace; anything else from the frames that it left.
-    The same is in the note of such an exception, as `str(note)`: what reads the raw characters of notes, such as
+    An exception that passed through a session of insitu is explained from its trace; any other from its frames. The
+    note of the exception has the same text, as `str(note)`: code that reads the raw characters of notes, such as
     `"\\n".join(error.__notes__)` or `json.dumps`, finds only a placeholder.
 
     >>> import torch, insitu
@@ -23,16 +23,20 @@ def explain(error: BaseException | None = None) -> Explanation:
     >>> found.error
     'RuntimeError'
     """
-    from insitu.capture.explain.notes import moment_of, note_of
+    from insitu.capture.explain.note import moment_of, note_of
 
-    found = error if error is not None else _last()
-    if not isinstance(found, BaseException):
-        what = "there is no exception to explain" if found is None else f"a {type(found).__name__} is no exception"
-        raise SubjectError(f"{what}: call insitu.explain(error), or after a traceback in a notebook")
-    note = note_of(found)
-    return note.explanation if note is not None else moment_of(found, None, None).explanation()
+    subject = error if error is not None else _last_exception()
+    if not isinstance(subject, BaseException):
+        raise SubjectError(_refusal(subject))
+    note = note_of(subject)
+    return note.explanation if note is not None else moment_of(subject, None, None).explanation()
 
 
-def _last() -> BaseException | None:
+def _refusal(subject: object) -> str:
+    what = "there is no exception to explain" if subject is None else f"{type(subject).__name__} is not an exception"
+    return f"{what}: call insitu.explain(error), or insitu.explain() after a traceback in a notebook"
+
+
+def _last_exception() -> BaseException | None:
     """The exception that is being handled, or the last one that ended in a traceback."""
     return sys.exc_info()[1] or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)

@@ -1,46 +1,61 @@
-"""The view of an error: the line that failed with the shapes under it, what does not fit, where all that comes from."""
+"""The view of an explanation: the line that failed with the values under it, the misfits, the origins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from insitu.trace.event import Word
-from insitu.trace.explanation import Explanation, Mark, Misfit, Origin, Place, Row
+from insitu.trace.explain.explanation import Explanation, Misfit, Origin, OriginKind, ShapeRow, Underline
 from insitu.view.line import Line, Span
 from insitu.view.name import spot
 from insitu.view.terminal import places_of
 from insitu.view.value import result, safe, short, value_text
 
 MOST_TEXT = 100  # characters of an expression
+MOST_NAME = 40
 MOST_VALUE = 50
-GUTTER = 6  # places for the number of a source line
+GUTTER = 6  # columns for the number of a source line
+INDENT = 4
+
+# What the table of origins says for each kind: the name, if the origin has none of its own, and the words.
+ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
+    OriginKind.PRODUCED: ("", "made at"),
+    OriginKind.ASSIGNED: ("", "assigned at"),
+    OriginKind.PASSED: ("", "passed to {receiver} at"),
+    OriginKind.VALUES_PRODUCED: ("", "its values made at"),
+    OriginKind.GRADIENT_LOST: ("gradient", "lost at"),
+    OriginKind.NO_GRADIENT_PRODUCED: ("", "made without a gradient at"),
+    OriginKind.NO_GRADIENT_ASSIGNED: ("", "has no gradient, assigned at"),
+    OriginKind.GRAPH_FREED: ("graph", "freed by the backward at"),
+    OriginKind.CHANGED_IN_PLACE: ("changed", "in place at"),
+    OriginKind.NEEDED_FOR_GRADIENT: ("needed", "for the gradient of"),
+    OriginKind.BACKWARD_OF: ("backward", "of the call at"),
+    OriginKind.CUSTOM_GRADIENT: ("", "gradient at"),
+}
 
 
 def text(explanation: Explanation) -> str:
-    """All of an explanation as plain text, with the exception itself in front."""
+    """An explanation as plain text, with the exception itself in front."""
     return "\n".join(str(line).rstrip() for line in lines(explanation))
 
 
 def note(explanation: Explanation) -> str:
-    """The same for where the exception is shown already: in its note."""
+    """An explanation as the note of its exception, which shows the exception itself."""
     return "\n".join(str(line).rstrip() for line in body(explanation))
 
 
 def lines(explanation: Explanation) -> Iterator[Line]:
-    """The exception and what explains it."""
+    """The exception and its explanation."""
     message = explanation.message.strip().partition("\n")[0]
     yield _line((safe(explanation.error), "red"), (f": {safe(message)}" if message else "", ""))
     yield from body(explanation)
 
 
 def body(explanation: Explanation) -> Iterator[Line]:
-    """What explains the exception."""
-    place = explanation.place
-    if place is not None:
-        inside = f" in {safe(place.function)}" if place.function else ""
-        chain = " ▸ ".join(map(safe, explanation.modules))
-        yield _line(("  ", ""), (spot(place) + inside, "bold"), (f"    {chain}" if chain else "", "purple"))
+    """The explanation without the exception."""
+    yield from _site(explanation)
     yield from _source(explanation)
     for misfit in explanation.misfits:
         yield from _misfit(misfit)
@@ -51,67 +66,89 @@ def _line(*spans: Span) -> Line:
     return Line(tuple(span for span in spans if span[0]))
 
 
+def _site(explanation: Explanation) -> Iterator[Line]:
+    """The file, the line, the function, and the modules around."""
+    site = explanation.site
+    if site is None:
+        return
+    function = f" in {safe(site.function)}" if site.function else ""
+    chain = " ▸ ".join(map(safe, explanation.modules))
+    yield _line(("  ", ""), (spot(site) + function, "bold"), (f"    {chain}" if chain else "", "purple"))
+
+
 def _source(explanation: Explanation) -> Iterator[Line]:
-    """The lines of the source, without the indentation they have in common, and the marks under each."""
+    """The lines of the source, without the indentation they have in common, and the values under each."""
     shown = [(number, line.expandtabs(1)) for number, line in explanation.source]
     margin = min((len(line) - len(line.lstrip()) for _, line in shown if line.strip()), default=0)
     for number, line in shown:
         yield _line((f"{number:{GUTTER}} │ ", "grey"), (safe(line[margin:]), ""))
-        marks = [mark for mark in explanation.marks if mark.line == number]
-        yield from _marks([_placed(mark, line, margin) for mark in marks])
+        here = [each for each in explanation.underlines if each.line == number]
+        yield from _values([_label(each, line, margin) for each in here])
 
 
-def _placed(mark: Mark, line: str, margin: int) -> tuple[int, int, str]:
-    """First place, last place and text of a mark on the screen."""
-    before = GUTTER + 3 + places_of(line[margin : mark.start])
-    return (
-        before,
-        before + max(1, places_of(line[mark.start : mark.end])),
-        _value(mark.value),
-    )
+@dataclass(slots=True, frozen=True)
+class ValueLabel:
+    """A value under a source line: the first and the last column that it underlines, and its text."""
+
+    start: int
+    end: int
+    text: str
 
 
-def _value(item: Any) -> str:
-    """What a mark says; a string has its quotes, unless it is the word for something else."""
+def _label(underline: Underline, line: str, margin: int) -> ValueLabel:
+    start = GUTTER + 3 + places_of(line[margin : underline.start])
+    width = places_of(line[underline.start : underline.end])
+    return ValueLabel(start, start + max(1, width), _label_text(underline.value))
+
+
+def _label_text(item: Any) -> str:
+    """The text of a value; a string has its quotes, unless it is a word for something else."""
     if isinstance(item, str) and not isinstance(item, Word):
         return short(repr(item), MOST_VALUE)
     return result(item, MOST_VALUE) or value_text(item)
 
 
-def _marks(marks: list[tuple[int, int, str]]) -> Iterator[Line]:
-    """A line that underlines what is marked, then the texts: from the right, each as high as there is room."""
-    marks = sorted({start: (start, end, text) for start, end, text in reversed(marks)}.values())
-    if not marks:
+def _values(labels: list[ValueLabel]) -> Iterator[Line]:
+    """A line of underlines, then the texts of the values: from the right, each as high as there is room."""
+    first_of_each = {label.start: label for label in reversed(labels)}
+    labels = [first_of_each[start] for start in sorted(first_of_each)]
+    if not labels:
         return
-    yield _line(
-        (
-            _drawn([(start, "┬" + "─" * (_end(marks, index) - start - 1)) for index, (start, *_) in enumerate(marks)]),
-            "grey",
-        )
-    )
-    free: list[int] = []  # how far to the left each row is taken
-    rows: list[list[tuple[int, str]]] = []
-    for start, _, text in reversed(marks):
-        row = next((index for index, taken in enumerate(free) if start + len(text) + 3 < taken), len(free))
-        if row == len(free):
-            free.append(0)
-            rows.append([])
-        rows[row].append((start, f"╰ {text}"))
-        for above in range(row + 1):
-            free[above] = start
-            if above < row:
-                rows[above].append((start, "│"))
-    for row_marks in rows:
-        yield _line((_drawn(row_marks), "cyan"))
+    starts = [label.start for label in labels]
+    ends = [min(label.end, following) for label, following in zip(labels, [*starts[1:], labels[-1].end], strict=True)]
+    strokes = [(start, "┬" + "─" * (end - start - 1)) for start, end in zip(starts, ends, strict=True)]
+    yield _line((_drawing(strokes), "grey"))
+    for row in _label_rows(labels):
+        yield _line((_drawing(row.pieces), "cyan"))
 
 
-def _end(marks: list[tuple[int, int, str]], index: int) -> int:
-    """Where the underlining of a mark ends: before the next one begins."""
-    following = marks[index + 1][0] if index + 1 < len(marks) else marks[index][1]
-    return min(marks[index][1], following)
+@dataclass(slots=True)
+class LabelRow:
+    """A row of value texts: the pieces with their columns; `free` is the column up to which it is empty."""
+
+    free: int
+    pieces: list[tuple[int, str]] = field(default_factory=list)
+
+    def has_room(self, label: ValueLabel) -> bool:
+        """Whether a label fits to the left of what is there."""
+        return label.start + len(label.text) + 3 < self.free
 
 
-def _drawn(pieces: list[tuple[int, str]]) -> str:
+def _label_rows(labels: Sequence[ValueLabel]) -> list[LabelRow]:
+    rows: list[LabelRow] = []
+    for label in reversed(labels):
+        depth = next((depth for depth, row in enumerate(rows) if row.has_room(label)), len(rows))
+        if depth == len(rows):
+            rows.append(LabelRow(label.start))
+        for row in rows[:depth]:
+            row.pieces.append((label.start, "│"))
+            row.free = label.start
+        rows[depth].pieces.append((label.start, f"╰ {label.text}"))
+        rows[depth].free = label.start
+    return rows
+
+
+def _drawing(pieces: list[tuple[int, str]]) -> str:
     line = ""
     for start, piece in sorted(pieces):
         line = line.ljust(start) + piece
@@ -126,49 +163,57 @@ def _misfit(misfit: Misfit) -> Iterator[Line]:
     room = max(map(len, shapes), default=0)
     for row, shape in zip(misfit.rows, shapes, strict=True):
         name = f"    {_on_one_line(row.name)}" if row.name else ""
-        yield _line((f"    {row.role:{roles}}  ", "grey"), (shape.rjust(room), "cyan"), (name, ""))
-    column = 4
-    if misfit.rows:
-        column += roles + 2
-        if misfit.dimension is not None:
-            column += room - _from_right(widths, misfit.dimension)
+        yield _line((f"{'':{INDENT}}{row.role:{roles}}  ", "grey"), (shape.rjust(room), "cyan"), (name, ""))
+    column = INDENT + (roles + 2 if misfit.rows else 0) + _offset(misfit, widths, room)
     yield _line((" " * column + "✗ ", "red"), (safe(misfit.text), ""))
     if misfit.advice:
         yield _line((" " * column + "→ ", "green"), (safe(misfit.advice), ""))
 
 
-def _widths(rows: tuple[Row, ...]) -> list[int]:
+def _offset(misfit: Misfit, widths: list[int], room: int) -> int:
+    """The column of the dimension that does not fit, in the shapes."""
+    if misfit.dimension is None or not misfit.rows:
+        return 0
+    inner = widths[: -misfit.dimension]
+    return room - sum(inner) - 2 * max(0, len(inner) - 1)
+
+
+def _widths(rows: tuple[ShapeRow, ...]) -> list[int]:
     """How wide each dimension is, from the last one on."""
     most = max((len(row.shape) for row in rows), default=0)
     return [max(len(str(row.shape[-1 - i])) for row in rows if len(row.shape) > i) for i in range(most)]
 
 
-def _shape(row: Row, widths: list[int]) -> str:
+def _shape(row: ShapeRow, widths: list[int]) -> str:
     sizes = [str(size).rjust(widths[i]) for i, size in enumerate(reversed(row.shape))]
     return safe(", ".join(reversed(sizes))) or "(scalar)"
 
 
-def _from_right(widths: list[int], dimension: int) -> int:
-    """How many places from the end of the shapes the text of a dimension begins."""
-    inner = widths[:-dimension]
-    return sum(inner) + 2 * max(0, len(inner) - 1)
+@dataclass(slots=True, frozen=True)
+class OriginRow:
+    """A row of the table of origins: the name, the words with the site, the expression there."""
+
+    name: str
+    words: str
+    expression: str
 
 
 def _origins(origins: tuple[Origin, ...]) -> Iterator[Line]:
-    """Where each thing comes from, as a table."""
-    rows = [(short(safe(origin.name), 40), _how(origin), _expression(origin.place)) for origin in origins]
-    names, ways = (max((len(row[i]) for row in rows), default=0) for i in (0, 1))
-    for name, way, expression in rows:
-        padded = f"{way:{ways}}   " if expression else way
-        yield _line((f"    {name:{names}}  ", "bold"), (padded, ""), (expression, "grey"))
+    """Where each value comes from, as a table."""
+    rows = [_origin_row(origin) for origin in origins]
+    names = max((len(row.name) for row in rows), default=0)
+    widest = max((len(row.words) for row in rows), default=0)
+    for row in rows:
+        words = f"{row.words:{widest}}   " if row.expression else row.words
+        yield _line((f"{'':{INDENT}}{row.name:{names}}  ", "bold"), (words, ""), (row.expression, "grey"))
 
 
-def _how(origin: Origin) -> str:
-    return f"{origin.how} {spot(origin.place)}" if origin.place is not None else origin.how
-
-
-def _expression(place: Place | None) -> str:
-    return _on_one_line(place.text) if place is not None else ""
+def _origin_row(origin: Origin) -> OriginRow:
+    default, words = ORIGIN_WORDS[origin.kind]
+    name, words = short(safe(origin.name or default), MOST_NAME), words.format(receiver=safe(origin.receiver))
+    if origin.site is None:
+        return OriginRow(name, words, "")
+    return OriginRow(name, f"{words} {spot(origin.site)}", _on_one_line(origin.site.text))
 
 
 def _on_one_line(text: str) -> str:

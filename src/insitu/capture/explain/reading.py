@@ -1,32 +1,45 @@
-"""Reading on a tape: the place of a call, its ancestors, who made a value. To explain one call, not to decode all."""
+"""Reads single calls from a tape: their arguments, their sites, the calls around them. It does not decode all calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import Tensor
 
 from insitu.capture.decode import Decoder, TapeDecoder
-from insitu.capture.explain.expressions import Expression, expression_at, line_at, pairs, segment
 from insitu.capture.ids import EARLIER, Ids
 from insitu.capture.names import ModuleCallee
-from insitu.capture.segment import records
+from insitu.capture.segment import end_of, records
 from insitu.capture.sites import Base, is_hidden
-from insitu.capture.tape import ARGS, CALLEE, FIXED, FRAMES, KWARGS, NODE_COUNT, NODES, OUTERMOST, PARENT, RESULT, Tape
+from insitu.capture.tape import (
+    ARGS,
+    BACKWARD,
+    CALLEE,
+    FIXED,
+    FRAMES,
+    KWARGS,
+    NODE_COUNT,
+    NODES,
+    OUTERMOST,
+    PARENT,
+    PHASE,
+    RESULT,
+    Raised,
+    Tape,
+)
 from insitu.capture.tensors import Value
 from insitu.trace.event import Call, Fields
-from insitu.trace.explanation import Place
-
-if TYPE_CHECKING:
-    pass
+from insitu.trace.explain.history import CalleeFacts, History
 
 
-class Reading:
-    """A tape as it is read to explain an error; offsets stand for calls.
+class Reading(History):
+    """A tape, read to explain an error; a call is known by its offset, a tensor by its `Value`.
 
-    `cleared` is from where on the tape of a live session was cleared last, and how much of it so far: what lies before
-    that are calls that run. Facts of values are made as they are needed, and forgotten when the reading is over: a
-    later decoding numbers differently.
+    `cleared` says from where on the tape of a live session was cleared last, and how much of it so far: the calls
+    before that are still running. The facts of values are made when they are needed, and forgotten by `close`: a later
+    decoding numbers them differently.
     """
 
     level = "functions"  # no operator is looked up by the call that it comes from
@@ -36,9 +49,10 @@ class Reading:
         self._begin, self._cleared = cleared
         self._decoder = Decoder(Base(None), origin=0.0, rank=0)
         self._tape = TapeDecoder(self._decoder, self, Ids(self._cleared))
+        self._callees: dict[int, CalleeFacts] = {}
 
     def close(self) -> None:
-        """Forget the facts that were made."""
+        """Forget the facts of the values."""
         self._decoder.release()
 
     def call(self, at: int) -> Call:
@@ -48,53 +62,75 @@ class Reading:
         return event
 
     def plain(self, item: Any) -> Any:
-        """What was noted, as plain data."""
+        """An argument or a result as plain data."""
         return self._tape.plain(item)
 
     def callee(self, at: int) -> Any:
-        """What was called."""
+        """The callee, as the tape has it."""
         return self.tape[at + CALLEE]
 
+    def callee_facts(self, at: int) -> CalleeFacts:
+        """The callee, as plain data."""
+        callee = self.tape[at + CALLEE]
+        found = self._callees.get(id(callee))
+        if found is None:
+            found = self._callees[id(callee)] = _facts(callee)
+        return found
+
     def result(self, at: int) -> Any:
-        """What it returned, as noted."""
+        """The result, as the tape has it."""
         return self.tape[at + RESULT]
 
+    def has_raised(self, at: int) -> bool:
+        """Whether an exception ended the call."""
+        return isinstance(self.tape[at + RESULT], Raised)
+
     def args(self, at: int) -> list[Any]:
-        """The arguments, as noted."""
+        """The arguments, as the tape has them."""
         return self.tape[at + FIXED : at + FIXED + self.tape[at + ARGS]]
 
     def kwargs(self, at: int) -> dict[str, Any]:
-        """The keyword arguments, as noted."""
+        """The keyword arguments, as the tape has them."""
         first = at + FIXED + self.tape[at + ARGS]
         flat = self.tape[first : first + self.tape[at + KWARGS]]
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
-    def made_nodes(self, at: int) -> bool:
-        """Whether autograd has made nodes for it, which may have saved what went in."""
-        return bool(self.tape[at + NODES] >= NODE_COUNT)
+    def parent(self, at: int) -> int | None:
+        """The call in which a call was made."""
+        parent: int = self.tape[at + PARENT]
+        return parent if parent != OUTERMOST else None
 
-    def ancestors(self, at: int) -> Iterator[int]:
-        """A call, the one it was made in, and so on."""
-        while at != OUTERMOST:
-            yield at
-            at = self.tape[at + PARENT]
+    def before(self, end: int) -> Iterator[int]:
+        """Every call that began before an offset, in order."""
+        for _, at, parent in records(self.tape, end):
+            if parent is None and self.callee(at).kind != "mark":
+                yield at
 
-    def before(self, at: int) -> Iterator[int]:
-        """Every call that began before another one, in order."""
-        for _, other, parent in records(self.tape, at):
-            if parent is None and self.callee(other).kind != "mark":
-                yield other
+    def after(self, at: int) -> int:
+        """The offset behind the record of a call."""
+        return end_of(self.tape, at)
 
-    def producer(self, value: Value) -> int | None:
-        """The call that made a value; None if it was there before, or is forgotten."""
-        at = value.producer
+    def is_tensor(self, item: Any) -> bool:
+        """Whether an item is the value of a tensor or an array."""
+        return isinstance(item, Value)
+
+    def is_array(self, tensor: Value) -> bool:
+        """Whether a tensor is a NumPy array."""
+        return not issubclass(tensor.kind, Tensor)
+
+    def producer(self, tensor: Value) -> int | None:
+        """The call that produced a value; None if the value was there before, or its call is forgotten."""
+        at = tensor.producer
         if at <= EARLIER:
-            at = EARLIER - at - self._cleared  # a part of the tape was taken off since
-            return at if self._begin <= at < len(self.tape) else None
-        if at < 0 and value.facts is not None and value.facts.producer is not None:
-            at = value.facts.producer - self._cleared  # the tape was cleared since
-            return at if self._begin <= at < len(self.tape) else None
+            return self._remaining(EARLIER - at)
+        if at < 0 and tensor.facts is not None and tensor.facts.producer is not None:
+            return self._remaining(tensor.facts.producer)
         return at if 0 <= at < len(self.tape) else None
+
+    def _remaining(self, number: int) -> int | None:
+        """The offset of a call by its number, if the call is still on the tape after a part of it was cleared."""
+        at = number - self._cleared
+        return at if self._begin <= at < len(self.tape) else None
 
     def frame(self, at: int) -> tuple[CodeType, int] | None:
         """The innermost frame that is shown among those between a call and the one it was made in."""
@@ -105,49 +141,18 @@ class Reading:
                 return code, lasti
         return None
 
-    def on_line(self, at: int) -> int | None:
-        """The call that stands in the user's source: the given one or, for what torch calls, one that it is part of."""
-        return next((each for each in self.ancestors(at) if self.frame(each) is not None), None)
+    def backward_node(self, at: int) -> int | None:
+        """The number of the autograd node that an operator of the backward pass belongs to."""
+        is_backward = self.tape[at + PHASE] == BACKWARD and self.callee(at).kind == "aten"
+        return int(self.tape[at + NODES]) if is_backward else None
 
-    def expression(self, at: int) -> Expression | None:
-        """The expression of a call in the user's source."""
-        found = self.frame(at)
-        return expression_at(*found) if found is not None else None
-
-    def place(self, at: int) -> Place | None:
-        """Where a call was made, with the text of the expression."""
-        line = self.on_line(at)
-        return self.place_of(*self.frame(line)) if line is not None else None  # type: ignore[misc]
-
-    @staticmethod
-    def place_of(code: CodeType, lasti: int) -> Place:
-        """The place of an instruction."""
-        expression = expression_at(code, lasti)
-        text = expression.text if expression is not None else ""
-        line = expression.position[0] if expression is not None else line_at(code, lasti)
-        return Place(code.co_filename, line, code.co_name, text)
-
-    def name_in(self, at: int, value: Value) -> str:
-        """The expression of an argument in the source of a call."""
-        line = self.on_line(at)
-        expression = self.expression(line) if line is not None else None
-        if expression is None or line is None:
-            return ""
-        at, callee = line, self.callee(line)
-        name = "" if isinstance(callee, ModuleCallee) else callee.name
-        found = pairs(expression.node, name, self.args(at), self.kwargs(at))
-        return next((segment(expression.file, node) for item, node in found if item is value), "")
-
-    def returning_none(self, place: Place, end: int) -> str:
-        """The module or function that was called at a place and has returned None: `FeedForward.forward`."""
-        found = ""
+    def maker(self, node: int, end: int) -> int | None:
+        """The innermost call before an offset that made a node of the graph, which is known by its number."""
+        found: int | None = None
         for at in self.before(end):
-            callee = self.callee(at)
-            if self.result(at) is not None or callee.kind not in ("module", "python"):
-                continue
-            here = self.place(at)
-            if here is not None and (here.file, here.line, here.text) == (place.file, place.line, place.text):
-                found = f"{callee.facts.type}.forward" if isinstance(callee, ModuleCallee) else str(callee.name)
+            count, first = divmod(self.tape[at + NODES], NODE_COUNT)
+            if count and first <= node < first + count:
+                found = at  # the last that fits is the innermost
         return found
 
     def modules(self, at: int) -> list[ModuleCallee]:
@@ -156,8 +161,16 @@ class Reading:
         return [callee for callee in reversed(callees) if isinstance(callee, ModuleCallee)]
 
 
+def _facts(callee: Any) -> CalleeFacts:
+    if isinstance(callee, ModuleCallee):
+        module_type = callee.facts.type
+        return CalleeFacts("module", "", callee.path or module_type, module_type, callee.in_place)
+    in_place, runs_backward = getattr(callee, "in_place", False), getattr(callee, "runs_backward", False)
+    return CalleeFacts(callee.kind, callee.name, callee.name, "", in_place, runs_backward)
+
+
 def values(item: Any) -> Iterator[Value]:
-    """Every tensor in what was noted, in order."""
+    """Every tensor in an argument or a result, in order."""
     if isinstance(item, Value):
         yield item
     elif isinstance(item, (tuple, list)):

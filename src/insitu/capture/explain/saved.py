@@ -1,62 +1,144 @@
-"""What autograd has saved for a backward pass and finds changed: asked of the graph itself, which knows exactly."""
+"""What autograd has saved for a backward pass: read from the graph itself, which knows exactly what changed."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from insitu.capture.torch_internals import node_number, packed_names
+from insitu.capture.explain.reading import Reading
+from insitu.capture.names import ModuleCallee
+from insitu.capture.tensors import Value
+from insitu.capture.torch_internals import FORWARD_CLASS, node_number, packed_names
+from insitu.trace.explain.failure import InPlaceChange
+
+
+@dataclass(slots=True, frozen=True)
+class SavedTensor:
+    """A tensor that a node of the graph has saved, and the number of the node."""
+
+    node: int
+    tensor: Tensor
 
 
 def nodes(loss: Any) -> Iterator[Any]:
     """Every node of the graph of a loss."""
     waiting: list[Any] = [loss.grad_fn] if isinstance(loss, Tensor) else []
-    seen: set[Any] = set()
+    seen: set[Any] = {None}
     while waiting:
         node = waiting.pop()
-        if node is not None and node not in seen:
+        if node not in seen:
             seen.add(node)
             yield node
             waiting += [following for following, _ in node.next_functions]
 
 
-def stale(loss: Any, message: str) -> tuple[int, Tensor] | None:
-    """The node that has saved what the message says was changed, by its number, and that tensor; the last of several,
-    which a backward pass comes to first.
-
-    What hooks have packed is left alone: to unpack it may run code of the user.
-    """
-    found: list[tuple[int, Tensor]] = []
+def custom_backward(loss: Any, name: str) -> CodeType | None:
+    """The `backward` of a custom function of the user that is in the graph of a loss."""
     for node in nodes(loss):
-        for packed, unpacking in packed_names(node):
-            saved = getattr(node, packed)
-            plain = [each for each in (saved if isinstance(saved, (tuple, list)) else [saved]) if _is_plain(each)]
-            if plain and _complaint(node, unpacking) == _fact(message):
-                found += [(node_number(node), each.data) for each in plain]
-    return max(found, key=lambda each: each[0], default=None)
+        function = getattr(type(node), FORWARD_CLASS, None)
+        if node.name() == name and function is not None:
+            return getattr(function.backward, "__code__", None)
+    return None
 
 
-def _is_plain(saved: Any) -> bool:
-    return getattr(saved, "unpack_hook", True) is None and isinstance(saved.data, Tensor)
+def find_change(reading: Reading, loss: Any, message: str, end: int) -> InPlaceChange | None:
+    """The call that needs a tensor of the graph for its gradient, and the last one that changed the tensor in place."""
+    saved = stale(loss, message)
+    needed_by = reading.maker(saved.node, end) if saved is not None else None
+    if saved is None or needed_by is None:
+        return None
+    later = [at for at in reading.before(end) if at > needed_by and reading.callee_facts(at).in_place]
+    changes = [at for at in later if _changes(reading, at, saved.tensor, needed_by)]
+    changed_by = changes[-1] if changes else None
+    return InPlaceChange(needed_by, changed_by, _parameter_path(reading, needed_by, saved.tensor))
 
 
-def _complaint(node: Any, name: str) -> str:
-    """What autograd says when it is asked for what a node has saved; empty if it is as it was."""
-    try:
-        getattr(node, name)
-    except RuntimeError as error:
-        return _fact(str(error))
+def _changes(reading: Reading, at: int, saved: Tensor, needed_by: int) -> bool:
+    """Whether an in-place call changes a saved tensor."""
+    return any(_is_saved(reading, value, saved, needed_by) for value in reading.tensors(reading.args(at)[:1]))
+
+
+def _is_saved(reading: Reading, value: Value, saved: Tensor, needed_by: int) -> bool:
+    """Whether a value is the tensor that a call saved: by its memory or, if only the graph still has the tensor, as an
+    input or output of this call."""
+    tensor = value()
+    if tensor is not None:
+        return share_memory(tensor, saved)
+    if value.layout[0] != saved.shape:
+        return False
+    calls = list(reading.ancestors(needed_by))
+    inputs = [item for at in calls for item in reading.inputs(at)]
+    return reading.producer(value) in calls or any(item is value for item in inputs)
+
+
+def _parameter_path(reading: Reading, at: int, tensor: Tensor) -> str:
+    """The path of a parameter in the outermost module around a call; empty for other tensors."""
+    for each in reversed(list(reading.ancestors(at))):
+        callee = reading.callee(each)
+        module = callee.ref() if isinstance(callee, ModuleCallee) else None
+        name = _parameter_name(module, tensor)
+        if name:
+            return ".".join(filter(None, (_module_name(reading, each, callee), name)))
     return ""
 
 
-def _fact(message: str) -> str:
-    """The message without its hints."""
+def _module_name(reading: Reading, at: int, callee: ModuleCallee) -> str:
+    """The path of a module or, if it has none of its own, the expression that called it."""
+    if callee.path and callee.path.partition("#")[0] != callee.facts.type:
+        return callee.path
+    expression = reading.expression(at)
+    node = expression.node if expression is not None else None
+    return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+
+
+def _parameter_name(module: nn.Module | None, tensor: Tensor) -> str:
+    if module is None:
+        return ""
+    return next((name for name, parameter in module.named_parameters() if share_memory(parameter, tensor)), "")
+
+
+def stale(loss: Any, message: str) -> SavedTensor | None:
+    """The saved tensor that changed, as the message says; the last of several, which a backward pass reaches first.
+
+    What hooks have packed is left alone: to unpack it may run code of the user.
+    """
+    found = [saved for node in nodes(loss) for saved in _stale_in(node, _without_hint(message))]
+    return max(found, key=lambda saved: saved.node, default=None)
+
+
+def _stale_in(node: Any, message: str) -> Iterator[SavedTensor]:
+    for packed, unpacking in packed_names(node):
+        plain = _plain_tensors(getattr(node, packed))
+        if plain and _complaint(node, unpacking) == message:
+            yield from (SavedTensor(node_number(node), tensor) for tensor in plain)
+
+
+def _plain_tensors(saved: Any) -> list[Tensor]:
+    """The saved tensors that no hook has packed."""
+    each = saved if isinstance(saved, (tuple, list)) else [saved]
+    unpacked = [item.data for item in each if getattr(item, "unpack_hook", True) is None]
+    return [tensor for tensor in unpacked if isinstance(tensor, Tensor)]
+
+
+def _complaint(node: Any, name: str) -> str:
+    """The error of autograd when a saved tensor is asked for; empty if the tensor has not changed."""
+    try:
+        getattr(node, name)
+    except RuntimeError as error:
+        return _without_hint(str(error))
+    return ""
+
+
+def _without_hint(message: str) -> str:
     return message.partition(" Hint:")[0]
 
 
-def share(one: Any, other: Any) -> bool:
+def share_memory(one: Any, other: Any) -> bool:
     """Whether two tensors have their values in the same memory."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, float16
 
 from insitu.capture.calls import FunctionCallee
-from insitu.capture.explain.notes import settle
+from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.explain.reading import values
 from insitu.capture.guard.backward import Nodes
 from insitu.capture.guard.cause import came_in, cause, made_before, made_unseen, waiting_behind
@@ -222,7 +222,7 @@ class Check:
     def clear(self) -> None:
         """Move what is on the tape into the past: a backward pass may still ask for it."""
         probe = self.probe
-        settle(probe)
+        save_waiting_tapes(probe)
         self.waiting.clear_tape()
         self.past[:] = probe.tape
         alive = {key: value for key, value in probe.table.items() if value() is not None}
@@ -238,7 +238,7 @@ class Check:
 
     def forget(self) -> None:
         """The guard has ended."""
-        settle(self.probe)
+        save_waiting_tapes(self.probe)
         self.past.clear()
         self.probe.tape.clear()
         self.nodes.end()

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from insitu.capture.explain.expressions import pairs, segment
-from insitu.capture.explain.origins import MOST_STEPS
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.keep import has_values, local, statistics, unnoticed
 from insitu.capture.names import ModuleCallee
 from insitu.capture.tensors import Value, layout_of, short_dtype
 from insitu.capture.torch_internals import BUFFERS, PARAMETERS, SAVED, DisableTorchFunction, saved_names
 from insitu.trace.event import Call, Stats, TensorFacts
+from insitu.trace.explain.expressions import segment
+from insitu.trace.explain.origins import MOST_STEPS
+from insitu.trace.explain.pairing import argument_pairs
 from insitu.trace.findings import TensorOperand
 from insitu.trace.operation import operation
 
@@ -69,7 +70,7 @@ def names_at(reading: Reading, at: int) -> dict[int, str]:
         callee, expression = reading.callee(each), reading.expression(each)
         if expression is not None:
             name = "" if isinstance(callee, ModuleCallee) else callee.name
-            for item, node in pairs(expression.node, name, reading.args(each), reading.kwargs(each)):
+            for item, node in argument_pairs(expression.node, name, reading.args(each), reading.kwargs(each)):
                 if isinstance(item, Value):
                     names.setdefault(id(item), segment(expression.file, node))
     return names

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from torch.compiler import is_compiling
 
 from insitu.capture.calls import PythonCallee
-from insitu.capture.explain.notes import add_note
+from insitu.capture.explain.note import add_note
 from insitu.capture.modules import patch
 from insitu.capture.tape import Raised
 from insitu.capture.torch_internals import tracing_state

@@ -9,7 +9,8 @@ from typing import Any
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit, Row, before_dot
+from insitu.trace.explain.case import Case, before_dot
+from insitu.trace.explain.explanation import Misfit, ShapeRow
 
 # Families that broadcast some dimensions only; other checks explain what does not fit in them.
 NOT_ELEMENTWISE = ("product", "attention")
@@ -45,7 +46,7 @@ def broadcast(case: Case) -> Misfit | None:
     return _grown(case, facts, rows)
 
 
-def _grown(case: Case, facts: list[TensorFacts], rows: tuple[Row, ...]) -> Misfit | None:
+def _grown(case: Case, facts: list[TensorFacts], rows: tuple[ShapeRow, ...]) -> Misfit | None:
     """A result that is larger than the tensor it is to be written into."""
     if case.name.endswith("_") and len(facts[0].shape) < len(facts[1].shape):
         return Misfit("the result is larger than left, into which it is to be written", rows)
@@ -126,7 +127,7 @@ def expanded(case: Case) -> Misfit | None:
     other = case.argument(1, "other")
     if isinstance(other, TensorFacts):
         sizes = [int(size) for size in other.shape]
-    rows = (case.row("input", given), Row("wanted", tuple(sizes)))
+    rows = (case.row("input", given), ShapeRow("wanted", tuple(sizes)))
     if len(sizes) < len(given.shape):
         return Misfit(f"there are {len(given.shape)} dimensions, {len(sizes)} are asked for", rows)
     for index in range(1, len(given.shape) + 1):
@@ -175,7 +176,7 @@ def permuted(case: Case) -> Misfit | None:
     if not isinstance(order, (list, tuple)) or len(order) == len(given.shape):
         return None
     text = f"the tensor has {len(given.shape)} dimensions, the order names {len(order)}"
-    return Misfit(text, (case.row("input", given), Row("order", tuple(order))))
+    return Misfit(text, (case.row("input", given), ShapeRow("order", tuple(order))))
 
 
 def indexed_by_mask(case: Case) -> Misfit | None:
@@ -198,7 +199,7 @@ def indexed_by_mask(case: Case) -> Misfit | None:
         other.shape
     ):
         rows = (case.row("input", given), case.row("index", other))
-        name = before_dot(case.named(other) or "index")
+        name = before_dot(case.name_of(other) or "index")
         advice = f"{name}.unsqueeze(-1)" if len(other.shape) == len(given.shape) - 1 else ""
         return Misfit(f"the input has {len(given.shape)} dimensions, the index {len(other.shape)}", rows, advice=advice)
     return None
@@ -213,8 +214,8 @@ def stored(case: Case) -> Misfit | None:
         return None
     place, value = (tuple(int(size) for size in found[part].split(",") if size.strip()) for part in ("place", "value"))
     facts = case.argument(2, "value")
-    row = Row("value", value, case.named(facts) if isinstance(facts, TensorFacts) else "")
-    rows = (Row("place", place), row)
+    row = ShapeRow("value", value, case.name_of(facts) if isinstance(facts, TensorFacts) else "")
+    rows = (ShapeRow("place", place), row)
     for index in range(1, min(len(place), len(value)) + 1):
         if value[-index] not in (1, place[-index]):
             return Misfit(f"dimension {-index}: the place has {place[-index]}, the value {value[-index]}", rows, -index)

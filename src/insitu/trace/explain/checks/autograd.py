@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit, before_dot
+from insitu.trace.explain.case import Case, ParameterUpdate, before_dot
+from insitu.trace.explain.explanation import Misfit
 
 
 def not_a_scalar(case: Case) -> Misfit | None:
@@ -36,13 +37,19 @@ def changed_in_place(case: Case) -> Misfit | None:
     """A value that autograd had saved and that was changed."""
     if "modified by an inplace operation" not in case.message:
         return None
-    if case.update:
-        advice = "step after the last backward pass through this graph, or run the forward pass again"
-        return Misfit(f"{case.update} between forward and backward", advice=advice)
+    if case.update is not None:
+        return _updated(case.update)
     found = re.search(r"\[torch\.\w+Tensor \[([\d, ]*)\]\]", case.message)
     shape = f" of shape [{found[1]}]" if found else ""
     advice = "change a copy instead: x = x + 1, or x.clone() first"
     return Misfit(f"a tensor{shape} that the backward pass needs was changed in place", advice=advice)
+
+
+def _updated(update: ParameterUpdate) -> Misfit:
+    parameter = update.parameter or "a parameter"
+    what = f"{update.step} changed {parameter}" if update.step else f"{parameter} was changed"
+    advice = "step after the last backward pass through this graph, or run the forward pass again"
+    return Misfit(f"{what} between forward and backward", advice=advice, names=(parameter,))
 
 
 def leaf_in_place(case: Case) -> Misfit | None:
@@ -60,7 +67,7 @@ def numpy_of_gradient(case: Case) -> Misfit | None:
     if "Can't call numpy() on Tensor that requires grad" not in case.message:
         return None
     facts = _first(case)
-    name = case.named(facts) if facts is not None else ""
+    name = case.name_of(facts) if facts is not None else ""
     return Misfit(f"{name or 'it'} requires a gradient", advice=f"{before_dot(name)}.detach().numpy()")
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit
+from insitu.trace.explain.case import Case
+from insitu.trace.explain.explanation import Misfit
 
 SMALL = ("no", "one", "two", "three", "four", "five", "six")
 
 
 def nothing(case: Case) -> Misfit | None:
     """A name whose value is None."""
-    if "NoneType" not in case.message or not case.nothing:
+    if "NoneType" not in case.message or not case.missing:
         return None
-    name, maker = case.nothing[0]
-    if not maker:
-        return Misfit(f"{name} is None")
-    return Misfit(f"{name} is None: {maker} returned nothing", advice="does it end without `return`?")
+    missing = case.missing[0]
+    if not missing.returned_by:
+        return Misfit(f"{missing.name} is None")
+    return Misfit(
+        f"{missing.name} is None: {missing.returned_by} returned nothing", advice="does it end without `return`?"
+    )
 
 
 def unpacked(case: Case) -> Misfit | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit, before_dot
+from insitu.trace.explain.case import Case, before_dot
+from insitu.trace.explain.explanation import Misfit
 
 CONVOLUTIONS = {f"conv{n}d": n for n in (1, 2, 3)} | {f"Conv{n}d": n for n in (1, 2, 3)}
 
@@ -167,7 +168,7 @@ def _mask(case: Case, query: TensorFacts, key: TensorFacts) -> Misfit | None:
     rows = (case.row("query", query), case.row("key", key), case.row("attn_mask", mask))
     if "attn_mask dtype" in case.message:
         text = f"attn_mask is {mask.dtype}: it must be b8, or a float as query is"
-        name = before_dot(case.named(mask) or "attn_mask")
+        name = before_dot(case.name_of(mask) or "attn_mask")
         return Misfit(text, rows, advice=f"{name}.bool()" if dtype_named(mask.dtype).is_integer else "")
     wanted = (*query.shape[:-1], key.shape[-2])
     fits = all(size in (1, room) for size, room in zip(reversed(mask.shape), reversed(wanted), strict=False))

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit, Row
+from insitu.trace.explain.case import Case
+from insitu.trace.explain.explanation import Misfit, ShapeRow
 
 PRODUCTS = ("matmul", "dot", "mv")
 
@@ -45,12 +46,12 @@ def _turned(left: TensorFacts, right: TensorFacts) -> str:
     return "right.transpose(-2, -1) would fit"
 
 
-def _batches(rows: tuple[Row, ...], left: Any, right: Any) -> Misfit | None:
+def _batches(rows: tuple[ShapeRow, ...], left: Any, right: Any) -> Misfit | None:
     """The batches of `bmm`, which does not broadcast."""
     return Misfit(f"left has {left} matrices, right has {right}", rows, -3) if left != right else None
 
 
-def _outer(rows: tuple[Row, ...], left: tuple[Any, ...], right: tuple[Any, ...]) -> Misfit | None:
+def _outer(rows: tuple[ShapeRow, ...], left: tuple[Any, ...], right: tuple[Any, ...]) -> Misfit | None:
     for index in range(1, min(len(left), len(right)) + 1):
         one, other = left[-index], right[-index]
         if one != other and 1 not in (one, other):
@@ -139,7 +140,7 @@ def einsum(case: Case) -> Misfit | None:
         return None
     terms = re.sub(r"\s", "", equation.partition("->")[0]).split(",")
     rows = tuple(
-        Row(term, operand.facts.shape, operand.name) for term, operand in zip(terms, case.operands, strict=False)
+        ShapeRow(term, operand.facts.shape, operand.name) for term, operand in zip(terms, case.operands, strict=False)
     )
     sizes: dict[str, tuple[int | str, str]] = {}
     for term, operand in zip(terms, case.operands, strict=False):

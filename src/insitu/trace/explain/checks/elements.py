@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
-from insitu.trace.explanation import Case, Misfit, Operand, before_dot
+from insitu.trace.explain.case import Case, NamedOperand, before_dot
+from insitu.trace.explain.explanation import Misfit
 
 WIDE = 8  # of a large tensor only so many are listed
 MOST_EXACT = 2**53  # of the integers that a float holds exactly
@@ -22,10 +24,14 @@ def dtypes(case: Case) -> Misfit | None:
     if "size" in case.message or "shape" in case.message or "attn_mask" in case.message or _needs_whole(case):
         return None
     told = ", ".join(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in given[:WIDE])
-    return Misfit(f"the dtypes differ: {told}", advice=_converted(given))
+    return Misfit(f"the dtypes differ: {told}", advice=_converted(given), names=_names(given))
 
 
-def _converted(given: list[Operand]) -> str:
+def _names(operands: Sequence[NamedOperand]) -> tuple[str, ...]:
+    return tuple(operand.name for operand in operands[:WIDE])
+
+
+def _converted(given: list[NamedOperand]) -> str:
     """The one to convert: whole numbers to the others' type, else what is no parameter."""
     order = sorted(given, key=_reluctance)
     first = order[0]
@@ -34,7 +40,7 @@ def _converted(given: list[Operand]) -> str:
     return f"{before_dot(first.name)}{to}" if first.name else f"{to} for the one that is {first.facts.dtype}"
 
 
-def _reluctance(operand: Operand) -> tuple[bool, bool]:
+def _reluctance(operand: NamedOperand) -> tuple[bool, bool]:
     """Integers are converted first, parameters last."""
     return not dtype_named(operand.facts.dtype).is_integer, operand.facts.type == "Parameter"
 
@@ -45,7 +51,7 @@ def devices(case: Case) -> Misfit | None:
     if len({operand.facts.device for operand in placed}) < 2:
         return None
     told = ", ".join(f"{operand.name or 'a tensor'} is on {operand.facts.device}" for operand in placed[:WIDE])
-    return Misfit(f"the devices differ: {told}")
+    return Misfit(f"the devices differ: {told}", names=_names(placed))
 
 
 def not_floating(case: Case) -> Misfit | None:
@@ -93,7 +99,11 @@ def cast_back(case: Case) -> Misfit | None:
         return None
     told = ", ".join(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in case.operands[:WIDE])
     text = f"a result of type {found[1]} does not go into {found[2]}"
-    return Misfit(f"{text}: {told}" if told else text, advice=f"make the {found[2]} one a {found[1]} one")
+    return Misfit(
+        f"{text}: {told}" if told else text,
+        advice=f"make the {found[2]} one a {found[1]} one",
+        names=_names(case.operands),
+    )
 
 
 def index_out_of_range(case: Case) -> Misfit | None:
@@ -136,9 +146,9 @@ def outside_table(case: Case) -> Misfit | None:
     rows = (
         f" {table.shape[0]} rows (0 … {int(table.shape[0]) - 1})" if isinstance(table, TensorFacts) else " fewer rows"
     )
-    owner = (case.named(table) if isinstance(table, TensorFacts) else "") or "the table"
+    owner = (case.name_of(table) if isinstance(table, TensorFacts) else "") or "the table"
     told = _holds(case, indices)
-    return Misfit(f"{told}; {owner} has{rows}" if told else f"{owner} has{rows}")
+    return Misfit(f"{told}; {owner} has{rows}" if told else f"{owner} has{rows}", names=(owner,))
 
 
 def _looked_up(case: Case) -> tuple[Any, Any]:
@@ -170,7 +180,7 @@ def _holds(case: Case, facts: TensorFacts) -> str:
     limits = case.limits(facts)
     if limits is None:
         return ""
-    return f"{case.named(facts) or 'it'} holds {_number(limits[0])} … {_number(limits[1])}"
+    return f"{case.name_of(facts) or 'it'} holds {_number(limits[0])} … {_number(limits[1])}"
 
 
 def _number(limit: float) -> str:

@@ -1,0 +1,130 @@
+"""Builds the failure that `trace.explain` judges: from the moment of an exception, the tape and live tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from insitu.capture.contents import small_content_of
+from insitu.capture.explain.note import Moment
+from insitu.capture.explain.reading import Reading
+from insitu.capture.explain.saved import custom_backward, find_change
+from insitu.capture.keep import has_values
+from insitu.capture.names import wrapped_name
+from insitu.capture.tensors import Value
+from insitu.capture.torch_internals import BUFFERS, PARAMETERS, DisableTorchDispatch, DisableTorchFunction
+from insitu.trace.explain.explanation import Explanation
+from insitu.trace.explain.failure import Failure, InPlaceChange, LiveTensors
+from insitu.trace.explain.pipeline import explain
+
+
+@dataclass(slots=True, frozen=True)
+class ModuleAround:
+    """A module around the call that failed, and its path."""
+
+    module: nn.Module
+    path: str
+
+    @property
+    def label(self) -> str:
+        """The path, or the class of the outermost module."""
+        return self.path or type(self.module).__name__
+
+
+def explanation(moment: Moment) -> Explanation:
+    """Why an exception was raised. Neither autograd nor any mode sees what is done for it."""
+    with torch.no_grad(), DisableTorchFunction(), DisableTorchDispatch():
+        reading = Reading(moment.tape, thread=moment.thread, cleared=moment.cleared)
+        try:
+            return explain(build_failure(moment, reading))
+        finally:
+            reading.close()
+
+
+def build_failure(moment: Moment, reading: Reading) -> Failure:
+    """The moment of an exception as `trace.explain` asks for it."""
+    scene, modules = moment.scene, _modules_around(moment, reading)
+    return Failure(
+        moment.error,
+        moment.message,
+        reading,
+        moment.at,
+        moment.end,
+        own=scene.own if scene is not None else None,
+        inner=scene.inner if scene is not None else None,
+        modules=tuple(around.label for around in modules),
+        live=TensorsAtMoment(moment, reading, modules),
+    )
+
+
+def _modules_around(moment: Moment, reading: Reading) -> list[ModuleAround]:
+    """The modules around that are still alive, the outermost first: from the tape, else from the frames."""
+    if moment.at is not None:
+        callees = [(callee.ref(), callee.path) for callee in reading.modules(moment.at)]
+        return [ModuleAround(module, path) for module, path in callees if module is not None]
+    found = [ref() for ref in moment.scene.modules] if moment.scene is not None else []
+    modules = [module for module in found if module is not None]
+    paths = {id(module): name for root in modules[:1] for name, module in root.named_modules()}
+    return [ModuleAround(module, paths[id(module)]) for module in modules if id(module) in paths]
+
+
+class TensorsAtMoment(LiveTensors):
+    """The tensors of a failure that are still alive."""
+
+    def __init__(self, moment: Moment, reading: Reading, modules: list[ModuleAround]) -> None:
+        self._contents, self._reading, self._modules = moment.contents, reading, modules
+
+    def parameter_path(self, tensor: Value) -> str:
+        """The path in the innermost module around that has the parameter, else anywhere in the outermost module."""
+        alive = tensor()
+        paths = self._paths(alive) if alive is not None else iter(())
+        return next(paths, "")
+
+    def _paths(self, tensor: Tensor) -> Iterator[str]:
+        for around in reversed(self._modules):
+            yield from _paths_in(around.module, tensor, around.path)
+        for around in self._modules[:1]:
+            for name, inner in around.module.named_modules():
+                if wrapped_name(inner) is None:
+                    yield from _paths_in(inner, tensor, around.path, name)
+
+    def initializer(self, tensor: Value) -> int | None:
+        """The recorded call whose result is this parameter: the first one."""
+        alive = tensor()
+        if alive is None:
+            return None
+        calls = self._reading.before(len(self._reading.tape))
+        results = ((at, self._reading.result(at)) for at in calls)
+        return next((at for at, result in results if isinstance(result, Value) and result() is alive), None)
+
+    def limits(self, tensor: Value) -> tuple[float, float] | None:
+        """The smallest and the largest value of a tensor, if it is alive and has not changed since."""
+        alive = tensor()
+        if not isinstance(alive, Tensor) or not has_values(alive) or not alive.numel():
+            return None
+        before = self._contents.get(id(tensor))
+        if before is None or before != small_content_of(alive):
+            return None
+        low, high = alive.detach().aminmax()
+        return float(low), float(high)
+
+    def in_place_change(self, loss: Value | None, message: str, end: int) -> InPlaceChange | None:
+        """The change of a tensor that the backward pass of a loss needs."""
+        return find_change(self._reading, loss() if loss is not None else None, message, end)
+
+    def custom_backward(self, loss: Value | None, function: str) -> CodeType | None:
+        """The `backward` of a custom autograd function in the graph of a loss."""
+        return custom_backward(loss() if loss is not None else None, function)
+
+
+def _paths_in(module: nn.Module, tensor: Any, *path: str) -> Iterator[str]:
+    """The path of a parameter or buffer that the module itself has."""
+    for registry in (PARAMETERS, BUFFERS):
+        for name, own in module.__dict__.get(registry, {}).items():
+            if own is tensor:
+                yield ".".join(filter(None, (*path, str(name))))

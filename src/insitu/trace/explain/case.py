@@ -1,0 +1,121 @@
+"""A case: the call that failed, with its operands named. The checks look at nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from insitu.trace.event import Call, TensorFacts
+from insitu.trace.explain.explanation import ExpressionSite, ShapeRow
+from insitu.trace.explain.failure import InPlaceChange
+from insitu.trace.operation import UNKNOWN, Operation, operation
+
+Limits = tuple[float, float]
+
+
+@dataclass(slots=True, frozen=True)
+class NamedOperand:
+    """A tensor that went into the call that failed, by its expression or its path; `tensor` is its token in the
+    history."""
+
+    name: str
+    facts: TensorFacts
+    tensor: Any = None
+
+
+@dataclass(slots=True, frozen=True)
+class MissingValue:
+    """A name on the line that is None: the site that assigned it, and the function that returned None there."""
+
+    name: str
+    site: ExpressionSite | None = None
+    returned_by: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class ParameterUpdate:
+    """A parameter that changed between forward and backward, and the step of the optimizer, if that is known."""
+
+    parameter: str
+    step: str = ""
+
+
+def _unknown_limits(facts: TensorFacts) -> Limits | None:
+    return None
+
+
+@dataclass(slots=True, frozen=True)
+class Case:
+    """What the checks know of a failure.
+
+    `call` is the call that failed, `operands` names its tensors. `limits` gives the smallest and the largest value of
+    a tensor that is still alive and unchanged. `missing` are the names on the line that are None. `unpacked` is the
+    value that a tuple of names was to get. `change` is the change in place of a tensor that the backward pass needs,
+    `update` the parameter that it changed.
+    """
+
+    error: str
+    message: str
+    call: Call | None = None
+    operands: tuple[NamedOperand, ...] = ()
+    limits: Callable[[TensorFacts], Limits | None] = _unknown_limits
+    missing: tuple[MissingValue, ...] = ()
+    unpacked: Any = None
+    change: InPlaceChange | None = None
+    update: ParameterUpdate | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of the name of the function: `add`, `linear`."""
+        return self.operation.own
+
+    @property
+    def operation(self) -> Operation:
+        """What is known about the function."""
+        return operation(self.call.kind, self.call.name) if self.call is not None else UNKNOWN
+
+    @property
+    def first(self) -> NamedOperand | None:
+        """The first operand."""
+        return self.operands[0] if self.operands else None
+
+    def name_of(self, facts: TensorFacts) -> str:
+        """The expression, or the path, of a tensor."""
+        return next((operand.name for operand in self.operands if operand.facts is facts), "")
+
+    def argument(self, index: int, name: str, default: Any = None) -> Any:
+        """An argument by its index or its name."""
+        if self.call is None:
+            return default
+        if index < len(self.call.args):
+            return self.call.args[index]
+        return self.call.kwargs.get(name, default)
+
+    def tensor(self, index: int, name: str) -> TensorFacts | None:
+        """An argument by its index or its name, if it is a tensor."""
+        found = self.argument(index, name)
+        return found if isinstance(found, TensorFacts) else None
+
+    def row(self, role: str, facts: TensorFacts) -> ShapeRow:
+        """A tensor as a row of a misfit."""
+        return ShapeRow(role, facts.shape, self.name_of(facts))
+
+    def rows(self, **facts: TensorFacts) -> tuple[ShapeRow, ...]:
+        """Tensors as the rows of a misfit, by their roles."""
+        return tuple(self.row(role, each) for role, each in facts.items())
+
+
+def before_dot(name: str) -> str:
+    """An expression as it is written before a dot: in brackets where it needs them.
+
+    >>> before_dot("w * 2"), before_dot("x[0].t()"), before_dot("encoder.0.weight")
+    ('(w * 2)', 'x[0].t()', 'encoder.0.weight')
+    """
+    try:
+        node = ast.parse(f"({name})", mode="eval").body
+    except SyntaxError:  # the path of a parameter
+        return name
+    is_whole = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return name if is_whole or not name else f"({name})"

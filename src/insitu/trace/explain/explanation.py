@@ -1,0 +1,122 @@
+"""Why a call failed, as plain data: the site, the values on the line, the misfits, the origins of the values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+@dataclass(slots=True, frozen=True)
+class ExpressionSite:
+    """An expression in the source: its file, its line, the function around it and its text."""
+
+    file: str
+    line: int
+    function: str = ""
+    text: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Underline:
+    """A part of a source line and the value it had; `start` and `end` are columns of the line, in characters."""
+
+    line: int
+    start: int
+    end: int
+    value: Any
+
+    def is_within(self, other: Underline) -> bool:
+        """Whether another underline covers this one."""
+        return self.line == other.line and other.start <= self.start and self.end <= other.end
+
+
+@dataclass(slots=True, frozen=True)
+class ShapeRow:
+    """A tensor in the table of a misfit: its role (left, weight, [1]), its shape, its expression or path."""
+
+    role: str
+    shape: tuple[int | str, ...]
+    name: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Misfit:
+    """One thing that does not fit: the tensors with their shapes one under the other, and what is wrong with them.
+
+    `dimension` is the one to mark, counted from the right (-1 is the last). `advice` is a way to fix it. `names` are
+    the operands that the text mentions without a row.
+    """
+
+    text: str
+    rows: tuple[ShapeRow, ...] = ()
+    dimension: int | None = None
+    advice: str = ""
+    names: tuple[str, ...] = ()
+
+    def mentions(self, name: str) -> bool:
+        """Whether the misfit is about the operand with this name."""
+        return name in self.names or any(row.name == name for row in self.rows)
+
+
+class OriginKind(Enum):
+    """How a site is connected with a value; the view has the words for each kind."""
+
+    PRODUCED = "produced"
+    ASSIGNED = "assigned"
+    PASSED = "passed"
+    VALUES_PRODUCED = "values produced"
+    GRADIENT_LOST = "gradient lost"
+    NO_GRADIENT_PRODUCED = "no gradient, produced"
+    NO_GRADIENT_ASSIGNED = "no gradient, assigned"
+    GRAPH_FREED = "graph freed"
+    CHANGED_IN_PLACE = "changed in place"
+    NEEDED_FOR_GRADIENT = "needed for gradient"
+    BACKWARD_OF = "backward of"
+    CUSTOM_GRADIENT = "custom gradient"
+
+
+@dataclass(slots=True, frozen=True)
+class Origin:
+    """Where a value comes from: its name, the kind of connection, the site; `receiver` is the call it was passed to."""
+
+    kind: OriginKind
+    site: ExpressionSite | None = None
+    name: str = ""
+    receiver: str = ""
+
+
+@dataclass(slots=True)
+class Explanation:
+    """Why an exception was raised; its text is what `insitu.explain` shows.
+
+    >>> site, source = ExpressionSite("model.py", 3, "forward"), ((3, "    b = state['bias']"),)
+    >>> print(Explanation("KeyError", "'bias'", site, source=source))
+    KeyError: 'bias'
+      model.py:3 in forward
+         3 │ b = state['bias']
+    """
+
+    error: str
+    message: str
+    site: ExpressionSite | None = None
+    modules: tuple[str, ...] = ()
+    source: tuple[tuple[int, str], ...] = ()
+    underlines: tuple[Underline, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+    origins: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        from insitu.view.error import text  # the only step from data to a view: print(explanation)
+
+        return text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @property
+    def note(self) -> str:
+        """The text without the exception itself, for where that is shown already."""
+        from insitu.view.error import note
+
+        return note(self)

@@ -1,0 +1,152 @@
+"""Expressions in the source: the expression that an instruction belongs to, its text and its columns."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType
+
+# First and last line, first and last column (in bytes).
+Position = tuple[int, int, int, int]
+# A node, and the statement that it is a part of.
+NodeInStatement = tuple[ast.AST, ast.AST]
+MOST_LINES = 8  # of a statement that are shown
+
+
+class Expression:
+    """The expression, or the assignment, that an instruction belongs to."""
+
+    def __init__(self, file: str, node: ast.AST, statement: ast.AST) -> None:
+        self.file, self.node = file, node
+        self.statement = node if hasattr(statement, "body") else statement
+        self.position = position_of(node)
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """The first and the last line of the statement; those of the expression if the statement is too long."""
+        first, last = getattr(self.statement, "lineno", 0), getattr(self.statement, "end_lineno", 0)
+        if last - first < MOST_LINES:
+            return first, last
+        first, last = self.position[:2]
+        return first, min(last, first + MOST_LINES - 1)
+
+    @property
+    def text(self) -> str:
+        """The source text of the expression; of the whole statement if the expression is the target of it."""
+        is_target = isinstance(getattr(self.node, "ctx", None), ast.Store)
+        return segment(self.file, self.statement if is_target else self.node)
+
+
+def expression_at(code: CodeType, lasti: int) -> Expression | None:
+    """The expression of an instruction; None if the source is missing or has changed."""
+    position = instruction_position(code, lasti)
+    tree = tree_of(code.co_filename)
+    if position is None or tree is None:
+        return None
+    found = _node_at(tree, position)
+    return Expression(code.co_filename, *found) if found is not None else None
+
+
+def instruction_position(code: CodeType, lasti: int) -> Position | None:
+    """The position of an instruction in the source."""
+    line, end_line, start, end = _positions(code)[lasti // 2]
+    if line is None or end_line is None or start is None or end is None:
+        return None
+    return line, end_line, start, end
+
+
+def line_at(code: CodeType, lasti: int) -> int:
+    """The line of an instruction."""
+    return _positions(code)[lasti // 2][0] or code.co_firstlineno
+
+
+@lru_cache(maxsize=64)
+def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    return list(code.co_positions())
+
+
+def tree_of(file: str) -> ast.AST | None:
+    """The syntax tree of a file; None if it cannot be read or parsed."""
+    return _parse("".join(linecache.getlines(file)))
+
+
+@lru_cache(maxsize=16)
+def _parse(source: str) -> ast.AST | None:
+    if not source:
+        return None
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _node_at(tree: ast.AST, position: Position) -> NodeInStatement | None:
+    """The node with exactly this position, or the call of a method that ends there (its chain may span lines)."""
+    around = list(_around(tree, position))
+    found = _exact(around, position) or _call_that_ends(around, position)
+    return _with_stored_value(*found) if found is not None else None
+
+
+def _exact(around: list[NodeInStatement], position: Position) -> NodeInStatement | None:
+    """The node with this position: the outermost expression, else the innermost node."""
+    exact = [each for each in around if position_of(each[0]) == position]
+    expressions = [each for each in exact if isinstance(each[0], ast.expr)]
+    return next(iter(expressions or exact[::-1]), None)
+
+
+def _call_that_ends(around: list[NodeInStatement], position: Position) -> NodeInStatement | None:
+    calls = [each for each in around if isinstance(each[0], ast.Call)]
+    return next((each for each in calls if position_of(each[0])[1::2] == position[1::2]), None)
+
+
+def _with_stored_value(node: ast.AST, statement: ast.AST) -> NodeInStatement:
+    """For `x[0] = y` the whole assignment: the stored value is an argument of the call, too."""
+    stores_item = isinstance(node, ast.Subscript) and isinstance(statement, ast.Assign) and statement.targets == [node]
+    return (statement if stores_item else node), statement
+
+
+def _around(tree: ast.AST, position: Position) -> Iterator[NodeInStatement]:
+    """Every node around the position, the outermost first, with the statement that it is a part of."""
+    waiting: list[NodeInStatement] = [(tree, tree)]
+    while waiting:
+        node, statement = waiting.pop()
+        if not hasattr(node, "lineno"):
+            waiting += _children(node, statement)
+        elif _contains(node, position):
+            statement = node if isinstance(node, ast.stmt) else statement
+            yield node, statement
+            waiting += _children(node, statement)
+        elif getattr(node, "decorator_list", None):  # decorators stand outside of the function's position
+            yield node, statement
+            waiting += _children(node, statement)
+
+
+def _children(node: ast.AST, statement: ast.AST) -> list[NodeInStatement]:
+    return [(child, statement) for child in reversed(list(ast.iter_child_nodes(node)))]
+
+
+def _contains(node: ast.AST, position: Position) -> bool:
+    line, end_line, start, end = position_of(node)
+    return (line, start) <= position[0::2] and position[1::2] <= (end_line, end)
+
+
+def position_of(node: ast.AST) -> Position:
+    """The position of a node."""
+    line, start = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    return line, getattr(node, "end_lineno", line), start, getattr(node, "end_col_offset", start)
+
+
+def columns(file: str, node: ast.AST) -> tuple[int, int, int]:
+    """The line of a node, and its first and last column on that line, in characters."""
+    line, end_line, start, end = position_of(node)
+    encoded = linecache.getline(file, line).rstrip("\n").encode()
+    if end_line != line:
+        end = len(encoded)
+    return line, len(encoded[:start].decode(errors="ignore")), len(encoded[:end].decode(errors="ignore"))
+
+
+def segment(file: str, node: ast.AST) -> str:
+    """The source text of a node."""
+    return ast.get_source_segment("".join(linecache.getlines(file)), node) or ""

@@ -1,0 +1,22 @@
+"""The words of torch and Python by which a kind of failure is known, where more than one step asks for them."""
+
+from __future__ import annotations
+
+import re
+
+# Autograd.
+CHANGED_IN_PLACE = "modified by an inplace operation"
+SECOND_BACKWARD = "backward through the graph a second time"
+NO_GRAPH = "does not have a grad_fn"
+INVALID_GRADIENT = re.compile(
+    r"Function (?P<function>\w+) returned an invalid gradient at index (?P<index>\d+)"
+    r"( - got (?P<shape>\[.*?\]) but expected .* with (?P<expected>\[.*?\]))?"
+)
+# A value of the program is None.
+NONE = "NoneType"
+# The elements are at fault, not the shapes: it matters where the elements were computed.
+WRONG_ELEMENTS = re.compile("out of range|out of bounds|between 0 and 1|Class values")
+# Python refuses arguments that a function does not take: nothing was computed, and no shape is at fault.
+WRONG_ARGUMENTS = re.compile(
+    r"positional arguments? but|missing \d+ required|unexpected keyword argument|multiple values for"
+)

@@ -1,0 +1,44 @@
+"""The misfits of a case: every check looks for one kind of mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from insitu.trace.explain.case import Case
+from insitu.trace.explain.checks import autograd, elements, joins, layers, shapes, unpacking
+from insitu.trace.explain.explanation import Misfit
+from insitu.trace.explain.messages import WRONG_ARGUMENTS
+
+MOST_MISFITS = 2
+# The files of checks, the most specific first. Each ends with its list of checks, CHECKS.
+THEMES = (unpacking, autograd, elements, layers, joins, shapes)
+
+
+def find_misfits(case: Case) -> tuple[Misfit, ...]:
+    """What does not fit in a failed call, the most specific misfit first.
+
+    >>> from insitu.trace.event import Call, TensorFacts
+    >>> from insitu.trace.explain.case import NamedOperand
+    >>> a, b = TensorFacts(0, (2, 3), "f32", "cpu"), TensorFacts(1, (4, 3), "f32", "cpu")
+    >>> call = Call(0, None, "function", "torch.add", args=(a, b))
+    >>> case = Case("RuntimeError", "", call, (NamedOperand("a", a), NamedOperand("b", b)))
+    >>> [misfit.text for misfit in find_misfits(case)]
+    ['dimension -2: 2 and 4 differ and neither is 1']
+    """
+    if case.error == "TypeError" and WRONG_ARGUMENTS.search(case.message):
+        return ()
+    found: list[Misfit] = []
+    for theme in THEMES:
+        for check in theme.CHECKS:
+            misfit = _run(check, case)
+            if misfit is not None and misfit not in found:
+                found.append(misfit)
+    return tuple(found[:MOST_MISFITS])
+
+
+def _run(check: Callable[[Case], Misfit | None], case: Case) -> Misfit | None:
+    """The misfit that a check finds. The arguments of a failed call may be odd: a check that raises finds nothing."""
+    try:
+        return check(case)
+    except Exception:
+        return None

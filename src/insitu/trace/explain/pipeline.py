@@ -1,0 +1,163 @@
+"""From a failure to its explanation, step by step: the line, the call, the case, the misfits, the origins."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from dataclasses import replace
+
+from insitu.trace.event import TensorFacts
+from insitu.trace.explain.assignments import assignment_sites
+from insitu.trace.explain.case import Case, Limits, MissingValue, NamedOperand, ParameterUpdate
+from insitu.trace.explain.explanation import Explanation, ExpressionSite, Underline
+from insitu.trace.explain.failure import Failure, InPlaceChange
+from insitu.trace.explain.frames import FailedCall, FrameReader
+from insitu.trace.explain.history import USER_KINDS, History, TensorToken
+from insitu.trace.explain.line import FailedLine, read_line
+from insitu.trace.explain.messages import CHANGED_IN_PLACE, NONE
+from insitu.trace.explain.misfits import find_misfits
+from insitu.trace.explain.origins import find_origins
+
+# What torch's own modules call where they fail, and whose operands say more than those of the module.
+KNOWN_INSIDE = frozenset(
+    {"torch.nn.functional.linear", "torch.nn.functional.embedding", "torch.nn.functional.layer_norm"}
+)
+
+
+def explain(failure: Failure) -> Explanation:
+    """Why an exception was raised."""
+    line = read_line(failure)
+    call = find_call(failure, line)
+    underlines = line.underlines(call.operands)
+    case = build_case(failure, line, call, underlines)
+    misfits = find_misfits(case)
+    origins = find_origins(failure, line, case, misfits)
+    return Explanation(
+        failure.error, failure.message, line.site, failure.modules, line.source, underlines, misfits, origins
+    )
+
+
+def find_call(failure: Failure, line: FailedLine) -> FailedCall:
+    """The call that failed, with its operands named: as a frame wrote it, else as it was recorded."""
+    found = _written_call(failure, line)
+    if found is None and failure.own is None:
+        found = _recorded_call(failure.history, line.at)
+    if found is None:
+        return FailedCall()
+    return replace(found, operands=tuple(_named(failure, line, operand) for operand in found.operands))
+
+
+def _written_call(failure: Failure, line: FailedLine) -> FailedCall | None:
+    """The call that the innermost frame was making, else the call that the user's frame was making."""
+    if failure.inner is None:
+        return None
+    reader = line.frame
+    if reader is None or failure.inner is not failure.own:
+        reader = FrameReader(failure.inner, failure.history)
+    found = reader.call(failure.error, failure.message)
+    if found is None and line.frame is not None:
+        found = line.frame.call(failure.error, failure.message)
+    return found if found is not None and _says_more(failure, line, found) else None
+
+
+def _says_more(failure: Failure, line: FailedLine, found: FailedCall) -> bool:
+    """Whether a call says more than the recorded one: where only torch ran, the names in its frames say little."""
+    is_own = failure.own is not None or line.at is None
+    return is_own or (found.call is not None and found.call.name in KNOWN_INSIDE)
+
+
+def _recorded_call(history: History, at: int | None) -> FailedCall | None:
+    if at is None:
+        return None
+    operands = (NamedOperand("", history.plain(tensor), tensor) for tensor in history.inputs(at))
+    return FailedCall(history.call(at), tuple(operands))
+
+
+def _named(failure: Failure, line: FailedLine, operand: NamedOperand) -> NamedOperand:
+    """The operand by its expression on the line, else its path, else a name of the frame."""
+    tensor = operand.tensor
+    name = line.expression_of(tensor) or failure.live.parameter_path(tensor) or line.name_of(tensor)
+    return replace(operand, name=name or operand.name)
+
+
+def build_case(failure: Failure, line: FailedLine, call: FailedCall, underlines: tuple[Underline, ...]) -> Case:
+    """What the checks need to know."""
+    history = failure.history
+    change = _in_place_change(failure, call)
+    return Case(
+        failure.error,
+        failure.message,
+        call.call,
+        call.operands,
+        limits=lambda facts: _limits(failure, call, facts),
+        missing=tuple(_missing_values(failure, line, underlines)),
+        unpacked=history.plain(line.frame.unpacked()) if line.frame is not None else None,
+        change=change,
+        update=_update(history, change) if change is not None else None,
+    )
+
+
+def _limits(failure: Failure, call: FailedCall, facts: TensorFacts) -> Limits | None:
+    operand = next((operand for operand in call.operands if operand.facts is facts), None)
+    return failure.live.limits(operand.tensor) if operand is not None else None
+
+
+def _missing_values(failure: Failure, line: FailedLine, underlines: tuple[Underline, ...]) -> Iterator[MissingValue]:
+    """The names on the line that are None."""
+    site = line.site
+    if NONE not in failure.message or site is None:
+        return
+    for each in underlines:
+        if each.value is None:
+            name = linecache.getline(site.file, each.line)[each.start : each.end]
+            yield _missing_value(failure, name, assignment_sites(site.file, site.line, name))
+
+
+def _missing_value(failure: Failure, name: str, sites: list[ExpressionSite]) -> MissingValue:
+    if not sites:
+        return MissingValue(name)
+    return MissingValue(name, sites[0], _returning_none(failure.history, sites[0], failure.end))
+
+
+def _returning_none(history: History, site: ExpressionSite, end: int) -> str:
+    """The module or function that was called at a site and returned None: `FeedForward.forward`."""
+    calls = [
+        at for at in history.before(end) if history.result(at) is None and history.callee_facts(at).kind in USER_KINDS
+    ]
+    found = [at for at in calls if _is_same_expression(history.site(at), site)]
+    return history.callee_facts(found[-1]).function if found else ""
+
+
+def _is_same_expression(one: ExpressionSite | None, other: ExpressionSite) -> bool:
+    return one is not None and (one.file, one.line, one.text) == (other.file, other.line, other.text)
+
+
+def _in_place_change(failure: Failure, call: FailedCall) -> InPlaceChange | None:
+    """The change in place of a tensor that the backward pass needs."""
+    if CHANGED_IN_PLACE not in failure.message:
+        return None
+    return failure.live.in_place_change(_loss(failure, call), failure.message, failure.end)
+
+
+def _loss(failure: Failure, call: FailedCall) -> TensorToken | None:
+    """The tensor whose backward pass failed: the operand, else what the engine of autograd has."""
+    if call.operands:
+        return call.operands[0].tensor
+    names = failure.inner.names if failure.inner is not None else {}
+    return next(failure.history.tensors(names.get("t_outputs")), None)
+
+
+def _update(history: History, change: InPlaceChange) -> ParameterUpdate | None:
+    """The parameter that changed, if an optimizer changed it or no recorded call did."""
+    if change.changed_by is None:
+        return ParameterUpdate(change.parameter) if change.parameter else None
+    expression = history.expression(history.on_line(change.changed_by))
+    if expression is None or not _is_step(expression.node):
+        return None
+    return ParameterUpdate(change.parameter, expression.text)
+
+
+def _is_step(node: ast.AST) -> bool:
+    """Whether an expression is `optimizer.step()`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"
