@@ -93,7 +93,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing(name: str, part: int, capsys:
             came = interrupted(lambda session=session: work(session), moment)
         if not came:
             break
-        assert (patch.probes, patch.sessions, patch.takers, patience.sessions) == ({}, (), (), 0)
+        assert (patch.probes, patch.sessions, patch.value_probes, patience.sessions) == ({}, (), (), 0)
         assert alone == {}
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

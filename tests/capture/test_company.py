@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import signal
 import sys
 import threading
@@ -209,20 +208,17 @@ class Timeout(Exception):
     pass
 
 
-def test_what_a_signal_handler_raises_is_the_users() -> None:
-    @dataclasses.dataclass
-    class Slow:
-        @property
-        def value(self) -> int:
+def test_exception_of_a_signal_handler_reaches_the_user() -> None:
+    class Kind(type):
+        def __hash__(cls) -> int:
             signal.raise_signal(signal.SIGALRM)
             return 1
 
-    Slow.__dataclass_fields__ = {"value": dataclasses.field()}
-    Slow.__dataclass_fields__["value"].name = "value"
-    Slow.__dataclass_fields__["value"]._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
+    class Slow(metaclass=Kind):
+        pass
 
     class Model(nn.Module):
-        def forward(self, slow: Slow) -> Tensor:
+        def forward(self, slow: Any) -> Tensor:
             return x.sin()
 
     def ring(number: int, frame: Any) -> None:
@@ -231,7 +227,7 @@ def test_what_a_signal_handler_raises_is_the_users() -> None:
     before = signal.signal(signal.SIGALRM, ring)
     try:
         with pytest.raises(Timeout), insitu.record():
-            Model()(Slow())
+            Model()(([Slow()],))
     finally:
         signal.signal(signal.SIGALRM, before)
 

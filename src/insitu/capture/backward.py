@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from insitu.capture.probe import Probe
 
 
-class Gradients:
-    """Notes gradients, for sessions that keep more of a tensor than its facts."""
+class TensorGradients:
+    """Notes the gradient of every recorded tensor, for sessions that keep more of a tensor than its facts.
+
+    `ParameterGradients` of a recording takes only the gradients of parameters, when an optimizer uses them.
+    """
 
     def __init__(self, probe: Probe, fresh: Fresh) -> None:
         self._probe, self._fresh = probe, fresh

@@ -23,7 +23,7 @@ from insitu.capture.containers import outline
 from insitu.capture.explain.note import add_note
 from insitu.capture.fused import question
 from insitu.capture.modes import skip_when_compiling
-from insitu.capture.modules import Taker, get_ident, patch
+from insitu.capture.modules import ValueProbe, get_ident, patch
 from insitu.capture.probe import Probe
 from insitu.capture.tape import END, RESULT, RUNNING, START, Raised
 from insitu.capture.tensors import guarded
@@ -47,7 +47,7 @@ class Regions:
         self._lock = threading.Lock()
         self._original: Any = None  # kept when all is undone: another thread may be in the switch at that moment
         self._installed = False
-        self._open: dict[int, tuple[FrameType, list[Region | TakenRegion]]] = {}
+        self._open: dict[int, tuple[FrameType, list[Region | ValueRegion]]] = {}
         self._finder = _Finder(self)
         # Called with 1 when a region begins, with -1 when it ends: what is replaced must be the original there.
         self.pausing: list[Callable[[int], None]] = [question.pause]
@@ -170,16 +170,16 @@ class Region:
             self.mode.enter(self.below)
 
 
-class TakenRegion:
+class ValueRegion:
     """A compiled region of a module whose output, or whose steps, somebody takes."""
 
-    def __init__(self, taker: Taker, module: nn.Module) -> None:
-        self._taker, self._module = taker, module
-        self._is_step = taker.enter(module)
+    def __init__(self, value_probe: ValueProbe, module: nn.Module) -> None:
+        self._value_probe, self._module = value_probe, module
+        self._is_step = value_probe.enter(module)
 
     def close(self, result: Any, error: BaseException | None) -> None:
         """The region has ended."""
-        self._taker.leave(self._module, result, error, is_step=self._is_step)
+        self._value_probe.leave(self._module, result, error, is_step=self._is_step)
 
 
 class CompiledCallee:
@@ -200,21 +200,23 @@ def _compiled(*_: Any) -> None:
     patch.pause(-1)
 
 
-def _enter(frame: FrameType, ident: int) -> list[Region | TakenRegion]:
+def _enter(frame: FrameType, ident: int) -> list[Region | ValueRegion]:
     function, args, kwargs = compiled_call(frame)
     owner = getattr(function, "__self__", None)
     if owner is None:
         owner = getattr(function, "__wrapped__", None)
     called: Any = owner if isinstance(owner, nn.Module) else function
     probes = patch.probes.get(ident, ())
-    takers = patch.takers if isinstance(called, nn.Module) else ()
-    opened: list[Region | TakenRegion] = [TakenRegion(each, called) for each in takers if id(called) in each.modules]
+    value_probes = patch.value_probes if isinstance(called, nn.Module) else ()
+    opened: list[Region | ValueRegion] = [
+        ValueRegion(each, called) for each in value_probes if id(called) in each.modules
+    ]
     patch.compiled.add(ident)
     opened += [Region(probe, called, args, kwargs, frame) for probe in probes]
     return opened
 
 
-def _leave(frame: FrameType, opened: list[Region | TakenRegion]) -> None:
+def _leave(frame: FrameType, opened: list[Region | ValueRegion]) -> None:
     has_returned, result = compiled_result(frame)
     error = None if has_returned else sys.exc_info()[1]
     patch.compiled.discard(get_ident())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
-from insitu.capture.backward import Gradients
+from insitu.capture.backward import TensorGradients
 from insitu.capture.contents import content_of
 from insitu.capture.explain.note import add_note
 from insitu.capture.ids import THREAD_STRIDE, Ids
@@ -139,7 +139,7 @@ class Probe:
         self.careful = function_stack_length() > 0  # modes of others are not to see how facts are read
         if self.careful:
             self.values = guarded(self.values)
-        self.gradients = Gradients(self, self.values.fresh) if keep is not None and level != "python" else None
+        self.gradients = TensorGradients(self, self.values.fresh) if keep is not None and level != "python" else None
         self.on_module = make_on_module(self, self.values)
         self.check = checks.of(self) if checks is not None else None
         on_function = make_on_function(self, self.values)

@@ -117,8 +117,8 @@ class ValueRecorder:
         with ExitStack() as undo:
             regions.begin()  # code that is compiled meanwhile must be the original
             undo.callback(regions.end)
-            patch.take(self)
-            undo.callback(patch.drop, self)
+            patch.add_value_probe(self)
+            undo.callback(patch.remove_value_probe, self)
             self._gradients.start(undo)
             self._methods.start(undo)
             self._undo = undo.pop_all()
