@@ -51,7 +51,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks
 
 faults: $(VENV)/ready
-	INSITU_FAULTS=full $(VENV)/bin/python -m pytest -q tests/faults tests/hostile tests/test_interrupts.py --timeout 7200
+	INSITU_FAULTS=full $(VENV)/bin/python -m pytest -q tests/faults tests/hostile tests/session/test_signals.py --timeout 7200
 
 bugs: $(VENV)/ready
 	$(VENV)/bin/python -m tests.bugs

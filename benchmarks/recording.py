@@ -123,7 +123,7 @@ class Recorded:
 
     def start(self) -> None:
         """Begin."""
-        self._session = insitu.record(self._model, to=self._folder / f"{time.monotonic_ns()}.h5", **self._options)
+        self._session = insitu.record_run(self._model, to=self._folder / f"{time.monotonic_ns()}.h5", **self._options)
         self._session.__enter__()
 
     def stop(self) -> None:

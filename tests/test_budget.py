@@ -123,7 +123,7 @@ def recorded(**options: Any) -> Program:
 
     def session() -> Any:
         taken.clear()
-        return insitu.record(net, to=sink, **options)
+        return insitu.record_run(net, to=sink, **options)
 
     return Program(step, session, lambda _: len(taken) // (PASSES + 3))
 

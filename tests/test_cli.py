@@ -288,7 +288,7 @@ def test_a_run_is_shown_without_torch(run_file: Path, words: list[str]) -> None:
 KILLED = """
     import os, signal, insitu, torch
     model = torch.nn.Linear(3, 2)
-    with insitu.record(model, only=["weight", "forward.input"], keep="values", to="killed.h5"):
+    with insitu.record_run(model, only=["weight", "forward.input"], keep="values", to="killed.h5"):
         for step in range(9):
             model(torch.full((2, 3), float(step)))
             if step == 5:

@@ -20,7 +20,8 @@ from insitu.trace.trace import Trace
 
 if TYPE_CHECKING:
     from insitu.session.guard import guard
-    from insitu.session.session import record
+    from insitu.session.record import record
+    from insitu.session.record_run import record_run
     from insitu.session.watch import watch
     from insitu.store import load
     from insitu.store.run.run import Run
@@ -72,15 +73,17 @@ __all__ = [
     "guard",
     "load",
     "record",
+    "record_run",
     "save",
     "show",
     "watch",
 ]
 
-# Loaded on first use: the first three import torch, which takes seconds; the others take a part of a blink each.
+# Loaded on first use: the first four import torch, which takes seconds; the others take a part of a blink each.
 _LATER = {
     "guard": "insitu.session.guard",
-    "record": "insitu.session.session",
+    "record": "insitu.session.record",
+    "record_run": "insitu.session.record_run",
     "watch": "insitu.session.watch",
     "compare": "insitu.verbs.compare",
     "explain": "insitu.verbs.explain",

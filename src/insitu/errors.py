@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,29 @@ def tell(text: str) -> None:
         print(text, file=sys.stderr)
 
 
+class Troubles:
+    """Reports errors of the tool itself: once for each kind, as a warning, and the user's program goes on.
+
+    `mark` also receives the text, to put it into the trace.
+    """
+
+    def __init__(self, mark: Callable[[str], None] | None = None) -> None:
+        self._reported: set[str] = set()
+        self._mark = mark
+
+    def __call__(self, what: str, error: Exception) -> None:
+        """Report that `what` failed; an exception that a signal handler of the user raised goes on."""
+        if came_by_signal(error):
+            raise error
+        if what in self._reported:
+            return
+        self._reported.add(what)
+        text = f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}"
+        tell(text)
+        if self._mark is not None:
+            self._mark(text)
+
+
 def came_by_signal(error: BaseException) -> bool:
     """Whether a signal handler of the user raised this, at a moment when the tool was running: then it is theirs."""
     handlers = (signal.getsignal(number) for number in signal.valid_signals())
@@ -117,10 +140,10 @@ def brief(item: object) -> str:
     return f"{' '.join(text.split()):.80} (a {type(item).__name__})"
 
 
-def not_entered(block: object, name: str, gives: type, word: str) -> AttributeError:
+def not_entered(block: object, name: str, gives: type, verb: str, word: str) -> AttributeError:
     """An attribute that a `with` block lacks; if what the block gives has it, the `with` was forgotten."""
     if hasattr(gives, name) and not name.startswith("_"):
-        text = f"nothing is recorded without a `with`: `with insitu.record(...) as {word}:`, then `{word}.{name}`"
+        text = f"nothing is recorded without a `with`: `with insitu.{verb}(...) as {word}:`, then `{word}.{name}`"
     else:
         text = f"{type(block).__name__!r} object has no attribute {name!r}"
     return AttributeError(text, name=name, obj=block)

@@ -244,10 +244,10 @@ def test_what_waits_is_found_by_a_gradient_after_the_tape_was_cleared() -> None:
     with insitu.guard(action="record") as guard:
         mask = torch.zeros(3).log()
         late = ((zeros() + 1) * mask).exp().sum()
-        while len(guard._running[-1][1].recorder.probes[0].tape) < SOON + 1:  # type: ignore[union-attr]
+        while len(guard._entries[-1][1].recorder.probes[0].tape) < SOON + 1:  # type: ignore[union-attr]
             torch.ones(2).exp()
         (torch.ones(2, requires_grad=True) * 2).sum().backward()
-        assert len(guard._running[-1][1].recorder.probes[0].tape) == 0  # type: ignore[union-attr]
+        assert len(guard._entries[-1][1].recorder.probes[0].tape) == 0  # type: ignore[union-attr]
         late.backward()
     (finding,) = guard.findings
     assert finding.site is not None and "mask = torch.zeros(3).log()" in finding.site.text
@@ -522,7 +522,7 @@ def test_memory_is_flat_over_a_training() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ELU(), nn.Linear(4, 4))
     guard = insitu.guard(model)
     with guard:
-        running = guard._running[-1][1]
+        running = guard._entries[-1][1]
         assert running.recorder is not None
         check = running.recorder.probes[0].check
         assert check is not None
@@ -541,7 +541,7 @@ def test_the_tape_of_an_evaluation_is_cleared_too() -> None:
     model = nn.Sequential(*(nn.ReLU() for _ in range(50)))
     guard = insitu.guard(model)
     with torch.no_grad(), guard:
-        running = guard._running[-1][1]
+        running = guard._entries[-1][1]
         assert running.recorder is not None
         tape = running.recorder.probes[0].tape
         longest = 0
@@ -554,10 +554,10 @@ def test_the_tape_of_an_evaluation_is_cleared_too() -> None:
 def test_a_gradient_is_found_after_the_tape_was_cleared() -> None:
     with insitu.guard(action="record") as guard:
         late = zeros().sqrt().sum()
-        while len(guard._running[-1][1].recorder.probes[0].tape) < SOON + 1:  # type: ignore[union-attr]
+        while len(guard._entries[-1][1].recorder.probes[0].tape) < SOON + 1:  # type: ignore[union-attr]
             torch.ones(2).exp()
         (torch.ones(2, requires_grad=True) * 2).sum().backward()
-        assert len(guard._running[-1][1].recorder.probes[0].tape) == 0  # type: ignore[union-attr]
+        assert len(guard._entries[-1][1].recorder.probes[0].tape) == 0  # type: ignore[union-attr]
         late.backward()
     (finding,) = guard.findings
     assert finding.site is not None and "late = zeros().sqrt().sum()" in finding.site.text

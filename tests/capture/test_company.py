@@ -307,7 +307,7 @@ SESSIONS: dict[str, Callable[[nn.Module, Path], Any]] = {
     "meta": lambda model, path: insitu.record(),
     "statistics": lambda model, path: insitu.record(keep="stats"),
     "a function": lambda model, path: insitu.record(keep=torch.clone),
-    "values": lambda model, path: insitu.record(model, only=["**"], keep="values", to=path),
+    "values": lambda model, path: insitu.record_run(model, only=["**"], keep="values", to=path),
 }
 
 

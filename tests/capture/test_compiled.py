@@ -452,7 +452,7 @@ def rows(way: str, *, warm: bool) -> tuple[dict[str, Any], int]:
     if warm:
         train()
         model.load_state_dict(state)
-    with insitu.record(called if way == "wrapper" else model, only=PATTERNS, keep="values") as run:
+    with insitu.record_run(called if way == "wrapper" else model, only=PATTERNS, keep="values") as run:
         train()
     train()
     return {path: run[path].values for path in run}, backend.count
@@ -483,7 +483,7 @@ def test_values_of_a_module_that_is_compiled_inside_the_model(wrapped: bool) -> 
         model[0] = torch.compile(model[0], backend=backend)
     else:
         model[0].compile(backend=backend)
-    with insitu.record(model, only=["0", "1", "forward"], keep="values") as run:
+    with insitu.record_run(model, only=["0", "1", "forward"], keep="values") as run:
         for _ in range(2):
             model(x)
     assert backend.count == 1
@@ -503,7 +503,7 @@ def test_a_compiled_module_that_raises_does_not_end_the_recording() -> None:
 
     model = Failing()
     compiled = torch.compile(model, backend=Backend())
-    with nothing_left(), insitu.record(model, only="forward", keep="values") as run:
+    with nothing_left(), insitu.record_run(model, only="forward", keep="values") as run:
         compiled(torch.ones(2))
         with pytest.raises(ValueError, match="one"):
             compiled(torch.ones(1))

@@ -43,7 +43,7 @@ def loss_of(model: nn.Module) -> Tensor:
 
 
 def recorder_of(guard: Any) -> Recorder:
-    found: Recorder = guard._running[-1][1].recorder
+    found: Recorder = guard._entries[-1][1].recorder
     return found
 
 
@@ -187,11 +187,11 @@ def test_a_recording_remembers_no_frames_of_earlier_steps() -> None:
             return self.inner(g, depth - 1) if depth else g
 
     model = Net()
-    with insitu.record(model, only=["forward.h", "inner.g"], keep="values") as recorded:
+    with insitu.record_run(model, only=["forward.h", "inner.g"], keep="values") as recorded:
         for _ in range(4):
             model(torch.ones(2))
         recorded.end_step()
-        assert recorded._running.taking._methods._calls == {}
+        assert recorded._entry.recorder._methods._calls == {}
     assert len(recorded["inner.g"].values) == 28
 
 
@@ -207,7 +207,7 @@ def test_what_a_watched_function_looks_for_on_the_tape_begins_with_its_call() ->
     with session:
         for _ in range(5):
             add(torch.ones(2))
-            (probe,) = session._running[-1][1].recorder.probes
+            (probe,) = session._entries[-1][1].recorder.probes
             assert probe.tracker._begin == len(probe.tape) > 0
 
 

@@ -94,7 +94,7 @@ def test_a_part_of_a_trace(saved: Path, tmp_path: Path) -> None:
 
 def test_a_recorded_run_becomes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = torch.nn.Linear(3, 2)
-    with insitu.record(model, only=["weight"], keep="values", to=tmp_path / "run.h5"):
+    with insitu.record_run(model, only=["weight"], keep="values", to=tmp_path / "run.h5"):
         model(torch.ones(1, 3))
     assert main(["export", str(tmp_path / "run.h5"), str(tmp_path / "run.html")]) == 0
     assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")

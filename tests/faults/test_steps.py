@@ -65,7 +65,7 @@ def trained(interrupt: Interrupt, error: type[BaseException], *, goes_on: bool) 
     net, loop = train(note, 3, caught=error if goes_on else ())
     with nothing_left():
         try:
-            with insitu.record(net, only=ONLY, keep="values") as recorded:
+            with insitu.record_run(net, only=ONLY, keep="values") as recorded:
                 before = sys.gettrace()
                 sys.settrace(interrupt)
                 try:

@@ -112,7 +112,7 @@ def work(folder: Path, way: str, number: int) -> None:
     net, loop = train(note)
     if " " in way:
         killing(way, number)
-    recording = insitu.record(net, only=ONLY, keep="values", to=folder / "run.h5")
+    recording = insitu.record_run(net, only=ONLY, keep="values", to=folder / "run.h5")
     if way == "open":  # and never left
         recording.__enter__()
         loop()

@@ -52,7 +52,7 @@ def _guard(of_model: bool) -> Session:
 
 
 def _values(model: Any, program: Any) -> Any:
-    return insitu.record(model, only=["**", "forward.x", "forward.y"], to=lambda *of: None)
+    return insitu.record_run(model, only=["**", "forward.x", "forward.y"], to=lambda *of: None)
 
 
 WAYS: dict[str, Session] = {

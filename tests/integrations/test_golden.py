@@ -196,7 +196,7 @@ def test_names_parameters_and_classes_make_files(project: Project) -> None:
 
         def test_options(golden_trace):
             model, x = seeded()
-            for options in ({"keep": "values"}, {"level": "atn"}, {"only": "fcc"}, {"rtol": 1e-3}, {"atol": -1.0}):
+            for options in ({"keep": "valeus"}, {"level": "atn"}, {"only": "fcc"}, {"rtol": 1e-3}, {"atol": -1.0}):
                 with pytest.raises(ValueError):
                     golden_trace(model, name=str(options), **options)
             with pytest.raises(TypeError, match="cannot trace"):
@@ -245,7 +245,7 @@ def test_what_is_not_stored(project: Project) -> None:
     assert "nothing was called in the block of golden_trace" in out
     project.write("test_it.py", TEST)
     code, out = project.run(INSITU="0")
-    assert code == 0 and project.golden == [] and "test_net.trace: not checked, for INSITU=0 turns insitu off" in out
+    assert code == 0 and project.golden == [] and "test_net.trace: not checked: INSITU=0 turns insitu off" in out
 
 
 def test_on_ci_a_missing_file_fails(project: Project) -> None:
@@ -338,7 +338,7 @@ def test_the_plugin_costs_nothing_where_it_is_not_used(project: Project) -> None
         import sys
 
         def test_modules():
-            assert not {"torch", "numpy", "h5py", "insitu.session.session", "insitu.store"} & set(sys.modules)
+            assert not {"torch", "numpy", "h5py", "insitu.session.record", "insitu.store"} & set(sys.modules)
         """,
     )
     started = project.start()

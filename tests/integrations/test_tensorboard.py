@@ -64,7 +64,7 @@ def test_live(tmp_path: Path) -> None:
     model = nn.Linear(3, 1)
     with (
         tensorboard.Live(tmp_path / "logs") as live,
-        insitu.record(model, only=["weight", "forward.input"], keep={"weight": "stats", "**": "values"}, to=live),
+        insitu.record_run(model, only=["weight", "forward.input"], keep={"weight": "stats", "**": "values"}, to=live),
     ):
         for _ in range(3):
             model(torch.ones(2, 3))

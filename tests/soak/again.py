@@ -51,8 +51,8 @@ def kinds(model: Net, folder: Path) -> dict[str, Session]:
     return {
         "record": lambda: insitu.record(model),
         "record, aten, stats": lambda: insitu.record(model, level="aten", keep="stats"),
-        "record to a function": lambda: insitu.record(model, **values, to=lambda *taken: None),
-        "record to a file": lambda: insitu.record(model, **values, to=run),
+        "record to a function": lambda: insitu.record_run(model, **values, to=lambda *taken: None),
+        "record to a file": lambda: insitu.record_run(model, **values, to=run),
         "guard": lambda: insitu.guard(model, action="warn"),
         "guard of a block": lambda: insitu.guard(action="record"),
         "watch a model": lambda: insitu.watch(model, file=log),

@@ -69,7 +69,7 @@ def train(run: Path, log: Path, steps: int, meter: Meter, progress: Progress) ->
     step_once: Step = insitu.watch("loss", file=log)(train_step)
     with ExitStack() as sessions:
         guard = sessions.enter_context(insitu.guard(model, action="warn"))
-        recorded = sessions.enter_context(insitu.record(model, only=PATHS, keep=KEEP, to=run))
+        recorded = sessions.enter_context(insitu.record_run(model, only=PATHS, keep=KEEP, to=run))
         for step in range(steps):
             meter.begin()
             step_once(model, optimizer, step)

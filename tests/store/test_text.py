@@ -289,7 +289,7 @@ def test_a_file(tmp_path: Path) -> None:
 
 def test_a_run_is_not_written_as_text(tmp_path: Path) -> None:
     with pytest.raises(ChoiceError, match=r"run\.trace' does not end in one of '\.h5', '\.hdf5',"):
-        insitu.record(Net(), keep="values", to=tmp_path / "run.trace")
+        insitu.record_run(Net(), keep="values", to=tmp_path / "run.trace")
 
 
 HEAD = ["insitu trace 1", "about {}"]

@@ -305,7 +305,7 @@ def test_recorded_runs(tmp_path: Path) -> None:
         net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
         file = tmp_path / name
-        with insitu.record(net, only=["forward", "0", "0.weight.grad", "0.weight"], keep="values", to=file):
+        with insitu.record_run(net, only=["forward", "0", "0.weight.grad", "0.weight"], keep="values", to=file):
             for step in range(5):
                 rate = 3.0 if step == faulty else 1.0
                 optimizer.zero_grad()

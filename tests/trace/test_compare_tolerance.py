@@ -70,7 +70,7 @@ def trained(file: Path, extra: float) -> Path:
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
     with torch.no_grad():
         net[0].bias += extra
-    with insitu.record(net, only=["forward", "0", "0.weight"], keep="values", to=file):
+    with insitu.record_run(net, only=["forward", "0", "0.weight"], keep="values", to=file):
         for _ in range(5):
             net(torch.ones(2, 3)).sum().backward()
     return file

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from insitu import ChoiceError, record
+from insitu import ChoiceError, record_run
 from tensortrace.gathering import Gathering, Local, Merged, ResultEntry, current_rank, gathering
 from tensortrace.hooks import Hook, innermost
 from tensortrace.prints import Print, print_of
@@ -57,7 +57,7 @@ class ModelTracer:
         self.results: defaultdict[str, ResultEntry] = defaultdict(no_result)
         self.rank = current_rank()  # rank 0 has the results of all
         self.current_iteration = 0
-        self._recording = record(
+        self._recording = record_run(
             model,
             only=self.variables,
             keep="values" if trace_interval == 1 else self._traced_only,

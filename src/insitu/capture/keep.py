@@ -31,7 +31,7 @@ from insitu.trace.event import Stats
 
 T = TypeVar("T")
 
-KEEPS = ("meta", "stats")
+KEEPS = ("meta", "stats", "values")
 BINS = 16
 SMALL = 16  # elements of a tensor whose values are shown themselves
 STATISTICS = ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")

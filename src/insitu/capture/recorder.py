@@ -27,7 +27,7 @@ from insitu.capture.probe import Delivery, Probe
 from insitu.capture.sites import Base
 from insitu.capture.tape import Patience
 from insitu.capture.tensor_swaps import swaps as tensor_swaps
-from insitu.errors import came_by_signal, tell
+from insitu.errors import Troubles, tell
 from insitu.trace.capacity import MEMORY, capacity_text
 from insitu.trace.event import Event, MarkKind
 from insitu.trace.missing import Missing
@@ -61,6 +61,7 @@ class Recorder:
     ) -> None:
         self.level, self.only, self.sinks, self.rank = level, tuple(only), tuple(sinks), rank
         self.checks = checks
+        self.trouble = Troubles(lambda text: self._mark("trouble", text))
         self.live: Delivery | None = None
         self.names = Names(subject, self._wanted)
         self.keep = make_keep(keep, self.trouble)
@@ -68,7 +69,6 @@ class Recorder:
         self.memory, self.archive = memory, archive
         self.budget: Budget | None = None
         self.probes: list[Probe] = []
-        self.troubles: set[str] = set()
         self._numbers = itertools.count(thread)
         self._threads: dict[int, Probe] = {}
         self._earlier_threads: WeakSet[threading.Thread] = WeakSet()
@@ -198,17 +198,6 @@ class Recorder:
         unmatched = [pattern for pattern in self.only if not any(matches(pattern, path) for path in called)]
         known = [callee.path for callee in self.names.callees.values()]
         return [f"no module that was called matches {pattern!r}{nearest(pattern, known)}" for pattern in unmatched]
-
-    def trouble(self, what: str, error: Exception) -> None:
-        """The tool itself failed: say so once for each kind of failure, and let the user's program go on."""
-        if came_by_signal(error):
-            raise error
-        if what in self.troubles:
-            return
-        self.troubles.add(what)
-        text = f"insitu failed at {what} and goes on without it: {type(error).__name__}: {error}"
-        tell(text)
-        self._mark("trouble", text)
 
     def _mark(self, kind: MarkKind, text: str) -> None:
         """Put a mark on the tape of this thread: that of another one may be written to at this very moment."""

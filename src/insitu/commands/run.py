@@ -84,6 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace, command: list[str]) -> int:
     """Run the program; its exit code, whatever becomes of its trace."""
     from insitu.commands.program import Program
+    from insitu.session.switch import is_off
 
     if not command:
         raise ChoiceError("run needs a script: insitu run script.py, or insitu run -m module")
@@ -93,7 +94,7 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
     trace, failure, code = _traced(Program(command), options)
     if os.getpid() != process:  # a child that the program forked, and that came back here
         return code
-    if os.environ.get("INSITU") == "0":
+    if is_off():
         print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
         return code
     number = rank()
@@ -146,9 +147,9 @@ def _check_memory(options: argparse.Namespace) -> None:
 def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None, int]:
     """Run the program; its trace, whole or up to where it failed, what it raised, and its exit code."""
     from insitu.commands.program import exit_code
-    from insitu.session.session import Session
+    from insitu.session.record import TraceSession
 
-    session = Session(
+    session = TraceSession(
         "record",
         None,
         level=options.level,

@@ -95,11 +95,11 @@ class GoldenTraces:
         atol: float | None = None,
     ) -> GoldenTrace:
         """A `with` block that is recorded as by `insitu.record`, and compared; a second one in a test needs a name."""
-        from insitu.session.session import Session
+        from insitu.session.record import TraceSession
         from insitu.trace.compare.closeness import TOLERANCES, Tolerance
 
         tolerance = Tolerance(rtol, atol, {**TOLERANCES, **OTHER_MACHINE})
-        session = Session("record", subject, level=level, keep=keep, only=only)
+        session = TraceSession("record", subject, level=level, keep=keep, only=only)
         return GoldenTrace(session, self._request, self._path(name), tolerance)
 
     def _path(self, name: str) -> Path:
@@ -143,7 +143,7 @@ class GoldenTrace:
         self._trace: Trace | None = None
 
     def __enter__(self) -> Trace:
-        trace: Trace = self._session.enter(sys._getframe(1))
+        trace: Trace = self._session.enter(sys._getframe(1)).trace
         self._trace = trace
         return trace
 
@@ -155,9 +155,11 @@ class GoldenTrace:
             self._check(trace)
 
     def _check(self, trace: Trace) -> None:
+        from insitu.session.switch import is_off
+
         __tracebackhide__ = True
-        if os.environ.get("INSITU") == "0":
-            return self._say("not checked, for INSITU=0 turns insitu off")
+        if is_off():
+            return self._say("not checked: INSITU=0 turns insitu off")
         if not trace.events:
             pytest.fail("nothing was called in the block of golden_trace: there is no trace to keep", pytrace=False)
         update = bool(self._request.config.getoption(_OPTION, default=False))

@@ -94,7 +94,7 @@ class Live:
     """Takes what is recorded and writes the numbers of it for TensorBoard while the training runs.
 
     ```python
-    with Live("logs") as live, insitu.record(model, only="**.weight.grad", keep="stats", to=live):
+    with Live("logs") as live, insitu.record_run(model, only="**.weight.grad", keep="stats", to=live):
         train()
     ```
     """

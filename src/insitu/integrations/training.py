@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from insitu.session.recorded import Recorded
-    from insitu.session.recording import Recording
+    from insitu.session.live_run import LiveRun
+    from insitu.session.record_run import RunSession
 
 
 class RecordedTraining:
@@ -45,19 +45,19 @@ class RecordedTraining:
         self._only = (only,) if isinstance(only, str) else tuple(only or ())
         self._options: dict[str, Any] = {"keep": keep, "every": every, "to": to}
         self._options |= {"overwrite": overwrite, "resume": resume, "compression": compression}
-        self._recording: Recording | None = None
-        self.recorded: Recorded | None = None
+        self._recording: RunSession | None = None
+        self.recorded: LiveRun | None = None
         self._next = 0
 
     def start(self, model: Any, *, first: int) -> None:
         """Begin to record the model; the next step has this number."""
-        from insitu.session.recording import Recording
+        from insitu.session.record_run import record_run
 
         options = dict(self._options)
         if self._recording is not None:  # it begins anew, with batches that fit: what there is of it is no run
             self.stop()
             options["overwrite"] = not options["resume"]
-        recording = Recording(model, only=self._only, when=None, **options)
+        recording = record_run(model, only=self._only, **options)
         self.recorded = recording.__enter__()
         self._recording = recording
         self._next = first

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import partial
-from threading import get_ident
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -23,11 +20,13 @@ from insitu.capture.guard.scaling import scaling
 from insitu.capture.recorder import Recorder
 from insitu.errors import NonFiniteError, PatternError, SubjectError, brief, choose, tell
 from insitu.session.dist import current_rank
-from insitu.session.session import checked_subject, explain, last_entry, module_paths
-from insitu.session.signals import Dropped, Exit, begun, ended, undone_with
+from insitu.session.record import explain_error
+from insitu.session.session import Entry, Session
+from insitu.session.signals import ExitMethod
+from insitu.session.subject import check_subject, module_paths, pattern_list
+from insitu.session.switch import is_off
 from insitu.trace.findings import Finding
-from insitu.trace.path import compiled, suggestion
-from insitu.tracebacks import without_own_frames
+from insitu.trace.path import suggestion
 
 ACTIONS = ("raise", "warn", "record")
 
@@ -66,57 +65,28 @@ def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str
     return Guard(subject, action=action, allow=allow)
 
 
-class Guard:
+class Guard(Session["GuardEntry"]):
     """A `with` block, or a decorator, that checks; `findings` is what it has found."""
 
     def __init__(self, subject: nn.Module | None, *, action: str, allow: str | Iterable[str]) -> None:
-        self._subject = checked_subject("guard", subject)
+        super().__init__()
+        self._subject = check_subject("guard", subject)
         self._action = choose("action", action, ACTIONS)
-        self._allow = checked_names(allow, subject)
-        self._running: list[tuple[int, Running]] = []
+        self._allow = allowed_names(allow, subject)
         self._places: dict[tuple[object, ...], Finding] = {}
         self._times: Counter[Finding] = Counter()
         self.findings: list[Finding] = []
 
     def __enter__(self) -> Guard:
-        self.enter(sys._getframe(1), self)
+        self.enter(sys._getframe(1))
         return self
 
-    def enter(self, frame: FrameType | None, entered: object) -> None:
-        """Begin to guard in a frame, whose `with` statement has entered this object; `leave` ends it."""
-        begun(lambda: self._entered(frame, entered), self.abandon)
-
-    def _entered(self, frame: FrameType | None, entered: object) -> Running:
-        running = Running(self._report)
-        if os.environ.get("INSITU") != "0":
-            running.start(self._subject, self._allow, frame)
-        self._running.append((get_ident(), running))
-        running.dropped = undone_with(entered, partial(self.abandon, running))
-        return running
-
-    def abandon(self, running: Running) -> None:
-        """Roll back: an interrupt came while the block was entered, or kept `__exit__` from running."""
-        running.undo.close()
-        self._forget(running)
-
-    def _forget(self, running: Running) -> None:
-        running.dropped = None
-        self._running = [entry for entry in self._running if entry[1] is not running]
-
-    def leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """End what was entered last, and report what it has found."""
-        running = last_entry(self._running)
-        for finding in ended(lambda: self._left(running, error)):
-            self._report(finding, may_raise=error is None)
-        without_own_frames(tb)
-
-    __exit__ = Exit(leave)
-
-    def _left(self, running: Running, error: BaseException | None) -> list[Finding]:
-        explain(error, running.recorder)
-        found = running.stop(error)
-        self._forget(running)
-        return found
+    def open(self, frame: FrameType | None) -> GuardEntry:
+        """Start to check what runs in a frame."""
+        entry = GuardEntry(self._report)
+        if not is_off():
+            entry.start(self._subject, self._allow, frame)
+        return entry
 
     def __call__(self, function: Function) -> Function:
         """The function, guarded whenever it runs."""
@@ -124,7 +94,7 @@ class Guard:
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
-            with _Call(self, sys._getframe(1)):
+            with GuardedCall(self, sys._getframe(1)):
                 return function(*args, **kwargs)
 
         return guarded  # type: ignore[return-value]
@@ -149,7 +119,7 @@ class Guard:
         return f"<Guard: {len(self.findings)} findings>"
 
 
-class _Call:
+class GuardedCall:
     """The call of a guarded function: a guard that is entered for the frame that called it."""
 
     def __init__(self, guard: Guard, frame: FrameType) -> None:
@@ -161,23 +131,23 @@ class _Call:
     def _leave(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._guard.leave(kind, error, tb)
 
-    __exit__ = Exit(_leave)
+    __exit__ = ExitMethod(_leave)
 
 
-class Running:
-    """One entry of a guard: what to undo when it ends."""
+class GuardEntry(Entry):
+    """One entry of a guard: the checks it has started, and the findings of its end."""
 
-    def __init__(self, report: Callable[[Finding], None]) -> None:
-        self.report = report
+    def __init__(self, report: Callable[..., None]) -> None:
+        super().__init__()
+        self._report = report
+        self._last_findings: list[Finding] = []
         self.recorder: Recorder | None = None
         self.checks: Checks | None = None
         self.health: Health | None = None
-        self.undo = ExitStack()
-        self.dropped: Dropped = None
 
     def start(self, subject: nn.Module | None, allow: tuple[str, ...], frame: FrameType | None) -> None:
-        """Begin to check."""
-        self.checks = checks = Checks(self.report, allow)
+        """Start to check."""
+        self.checks = checks = Checks(self._report, allow)
         self.recorder = Recorder(subject, level="functions", keep="meta", only=(), rank=current_rank(), checks=checks)
         self.health = Health(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
@@ -189,20 +159,34 @@ class Running:
             self.health.start(undo)
             self.undo = undo.pop_all()
 
-    def stop(self, error: BaseException | None) -> list[Finding]:
-        """End: what nobody has used so far, and what is wrong with the training, unless an error has ended it."""
-        found: list[Finding] = []
-        is_interrupted = isinstance(error, KeyboardInterrupt)
+    def stop(self, error: BaseException | None) -> None:
+        """Undo everything; keep what the end of the block has brought to light for `report`."""
+        explain_error(error, self.recorder)
         try:
-            if self.health is not None and self.checks is not None:
-                found += self.checks.rest(is_complete=error is None)
-                found += self.health.findings() if error is None or is_interrupted else []
+            self._last_findings = self._find_last(error)
         except Exception as own:
             if self.recorder is not None:
                 self.recorder.trouble("looking at the training", own)
         finally:
             self.undo.close()
-        return found
+
+    def _find_last(self, error: BaseException | None) -> list[Finding]:
+        """Non-finite tensors that no call has used, and what is wrong with the training unless an error ended it."""
+        if self.health is None or self.checks is None:
+            return []
+        findings = self.checks.rest(is_complete=error is None)
+        if error is None or isinstance(error, KeyboardInterrupt):
+            findings += self.health.findings()
+        return findings
+
+    def report(self, error: BaseException | None) -> None:
+        """Report the findings of the end; none of them replaces an exception of the user."""
+        for finding in self._last_findings:
+            self._report(finding, may_raise=error is None)
+
+    def roll_back(self) -> None:
+        """Undo everything, and look at nothing: Ctrl-C arrived during `__enter__`."""
+        self.undo.close()
 
 
 def refuse_what_runs_later(function: Callable[..., Any]) -> None:
@@ -215,16 +199,16 @@ def refuse_what_runs_later(function: Callable[..., Any]) -> None:
         )
 
 
-def checked_names(allow: str | Iterable[str], subject: nn.Module | None) -> tuple[str, ...]:
-    """The patterns as a tuple, each of them one that can name something."""
-    patterns = (allow,) if isinstance(allow, str) or not isinstance(allow, Iterable) else tuple(allow)
-    paths = [] if subject is None else [*module_paths(subject), *dict(subject.named_parameters())]
+def allowed_names(allow: str | Iterable[str], subject: nn.Module | None) -> tuple[str, ...]:
+    """The patterns of `allow`, each of which names a function of torch or a part of the model."""
+    patterns = pattern_list("allow", allow, "'log', 'torch.log' or 'encoder.*'")
+    if subject is None:
+        return patterns
+    paths = [*module_paths(subject), *dict(subject.named_parameters())]
     for pattern in patterns:
-        if not isinstance(pattern, str):
-            raise PatternError(f"allow={brief(pattern)} names nothing: write 'log', 'torch.log' or 'encoder.*'")
-        compiled(pattern)
-        if subject is not None and not is_function(pattern) and not any(names(pattern, "", path) for path in paths):
-            raise PatternError(f"no function of torch and no module matches {pattern!r}{suggestion(pattern, paths)}")
+        is_known = is_function(pattern) or any(names(pattern, "", path) for path in paths)
+        if not is_known:
+            raise PatternError(f"no torch function and no module matches {pattern!r}{suggestion(pattern, paths)}")
     return patterns
 
 

@@ -1,5 +1,4 @@
-"""Ctrl-C and other signals that come while a session begins or ends wait until it has, or is undone; the end of the
-process waits until a recording has ended."""
+"""Signals around sessions: Ctrl-C never leaves a session half started or half ended; SIGTERM waits for a recording."""
 
 from __future__ import annotations
 
@@ -29,20 +28,20 @@ class _Exits(threading.local):
 
 
 _exits = _Exits()
-Dropped = weakref.ref[Any] | None
+ExitWatch = weakref.ref[Any] | None
 
 
-class Exit:
-    """`__exit__` of a class whose work is undone even if `__exit__` never runs.
+class ExitMethod:
+    """`__exit__` of a class that is undone even if `__exit__` never runs.
 
-    Python looks for signals at the first instruction of `__exit__`, before any line of it can run. When a handler
-    raises there, `__exit__` has done nothing. But the `with` statement lets go of the method that it has looked up, and
-    that is noticed: `undone_with` says what is to be done then.
+    Python checks for signals at the first instruction of `__exit__`, before any line of it can run. If a handler raises
+    there, `__exit__` has done nothing. But the `with` statement then drops its reference to the bound method, and a
+    weak reference notices that: `watch_exit` registers what to do in this case.
 
     >>> class Session:
     ...     def __enter__(self):
-    ...         self.dropped = undone_with(self, lambda: print("undone"))
-    ...     __exit__ = Exit(lambda self, *error: 1 / 0)
+    ...         self.exit_watch = watch_exit(self, lambda: print("undone"))
+    ...     __exit__ = ExitMethod(lambda self, *error: 1 / 0)
     >>> try:
     ...     with Session():
     ...         print("inside")
@@ -64,10 +63,11 @@ class Exit:
         return method
 
 
-def undone_with(subject: object, undo: Callable[[], None]) -> Dropped:
-    """If a `with` statement is entering this object, call `undo` when the statement lets go of it.
+def watch_exit(subject: object, undo: Callable[[], None]) -> ExitWatch:
+    """Call `undo` when the `with` statement that is entering `subject` drops its `__exit__` method.
 
-    Keep what this returns until `__exit__` has done its work, and no longer. Without the statement, it is None.
+    The caller keeps the returned reference until `__exit__` has done its work, and no longer. The result is None if no
+    `with` statement is entering the object.
     """
     for found in reversed(_exits.latest):
         method = found()
@@ -76,13 +76,13 @@ def undone_with(subject: object, undo: Callable[[], None]) -> Dropped:
     return None
 
 
-class Undisturbed:
-    """A `with` block in which signals wait; what their handlers raise is raised at its end.
+class SignalShield:
+    """A `with` block that delays signals; their handlers run, and may raise, when the block ends.
 
-    One that comes again while it waits is meant: from then on that signal goes straight to its handler.
+    If the same signal arrives twice, the user insists: from then on it goes straight to its handler.
 
     >>> before = signal.signal(signal.SIGINT, lambda number, frame: print("interrupted"))
-    >>> with Undisturbed():
+    >>> with SignalShield():
     ...     signal.raise_signal(signal.SIGINT)
     ...     print("not yet")
     not yet
@@ -92,95 +92,98 @@ class Undisturbed:
 
     def __init__(self) -> None:
         self._handlers: Handlers = []
-        self._came: dict[int, FrameType | None] = {}
-        self._dropped: Dropped = None
+        self._pending: dict[int, FrameType | None] = {}
+        self._exit_watch: ExitWatch = None
 
     def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():  # only that one runs handlers
+        if threading.current_thread() is not threading.main_thread():  # only the main thread runs signal handlers
             return
-        self._dropped = undone_with(self, self._leave)
+        self._exit_watch = watch_exit(self, self._leave)
         try:
             for number in SIGNALS:
                 handler = signal.getsignal(number)
                 if callable(handler):
                     self._handlers.append((number, handler))
                     signal.signal(number, self._wait)
-        except BaseException:  # one came before it was told to wait
-            put_back(self._handlers)
+        except BaseException:  # a signal arrived before its handler was replaced
+            restore_handlers(self._handlers)
             raise
 
     def _wait(self, number: int, frame: FrameType | None) -> None:
-        if number not in self._came:
-            self._came[number] = frame
+        if number not in self._pending:
+            self._pending[number] = frame
             return
-        before, handler = self._came.pop(number), dict(self._handlers)[number]
+        before, handler = self._pending.pop(number), dict(self._handlers)[number]
         signal.signal(number, handler)
-        for_each([partial(handler, number, before), partial(handler, number, frame)])
+        call_all([partial(handler, number, before), partial(handler, number, frame)])
 
     def _leave(self, *raised: object) -> None:
-        put_back(self._handlers)
-        self._dropped = None
+        restore_handlers(self._handlers)
+        self._exit_watch = None
         handlers, self._handlers = self._handlers, []
-        came, self._came = self._came, {}
-        for_each([partial(handler, number, came[number]) for number, handler in handlers if number in came])
+        pending, self._pending = self._pending, {}
+        call_all([partial(handler, number, pending[number]) for number, handler in handlers if number in pending])
 
-    __exit__ = Exit(_leave)
-
-
-def put_back(handlers: Handlers) -> None:
-    """Give signals their handlers again."""
-    for_each([partial(signal.signal, number, lasting(handler)) for number, handler in handlers])
+    __exit__ = ExitMethod(_leave)
 
 
-def lasting(handler: Callable[..., Any]) -> Any:
-    """A handler; the default one instead of one that was forgotten meanwhile."""
-    return signal.SIG_DFL if isinstance(handler, Termination) and handler.is_over else handler
+def restore_handlers(handlers: Handlers) -> None:
+    """Give each signal its own handler again."""
+    call_all([partial(signal.signal, number, current_handler(handler)) for number, handler in handlers])
 
 
-def for_each(works: list[Callable[[], Any]]) -> None:
-    """Do all of these, even if the first raises: a signal that was waiting comes at once."""
+def current_handler(handler: Callable[..., Any]) -> Any:
+    """The handler to restore: the default one if the handler is a `Termination` that has ended meanwhile."""
+    if isinstance(handler, Termination) and handler.is_over:
+        return signal.SIG_DFL
+    return handler
+
+
+def call_all(works: list[Callable[[], Any]]) -> None:
+    """Call every function, even if an earlier one raises: a pending signal may be raised by any of them."""
     if works:
         try:
             works[0]()
         finally:
-            for_each(works[1:])
+            call_all(works[1:])
 
 
-def begun(begin: Callable[[], Found], undo: Callable[[Found], None]) -> Found:
-    """What is begun as a whole; if an interrupt came meanwhile, it is undone again as a whole."""
+def start_or_undo(begin: Callable[[], Found], undo: Callable[[Found], None]) -> Found:
+    """Run `begin` to completion and return its result; if a signal raised meanwhile, undo the result first."""
     found: list[Found] = []
     try:
-        with Undisturbed():
+        with SignalShield():
             found.append(begin())
     except BaseException:
-        with Undisturbed():
+        with SignalShield():
             for each in found:
                 undo(each)
         raise
     return found[0]
 
 
-def ended(end: Callable[[], Found]) -> Found:
-    """What ends something, done as a whole, even where an interrupt comes at the very beginning of it.
+def run_to_completion(end: Callable[[], Found]) -> Found:
+    """Run `end` to completion even if a signal arrives first; the signal is delivered afterwards.
 
-    One that comes later, again and again, makes `end` be called once more: it must do what is left of its work.
+    If a repeated signal interrupts `end` itself, `end` is called once more: it must then do the rest of its work.
     """
     done: list[Found] = []
     try:
-        with Undisturbed():
+        with SignalShield():
             done.append(end())
     except BaseException as error:
         if not done and is_interrupt(error):
-            with Undisturbed():
+            with SignalShield():
                 end()
         raise
     return done[0]
 
 
 class Termination:
-    """Does something when the system asks the process to end, where nobody else does; then the process ends.
+    """Runs `work` on SIGTERM, then ends the process; does nothing if the program has its own handler.
 
-    `defer` is given what ends the process, and says whether it will call that later, because it must not run now.
+    `defer` receives the function that ends the process. It returns True if it will call that function later, because a
+    step is being written now.
     """
 
     def __init__(self, work: Callable[[], None], defer: Callable[[Callable[[], None]], bool]) -> None:
@@ -201,20 +204,20 @@ class Termination:
         self.end_if_asked()
 
     def end_if_asked(self) -> None:
-        """End the process, if that was asked for."""
+        """End the process if SIGTERM has arrived."""
         if self._is_asked:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
 
     def forget(self) -> None:
-        """Do nothing any more."""
+        """Stop handling SIGTERM."""
         self.is_over = True
         if signal.getsignal(signal.SIGTERM) is self:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-# A child that is forked while a handler in Python is set may lose the signal for ever, or wait for a lock with it. It
-# is forked without, and SIGTERM ends it at once, as it would without a recording.
+# A child that is forked while a Python handler is set may lose the signal, or wait for a lock for ever. So the handler
+# is removed around a fork, and SIGTERM ends the child at once, as it would without a recording.
 _set_aside: list[Termination] = []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -20,8 +19,9 @@ from insitu.capture.variables.patterns import valid_patterns
 from insitu.errors import SubjectError, brief
 from insitu.session.decorate import decorated
 from insitu.session.dist import current_rank
-from insitu.session.session import Keep, Running, Session
-from insitu.session.signals import begun, ended
+from insitu.session.record import Keep, TraceEntry, TraceSession
+from insitu.session.signals import run_to_completion, start_or_undo
+from insitu.session.switch import is_off
 from insitu.view.printer import Printer
 from insitu.view.registry import AnyView, check_view, make, traits
 from insitu.view.streams import place_of, stream
@@ -87,7 +87,7 @@ def is_to_decorate(subject: object, session_options: tuple[object, ...]) -> bool
     return callable(subject) or isinstance(subject, (staticmethod, classmethod, property))
 
 
-class Watch(Session):
+class Watch(TraceSession):
     """A session that prints: a `with` block, and a decorator.
 
     What it decorates is recorded by the sessions that run in its thread; where there is none, it prints by itself.
@@ -128,7 +128,7 @@ class Watch(Session):
 
     def __call__(self, function: Any) -> Any:
         """Watch a function, or all methods of a class."""
-        if os.environ.get("INSITU") == "0":
+        if is_off():
             return function
         alone = Alone(self._light, self._is_chosen, self._is_on) if self._is_light else Alone(self._full)
         return decorated(function, self._variables, alone)
@@ -136,14 +136,16 @@ class Watch(Session):
     @contextmanager
     def _full(self) -> Iterator[None]:
         frame = sys._getframe(1)
-        running = begun(lambda: self.start(frame), Running.undo_all)
-        sound = False
+        entry = start_or_undo(lambda: self.start(frame), TraceEntry.roll_back)
+        error: BaseException | None = None
         try:
             yield
-            sound = True
+        except BaseException as raised:
+            error = raised
+            raise
         finally:
-            ended(running.undo_all)
-            running.report(sound=sound)
+            run_to_completion(lambda: entry.stop(None))
+            entry.report(error)
 
     @contextmanager
     def _light(self) -> Iterator[None]:

@@ -103,7 +103,7 @@ STORED: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 def test_what_can_be_stored_is_stored(kind: str, tmp_path: Path) -> None:
     make, expected = STORED[kind]
     model = Given(make)
-    with insitu.record(model, only="forward", keep="values", to=tmp_path / "run.h5"):
+    with insitu.record_run(model, only="forward", keep="values", to=tmp_path / "run.h5"):
         for _ in range(2):
             model(torch.ones(2))
     with insitu.load(tmp_path / "run.h5") as run:
@@ -138,7 +138,7 @@ def test_what_cannot_be_stored_is_named_and_left_out_alone(kind: str, tmp_path: 
     make, reason = LEFT_OUT[kind]
     model = Given(make)
     told = pytest.warns(insitu.InsituWarning, match=r"not all of 'forward\.odd")
-    with told, insitu.record(model, only="forward", keep="values", to=tmp_path / "run.h5") as recorded:
+    with told, insitu.record_run(model, only="forward", keep="values", to=tmp_path / "run.h5") as recorded:
         for _ in range(2):
             model(torch.ones(2))
         during = recorded.run  # as one finds it that was killed now
@@ -156,7 +156,7 @@ def test_statistics_of_odd_tensors_are_recorded_or_named() -> None:
         model = Given(STORED[kind][0])
         quiet, session = (
             warnings.catch_warnings(record=True),
-            insitu.record(model, only="forward", keep={"**": "stats"}),
+            insitu.record_run(model, only="forward", keep={"**": "stats"}),
         )
         with quiet, session as recorded:
             model(torch.ones(2))
@@ -167,7 +167,7 @@ def test_statistics_of_odd_tensors_are_recorded_or_named() -> None:
 def test_gradients_of_a_sparse_embedding_are_recorded() -> None:
     model = nn.Embedding(5, 2, sparse=True)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    with insitu.record(model, only=["weight.grad", "weight"], keep="values") as recorded:
+    with insitu.record_run(model, only=["weight.grad", "weight"], keep="values") as recorded:
         for _ in range(2):
             optimizer.zero_grad()
             model(torch.tensor([1, 2])).sum().backward()

@@ -33,7 +33,7 @@ def number(tensor: Tensor) -> float:
 def test_everything_of_a_step_is_written_when_the_optimizer_has_stepped() -> None:
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    with insitu.record(net, only=["forward", "weight", "weight.grad"], keep="values") as recorded:
+    with insitu.record_run(net, only=["forward", "weight", "weight.grad"], keep="values") as recorded:
         for step in range(3):
             optimizer.zero_grad()
             out = net(X)
@@ -66,7 +66,7 @@ def test_a_parameter_that_changes_after_the_update_has_one_value_and_it_is_the_l
 
 def test_an_update_by_hand_belongs_to_its_step(tmp_path: Any) -> None:
     net, expected = nn.Linear(2, 1, bias=False), []
-    with insitu.record(net, only=["weight", "weight.grad"], keep="values", to=tmp_path / "run.h5"):
+    with insitu.record_run(net, only=["weight", "weight.grad"], keep="values", to=tmp_path / "run.h5"):
         for _ in range(3):
             net.zero_grad()
             net(X).sum().backward()
@@ -81,7 +81,7 @@ def test_an_update_by_hand_belongs_to_its_step(tmp_path: Any) -> None:
 def test_two_optimizers_in_one_step() -> None:
     net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     optimizers = [torch.optim.SGD(part.parameters(), 0.1) for part in net]
-    with insitu.record(net, only=["**.weight", "**.weight.grad"], keep="values") as recorded:
+    with insitu.record_run(net, only=["**.weight", "**.weight.grad"], keep="values") as recorded:
         for step in range(2):
             for optimizer in optimizers:
                 optimizer.zero_grad()
@@ -100,7 +100,7 @@ def test_an_update_that_a_scaler_leaves_out_is_written_with_the_next_step() -> N
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     scaler = torch.amp.GradScaler("cpu")
-    with insitu.record(net, only=["weight", "weight.grad"], keep="values") as recorded:
+    with insitu.record_run(net, only=["weight", "weight.grad"], keep="values") as recorded:
         for factor in (1.0, float("inf"), 1.0):
             optimizer.zero_grad()
             scaler.scale(net(X).sum() * factor).backward()
@@ -113,7 +113,7 @@ def test_an_update_that_a_scaler_leaves_out_is_written_with_the_next_step() -> N
 
 def test_without_gradients_the_end_of_the_call_is_the_end_of_the_step() -> None:
     net = nn.BatchNorm1d(2)
-    with torch.no_grad(), insitu.record(net, only=["forward", "running_mean", "weight"], keep="values") as recorded:
+    with torch.no_grad(), insitu.record_run(net, only=["forward", "running_mean", "weight"], keep="values") as recorded:
         for step in range(2):
             net(torch.ones(4, 2) * step)
             assert net.running_mean is not None
@@ -124,7 +124,7 @@ def test_without_gradients_the_end_of_the_call_is_the_end_of_the_step() -> None:
 def test_a_step_that_is_said_is_open_until_it_is_said_to_have_ended() -> None:
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    with insitu.record(net, only=["forward", "weight", "weight.grad"], keep="values") as recorded:
+    with insitu.record_run(net, only=["forward", "weight", "weight.grad"], keep="values") as recorded:
         for step in range(2):
             recorded.step()
             optimizer.zero_grad()
@@ -140,7 +140,7 @@ def test_a_step_that_is_said_is_open_until_it_is_said_to_have_ended() -> None:
 
 def test_steps_of_the_same_number_stay_apart() -> None:
     net = nn.Linear(2, 1)
-    with insitu.record(net, only="weight", keep="values") as recorded:
+    with insitu.record_run(net, only="weight", keep="values") as recorded:
         for _ in range(2):
             recorded.step(7)
             net(X)
@@ -150,7 +150,7 @@ def test_steps_of_the_same_number_stay_apart() -> None:
 def test_an_evaluation_between_updates_is_a_step_of_its_own() -> None:
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    with insitu.record(net, only=["weight", "weight.grad"], keep="values") as recorded:
+    with insitu.record_run(net, only=["weight", "weight.grad"], keep="values") as recorded:
         for _ in range(2):
             net(X).sum().backward()
             optimizer.step()
@@ -164,7 +164,7 @@ def test_a_function_gets_each_value_of_a_step_once() -> None:
     net, taken = nn.Linear(2, 1), []
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     only = ["forward", "weight", "weight.grad"]
-    with insitu.record(net, only=only, to=lambda path, value, step, rank: taken.append((path, step))):
+    with insitu.record_run(net, only=only, to=lambda path, value, step, rank: taken.append((path, step))):
         for _ in range(2):
             optimizer.zero_grad()
             net(X).sum().backward()
@@ -183,7 +183,7 @@ def test_a_value_that_an_interrupt_cuts_short_is_named() -> None:
         return tensor
 
     net = Slow()
-    session = insitu.record(net, only=["forward.h", "forward.x"], keep={"forward.h": keep, "**": "values"})
+    session = insitu.record_run(net, only=["forward.h", "forward.x"], keep={"forward.h": keep, "**": "values"})
     told = pytest.warns(insitu.InsituWarning, match="KeyboardInterrupt while")
     with pytest.raises(KeyboardInterrupt), told, session as recorded:
         net(X)
@@ -201,7 +201,7 @@ def test_an_alarm_of_the_user_reaches_the_user() -> None:
 
     net, before = nn.Linear(2, 1), signal.signal(signal.SIGALRM, alarm)
     try:
-        session = insitu.record(net, only=["forward.input"], keep=keep, to=lambda *of: None)
+        session = insitu.record_run(net, only=["forward.input"], keep=keep, to=lambda *of: None)
         with pytest.raises(TimeoutError), pytest.warns(insitu.InsituWarning), session:
             net(X)
     finally:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 import insitu
-from insitu.session.recording import Running
+from insitu.session.run_entry import RunEntry
 
 
 def scale(q: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ EVERYTHING = (
 
 def test_every_kind_of_path(tmp_path: Path) -> None:
     net = Net()
-    with insitu.record(net, only=EVERYTHING, keep="values", to=tmp_path / "run.h5") as recorded:
+    with insitu.record_run(net, only=EVERYTHING, keep="values", to=tmp_path / "run.h5") as recorded:
         inputs = train(net, 3)
     run = insitu.load(tmp_path / "run.h5")
     assert sorted(run.paths) == sorted(
@@ -131,7 +131,7 @@ def test_outputs_gradients_and_random_numbers_are_the_same(tmp_path: Path) -> No
     watched = Net()
     train(plain, 4)
     state = torch.get_rng_state()
-    with insitu.record(watched, only=EVERYTHING, keep="values", to=tmp_path / "run.h5"):
+    with insitu.record_run(watched, only=EVERYTHING, keep="values", to=tmp_path / "run.h5"):
         train(watched, 4)
     assert torch.equal(state, torch.get_rng_state())
     for one, other in zip(plain.state_dict().values(), watched.state_dict().values(), strict=True):
@@ -142,12 +142,12 @@ def test_outputs_gradients_and_random_numbers_are_the_same(tmp_path: Path) -> No
 
 def test_every_and_when() -> None:
     net = Net()
-    with insitu.record(net, only="forward.x", every=2, when="train") as recorded:
+    with insitu.record_run(net, only="forward.x", every=2, when="train") as recorded:
         for training in (True, True, False, False, True, True):
             net.train(training)
             net(torch.ones(3, 4))
     assert recorded["forward.x"].steps.tolist() == [0, 4]
-    with insitu.record(net, only="forward.x", when="eval") as recorded:
+    with insitu.record_run(net, only="forward.x", when="eval") as recorded:
         for training in (True, False):
             net.train(training)
             net(torch.ones(3, 4))
@@ -156,7 +156,7 @@ def test_every_and_when() -> None:
 
 def test_steps_as_they_are_said() -> None:
     net = Net()
-    with insitu.record(net, only="forward.x", keep="values") as recorded:
+    with insitu.record_run(net, only="forward.x", keep="values") as recorded:
         for _ in range(2):
             recorded.step()
             net(torch.ones(3, 4))
@@ -168,7 +168,7 @@ def test_steps_as_they_are_said() -> None:
 def test_keep_by_path() -> None:
     net = Net()
     keep = {"head.*": "stats", "forward.h": lambda tensor: tensor.mean(0), "**": "values"}
-    with insitu.record(net, only=["head.weight", "forward.h", "forward.x"], keep=keep) as recorded:
+    with insitu.record_run(net, only=["head.weight", "forward.h", "forward.x"], keep=keep) as recorded:
         train(net, 2)
     assert recorded["forward.h"].values.shape == (8, 4)
     assert recorded["forward.x"].values.shape == (2, 3, 4)
@@ -199,7 +199,7 @@ class Kinds(nn.Module):
 
 def test_values_of_every_kind_come_back_as_they_were(tmp_path: Path) -> None:
     model = Kinds()
-    with insitu.record(model, only="forward.*", keep="values", to=tmp_path / "run.h5"):
+    with insitu.record_run(model, only="forward.*", keep="values", to=tmp_path / "run.h5"):
         for index in range(3):
             model(index)
     run = insitu.load(tmp_path / "run.h5")
@@ -217,7 +217,7 @@ def test_values_of_every_kind_come_back_as_they_were(tmp_path: Path) -> None:
 
 def test_what_does_not_change_is_stored_once(tmp_path: Path) -> None:
     net = nn.Linear(1000, 1000)
-    with insitu.record(net, only="weight", keep="values", to=tmp_path / "run.h5"):
+    with insitu.record_run(net, only="weight", keep="values", to=tmp_path / "run.h5"):
         for _ in range(20):
             net(torch.ones(1, 1000))
     assert (tmp_path / "run.h5").stat().st_size < 3 * net.weight.nbytes
@@ -227,7 +227,7 @@ def test_what_does_not_change_is_stored_once(tmp_path: Path) -> None:
 
 def test_gradients_without_an_optimizer_and_over_several_passes() -> None:
     net = nn.Linear(2, 1)
-    with insitu.record(net, only="weight.grad", keep="values") as recorded:
+    with insitu.record_run(net, only="weight.grad", keep="values") as recorded:
         for _ in range(2):
             net.zero_grad()
             net(torch.ones(1, 2)).backward()
@@ -238,7 +238,7 @@ def test_a_wrapped_model_has_its_own_clean_paths() -> None:
     net = Net()
     wrapped = torch.optim.swa_utils.AveragedModel(net)
     inner = wrapped.module
-    with insitu.record(wrapped, only=["encoder.0", "forward.x"], keep="values") as recorded:
+    with insitu.record_run(wrapped, only=["encoder.0", "forward.x"], keep="values") as recorded:
         wrapped(torch.ones(3, 4))
     assert recorded.paths == ["forward.x", "encoder.0"] and inner is not net
 
@@ -254,7 +254,7 @@ def test_compiled_models_stay_compiled() -> None:
     compiled = torch.compile(net, backend=backend)
     compiled(torch.ones(1, 2))
     before = len(graphs)
-    with insitu.record(compiled, only=["forward", "0.weight"], keep="values") as recorded:
+    with insitu.record_run(compiled, only=["forward", "0.weight"], keep="values") as recorded:
         for _ in range(3):
             compiled(torch.ones(1, 2))
     assert len(graphs) == before
@@ -280,7 +280,7 @@ def test_a_compiled_optimizer_stays_compiled_and_its_steps_are_written() -> None
 
     train_once()
     before = len(graphs)
-    with insitu.record(net, only=["weight", "weight.grad"], keep="values") as recorded:
+    with insitu.record_run(net, only=["weight", "weight.grad"], keep="values") as recorded:
         for _ in range(2):
             train_once()
             assert recorded["weight"].values[-1].tolist() == net.weight.tolist()
@@ -300,7 +300,7 @@ class Labelled(nn.Module):
 @pytest.mark.parametrize("keep", ["values", "stats"])
 def test_a_name_that_is_none_until_it_is_bound_is_one_variable(keep: str, tmp_path: Path) -> None:
     net = Labelled()
-    with insitu.record(net, only="forward.*", keep=keep, to=tmp_path / "run.h5"):
+    with insitu.record_run(net, only="forward.*", keep=keep, to=tmp_path / "run.h5"):
         for labels in (None, torch.zeros(3), torch.zeros(3)):
             net(torch.ones(3), labels)
     with insitu.load(tmp_path / "run.h5") as run:
@@ -312,7 +312,7 @@ def test_a_name_that_is_none_until_it_is_bound_is_one_variable(keep: str, tmp_pa
 
 def test_what_is_none_or_a_number_beside_tensors_is_kept() -> None:
     net = Labelled()
-    with insitu.record(net, only="forward.labels", keep="values") as recorded:
+    with insitu.record_run(net, only="forward.labels", keep="values") as recorded:
         for labels in (None, 0.5, torch.zeros(3)):
             net(torch.ones(3), labels)
     assert list(recorded.run) == ["forward.labels@json", "forward.labels"]
@@ -321,7 +321,7 @@ def test_what_is_none_or_a_number_beside_tensors_is_kept() -> None:
 
 def test_what_only_ever_was_none_is_kept() -> None:
     net = Labelled()
-    with insitu.record(net, only="forward.loss", keep="values") as recorded:
+    with insitu.record_run(net, only="forward.loss", keep="values") as recorded:
         net(torch.ones(3))
     assert set(recorded["forward.loss"].values) == {None}
 
@@ -329,7 +329,7 @@ def test_what_only_ever_was_none_is_kept() -> None:
 def test_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("INSITU", "0")
     net = nn.Linear(1, 1)
-    with insitu.record(net, only="weight", keep="values", to=tmp_path / "run.h5"):
+    with insitu.record_run(net, only="weight", keep="values", to=tmp_path / "run.h5"):
         net(torch.ones(1, 1))
     assert list(tmp_path.iterdir()) == []
 
@@ -339,25 +339,25 @@ def test_a_file_in_the_way_is_no_trouble_when_switched_off(monkeypatch: pytest.M
     (tmp_path / "run.h5").write_bytes(b"mine")
     net = nn.Linear(1, 1)
     for to in (tmp_path / "run.h5", tmp_path / "nowhere" / "run.h5"):
-        with insitu.record(net, only="weight", keep="values", to=to):
+        with insitu.record_run(net, only="weight", keep="values", to=to):
             net(torch.ones(1, 1))
     assert (tmp_path / "run.h5").read_bytes() == b"mine"
 
 
 def test_what_was_not_recorded_because_it_was_switched_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSITU", "0")
-    with insitu.record(nn.Linear(1, 1), only="weight", keep="values") as recorded:
-        assert recorded.paths == [] and str(recorded) == "<Recorded: 0 paths, 0 steps>"
+    with insitu.record_run(nn.Linear(1, 1), only="weight", keep="values") as recorded:
+        assert recorded.paths == [] and str(recorded) == "<LiveRun: 0 paths, 0 steps>"
     with pytest.raises(insitu.SubjectError, match="INSITU=0"):
         recorded["weight"]
 
 
 def test_values_that_a_function_was_given_are_not_kept() -> None:
     net = nn.Linear(1, 1)
-    with insitu.record(net, only="weight", to=lambda path, value, step, rank: None) as recorded:
+    with insitu.record_run(net, only="weight", to=lambda path, value, step, rank: None) as recorded:
         net(torch.ones(1, 1))
-    assert str(recorded) == "<Recorded: 1 paths, 1 steps>"
-    with pytest.raises(insitu.SubjectError, match="given as `to` has the values"):
+    assert str(recorded) == "<LiveRun: 1 paths, 1 steps>"
+    with pytest.raises(insitu.SubjectError, match="given as `to` has received the values"):
         recorded["weight"]
 
 
@@ -417,7 +417,7 @@ GRADIENTS |= {f"lstm.{kind}_{of}_l0.grad" for kind in ("weight", "bias") for of 
 )
 def test_items_of_outputs_and_gradients_have_paths(only: str | tuple[str, ...], paths: set[str]) -> None:
     net = Outer()
-    with insitu.record(net, only=only, keep="values") as recorded:
+    with insitu.record_run(net, only=only, keep="values") as recorded:
         for _ in range(2):
             net(torch.randn(3, 4))["loss"].backward()
     assert set(recorded.paths) == paths
@@ -427,7 +427,7 @@ def test_items_of_outputs_and_gradients_have_paths(only: str | tuple[str, ...], 
 @pytest.mark.parametrize("only", ["forward.**", ("forward.found", "forward.found.logits", "forward.found.aux.*")])
 def test_what_several_patterns_name_is_taken_once(only: Any) -> None:
     net = Outer()
-    with insitu.record(net, only=only, keep="values") as recorded:
+    with insitu.record_run(net, only=only, keep="values") as recorded:
         net(torch.randn(3, 4))
     assert recorded["forward.found.aux.0"].calls.tolist() == [0] == recorded["forward.found.logits"].calls.tolist()
 
@@ -446,11 +446,11 @@ class Recurrent(nn.Module):
 
 def test_any_path_does_not_lead_into_the_code_of_torch(tmp_path: Path) -> None:
     net = Recurrent()
-    with insitu.record(net, only=["**.weight", "**.input"], keep="values", to=tmp_path / "run.h5") as recorded:
+    with insitu.record_run(net, only=["**.weight", "**.input"], keep="values", to=tmp_path / "run.h5") as recorded:
         net(torch.randn(3, 2, 4))
     assert recorded.paths == ["forward.weight", "lstm.forward.input"]
     with pytest.raises(insitu.PatternError, match="nothing in the model has the path"):
-        insitu.record(net, only="**.weights_changed", keep="values")
+        insitu.record_run(net, only="**.weights_changed", keep="values")
 
 
 @pytest.mark.parametrize(
@@ -465,7 +465,7 @@ def test_any_path_does_not_lead_into_the_code_of_torch(tmp_path: Path) -> None:
 )
 def test_an_item_that_nothing_has_is_refused(only: str, nearest: str) -> None:
     with pytest.raises(insitu.PatternError, match=f"did you mean '{nearest}'"):
-        insitu.record(Outer(), only=only, keep="values")
+        insitu.record_run(Outer(), only=only, keep="values")
 
 
 @pytest.mark.parametrize(
@@ -477,25 +477,25 @@ def test_an_item_that_nothing_has_is_refused(only: str, nearest: str) -> None:
         ({"when": "trian"}, insitu.ChoiceError, "did you mean 'train'"),
         ({"keep": {"**": "valeus"}}, insitu.ChoiceError, "did you mean 'values'"),
         ({"keep": "value"}, insitu.ChoiceError, "did you mean 'values'"),
-        ({"keep": {"**": "stats", "head": "values"}}, insitu.ChoiceError, "put it last"),
+        ({"keep": {"**": "stats", "head": "values"}}, insitu.ChoiceError, "put .* last"),
         ({"to": "run.txt"}, insitu.ChoiceError, "does not end in"),
         ({"to": "run.h5", "compression": "zip"}, insitu.ChoiceError, "zip"),
     ],
 )
 def test_bad_input(options: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        insitu.record(Net(), **{"only": "forward", "keep": "values", **options})
+        insitu.record_run(Net(), **{"only": "forward", **options})
 
 
 def test_a_model_is_needed_and_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(insitu.SubjectError, match="of a model"):
-        insitu.record(keep="values")
+    with pytest.raises(insitu.SubjectError, match=r"needs a torch\.nn\.Module, got 3"):
+        insitu.record_run(3)  # type: ignore[arg-type]
     (tmp_path / "run.h5").write_text("mine")
     with pytest.raises(insitu.StoreError):
-        insitu.record(Net(), only="forward", to=tmp_path / "run.h5")
+        insitu.record_run(Net(), only="forward", to=tmp_path / "run.h5")
     assert (tmp_path / "run.h5").read_text() == "mine"
     net = Net()
-    with insitu.record(net, only="forward", to=tmp_path / "run.h5", overwrite=True):
+    with insitu.record_run(net, only="forward", to=tmp_path / "run.h5", overwrite=True):
         net(torch.ones(3, 4))
     assert insitu.load(tmp_path / "run.h5").paths == ["forward"]
 
@@ -503,14 +503,17 @@ def test_a_model_is_needed_and_a_file_that_is_there_is_kept(tmp_path: Path) -> N
 def test_patterns_that_named_nothing_are_told(tmp_path: Path) -> None:
     net = Net()
     told = pytest.warns(insitu.InsituWarning, match=r"nothing was recorded at 'head.weight.grad'")
-    with told, insitu.record(net, only=["forward", "head.weight.grad"], keep="values"):
+    with told, insitu.record_run(net, only=["forward", "head.weight.grad"], keep="values"):
         net(torch.ones(3, 4))
-    with pytest.warns(insitu.InsituWarning, match="was not called"), insitu.record(net, only="forward", keep="values"):
+    with (
+        pytest.warns(insitu.InsituWarning, match="was not called"),
+        insitu.record_run(net, only="forward", keep="values"),
+    ):
         pass
     told = pytest.warns(
         insitu.InsituWarning, match=r"keep has 'haed', where nothing was recorded \(did you mean 'head'"
     )
-    with told, insitu.record(net, only=["forward", "head"], keep={"haed": "stats", "**": "values"}):
+    with told, insitu.record_run(net, only=["forward", "head"], keep={"haed": "stats", "**": "values"}):
         net(torch.ones(3, 4))
 
 
@@ -522,12 +525,12 @@ def test_a_function_given_as_keep_or_to_that_raises_does_not_stop_the_run() -> N
 
     with (
         pytest.warns(insitu.InsituWarning, match="broken"),
-        insitu.record(net, only="forward", keep="values", to=broken),
+        insitu.record_run(net, only="forward", keep="values", to=broken),
     ):
         train(net, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with insitu.record(
+        with insitu.record_run(
             net, only=["forward", "forward.x"], keep={"forward": broken, "**": "values"}, every=1
         ) as recorded:
             train(net, 3)
@@ -536,7 +539,7 @@ def test_a_function_given_as_keep_or_to_that_raises_does_not_stop_the_run() -> N
 
 def test_a_sink_of_ones_own() -> None:
     net, taken = Net(), []
-    with insitu.record(net, only="forward.x", to=lambda *item: taken.append(item)):
+    with insitu.record_run(net, only="forward.x", to=lambda *item: taken.append(item)):
         inputs = train(net, 2)
     assert [(path, step, rank) for path, _, step, rank in taken] == [("forward.x", 0, 0), ("forward.x", 1, 0)]
     assert torch.equal(taken[1][1], inputs[1])
@@ -545,7 +548,7 @@ def test_a_sink_of_ones_own() -> None:
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_nothing_is_lost_when_the_loop_ends_early(error: type[BaseException], tmp_path: Path) -> None:
     net = Net()
-    with pytest.raises(error), insitu.record(net, only="forward.x", to=tmp_path / "run.h5"):
+    with pytest.raises(error), insitu.record_run(net, only="forward.x", to=tmp_path / "run.h5"):
         train(net, 3)
         raise error
     assert insitu.load(tmp_path / "run.h5")["forward.x"].steps.tolist() == [0, 1, 2]
@@ -555,7 +558,7 @@ PROGRAM = """
 import os, signal, sys, time, torch, insitu
 from torch import nn
 net = nn.Linear(4, 2)
-with insitu.record(net, only=["forward.input", "weight"], keep="values", to=sys.argv[1]) as recorded:
+with insitu.record_run(net, only=["forward.input", "weight"], keep="values", to=sys.argv[1]) as recorded:
     for step in range(1000):
         with torch.no_grad():
             net(torch.full((3, 4), float(step)))
@@ -601,7 +604,7 @@ optimizer = torch.optim.SGD(model.parameters(), 0.1)
 steps = 4 if mode == "ddp" else 4 + 3 * rank
 try:
     only = ["forward.x", "forward.h", "encoder.weight", "encoder.weight.grad"]
-    with insitu.record(model, only=only, keep="values", to=sys.argv[1]):
+    with insitu.record_run(model, only=only, keep="values", to=sys.argv[1]):
         for step in range(steps):
             optimizer.zero_grad()
             model(torch.full((3, 4), 10.0 * rank + step)).sum().backward()
@@ -651,7 +654,7 @@ def test_gradients_of_a_step_that_runs_the_backward_pass_itself() -> None:
         loss.backward()
         return loss
 
-    with insitu.record(net, only="weight.grad", keep="values") as recorded:
+    with insitu.record_run(net, only="weight.grad", keep="values") as recorded:
         for _ in range(2):
             recorded.step()
             optimizer.zero_grad()
@@ -663,14 +666,14 @@ def test_gradients_of_a_step_that_runs_the_backward_pass_itself() -> None:
 
 def test_a_variable_wherever_it_is() -> None:
     net = Net()
-    with insitu.record(net, only="**.w", keep="values") as recorded:
+    with insitu.record_run(net, only="**.w", keep="values") as recorded:
         net(torch.ones(3, 4))
     assert recorded.paths == ["helper.w"]
 
 
 def test_what_comes_between_steps_is_in_none() -> None:
     net = Net()
-    with insitu.record(net, only="forward.x", keep="values") as recorded:
+    with insitu.record_run(net, only="forward.x", keep="values") as recorded:
         recorded.step(10)
         net(torch.ones(3, 4))
         recorded.end_step()
@@ -683,8 +686,8 @@ def test_what_comes_between_steps_is_in_none() -> None:
 def test_two_recordings_of_one_method_that_end_in_either_order() -> None:
     net, one, two = Net(), [], []
     original = vars(Net)["helper"]
-    first = insitu.record(net, only="helper", keep="values", to=lambda *item: one.append(item))
-    second = insitu.record(net, only="helper", keep="values", to=lambda *item: two.append(item))
+    first = insitu.record_run(net, only="helper", keep="values", to=lambda *item: one.append(item))
+    second = insitu.record_run(net, only="helper", keep="values", to=lambda *item: two.append(item))
     first.__enter__()
     second.__enter__()
     net(torch.ones(3, 4))
@@ -697,7 +700,7 @@ def test_two_recordings_of_one_method_that_end_in_either_order() -> None:
 def test_another_model_of_the_same_class_is_another_one() -> None:
     student = Net()
     teacher = copy.deepcopy(student)
-    with insitu.record(student, only=["forward.h", "helper.w", "helper"], keep="values") as recorded:
+    with insitu.record_run(student, only=["forward.h", "helper.w", "helper"], keep="values") as recorded:
         for _ in range(2):
             student(torch.ones(3, 4))
             teacher(torch.zeros(3, 4))
@@ -713,7 +716,7 @@ class Child(Net):
 
 def test_the_forward_of_a_parent_is_not_that_of_the_child() -> None:
     model = nn.Sequential(Child(), nn.Linear(2, 4), Net())
-    with insitu.record(model, only=["0.forward.h", "2.forward.h"], keep="values") as recorded:
+    with insitu.record_run(model, only=["0.forward.h", "2.forward.h"], keep="values") as recorded:
         model(torch.ones(3, 4))
     assert (len(recorded["0.forward.h"].steps), len(recorded["2.forward.h"].steps)) == (1, 4)
 
@@ -727,7 +730,7 @@ class Decorated(nn.Module):
 
 def test_variables_of_a_decorated_method() -> None:
     model = Decorated()
-    with insitu.record(model, only="forward.hidden", keep="values") as recorded:
+    with insitu.record_run(model, only="forward.hidden", keep="values") as recorded:
         model(torch.ones(2))
     assert recorded["forward.hidden"].values.tolist() == [[2, 2]]
 
@@ -741,7 +744,7 @@ class Odd(nn.Module):
 def test_one_value_that_cannot_be_stored_does_not_take_the_others_along() -> None:
     model = Odd()
     told = pytest.warns(insitu.InsituWarning, match=r"forward\.names")
-    with told, insitu.record(model, only=["forward", "forward.names"], keep="values") as recorded:
+    with told, insitu.record_run(model, only=["forward", "forward.names"], keep="values") as recorded:
         model(torch.ones(2))
         model(torch.ones(2))
     assert recorded["forward"].steps.tolist() == [0, 1]
@@ -751,7 +754,7 @@ def test_a_forked_child_leaves_the_recording_to_its_parent(tmp_path: Path) -> No
     program = """
 import multiprocessing, os, signal, sys, torch, insitu
 net = torch.nn.Linear(2, 1)
-with insitu.record(net, only="forward.input", to=sys.argv[1]):
+with insitu.record_run(net, only="forward.input", to=sys.argv[1]):
     net(torch.ones(1, 2))
     for _ in range(10):
         with multiprocessing.get_context("fork").Pool(2) as pool:
@@ -772,9 +775,9 @@ with insitu.record(net, only="forward.input", to=sys.argv[1]):
 
 def test_a_run_that_goes_on_is_not_overwritten(tmp_path: Path) -> None:
     net, path = Net(), tmp_path / "run.h5"
-    with insitu.record(net, only="forward.x", to=path):
+    with insitu.record_run(net, only="forward.x", to=path):
         net(torch.ones(3, 4))
-        other = insitu.record(net, only="forward", to=path, overwrite=True)
+        other = insitu.record_run(net, only="forward", to=path, overwrite=True)
         with pytest.raises(insitu.StoreError, match="another run is writing"):
             other.__enter__()
         net(torch.ones(3, 4))
@@ -784,7 +787,7 @@ def test_a_run_that_goes_on_is_not_overwritten(tmp_path: Path) -> None:
 def test_the_model_is_let_go() -> None:
     net = Net()
     gone = weakref.ref(net)
-    with insitu.record(net, only=["forward.x", "head.weight.grad"], keep="values") as recorded:
+    with insitu.record_run(net, only=["forward.x", "head.weight.grad"], keep="values") as recorded:
         train(net, 1)
     del net
     gc.collect()
@@ -793,7 +796,7 @@ def test_the_model_is_let_go() -> None:
 
 def test_calls_of_several_threads_at_a_time_lose_nothing() -> None:
     net = Net().eval()
-    with insitu.record(net, only=["forward.x", "head"], keep="values") as recorded:
+    with insitu.record_run(net, only=["forward.x", "head"], keep="values") as recorded:
         threads = [threading.Thread(target=lambda: [net(torch.ones(3, 4)) for _ in range(20)]) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -804,7 +807,7 @@ def test_calls_of_several_threads_at_a_time_lose_nothing() -> None:
 
 def test_everything_of_every_method_has_an_end() -> None:
     net = Net()
-    with insitu.record(net, only="**.forward.**", keep="values") as recorded:
+    with insitu.record_run(net, only="**.forward.**", keep="values") as recorded:
         net(torch.ones(3, 4))
     assert "forward.h" in recorded.paths
 
@@ -816,7 +819,7 @@ class Outputs(nn.Module):
 
 def test_items_of_an_output_may_be_kept_in_another_way() -> None:
     model = Outputs()
-    with insitu.record(model, only="forward", keep={"forward.logits": "stats", "**": "values"}) as recorded:
+    with insitu.record_run(model, only="forward", keep={"forward.logits": "stats", "**": "values"}) as recorded:
         model(torch.ones(3))
     assert recorded["forward.loss"].values.tolist() == [3] and recorded["forward.logits.mean"].values[0] == 2
     assert "forward.loss" in recorded and len(recorded) > 2
@@ -829,7 +832,7 @@ class Mixed(nn.Module):
 
 def test_values_of_a_second_dtype_have_a_name_of_their_own_and_are_told() -> None:
     model = Mixed()
-    with insitu.record(model, only="forward", keep="values") as recorded:
+    with insitu.record_run(model, only="forward", keep="values") as recorded:
         model(torch.ones(2))
         model(torch.ones(2, dtype=torch.float64))
     with pytest.warns(insitu.InsituWarning, match="'forward@float64'"):
@@ -842,7 +845,7 @@ def test_a_tensor_too_large_for_a_step_is_named_and_left_out(monkeypatch: pytest
     net = Net()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        with insitu.record(net, only=["forward.x", "head.bias"], keep="values") as recorded:
+        with insitu.record_run(net, only=["forward.x", "head.bias"], keep="values") as recorded:
             for _ in range(2):
                 net(torch.ones(30, 4))
     assert "'forward.x'" in str(told[0].message) and "keep='stats'" in str(told[0].message)
@@ -863,7 +866,7 @@ mesh = init_device_mesh("cpu", (2,))
 for layer in (net[0], net[2], net):
     fully_shard(layer, mesh=mesh)
 optimizer = torch.optim.SGD(net.parameters(), 0.1)
-with insitu.record(net, only=["forward", "0.weight", "0.weight.grad"], keep="values", to=sys.argv[1]):
+with insitu.record_run(net, only=["forward", "0.weight", "0.weight.grad"], keep="values", to=sys.argv[1]):
     for step in range(3):
         optimizer.zero_grad()
         net(torch.ones(2, 4)).sum().backward()
@@ -901,7 +904,7 @@ def launched(folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:
 
 def test_a_model_whose_parameters_are_not_made_yet() -> None:
     model = nn.Sequential(nn.LazyLinear(2))
-    with insitu.record(model, only=["0", "0.weight"], keep="values") as recorded:
+    with insitu.record_run(model, only=["0", "0.weight"], keep="values") as recorded:
         model(torch.ones(3, 4))
     assert recorded["0"].values.shape == (1, 3, 2) and recorded["0.weight"].values.shape == (1, 2, 4)
 
@@ -914,7 +917,7 @@ def test_an_output_that_contains_itself() -> None:
             return found
 
     model = Knot()
-    with insitu.record(model, only=["forward"], keep="values") as recorded:
+    with insitu.record_run(model, only=["forward"], keep="values") as recorded:
         model(torch.ones(3))
     assert recorded["forward.0"].values.shape == (1, 3)
     assert 1 < len(recorded) <= 1000
@@ -927,7 +930,7 @@ def test_what_holds_too_many_values_says_so_once() -> None:
 
     model = Many()
     told = pytest.warns(insitu.InsituWarning, match="not all of 'forward' is recorded: .* more than 1,000 values")
-    with told as warned, insitu.record(model, only=["forward"], keep="values") as recorded:
+    with told as warned, insitu.record_run(model, only=["forward"], keep="values") as recorded:
         model(torch.ones(1))
         model(torch.ones(1))
     assert (len(recorded), len(warned)) == (1000, 1)
@@ -937,7 +940,7 @@ def test_what_is_switched_off_keeps_no_model(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("INSITU", "0")
     model = Net()
     alive = weakref.ref(model)
-    with insitu.record(model, keep="values") as recorded:
+    with insitu.record_run(model, keep="values") as recorded:
         model(torch.ones(2, 4))
     del model
     gc.collect()
@@ -947,29 +950,31 @@ def test_what_is_switched_off_keeps_no_model(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_interrupt_while_it_is_entered_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, run = Net(), tmp_path / "run.h5"
     with monkeypatch.context() as interrupted:
-        interrupted.setattr("insitu.session.recording.Termination", lambda *works: signal.raise_signal(signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt), insitu.record(model, keep="values", to=run):
+        interrupted.setattr("insitu.session.run_entry.Termination", lambda *works: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt), insitu.record_run(model, keep="values", to=run):
             raise AssertionError("it was entered")
     assert list(tmp_path.iterdir()) == []
-    with insitu.record(model, only=["forward"], keep="values", to=run):
+    with insitu.record_run(model, only=["forward"], keep="values", to=run):
         model(torch.ones(2, 4))
     assert [path.name for path in tmp_path.iterdir()] == ["run.h5"]
 
 
 def test_an_interrupt_while_it_is_left_tells_where_the_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, run = Net(), tmp_path / "run.h5"
-    alive, undo = weakref.ref(model), Running.undo
+    alive, undo = weakref.ref(model), RunEntry.stop
 
-    def interrupted(self: Running, error: BaseException | None) -> None:
+    def interrupted(self: RunEntry, error: BaseException | None) -> None:
         signal.raise_signal(signal.SIGINT)
         undo(self, error)
 
-    monkeypatch.setattr(Running, "undo", interrupted)
-    told = pytest.warns(insitu.InsituWarning, match=r"run\.h5 was not made: .*\.parts, `insitu recover .*run\.h5`")
+    monkeypatch.setattr(RunEntry, "stop", interrupted)
+    told = pytest.warns(
+        insitu.InsituWarning, match=r"run\.h5 was not written: .*\.parts; merge them with `insitu recover .*run\.h5`"
+    )
     with (
         told,
         pytest.raises(KeyboardInterrupt),
-        insitu.record(model, keep="values", only="forward", to=run) as recorded,
+        insitu.record_run(model, keep="values", only="forward", to=run) as recorded,
     ):
         model(torch.ones(2, 4))
     assert len(recorded["forward"].values) == 1
@@ -989,7 +994,7 @@ def test_gradients_that_no_optimizer_has_read_are_not_lost() -> None:
         loss.backward()
         return loss
 
-    with insitu.record(net, only=["weight", "weight.grad"], keep="values") as recorded:
+    with insitu.record_run(net, only=["weight", "weight.grad"], keep="values") as recorded:
         for _ in range(2):
             lbfgs.step(closure)  # type: ignore[no-untyped-call]
         for is_left_out in (False, True, False):
@@ -1004,7 +1009,7 @@ def test_gradients_that_no_optimizer_has_read_are_not_lost() -> None:
 
 def test_a_recording_that_is_entered_again_refuses_the_file_at_once(tmp_path: Path) -> None:
     net = nn.Linear(1, 1)
-    recording = insitu.record(net, only="weight", to=tmp_path / "run.h5")
+    recording = insitu.record_run(net, only="weight", to=tmp_path / "run.h5")
     with recording:
         net(torch.ones(1, 1))
     with pytest.raises(insitu.StoreError, match="there already"):
@@ -1016,7 +1021,7 @@ def test_child_of_a_fork_leaves_the_temporary_folder_of_its_parent() -> None:
     program = """if True:
         import os, sys, torch, insitu
         model = torch.nn.Linear(2, 2)
-        with insitu.record(model, keep="values") as recorded:
+        with insitu.record_run(model, keep="values") as recorded:
             model(torch.ones(1, 2))
         if (child := os.fork()) == 0:
             sys.exit()

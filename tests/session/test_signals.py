@@ -18,7 +18,7 @@ import insitu
 from insitu.capture.modules import patch
 from insitu.capture.recorder import patience
 from insitu.capture.variables.functions import alone
-from insitu.session.signals import Undisturbed
+from insitu.session.signals import SignalShield
 
 
 def ctrl_c(frame: Any) -> None:
@@ -48,8 +48,8 @@ SESSIONS: dict[str, Callable[[], Any]] = {
     "record": lambda: insitu.record(level="aten", keep="stats"),
     "watch": lambda: insitu.watch(model, file=sys.stderr),
     "guard": lambda: insitu.guard(model, action="record"),
-    "values": lambda: insitu.record(model, only=["forward"], to=lambda *of: None),
-    "journal": lambda: insitu.record(model, only=["forward", "0.weight"], keep="values"),
+    "values": lambda: insitu.record_run(model, only=["forward"], to=lambda *of: None),
+    "journal": lambda: insitu.record_run(model, only=["forward", "0.weight"], keep="values"),
     "watch all": lambda: insitu.watch(file=sys.stderr, level="functions"),
 }
 
@@ -110,7 +110,7 @@ def moment_of_leaving(kind: str, work: Callable[[Any], Any]) -> int:
     class Counting(Interrupt):
         def __call__(self, frame: Any, event: str, argument: Any) -> Any:
             is_exit = frame.f_code.co_name in ("_leave", "leave", "__exit__")
-            if event == "call" and is_exit and "Undisturbed" not in frame.f_code.co_qualname:
+            if event == "call" and is_exit and "SignalShield" not in frame.f_code.co_qualname:
                 moments.append(-self.moment)
             return super().__call__(frame, event, argument)
 
@@ -127,7 +127,7 @@ def test_signals_wait_and_then_come_once_each() -> None:
     told: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, frame: told.append(number))
     try:
-        with pytest.raises(KeyboardInterrupt), Undisturbed():
+        with pytest.raises(KeyboardInterrupt), SignalShield():
             signal.raise_signal(signal.SIGALRM)
             signal.raise_signal(signal.SIGINT)
             told.append(0)
@@ -141,7 +141,7 @@ def test_a_signal_that_comes_again_goes_straight_to_its_handler() -> None:
     told: list[str] = []
     before = signal.signal(signal.SIGALRM, lambda number, frame: told.append(frame.f_code.co_name if frame else ""))
     try:
-        with Undisturbed():
+        with SignalShield():
             for _ in range(3):
                 signal.raise_signal(signal.SIGALRM)
                 told.append("sent")
@@ -155,7 +155,7 @@ def test_a_handler_is_given_the_frame_in_which_its_signal_came() -> None:
     frames: list[Any] = []
     before = signal.signal(signal.SIGALRM, lambda number, frame: frames.append(frame))
     try:
-        with Undisturbed():
+        with SignalShield():
             signal.raise_signal(signal.SIGALRM)
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -169,6 +169,6 @@ def test_an_interrupt_ends_a_function_of_the_user_that_takes_the_last_step() -> 
         signal.raise_signal(signal.SIGINT)
         went_on.append(True)
 
-    with nothing_left(), pytest.raises(KeyboardInterrupt), insitu.record(model, only=["forward"], to=sink):
+    with nothing_left(), pytest.raises(KeyboardInterrupt), insitu.record_run(model, only=["forward"], to=sink):
         model(torch.ones(2, 3))
     assert went_on == []

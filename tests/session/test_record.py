@@ -350,7 +350,7 @@ def test_only_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("path", ["forward.x", "head.weight.grad", "encoder.*.weight"])
 def test_only_that_names_values_says_how_to_record_them(path: str) -> None:
-    with pytest.raises(insitu.PatternError, match=r"names values, not a module: keep='values'"):
+    with pytest.raises(insitu.PatternError, match=r"names values, not a module: insitu\.record_run"):
         insitu.record(Model(), only=path, keep=torch.Tensor.mean)
 
 
@@ -417,7 +417,7 @@ def test_subjects_that_are_none(verb: str, subject: Any) -> None:
     assert f"insitu.{verb}" in str(caught.value) and "torch.nn.Module" in str(caught.value)
     assert isinstance(caught.value, TypeError)
     if subject is nn.Linear:
-        assert "give an instance, Linear(...)" in str(caught.value)
+        assert "pass an instance, Linear(...)" in str(caught.value)
 
 
 def test_a_subject_that_cannot_be_printed() -> None:
@@ -429,11 +429,16 @@ def test_a_subject_that_cannot_be_printed() -> None:
         insitu.record(Mute())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("keep", "asked"), [("meta", "trace.calls"), ("values", "recorded.paths")])
-def test_a_forgotten_with(keep: str, asked: str) -> None:
-    word, _, name = asked.partition(".")
-    session = insitu.record(torch.nn.Linear(3, 2), keep=keep)
-    with pytest.raises(AttributeError, match=rf"`with insitu\.record\(\.\.\.\) as {word}:`, then `{asked}`"):
+@pytest.mark.parametrize(
+    ("record", "example", "name"),
+    [
+        (insitu.record, r"insitu\.record\(\.\.\.\) as trace:`, then `trace\.calls`", "calls"),
+        (insitu.record_run, r"insitu\.record_run\(\.\.\.\) as live:`, then `live\.paths`", "paths"),
+    ],
+)
+def test_error_names_the_with_statement_that_was_forgotten(record: Any, example: str, name: str) -> None:
+    session = record(torch.nn.Linear(3, 2))
+    with pytest.raises(AttributeError, match=f"`with {example}"):
         getattr(session, name)
     with pytest.raises(AttributeError, match="object has no attribute 'nosuch'"):
         session.nosuch  # noqa: B018
@@ -676,3 +681,9 @@ def test_a_file_of_watched_lines_is_for_its_owner_alone(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "lines.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_keep_values_keeps_the_values_of_every_tensor() -> None:
+    with insitu.record(keep="values") as trace:
+        torch.ones(2).add(1)
+    assert trace.calls[-1].outputs[0].kept.tolist() == [2.0, 2.0]

@@ -37,7 +37,7 @@ def wait(name):
         time.sleep(0.01)
 net, options = Net(), {}
 exec(sys.argv[2])
-with insitu.record(net, only="forward", keep="values", to=sys.argv[1], **options) as recorded:
+with insitu.record_run(net, only="forward", keep="values", to=sys.argv[1], **options) as recorded:
     exec(sys.argv[3])
 """
 STEPS = "for step in range({}, {}): recorded.step(step); net(torch.tensor([rank, restart, step])); recorded.end_step()"
@@ -47,7 +47,7 @@ TOGETHER = "open(f'here{rank}-{restart}', 'w'); wait(f'here0-{restart}'); wait(f
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Forking]:
-    found = Forking("insitu.session.recording", "insitu.session.session", "insitu.store.run.run")
+    found = Forking("insitu.session.run_entry", "insitu.session.record", "insitu.store.run.run")
     yield found
     found.close()
 
@@ -129,7 +129,7 @@ def test_an_exception_on_rank_0_leaves_at_once(job: Job) -> None:
     other = job.begin(1, "open('begun', 'w'); wait('left')\n" + STEPS.format(0, 4))
     first = job.begin(0, "wait('begun')\n" + STEPS.format(0, 3) + "\nraise ValueError('mine')")
     assert first.wait(50) == 1  # the other waits for it, and PATIENCE is 60 s
-    assert "ValueError: mine" in first.said and "is not made yet: rank 1 has not ended" in first.said
+    assert "ValueError: mine" in first.said and "is not written yet: rank 1 has not ended" in first.said
     with insitu.load("run.h5") as run:
         assert rows(run) == made(0, 0, range(3)) and run.missing == ["rank 1 still runs: no step was written yet"]
     Path("left").touch()
@@ -198,7 +198,7 @@ def test_a_job_is_resumed_by_hand(job: Job, fate: str) -> None:
 def test_resume_begins_a_run_where_there_is_none_and_counts_on(tmp_path: Path) -> None:
     net = nn.Linear(2, 1)
     for attempt in range(3):
-        with insitu.record(net, only="forward.input", to="run.h5", resume=True) as recorded:
+        with insitu.record_run(net, only="forward.input", to="run.h5", resume=True) as recorded:
             recorded.step(attempt)
             net(torch.full((1, 2), float(attempt)))
         assert recorded["forward.input"].attempts.tolist() == list(range(attempt + 1))
@@ -208,14 +208,14 @@ def test_resume_begins_a_run_where_there_is_none_and_counts_on(tmp_path: Path) -
 
 
 def test_resume_and_overwrite_are_two_things(tmp_path: Path) -> None:
-    with pytest.raises(ChoiceError, match="give one of them"):
-        insitu.record(nn.Linear(2, 1), to="run.h5", resume=True, overwrite=True)
-    with pytest.raises(ChoiceError, match="say which, as in to="):
-        insitu.record(nn.Linear(2, 1), keep="values", resume=True)
+    with pytest.raises(ChoiceError, match="pass one of them"):
+        insitu.record_run(nn.Linear(2, 1), to="run.h5", resume=True, overwrite=True)
+    with pytest.raises(ChoiceError, match="name the file, as in to="):
+        insitu.record_run(nn.Linear(2, 1), keep="values", resume=True)
     insitu.save(insitu.Trace(), "run.h5")
     with (
         pytest.raises(StoreError, match="does not hold a recorded run"),
-        insitu.record(nn.Linear(2, 1), only="weight", to="run.h5", resume=True),
+        insitu.record_run(nn.Linear(2, 1), only="weight", to="run.h5", resume=True),
     ):
         pass
 
@@ -228,8 +228,8 @@ class Net(torch.nn.Module):
         return x
 net, options = Net(), {"only": "forward", "keep": "values"}
 with (
-    insitu.record(net, to="run.h5", **options) as one,
-    insitu.record(net, to="replaced.h5", overwrite=True, **options) as two,
+    insitu.record_run(net, to="run.h5", **options) as one,
+    insitu.record_run(net, to="replaced.h5", overwrite=True, **options) as two,
 ):
     for step in range(3 * restart, 3 * restart + 5):
         one.step(step), two.step(step)

@@ -1,0 +1,217 @@
+"""`record`: the calls of a model, or of everything in a block, as a `Trace`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from insitu.capture.explain.note import add_note
+from insitu.capture.keep import make_keep
+from insitu.capture.live import Sink
+from insitu.capture.recorder import LEVELS, Recorder
+from insitu.capture.variables.following import in_block
+from insitu.capture.variables.functions import hearing
+from insitu.errors import choose, not_entered, tell
+from insitu.session.about import about_trace
+from insitu.session.dist import current_rank
+from insitu.session.session import Entry, Session
+from insitu.session.signals import SignalShield
+from insitu.session.subject import check_subject, module_patterns
+from insitu.session.switch import is_off
+from insitu.store.trace.archive import Archive
+from insitu.trace.capacity import MEMORY, capacity
+from insitu.trace.event import Event
+from insitu.trace.trace import Trace
+
+OVERFLOWS = ("drop", "disk")
+
+Keep = str | Callable[[Tensor], Any]
+
+
+def record(
+    subject: nn.Module | None = None,
+    *,
+    level: str = "functions",
+    keep: Keep = "meta",
+    only: str | Iterable[str] | None = None,
+    memory: int | str | None = None,
+    overflow: str | None = None,
+) -> TraceSession:
+    """Record the calls of a model, or of everything that torch does in a block, as a `Trace`.
+
+    >>> import torch, insitu
+    >>> model = torch.nn.Linear(3, 2)
+    >>> with insitu.record(model) as trace:
+    ...     _ = model(torch.ones(4, 3))
+    >>> trace.calls[0].outputs
+    (f32[4, 2],)
+
+    `level` is "python" (only watched functions), "modules", "functions" or "aten"; each includes those before it.
+    `keep` says how much of each tensor, and of its gradient, is kept: "meta" (shape, dtype, device), "stats", "values",
+    or a function that returns something small for a tensor. `only` is path patterns: just these modules and what runs
+    in them. A trace takes at most `memory`, as in "500MB"; the default is 1 GiB. Beyond that its oldest steps are
+    dropped; with `overflow="disk"` they go to a temporary folder, and `insitu.save(trace, "trace.h5")` writes them as
+    well. `trace.missing` says what was dropped.
+
+    `insitu.record_run` records values over a whole training run, into a file.
+    """
+    return TraceSession("record", subject, level=level, keep=keep, only=only, memory=memory, overflow=overflow)
+
+
+class SessionPrinter(Protocol):
+    """A sink that prints events, with a header and a footer."""
+
+    def begin(self) -> None:
+        """Print the header."""
+
+    def __call__(self, event: Event) -> None:
+        """Print an event."""
+
+    def finish(self) -> None:
+        """Print the footer."""
+
+
+class TraceSession(Session["TraceEntry"]):
+    """A `with` block that records calls: into a `Trace` or, with a printer, onto the terminal."""
+
+    def __init__(
+        self,
+        verb: str,
+        subject: nn.Module | None,
+        *,
+        level: str,
+        keep: Keep,
+        only: str | Iterable[str] | None,
+        printer: Callable[[], SessionPrinter] | None = None,
+        variables: tuple[str, ...] = (),
+        memory: int | str | None = None,
+        overflow: str | None = None,
+        folder: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._memory = MEMORY if memory is None else capacity("memory", memory)
+        self._overflow = choose("overflow", overflow or "drop", OVERFLOWS)
+        self._folder = folder  # for events beyond the memory; None for a temporary folder
+        self._subject = check_subject(verb, subject)
+        self._level = choose("level", level, LEVELS)
+        self._keep = torch.clone if keep == "values" else keep
+        make_keep(self._keep, lambda what, error: None)  # refuse an unknown `keep` here, not when the block is entered
+        self._only = module_patterns(only, subject)
+        self._printer = printer
+        self._variables = variables
+
+    def __getattr__(self, name: str) -> Any:
+        raise not_entered(self, name, Trace, "record", "trace")
+
+    def __enter__(self) -> Trace:
+        return self.enter(sys._getframe(1)).trace
+
+    def open(self, frame: FrameType | None) -> TraceEntry:
+        """Start to record in a frame, whose variables are followed if the session names some."""
+        if is_off():
+            return TraceEntry(Trace(), None, None)
+        return self.start(frame, self._variables)
+
+    def start(self, frame: FrameType | None, variables: tuple[str, ...] = ()) -> TraceEntry:
+        """Start to record in a frame, and follow these variables of it."""
+        printer = None if self._printer is None else self._printer()
+        trace = Trace(about=about_trace(self._subject, self._level))
+        if self._overflow == "disk":
+            trace._archive = Archive(self._folder, shield=SignalShield)
+        entry = TraceEntry(trace, self._recorder(printer, trace), printer)
+        entry.start(frame, variables)
+        return entry
+
+    def _recorder(self, printer: Sink | None, trace: Trace) -> Recorder:
+        return Recorder(
+            self._subject,
+            level=self._level,
+            keep=self._keep,
+            only=self._only,
+            sinks=() if printer is None else (printer,),
+            rank=current_rank(),
+            memory=self._memory,
+            archive=trace._archive,
+        )
+
+
+class TraceEntry(Entry):
+    """One entry of a session that records calls; without a recorder, the environment has turned insitu off."""
+
+    def __init__(self, trace: Trace, recorder: Recorder | None, printer: SessionPrinter | None) -> None:
+        super().__init__()
+        self.trace, self.recorder, self.printer = trace, recorder, printer
+        # Printed events are not kept.
+        if recorder is None or printer is not None:
+            trace._attach(no_events, recorder.step if recorder is not None else do_nothing)
+        else:
+            trace._attach(recorder.events, recorder.step)
+
+    def start(self, frame: FrameType | None, variables: tuple[str, ...]) -> None:
+        """Start the recorder, and follow variables of the frame."""
+        assert self.recorder is not None
+        if self.printer is not None:
+            self._print(self.printer.begin)
+        self.recorder.start(frame)
+        try:
+            if variables and frame is not None:
+                self._follow(frame, variables)
+        except Exception as error:
+            self.recorder.trouble("following variables", error)
+        except BaseException:
+            self.stop(None)
+            raise
+
+    def _follow(self, frame: FrameType, variables: tuple[str, ...]) -> None:
+        """Report changes of variables to this entry, and to the recordings around it, which keep the printed events."""
+        assert self.recorder is not None
+        recordings = [probe for probe in hearing() if probe.live is None]
+        probes = tuple(dict.fromkeys((self.recorder.probes[0], *recordings)))
+        self.undo.enter_context(in_block(frame, probes, variables))
+
+    def stop(self, error: BaseException | None) -> None:
+        """Undo everything; let an exception that no call has seen explain itself."""
+        explain_error(error, self.recorder)
+        try:
+            self.undo.close()
+        finally:
+            if self.recorder is not None:
+                self.recorder.stop()
+            self.trace._detach()
+
+    def report(self, error: BaseException | None) -> None:
+        """Print the footer. If the block ended normally, warn about patterns that matched nothing."""
+        if self.printer is not None:
+            self._print(self.printer.finish)
+        if self.recorder is None or error is not None:
+            return
+        for text in self.recorder.complaints():
+            tell(text)
+
+    def _print(self, write: Callable[[], None]) -> None:
+        """Print the header or the footer; a view that fails there does not reach the user's code."""
+        try:
+            write()
+        except Exception as error:
+            if self.recorder is not None:
+                self.recorder.trouble("printing", error)
+
+
+def no_events(last: bool) -> tuple[list[Event], None]:
+    """The events of a session that keeps none."""
+    return [], None
+
+
+def do_nothing() -> None:
+    """A step of a session that is off."""
+
+
+def explain_error(error: BaseException | None, recorder: Recorder | None) -> None:
+    """Let an exception that ends a block explain itself, if no call has seen it."""
+    if error is not None and recorder is not None:
+        add_note(error, recorder.probes[0], None)

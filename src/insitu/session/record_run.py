@@ -1,0 +1,82 @@
+"""`record_run`: values of a model over a whole training run, step by step, into a file that survives a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+from torch import nn
+
+from insitu.errors import not_entered
+from insitu.session.live_run import LiveRun
+from insitu.session.run_entry import RunEntry
+from insitu.session.run_options import KeepOption, RunOptions
+from insitu.session.session import Session
+
+
+def record_run(
+    model: nn.Module,
+    *,
+    only: str | Iterable[str] | None = None,
+    keep: KeepOption | dict[str, KeepOption] = "values",
+    every: int = 1,
+    when: str | None = None,
+    to: Any = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    compression: str = "none",
+) -> RunSession:
+    """Record values of a model at each step of a training run.
+
+    >>> import torch, insitu
+    >>> model = torch.nn.Linear(3, 2)
+    >>> with insitu.record_run(model, only=["forward.input", "weight"]) as live:
+    ...     for _ in range(3):
+    ...         _ = model(torch.ones(4, 3))
+    >>> live["forward.input"].values.shape, live["weight"].steps.tolist()
+    ((3, 4, 3), [0, 1, 2])
+
+    `only` is path patterns that name outputs (`encoder.1`), variables (`encoder.*.forward.scores`), parameters
+    (`head.weight`) and gradients (`head.weight.grad`). A step is one outermost call of the model, or begins with
+    `live.step()`; `every=4` records each fourth step, `when="train"` those in training. Outputs and variables are
+    recorded when the program computes them, several in a step if there are; gradients when an optimizer is about to use
+    them; parameters and buffers after the update. Each value is written as soon as it is final: a killed process loses
+    no step that has ended. `keep` is "values", "stats" (`head.weight.mean`, …), a function of a tensor, or a dict of
+    these by pattern.
+
+    `to="run.h5"` writes a journal for each rank to `run.h5.parts` while the program runs, and merges them into the file
+    at the end. A function as `to` is called with path, value, step and rank. Without `to`, the values are in a
+    temporary folder. An existing file is an error unless `overwrite=True`; with `resume=True` the run in it continues
+    as a new attempt. `compression` is "none", "gzip", "lzf", or "blosc2" with hdf5plugin.
+    """
+    options = RunOptions(
+        model,
+        only=only,
+        keep=keep,
+        every=every,
+        when=when,
+        to=to,
+        overwrite=overwrite,
+        resume=resume,
+        compression=compression,
+    )
+    return RunSession(options)
+
+
+class RunSession(Session[RunEntry]):
+    """A `with` block that records values at each step."""
+
+    def __init__(self, options: RunOptions) -> None:
+        super().__init__()
+        self._options = options
+
+    def __getattr__(self, name: str) -> Any:
+        raise not_entered(self, name, LiveRun, "record_run", "live")
+
+    def __enter__(self) -> LiveRun:
+        return self.enter(None).live
+
+    def open(self, frame: FrameType | None) -> RunEntry:
+        """Open the journal and start to record."""
+        return RunEntry(self._options)

@@ -1,0 +1,196 @@
+"""One entry of `record_run`: what takes the values, what writes them, and how both end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+
+from insitu.capture.explain.note import add_note
+from insitu.capture.values.intake import ValueSink
+from insitu.capture.values.value_recorder import ValueRecorder
+from insitu.errors import Troubles, tell
+from insitu.session.about import about_run
+from insitu.session.dist import current_rank
+from insitu.session.entries import ToFunction, ToJournal, ToNothing
+from insitu.session.live_run import LiveRun
+from insitu.session.run_options import RunOptions
+from insitu.session.run_writer import RunWriter
+from insitu.session.session import Entry
+from insitu.session.signals import Termination
+from insitu.session.switch import is_off
+from insitu.trace.path import matches, nearest
+
+PATIENCE = 60.0  # seconds that rank 0 waits for the others to end
+
+
+class RunEntry(Entry):
+    """Records the values of one run in this process; the child of a fork leaves everything to its parent."""
+
+    def __init__(self, options: RunOptions) -> None:
+        super().__init__()
+        self._options: RunOptions | None = options  # None after the end: the model may be large
+        self.is_off = is_off()
+        self.is_on = not self.is_off  # until the block ends
+        self.trouble = Troubles()
+        self._reasons: set[str] = set()  # why values were left out, as far as the user was told
+        self._pid = os.getpid()
+        self.live = LiveRun(self)
+        self.writer = self._open_writer(options)
+        self._termination: Termination | None = None
+        self.recorder = ValueRecorder(
+            options.model,
+            options.targets,
+            keep_of=options.keep_of,
+            every=options.every,
+            when=options.when,
+            sink=self._sink(options),
+            trouble=self.trouble,
+        )
+        if self.is_on:
+            self._start()
+
+    def _open_writer(self, options: RunOptions) -> RunWriter | None:
+        if self.is_off or options.function is not None:
+            return None
+        about = about_run(options.model, patterns=options.only, every=options.every, when=options.when)
+        if options.to is None:
+            return RunWriter.open_temporary(about, self.live)
+        options.check_free()
+        return RunWriter.open(options.to, about, overwrite=options.overwrite, resume=options.resume)
+
+    def _sink(self, options: RunOptions) -> ValueSink:
+        if options.function is not None and self.is_on:
+            return ToFunction(options.function, current_rank(), self.trouble, self._tell_left_out)
+        if self.writer is not None:
+            return ToJournal(self.writer.journal, self._tell_left_out)
+        return ToNothing()
+
+    def _start(self) -> None:
+        try:
+            self.recorder.start()
+            self._termination = Termination(self._end_at_once, self._defer)
+            atexit.register(self._end_at_once)
+        except BaseException:
+            self.roll_back()
+            raise
+
+    def _defer(self, work: Callable[[], None]) -> bool:
+        """Let SIGTERM wait while a step is being written; whether it must."""
+        if self.is_on and self.recorder.is_busy():
+            self.recorder.afterwards = work
+            return True
+        return False
+
+    def _end_at_once(self) -> None:
+        """End the recording because the process ends, and wait for no other rank."""
+        if self.is_on:
+            self.stop(None)
+            self._finish(patience=0.0)
+            self.release()
+
+    @property
+    def _is_owner(self) -> bool:
+        """Whether this process has begun the recording, and is not the child of a fork."""
+        return os.getpid() == self._pid
+
+    def hand_over(self) -> None:
+        """Call the user's function with the last step."""
+        if self._options is None or self._options.function is None:
+            return
+        if self.is_on and self._is_owner:
+            try:
+                self.recorder.end_step()
+            except BaseException:
+                self.recorder.drop_batch()  # the user does not want the rest
+                raise
+
+    def stop(self, error: BaseException | None) -> None:
+        """Write the last step, undo everything, close the journal."""
+        if error is not None and self.is_on:
+            add_note(error, None, None)
+        if not self.is_on or not self._is_owner:
+            return
+        try:
+            self._stop_recorder()
+        finally:
+            self.is_on = False
+            atexit.unregister(self._end_at_once)
+            if self._termination is not None:
+                self._termination.forget()
+            if self.writer is not None:
+                self.writer.close(error, step=self.recorder.step, is_incomplete=self.recorder.has_unwritten)
+
+    def _stop_recorder(self) -> None:
+        try:
+            self.recorder.stop()
+        except BaseException:
+            self.recorder.stop()  # a signal interrupted it: do the rest
+            raise
+
+    def report(self, error: BaseException | None) -> None:
+        """Warn about patterns that matched nothing, and make the file.
+
+        After an exception the other ranks may be waiting for this one, and not for its recording: don't wait for them.
+        """
+        if not self.is_off:
+            self._finish(patience=0.0 if error is not None else PATIENCE)
+
+    def _finish(self, *, patience: float) -> None:
+        if self._options is None or not self._is_owner:
+            return
+        self._complain(self._options)
+        if self.writer is not None:
+            self.writer.merge(
+                patience=patience,
+                compression=self._options.compression,
+                overwrite=self._options.overwrite,
+                trouble=self.trouble,
+            )
+
+    def report_failure(self) -> None:
+        """Tell the user where the journals are."""
+        if self.writer is not None and self._is_owner:
+            self.writer.tell_journals()
+
+    def release(self) -> None:
+        """Let go of the model: the recorded values may be kept for longer. End the process if SIGTERM has arrived."""
+        self.recorder.release()
+        self._options = None
+        if self._termination is not None:
+            self._termination.end_if_asked()
+
+    def roll_back(self) -> None:
+        """Undo everything and remove the empty journal: Ctrl-C arrived during `__enter__`."""
+        try:
+            self.stop(None)
+        finally:
+            if self.writer is not None:
+                self.writer.discard()
+
+    def _complain(self, options: RunOptions) -> None:
+        """Warn about patterns that matched nothing."""
+        if self.recorder.step < 0:
+            tell("nothing was recorded: the model was not called in this block")
+            return
+        paths = self.recorder.seen
+        for pattern in options.only:
+            output = pattern.removesuffix(".forward") or pattern  # the output of a module has two names
+            if not has_match(pattern, paths) and not has_match(output, paths):
+                tell(f"nothing was recorded at {pattern!r}{nearest(pattern, paths)}")
+        for pattern in options.keeps:
+            if pattern != "**" and not has_match(pattern, paths):
+                tell(f"keep has {pattern!r}, where nothing was recorded{nearest(pattern, paths)}")
+
+    def _tell_left_out(self, path: str, reason: str) -> None:
+        """Tell the user, once for each reason, that values are not recorded."""
+        if reason in self._reasons:
+            return
+        self._reasons.add(reason)
+        where = "" if self.writer is None else "; `run.missing` names all that is left out"
+        tell(f"not all of {path!r} is recorded: {reason}{where}")
+
+
+def has_match(pattern: str, paths: set[str]) -> bool:
+    """Whether a pattern names one of the paths, or something that holds it."""
+    return any(matches(f"{pattern}.**", path) for path in paths)
