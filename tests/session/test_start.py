@@ -20,9 +20,9 @@ from torch import nn
 import insitu
 from insitu import cli
 from insitu.errors import ChoiceError, StoreError
-from insitu.session import start
 from insitu.store.journal.claims import Board, Start
 from insitu.store.journal.journaled_runs import runs_in
+from insitu.store.run import run_start
 
 # Each value says which rank and attempt it is from. `wait` is for a file, so that the order is what the test says.
 PROGRAM = """
@@ -55,7 +55,7 @@ def server() -> Iterator[Forking]:
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(start, "_begun", {})
+    monkeypatch.setattr(run_start, "_begun", {})
     for name in ("RANK", "WORLD_SIZE", "INSITU_RUN_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"):
         monkeypatch.delenv(name, raising=False)
 
