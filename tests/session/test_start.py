@@ -273,7 +273,7 @@ def test_ranks_agree_through_the_store_of_the_group(tmp_path: Path) -> None:
             again = Start(latest.run, latest.attempt + 1) if latest is not None and restart and not number else None
             return again or earlier or Start.new()
 
-        return start._agree(client, "run.h5", restart, number, propose, wait)
+        return run_start._agree(client, "run.h5", restart, number, propose, wait)
 
     first = agree(clients[0])
     assert agree(clients[1]) == first and first.attempt == 0
@@ -286,21 +286,21 @@ def test_ranks_agree_through_the_store_of_the_group(tmp_path: Path) -> None:
 
 
 def test_a_store_that_does_not_answer_leaves_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "CONNECTING", 0.2)
+    monkeypatch.setattr(run_start, "CONNECTING", 0.2)
     for name, value in {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     parts = tmp_path / "run.h5.parts"
     begin: dict[str, Any] = {"ranks": 2, "overwrite": False, "resume": False}
-    zero, first = start.open_journal(parts, tmp_path / "run.h5", {}, rank=0, **begin)
-    monkeypatch.setitem(start._begun, "run.h5", 0)
-    one, second = start.open_journal(parts, tmp_path / "run.h5", {}, rank=1, **begin)
+    zero, first = run_start.open_journal(parts, tmp_path / "run.h5", {}, rank=0, **begin)
+    monkeypatch.setitem(run_start._begun, "run.h5", 0)
+    one, second = run_start.open_journal(parts, tmp_path / "run.h5", {}, rank=1, **begin)
     zero.close()
     one.close()
     assert first == second
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    monkeypatch.setitem(start._begun, "run.h5", 0)
-    again, third = start.open_journal(parts, tmp_path / "run.h5", {}, rank=1, **begin)
+    monkeypatch.setitem(run_start._begun, "run.h5", 0)
+    again, third = run_start.open_journal(parts, tmp_path / "run.h5", {}, rank=1, **begin)
     again.close()
     assert third == Start(first.run, 1)
 
@@ -326,13 +326,13 @@ def test_a_run_that_a_person_names_is_one_run(tmp_path: Path, monkeypatch: pytes
     for rank in range(2):
         folder = tmp_path / f"node{rank}"
         folder.mkdir()
-        journal, begin = start.open_journal(folder / "run.h5.parts", folder / "run.h5", {}, rank=rank, **here)
+        journal, begin = run_start.open_journal(folder / "run.h5.parts", folder / "run.h5", {}, rank=rank, **here)
         journal.close()
         assert begin.attempt == 0
     shutil.copytree(tmp_path / "node1" / "run.h5.parts", tmp_path / "node0" / "run.h5.parts", dirs_exist_ok=True)
     (run,) = runs_in(tmp_path / "node0" / "run.h5.parts").values()
     assert [place.rank for place in run.places] == [0, 1]
-    journal, begin = start.open_journal(
+    journal, begin = run_start.open_journal(
         tmp_path / "node0" / "run.h5.parts", tmp_path / "node0" / "run.h5", {}, rank=0, **here
     )
     journal.close()
