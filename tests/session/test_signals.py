@@ -17,7 +17,7 @@ from torch import nn
 import insitu
 from insitu.capture.modules import patch
 from insitu.capture.recorder import patience
-from insitu.capture.variables.functions import alone
+from insitu.capture.variables.function_watch import own_probes
 from insitu.session.signals import SignalShield
 
 
@@ -94,7 +94,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing(name: str, part: int, capsys:
         if not came:
             break
         assert (patch.probes, patch.sessions, patch.value_probes, patience.sessions) == ({}, (), (), 0)
-        assert alone == {}
+        assert own_probes == {}
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert not came and first > 20

@@ -116,7 +116,7 @@ class Budget:
         """Move the end of a tape into a segment. The tensors that are still there learn the ids of their producers."""
         tape, ids = probe.tape, probe.ids
         save_waiting_tapes(probe)
-        probe.tracker.settle(begin)
+        probe.tracker.numbers.before_cut(begin)
         alive = {key: value for key, value in probe.table.items() if value() is not None}
         for value in alive.values():
             if value.producer >= begin:

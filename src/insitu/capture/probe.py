@@ -27,7 +27,7 @@ from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
 from insitu.capture.tape import END, FRAMES, OUTERMOST, PARENT, RESULT, MarkEntry, Raised, Tape, VariableEntry
 from insitu.capture.tensors import Keep, Table, guarded, make_values
 from insitu.capture.torch_internals import HAS_DISPATCH_MODES, HAS_FUNCTION_MODES, function_stack_length
-from insitu.capture.variables.tracker import Tracker
+from insitu.capture.variables.variable_tracker import VariableTracker
 from insitu.capture.writes import Writes
 from insitu.trace.event import MarkKind
 
@@ -130,7 +130,7 @@ class Probe:
         self.tape: Tape = []
         self.table: Table = {}
         self.writes = Writes()
-        self.tracker = Tracker(self)
+        self.tracker = VariableTracker(self)
         self.variants: dict[Any, Any] = {}
         self.keeps = keep is not None
         self.codes = Codes()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
-from insitu.capture.variables.functions import Alone, Watched, code_of, standing_for, watched_by
+from insitu.capture.variables.function_watch import FunctionWatch, OwnSession, code_of, replacement_for, watch_of
 from insitu.errors import SubjectError
 
 # The special methods of a class that are watched with it; the others are called by Python at any time.
@@ -17,7 +17,7 @@ SPECIAL = frozenset(
 WRAPPERS = (staticmethod, classmethod)
 
 
-def decorated(target: Any, patterns: tuple[str, ...], alone: Alone, *, warns: bool = True) -> Any:
+def decorated(target: Any, patterns: tuple[str, ...], alone: OwnSession, *, warns: bool = True) -> Any:
     """The same thing, watched: a function stays a function, a method a method, a class the very same class."""
     if isinstance(target, type):
         return decorated_class(target, patterns, alone)
@@ -39,9 +39,9 @@ def decorated(target: Any, patterns: tuple[str, ...], alone: Alone, *, warns: bo
     return decorated_function(target, patterns, alone, warns)
 
 
-def decorated_function(function: Callable[..., Any], patterns: tuple[str, ...], alone: Alone, warns: bool) -> Any:
+def decorated_function(function: Callable[..., Any], patterns: tuple[str, ...], alone: OwnSession, warns: bool) -> Any:
     """A function that is watched; one that is so already is watched once, with the variables of both."""
-    inner = watched_by(function)
+    inner = watch_of(function)
     if inner is not None:
         return decorated_function(inner.function, tuple(dict.fromkeys((*patterns, *inner.patterns))), alone, warns)
     if patterns and code_of(function) is None:
@@ -50,10 +50,10 @@ def decorated_function(function: Callable[..., Any], patterns: tuple[str, ...], 
             f"{name} is not written in Python: it has no variables to follow. "
             f"Without names, insitu.watch shows what goes in and comes out"
         )
-    return standing_for(Watched(function, patterns, alone, warns=warns))
+    return replacement_for(FunctionWatch(function, patterns, alone, warns=warns))
 
 
-def decorated_class(cls: type, patterns: tuple[str, ...], alone: Alone) -> type:
+def decorated_class(cls: type, patterns: tuple[str, ...], alone: OwnSession) -> type:
     """The class, with all methods that it defines itself watched."""
     methods = (FunctionType, property, functools.cached_property, *WRAPPERS)
     for name, member in list(vars(cls).items()):

@@ -14,8 +14,8 @@ from insitu.capture.explain.note import add_note
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.recorder import LEVELS, Recorder
-from insitu.capture.variables.following import in_block
-from insitu.capture.variables.functions import hearing
+from insitu.capture.variables.function_watch import probes_here
+from insitu.capture.variables.reach import in_block
 from insitu.errors import choose, not_entered, tell
 from insitu.session.about import about_trace
 from insitu.session.dist import current_rank
@@ -170,7 +170,7 @@ class TraceEntry(Entry):
     def _follow(self, frame: FrameType, variables: tuple[str, ...]) -> None:
         """Report changes of variables to this entry, and to the recordings around it, which keep the printed events."""
         assert self.recorder is not None
-        recordings = [probe for probe in hearing() if probe.live is None]
+        recordings = [probe for probe in probes_here() if probe.live is None]
         probes = tuple(dict.fromkeys((self.recorder.probes[0], *recordings)))
         self.undo.enter_context(in_block(frame, probes, variables))
 

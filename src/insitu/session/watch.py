@@ -14,7 +14,7 @@ from torch import nn
 
 from insitu.capture.keep import closely
 from insitu.capture.recorder import Recorder
-from insitu.capture.variables.functions import Alone, alone
+from insitu.capture.variables.function_watch import OwnSession, own_probes
 from insitu.capture.variables.patterns import valid_patterns
 from insitu.errors import SubjectError, brief
 from insitu.session.decorate import decorated
@@ -130,7 +130,7 @@ class Watch(TraceSession):
         """Watch a function, or all methods of a class."""
         if is_off():
             return function
-        alone = Alone(self._light, self._is_chosen, self._is_on) if self._is_light else Alone(self._full)
+        alone = OwnSession(self._light, self._is_chosen, self._is_on) if self._is_light else OwnSession(self._full)
         return decorated(function, self._variables, alone)
 
     @contextmanager
@@ -150,19 +150,19 @@ class Watch(TraceSession):
     @contextmanager
     def _light(self) -> Iterator[None]:
         standing, ident = self._standing(), threading.get_ident()
-        others = alone.get(ident, ())
-        alone[ident] = (*others, standing.probe)
+        others = own_probes.get(ident, ())
+        own_probes[ident] = (*others, standing.probe)
         try:
             yield
         finally:
             if others:
-                alone[ident] = others
+                own_probes[ident] = others
             else:
-                alone.pop(ident, None)
+                own_probes.pop(ident, None)
             standing.printer.terminal.flush()
 
     def _is_on(self) -> bool:
-        return self._standing().probe in alone.get(threading.get_ident(), ())
+        return self._standing().probe in own_probes.get(threading.get_ident(), ())
 
     def _standing(self) -> Standing:
         """What stands by in this thread: one for all that print at the same place."""

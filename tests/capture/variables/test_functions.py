@@ -246,7 +246,7 @@ def test_an_exception_is_the_users_and_so_is_its_traceback() -> None:
         bad(1)
     assert caught.value is error
     files = [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
-    assert files.count("functions.py") <= 1 and set(files) - {"functions.py"} == {Path(__file__).name}
+    assert files.count("function_watch.py") <= 1 and set(files) - {"function_watch.py"} == {Path(__file__).name}
     assert traceback.extract_tb(error.__traceback__)[-1].line == "raise error"
     assert trace.calls[0].raised == "ValueError"
 
@@ -650,7 +650,7 @@ def test_an_error_of_the_tool_does_not_reach_the_program(monkeypatch: pytest.Mon
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken search")
 
-    monkeypatch.setattr("insitu.capture.variables.following.callees", broken)
+    monkeypatch.setattr("insitu.capture.variables.reach.callees", broken)
     watched = insitu.watch("x")(numbers)
     with insitu.record(level="python") as trace, pytest.warns(insitu.InsituWarning, match="broken search"):
         assert watched(1) == 2

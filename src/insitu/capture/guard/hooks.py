@@ -21,7 +21,7 @@ from insitu.capture.guard.values import FINITE, careful_total, first_bad, state_
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.torch_internals import DisableTorchFunction, backward_hooks, node_number, version_counter
-from insitu.capture.variables.functions import code_of
+from insitu.capture.variables.function_watch import code_of
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, FindingKind, NonFiniteFromHook, TensorOperand
 

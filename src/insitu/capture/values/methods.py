@@ -15,8 +15,8 @@ from insitu.capture.values.leaves import parts
 from insitu.capture.values.method_patch import MethodPatch
 from insitu.capture.values.targets import MethodTarget
 from insitu.capture.variables.follow.rewrite import Point
-from insitu.capture.variables.frames import Frames
-from insitu.capture.variables.reporters import hearers
+from insitu.capture.variables.frame_states import FrameStates
+from insitu.capture.variables.reporters import recordings
 from insitu.capture.variables.swaps import swaps
 from insitu.errors import is_interrupt
 
@@ -45,7 +45,7 @@ class MethodValues:
         self._methods = recorder.targets.methods
         self._functions = recorder.targets.functions
         self._with_variables = {place_of(target.function): target for target in self._targets() if target.variables}
-        self._calls: Frames[MethodCall] = Frames()
+        self._calls: FrameStates[MethodCall] = FrameStates()
 
     def _targets(self) -> Iterator[MethodTarget]:
         yield from self._methods.values()
@@ -56,8 +56,8 @@ class MethodValues:
         for function, names in self._variables():
             undo.enter_context(swaps.swapped([function], tuple(sorted(names))))
         if self._with_variables:
-            hearers.append(self.hear)
-            undo.callback(hearers.remove, self.hear)
+            recordings.append(self.hear)
+            undo.callback(recordings.remove, self.hear)
         with_results = {(target.owner, target.name) for target in self._methods.values() if target.result}
         for owner, name in with_results:
             method = MethodPatch.of(owner, name)

@@ -24,7 +24,7 @@ from insitu.capture.torch_internals import own_buffers, own_modules, own_paramet
 from insitu.capture.variables.follow.callees import callees
 from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.rewrite import bound_names, known_names
-from insitu.capture.variables.following import original_of
+from insitu.capture.variables.reach import original_of
 from insitu.errors import PatternError
 from insitu.trace.path import compiled, suggestion
 

@@ -26,10 +26,10 @@ from insitu.capture.containers import Rest
 from insitu.capture.keep import unnoticed
 from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
 from insitu.capture.modules import patch
-from insitu.capture.values.gradients import ParameterGradients
 from insitu.capture.values.intake import Intake, Keep, ValueSink, text_of
 from insitu.capture.values.methods import MethodValues
 from insitu.capture.values.model_calls import ModelCalls, Output
+from insitu.capture.values.parameter_gradients import ParameterGradients
 from insitu.capture.values.parameters import ParameterValues
 from insitu.capture.values.step_clock import StepClock
 from insitu.capture.values.step_values import StepValues

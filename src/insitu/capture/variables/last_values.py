@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from insitu.capture.tape import VariableEntry
-from insitu.capture.variables.follow.watched import is_same_atom
+from insitu.capture.variables.follow.code_variables import is_same_atom
 from insitu.trace.event import Change
 
 ABSENT, OTHER = object(), object()

@@ -20,7 +20,7 @@ from insitu.capture.tape import VariableEntry
 from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.rewrite import Point, Reporter, Shortcut, rewrite
 from insitu.capture.variables.patterns import VariablePatterns, patterns_of
-from insitu.capture.variables.tracker import is_number
+from insitu.capture.variables.variable_tracker import is_number
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -29,7 +29,7 @@ _getframe = sys._getframe
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class Audience:
     """What one thread follows now: the variables, and which of them each probe is told."""
 
     told: tuple[tuple[Probe, VariablePatterns], ...]
@@ -43,23 +43,23 @@ class Following:
 
 
 @dataclass(eq=False, slots=True)
-class Wish:
+class Subscription:
     """What some probes are to be told while a watched call or a block runs."""
 
     probes: tuple[Probe, ...]
     patterns: tuple[str, ...]
 
 
-class Threads(dict[int, Following]):
+class Audiences(dict[int, Audience]):
     """What each thread follows: all the wishes that it has now, which may end in any order."""
 
     def __init__(self) -> None:
-        self._wishes: dict[int, list[Wish]] = {}
+        self._wishes: dict[int, list[Subscription]] = {}
 
     @contextmanager
-    def follow(self, probes: tuple[Probe, ...], patterns: tuple[str, ...]) -> Iterator[Following]:
+    def follow(self, probes: tuple[Probe, ...], patterns: tuple[str, ...]) -> Iterator[Audience]:
         """Let these probes follow these variables in this thread, besides those that they follow already."""
-        ident, wish = get_ident(), Wish(probes, patterns)
+        ident, wish = get_ident(), Subscription(probes, patterns)
         self._wishes.setdefault(ident, []).append(wish)
         for probe in probes:
             probe.follows += 1
@@ -73,18 +73,18 @@ class Threads(dict[int, Following]):
             self._wishes[ident] = [other for other in self._wishes.get(ident, ()) if other is not wish]
             self._settle(ident)
 
-    def _settle(self, ident: int) -> Following:
+    def _settle(self, ident: int) -> Audience:
         wishes = self._wishes[ident]
         if len(wishes) == 1:  # mostly
             patterns = patterns_of(wishes[0].patterns)
-            following = self[ident] = Following(tuple((probe, patterns) for probe in wishes[0].probes), patterns)
+            following = self[ident] = Audience(tuple((probe, patterns) for probe in wishes[0].probes), patterns)
             return following
         names: dict[int, tuple[Probe, list[str]]] = {}
         for wish in wishes:
             for probe in wish.probes:
                 names.setdefault(id(probe), (probe, []))[1].extend(wish.patterns)
         told = tuple((probe, patterns_of(unique(found))) for probe, found in names.values())
-        following = Following(told, patterns_of(unique(name for _, known in told for name in known.patterns)))
+        following = Audience(told, patterns_of(unique(name for _, known in told for name in known.patterns)))
         if told:
             self[ident] = following
         else:
@@ -103,29 +103,29 @@ def unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-threads = Threads()
-os.register_at_fork(after_in_child=threads.abandon)
+audiences = Audiences()
+os.register_at_fork(after_in_child=audiences.abandon)
 # Who hears the reports of all threads: recordings of values.
-hearers: list[Callable[[Point, Any, FrameType], None]] = []
-os.register_at_fork(after_in_child=hearers.clear)
+recordings: list[Callable[[Point, Any, FrameType], None]] = []
+os.register_at_fork(after_in_child=recordings.clear)
 
 
 # The functions whose arguments are told when they are called, by file and name: they are watched.
-told_as_arguments: set[tuple[str, str]] = set()
+watched_places: set[tuple[str, str]] = set()
 
 
 def make_general() -> Callable[[Point], Reporter]:
     """Reporters for code that any thread may run."""
-    get = threads.get
+    get = audiences.get
 
     def reporter(point: Point) -> Reporter:
-        own = (point.file, point.function) in told_as_arguments
+        own = (point.file, point.function) in watched_places
 
         def report(value: Any) -> None:
             following = get(get_ident())
             if following is not None:
                 following.report(point, value, _getframe(1), own=own)
-            for hearer in hearers:
+            for hearer in recordings:
                 hearer(point, value, _getframe(1))
 
         return report

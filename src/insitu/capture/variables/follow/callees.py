@@ -59,10 +59,10 @@ def callees(
         function, receiver = function.__func__, function.__self__
     if type(function) is not FunctionType:
         return []
-    return Search(limit, arguments or {}).run(function, receiver)
+    return CalleeSearch(limit, arguments or {}).run(function, receiver)
 
 
-class Search:
+class CalleeSearch:
     """One search, breadth first; functions that are met again, with another receiver, come after all others."""
 
     def __init__(self, limit: int, arguments: dict[str, Any]) -> None:

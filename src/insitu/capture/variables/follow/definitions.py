@@ -38,13 +38,13 @@ class NoSource(InsituError):
         super().__init__(f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) cannot be rewritten: {reason}")
 
 
-class Step(NamedTuple):
-    """One step up from a node: it is the child of `parent` in `field`, at `position` if the field is a list."""
+class Ancestor(NamedTuple):
+    """One level up from a node: it is the child of `parent` in `field`, at `position` if the field is a list."""
 
     parent: ast.AST
     field: str
     position: int | None
-    above: Step | None
+    above: Ancestor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Definition:
 
     code: CodeType
     node: Function
-    up: Step | None
+    up: Ancestor | None
     source: Source
     # Whether the rest of its file is needed to compile it.
     whole: bool
@@ -80,7 +80,7 @@ class Source:
         with quiet():
             self.tree = ast.parse("".join(lines), filename)
 
-    def candidates(self, code: CodeType) -> list[tuple[Function, Step | None]]:
+    def candidates(self, code: CodeType) -> list[tuple[Function, Ancestor | None]]:
         """The functions that begin on the line and have the name of the code."""
         index = self._lambdas if code.co_name == LAMBDA else self._functions
         return index.get((code.co_name, code.co_firstlineno), [])
@@ -90,15 +90,15 @@ class Source:
         return name in vars(builtins) and name not in self._bound and "*" not in self._bound
 
     @cached_property
-    def _functions(self) -> dict[tuple[str, int], list[tuple[Function, Step | None]]]:
+    def _functions(self) -> dict[tuple[str, int], list[tuple[Function, Ancestor | None]]]:
         return self._index(deep=False)
 
     @cached_property
-    def _lambdas(self) -> dict[tuple[str, int], list[tuple[Function, Step | None]]]:
+    def _lambdas(self) -> dict[tuple[str, int], list[tuple[Function, Ancestor | None]]]:
         return self._index(deep=True)
 
-    def _index(self, *, deep: bool) -> dict[tuple[str, int], list[tuple[Function, Step | None]]]:
-        index: dict[tuple[str, int], list[tuple[Function, Step | None]]] = {}
+    def _index(self, *, deep: bool) -> dict[tuple[str, int], list[tuple[Function, Ancestor | None]]]:
+        index: dict[tuple[str, int], list[tuple[Function, Ancestor | None]]] = {}
         for node, up in functions_in(self.tree, deep=deep):
             name = LAMBDA if isinstance(node, ast.Lambda) else node.name
             index.setdefault((name, first_line(node)), []).append((node, up))
@@ -196,9 +196,9 @@ def is_marked(code: CodeType) -> bool:
     return any(constant == MARKER or constant == (MARKER,) for constant in code.co_consts)
 
 
-def functions_in(tree: ast.AST, *, deep: bool) -> Iterator[tuple[Function, Step | None]]:
+def functions_in(tree: ast.AST, *, deep: bool) -> Iterator[tuple[Function, Ancestor | None]]:
     """Every function of a tree with the way up from it; lambdas, which are in expressions, only if `deep`."""
-    waiting: list[tuple[ast.AST, Step | None]] = [(tree, None)]
+    waiting: list[tuple[ast.AST, Ancestor | None]] = [(tree, None)]
     while waiting:
         node, up = waiting.pop()
         if isinstance(node, FUNCTIONS):
@@ -207,9 +207,9 @@ def functions_in(tree: ast.AST, *, deep: bool) -> Iterator[tuple[Function, Step 
             if isinstance(value, list):
                 for index, child in enumerate(value):
                     if isinstance(child, ast.AST) and (deep or not isinstance(child, ast.expr)):
-                        waiting.append((child, Step(node, name, index, up)))
+                        waiting.append((child, Ancestor(node, name, index, up)))
             elif deep and isinstance(value, ast.AST):
-                waiting.append((value, Step(node, name, None, up)))
+                waiting.append((value, Ancestor(node, name, None, up)))
 
 
 def imports_in(tree: ast.Module) -> Iterator[ast.stmt]:
@@ -233,19 +233,19 @@ def bound_anywhere(tree: ast.AST) -> Iterator[str]:
                 yield from captured(node)
 
 
-def with_child(step: Step, child: ast.AST, imports: list[ast.stmt] | None) -> ast.AST:
+def with_child(ancestor: Ancestor, child: ast.AST, imports: list[ast.stmt] | None) -> ast.AST:
     """A copy of the parent with another child; given imports, modules and classes keep only these and the child."""
-    copy = shallow(step.parent)
+    copy = shallow(ancestor.parent)
     value: Any = child
-    if step.position is not None:
-        old = getattr(step.parent, step.field)
-        if imports is not None and isinstance(step.parent, ast.Module):
+    if ancestor.position is not None:
+        old = getattr(ancestor.parent, ancestor.field)
+        if imports is not None and isinstance(ancestor.parent, ast.Module):
             value = [*imports, child]
-        elif imports is not None and isinstance(step.parent, ast.ClassDef) and step.field == "body":
+        elif imports is not None and isinstance(ancestor.parent, ast.ClassDef) and ancestor.field == "body":
             value = [child]
         else:
-            value = [*old[: step.position], child, *old[step.position + 1 :]]
-    setattr(copy, step.field, value)
+            value = [*old[: ancestor.position], child, *old[ancestor.position + 1 :]]
+    setattr(copy, ancestor.field, value)
     return copy
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
 
+from insitu.capture.variables.follow.code_variables import CodeVariables, Report, is_function_like, reported_frame
 from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.rewrite import COMPREHENSIONS
-from insitu.capture.variables.follow.tracing import Tracing
-from insitu.capture.variables.follow.watched import Report, Watched, is_function_like, reported_frame
+from insitu.capture.variables.follow.tracing import TraceFunctions
 
 __all__ = ["LineFollower", "reported_frame"]
 
@@ -39,8 +39,8 @@ class LineFollower:
     """
 
     def __init__(self) -> None:
-        self._probe: Monitoring | Tracing | None = None
-        self._running: tuple[Watched, FrameType] | None = None
+        self._probe: MonitoringEvents | TraceFunctions | None = None
+        self._running: tuple[CodeVariables, FrameType] | None = None
 
     def start(
         self,
@@ -60,7 +60,7 @@ class LineFollower:
         self._running = joined(frame, found, wanted, report)
         tool = free_tool()
         joining = self._running and self._running[1]
-        self._probe = Tracing(found, joining) if tool is None else Monitoring(found, tool)
+        self._probe = TraceFunctions(found, joining) if tool is None else MonitoringEvents(found, tool)
         self._probe.start()
 
     def stop(self) -> None:
@@ -73,20 +73,20 @@ class LineFollower:
         self._probe = self._running = None
 
 
-def watched_in(codes: Iterable[CodeType], wanted: Callable[[str], bool], report: Report) -> dict[int, Watched]:
+def watched_in(codes: Iterable[CodeType], wanted: Callable[[str], bool], report: Report) -> dict[int, CodeVariables]:
     """What is to be watched, by the id of its code."""
     every = [each for code in codes for each in (code, *nested_codes(code)) if is_function(each)]
-    watched = [Watched(code, wanted, report) for code in every]
+    watched = [CodeVariables(code, wanted, report) for code in every]
     return {id(each.code): each for each in watched if each.has_names}
 
 
 def joined(
-    frame: FrameType | None, found: dict[int, Watched], wanted: Callable[[str], bool], report: Report
-) -> tuple[Watched, FrameType] | None:
+    frame: FrameType | None, found: dict[int, CodeVariables], wanted: Callable[[str], bool], report: Report
+) -> tuple[CodeVariables, FrameType] | None:
     """What is to be watched in a frame that runs already, added to what was found; None if there is nothing."""
     if frame is None:
         return None
-    watched = found.get(id(frame.f_code)) or Watched(frame.f_code, wanted, report, frame)
+    watched = found.get(id(frame.f_code)) or CodeVariables(frame.f_code, wanted, report, frame)
     if not watched.has_names:
         return None
     found[id(frame.f_code)] = watched
@@ -106,10 +106,10 @@ def free_tool() -> int | None:
     return next((tool for tool in TOOL_IDS if sys.monitoring.get_tool(tool) is None), None)
 
 
-class Monitoring:
+class MonitoringEvents:
     """Events of the interpreter for just the code objects that are watched."""
 
-    def __init__(self, watched: dict[int, Watched], tool: int) -> None:
+    def __init__(self, watched: dict[int, CodeVariables], tool: int) -> None:
         self._watched = watched
         self._tool = tool
 

@@ -25,9 +25,9 @@ from insitu.capture.variables.follow.definitions import (
     nested_codes,
     source_of,
 )
-from insitu.capture.variables.follow.inlined import dictionary_names, global_names, stored_names
+from insitu.capture.variables.follow.instructions import dictionary_names, global_names, stored_names
 from insitu.capture.variables.follow.nodes import ANY_ERROR, EXTEND, KIND, NAME_ERROR, NOTE, TYPE, first_places
-from insitu.capture.variables.follow.plan import Moment, Plan, Report
+from insitu.capture.variables.follow.report_plan import Moment, Report, ReportPlan
 from insitu.capture.variables.follow.scopes import Function, scope_of
 from insitu.capture.variables.follow.statements import insert
 
@@ -93,7 +93,7 @@ def rewrite(
     definition = find(code)
     places = first_places((code, *nested_codes(code)))
     for guards in (2, 1, 0):
-        plan = Plan(wanted, definition.source.is_builtin, guards, places)
+        plan = ReportPlan(wanted, definition.source.is_builtin, guards, places)
         if shortcut is not None:
             plan.shortcuts, plan.kinds = shortcut.names, len(shortcut.kinds)
         try:
@@ -101,7 +101,7 @@ def rewrite(
             insert(node, plan)
             if not plan.placeholders:
                 return code
-            return Filling(plan, reporter, shortcut).find(definition, node)
+            return ConstantFiller(plan, reporter, shortcut).find(definition, node)
         except (SyntaxError, RecursionError) as error:
             failed = error
             if TOO_DEEP not in str(error):
@@ -109,10 +109,10 @@ def rewrite(
     raise NoSource(code, f"with reports it does not compile ({failed})") from failed
 
 
-class Filling:
+class ConstantFiller:
     """Puts the reporters where their placeholders are."""
 
-    def __init__(self, plan: Plan, reporter: Callable[[Point], Reporter], shortcut: Shortcut | None) -> None:
+    def __init__(self, plan: ReportPlan, reporter: Callable[[Point], Reporter], shortcut: Shortcut | None) -> None:
         self._reports = {placeholder: report for report, placeholder in plan.placeholders.items()}
         self._constants: dict[str, Any] = {NAME_ERROR: NameError, ANY_ERROR: BaseException, TYPE: type}
         self._reporter = reporter

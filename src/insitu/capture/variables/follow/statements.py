@@ -15,7 +15,7 @@ from insitu.capture.variables.follow.nodes import (
     put_at,
     unplaced,
 )
-from insitu.capture.variables.follow.plan import SUITES, Moment, Plan
+from insitu.capture.variables.follow.report_plan import SUITES, Moment, ReportPlan
 from insitu.capture.variables.follow.scopes import (
     LAMBDA,
     TYPE_ALIAS,
@@ -35,22 +35,22 @@ from insitu.capture.variables.follow.scopes import (
 NOTHING = "insitu: moved"
 
 
-def insert(function: Function, plan: Plan) -> None:
+def insert(function: Function, plan: ReportPlan) -> None:
     """Put the reports into a function, in place; the first one says that it was entered."""
     outer, plan.is_reported = plan.is_reported, False
     plan.depth += 1
     if isinstance(function, ast.Lambda):
         into_lambda(function, plan)
     else:
-        Reporting(function, plan).insert()
+        ReportInserter(function, plan).insert()
     plan.is_reported = outer
     plan.depth -= 1
 
 
-class Reporting:
+class ReportInserter:
     """Puts the reports into one function, statement by statement, in the order in which they stand."""
 
-    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, plan: Plan) -> None:
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, plan: ReportPlan) -> None:
         self.function = function
         self.plan = plan
         self.scope = scope = scope_of(function)
@@ -279,7 +279,7 @@ def bound_by(node: ast.AST) -> list[str]:
     return targets_of(node.name) if isinstance(node, TYPE_ALIAS) else captured(node)  # type: ignore[attr-defined]
 
 
-def in_expressions(root: ast.AST, plan: Plan, line: int) -> None:
+def in_expressions(root: ast.AST, plan: ReportPlan, line: int) -> None:
     """Report the names bound by `:=`, and what lambdas are given, in the expressions of a node."""
     waiting: list[ast.AST] = [] if isinstance(root, TYPE_ALIAS) else [root]
     while waiting:
@@ -297,7 +297,7 @@ def in_expressions(root: ast.AST, plan: Plan, line: int) -> None:
                 waiting += (part for part in parts if isinstance(part, ast.AST) and not isinstance(part, SUITES))
 
 
-def with_report(node: Any, plan: Plan, line: int) -> Any:
+def with_report(node: Any, plan: ReportPlan, line: int) -> Any:
     """The expression, or one that also reports what it binds."""
     if isinstance(node, ast.Lambda):
         insert(node, plan)
@@ -306,7 +306,7 @@ def with_report(node: Any, plan: Plan, line: int) -> Any:
     return node
 
 
-def into_lambda(node: ast.Lambda, plan: Plan) -> None:
+def into_lambda(node: ast.Lambda, plan: ReportPlan) -> None:
     """Report what a lambda is given, and the same again once its body has run."""
     names = [name for name in parameters(node.args) if plan.wanted(name)]
     after = names if plan.may_change(node.body) else []

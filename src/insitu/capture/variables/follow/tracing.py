@@ -10,19 +10,19 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import FrameType
 from typing import Any
 
-from insitu.capture.variables.follow.watched import Watched
+from insitu.capture.variables.follow.code_variables import CodeVariables
 
 Tracer = Callable[..., Any]
 GENERATOR_FLAGS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
-class Tracing:
+class TraceFunctions:
     """A trace function that calls the one it takes the place of, here and in the threads started meanwhile."""
 
-    def __init__(self, watched: dict[int, Watched], frame: FrameType | None) -> None:
-        self._here = Chained(watched)
-        self._in_threads = Chained(watched)
-        self._joined = None if frame is None else Joined(frame, watched[id(frame.f_code)], self._here)
+    def __init__(self, watched: dict[int, CodeVariables], frame: FrameType | None) -> None:
+        self._here = TraceChain(watched)
+        self._in_threads = TraceChain(watched)
+        self._joined = None if frame is None else RunningFrame(frame, watched[id(frame.f_code)], self._here)
 
     def start(self) -> None:
         """Take the place of the trace functions."""
@@ -45,10 +45,10 @@ class Tracing:
             self._joined.stop()
 
 
-class Chained:
+class TraceChain:
     """The trace function: sees the calls of all functions, and the lines of those that are watched."""
 
-    def __init__(self, watched: dict[int, Watched]) -> None:
+    def __init__(self, watched: dict[int, CodeVariables]) -> None:
         self.active = True
         self.before: Tracer | None = None
         self._watched = watched
@@ -72,7 +72,7 @@ class Chained:
     def below(self) -> Tracer | None:
         """What is to be restored: the function before, or what was before it if that one has stopped meanwhile."""
         before = self.before
-        while isinstance(before, Chained) and not before.active:
+        while isinstance(before, TraceChain) and not before.active:
             before = before.before
         return before
 
@@ -85,23 +85,25 @@ class Chained:
         elif not is_installed(self):
             sys.settrace(self)
 
-    def _begin(self, watched: Watched, frame: FrameType, inner: Tracer | None) -> Tracer:
+    def _begin(self, watched: CodeVariables, frame: FrameType, inner: Tracer | None) -> Tracer:
         """The trace function of one frame, which calls that of the debugger for the frame, if there is one."""
         (watched.enter if is_start(frame) else watched.resume)(frame)
-        return OfFrame(watched, self, inner)
+        return FrameTracer(watched, self, inner)
 
 
-class OfFrame:
+class FrameTracer:
     """The trace function of one frame that is watched; `inner` is that of a debugger for it, if there is one."""
 
-    def __init__(self, watched: Watched, chained: Chained, inner: Tracer | None, *, has_lines: bool = True) -> None:
+    def __init__(
+        self, watched: CodeVariables, chained: TraceChain, inner: Tracer | None, *, has_lines: bool = True
+    ) -> None:
         self.chained = chained
         self.inner = inner
         self._watched = watched
         # Whether the debugger wants to be told of lines.
         self._has_lines = has_lines
 
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> OfFrame:
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> FrameTracer:
         if self.inner is not None and (self._has_lines or event != "line"):
             self.inner = self.chained.ask(self.inner, frame, event, argument) or self.inner
         if self.chained.active and event == "line":
@@ -113,15 +115,15 @@ class OfFrame:
     def below(self) -> Tracer | None:
         """What is to be restored in the frame."""
         inner = self.inner
-        while isinstance(inner, OfFrame) and not inner.chained.active:
+        while isinstance(inner, FrameTracer) and not inner.chained.active:
             inner = inner.inner
         return inner
 
 
-class Joined:
+class RunningFrame:
     """A frame that runs already: gets a trace function of its own, and at the end what it had before."""
 
-    def __init__(self, frame: FrameType, watched: Watched, chained: Chained) -> None:
+    def __init__(self, frame: FrameType, watched: CodeVariables, chained: TraceChain) -> None:
         self._frame = frame
         self._watched = watched
         self._chained = chained
@@ -132,18 +134,18 @@ class Joined:
     def start(self) -> None:
         """Let the lines of the frame be traced."""
         inner = None if self._idle is not None else self._frame.f_trace
-        self._frame.f_trace = OfFrame(self._watched, self._chained, inner, has_lines=self._has_lines)
+        self._frame.f_trace = FrameTracer(self._watched, self._chained, inner, has_lines=self._has_lines)
         self._frame.f_trace_lines = True
 
     def stop(self) -> None:
         """Give the frame back what it had, unless somebody else put something there."""
         tracer = self._frame.f_trace
-        if isinstance(tracer, OfFrame) and tracer.chained is self._chained:
+        if isinstance(tracer, FrameTracer) and tracer.chained is self._chained:
             self._frame.f_trace = tracer.below() or self._idle
             self._frame.f_trace_lines = self._has_lines
 
 
-def is_installed(tracer: Chained) -> bool:
+def is_installed(tracer: TraceChain) -> bool:
     """Whether the interpreter calls this trace function itself."""
     current: object = sys.gettrace()
     return current is tracer

@@ -26,7 +26,7 @@ RUNS_OTHERS = (ast.Await, ast.Yield, ast.YieldFrom)
 
 
 @dataclass(slots=True)
-class Plan:
+class ReportPlan:
     """What to report in a function and in those nested in it, and what was put in so far."""
 
     wanted: Callable[[str], bool]

@@ -23,7 +23,14 @@ from insitu.capture.variables.follow.lines import LineFollower, reported_frame
 from insitu.capture.variables.follow.lookup import attributes_of
 from insitu.capture.variables.follow.rewrite import Point, known_names
 from insitu.capture.variables.patterns import VariablePatterns, patterns_of
-from insitu.capture.variables.reporters import Following, make_general, make_reporter, make_shortcut, reporting, threads
+from insitu.capture.variables.reporters import (
+    Audience,
+    audiences,
+    make_general,
+    make_reporter,
+    make_shortcut,
+    reporting,
+)
 from insitu.capture.variables.swaps import swaps
 from insitu.errors import tell
 from insitu.trace.path import suggestion
@@ -39,7 +46,7 @@ MOST_SEARCHES = 100  # calls with other objects for which what they reach is rem
 Codes = dict[tuple[int, tuple[str, ...]], tuple[CodeType, CodeType | NoSource]]
 
 
-def variant(function: FunctionType, following: Following, codes: Codes) -> FunctionType:
+def variant(function: FunctionType, following: Audience, codes: Codes) -> FunctionType:
     """A copy of a function that reports the variables; `codes` are those that can be used for any probe."""
     (probe, _), patterns, code = following.told[0], following.patterns, function.__code__
     is_fast = len(following.told) == 1 and probe.live is None and not code.co_flags & GENERATORS
@@ -147,11 +154,11 @@ followed_themselves: dict[int, CodeType] = {}
 def is_followed_itself(function: FunctionType) -> bool:
     """Whether a function is a watched one, or stands for it: at its call, its own copy runs."""
     watched = function.__dict__.get("__insitu__")
-    return id(function.__code__) in followed_themselves or (watched is not None and watched.standing is function)
+    return id(function.__code__) in followed_themselves or (watched is not None and watched.replacement is function)
 
 
 @contextmanager
-def by_lines(codes: list[CodeType], following: Following, frame: FrameType | None = None) -> Iterator[None]:
+def by_lines(codes: list[CodeType], following: Audience, frame: FrameType | None = None) -> Iterator[None]:
     """Follow variables line by line: of functions whose source is not there, or in a frame that runs already."""
     follower = LineFollower()
     ident = get_ident()
@@ -174,7 +181,7 @@ def in_block(frame: FrameType, probes: tuple[Probe, ...], patterns: tuple[str, .
     code = frame.f_code
     function = FunctionType(code.replace(co_freevars=()), frame.f_globals) if not code.co_freevars else None
     reach = Reach(function, code.co_qualname)
-    with threads.follow(probes, patterns) as following:
+    with audiences.follow(probes, patterns) as following:
         reached = reach.functions(dict(frame.f_locals) if function is not None else {}, following.patterns, patterns)
         with swaps.swapped(reached, following.patterns.patterns), by_lines([], following, frame):
             yield

@@ -9,8 +9,8 @@ from inspect import CO_OPTIMIZED, CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
 from typing import Any
 
-from insitu.capture.variables.follow.inlined import dictionary_names, global_names, hidden_names
-from insitu.capture.variables.follow.plan import Moment
+from insitu.capture.variables.follow.instructions import dictionary_names, global_names, hidden_names
+from insitu.capture.variables.follow.report_plan import Moment
 from insitu.capture.variables.follow.rewrite import Point
 
 Report = Callable[[Point, Any], object]
@@ -19,21 +19,21 @@ ATOMS = frozenset({int, float, complex, bool, str, bytes, object, type(None), ty
 MISSING, UNKNOWN = object(), object()
 
 
-class Reported(threading.local):
+class CurrentFrame(threading.local):
     """Whose variable is being reported, in each thread."""
 
     frame: FrameType | None = None
 
 
-_REPORTED = Reported()
+_CURRENT = CurrentFrame()
 
 
 def reported_frame() -> FrameType | None:
     """The frame that a report is about, for the one who is called with it; None outside of a report."""
-    return _REPORTED.frame
+    return _CURRENT.frame
 
 
-class Watched:
+class CodeVariables:
     """A code object: which of its names are followed, and the values they had in each frame that is running.
 
     Given a `frame`, which runs already, no other one is followed.
@@ -131,9 +131,9 @@ class Watched:
         point = self._points.get(key)
         if point is None:
             point = self._points[key] = Point(moment, name, line, self.code.co_qualname, self.code.co_filename)
-        before, _REPORTED.frame = _REPORTED.frame, frame
+        before, _CURRENT.frame = _CURRENT.frame, frame
         self._report(point, value)
-        _REPORTED.frame = before
+        _CURRENT.frame = before
 
 
 def change(before: Any, now: Any) -> Moment | None:

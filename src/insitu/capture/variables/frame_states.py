@@ -10,7 +10,7 @@ State = TypeVar("State")
 MOST_FRAMES = 1000
 
 
-class Frames(dict[int, State]):
+class FrameStates(dict[int, State]):
     """A state for each running frame, by the id of the frame.
 
     A frame may have the id of one that has ended, and nobody says when a frame ends: so each call announces itself by

@@ -27,8 +27,8 @@ from insitu.capture.modules import patch
 from insitu.capture.tape import Raised
 from insitu.capture.torch_internals import tracing_state
 from insitu.capture.variables.follow.definitions import NoSource
-from insitu.capture.variables.following import Codes, Reach, by_lines, followed_themselves, original_of, variant
-from insitu.capture.variables.reporters import Following, threads, told_as_arguments
+from insitu.capture.variables.reach import Codes, Reach, by_lines, followed_themselves, original_of, variant
+from insitu.capture.variables.reporters import Audience, audiences, watched_places
 from insitu.capture.variables.swaps import swaps
 from insitu.tracebacks import without_own_frames
 
@@ -42,7 +42,7 @@ KEPT_ATTRIBUTES = ("cache_info", "cache_clear", "cache_parameters")
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class OwnSession:
     """What records a watched function that is called outside of all sessions; `always` also inside of them."""
 
     start: Callable[[], AbstractContextManager[None]]
@@ -50,23 +50,23 @@ class Alone:
     is_on: Callable[[], bool] = lambda: False
 
 
-class Watched:
+class FunctionWatch:
     """A function that is watched: how it is noted, which variables are followed, and who records it outside of all
     sessions."""
 
     def __init__(
-        self, function: Callable[..., Any], patterns: tuple[str, ...], alone: Alone, *, warns: bool = True
+        self, function: Callable[..., Any], patterns: tuple[str, ...], alone: OwnSession, *, warns: bool = True
     ) -> None:
         self.warns = warns  # whether to say that a name is that of no variable
         self.function, self.patterns, self.alone = function, patterns, alone
         self.code = code_of(function)
         if self.code is not None:
-            told_as_arguments.add((self.code.co_filename, self.code.co_qualname))
+            watched_places.add((self.code.co_filename, self.code.co_qualname))
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
         self.callee = PythonCallee(name.rpartition("<locals>.")[2], self.code)
         self._reach = Reach(function, self.callee.name)
         self._codes: Codes = {}
-        self.standing: Run | None = None
+        self.replacement: Run | None = None
         if isinstance(function, FunctionType) and self.code is function.__code__:
             followed_themselves[id(self.code)] = self.code
 
@@ -95,22 +95,22 @@ class Watched:
                 yield joining
                 return
             with self.alone.start():
-                yield hearing()
+                yield probes_here()
 
     def heard(self) -> tuple[Probe, ...] | None:
         """The probes that hear this thread already; None if one must begin to."""
         if self.alone.always:
-            return hearing() if self.alone.is_on() else None
-        return hearing() or None
+            return probes_here() if self.alone.is_on() else None
+        return probes_here() or None
 
     @contextmanager
     def following(self, probes: tuple[Probe, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Run]:
         """The function, or the variant of it that reports the variables that are followed in this thread."""
-        if not self.patterns and get_ident() not in threads:
+        if not self.patterns and get_ident() not in audiences:
             yield self.function
             return
         began = perf_counter()
-        with threads.follow(probes, self.patterns) as following:
+        with audiences.follow(probes, self.patterns) as following:
             reached, run = self._prepared(following, args, kwargs)
             with swaps.swapped(reached, following.patterns.patterns) if reached else NOTHING:
                 for probe in probes:
@@ -121,7 +121,7 @@ class Watched:
                 with by_lines([self.function.__code__], following):
                     yield self.function
 
-    def _prepared(self, following: Following, args: Any, kwargs: Any) -> tuple[list[FunctionType], Run | None]:
+    def _prepared(self, following: Audience, args: Any, kwargs: Any) -> tuple[list[FunctionType], Run | None]:
         """What reports besides, and the function as it reports itself; None if it must be followed by its lines."""
         reached: list[FunctionType] = []
         try:
@@ -138,15 +138,15 @@ class Watched:
 
 
 # The probes of functions that are watched outside of all sessions, by thread.
-alone: dict[int, tuple[Probe, ...]] = {}
-os.register_at_fork(after_in_child=alone.clear)
+own_probes: dict[int, tuple[Probe, ...]] = {}
+os.register_at_fork(after_in_child=own_probes.clear)
 
 
-def hearing() -> tuple[Probe, ...]:
+def probes_here() -> tuple[Probe, ...]:
     """All probes that record or print what this thread does; a guard only looks at what torch makes."""
     ident = get_ident()
     recording = [probe for probe in patch.probes.get(ident, ()) if probe.check is None]
-    return (*recording, *alone.get(ident, ()))
+    return (*recording, *own_probes.get(ident, ()))
 
 
 def code_of(function: Any) -> CodeType | None:
@@ -155,10 +155,10 @@ def code_of(function: Any) -> CodeType | None:
     return inner.__code__ if inner is not None else None
 
 
-class Steps:
+class ResumableCall:
     """A watched call that is left and entered again: of a generator, or of what is awaited."""
 
-    def __init__(self, watched: Watched, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, watched: FunctionWatch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._watched, self._given = watched, (args, kwargs)
         self._ident = get_ident()
         self._calls: list[tuple[Probe, int]] = []
@@ -177,7 +177,7 @@ class Steps:
                 self.__exit__(type(error), error, error.__traceback__)
                 raise
 
-    def __enter__(self) -> Steps:
+    def __enter__(self) -> ResumableCall:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
@@ -211,24 +211,24 @@ class Steps:
                 probe.python.yielded(at, frame, value)
 
 
-def standing_for(watched: Watched) -> Run:
+def replacement_for(watched: FunctionWatch) -> Run:
     """The function that stands for a watched one: of the same kind, with its name, its signature and its attributes."""
     make = next((make for is_kind, make in KINDS if is_kind(watched.function)), as_function)
-    watched.standing = update_wrapper(make(watched), watched.function)
+    watched.replacement = update_wrapper(make(watched), watched.function)
     if watched.code is not None and watched.code.co_flags & inspect.CO_ITERABLE_COROUTINE:
-        watched.standing = types.coroutine(watched.standing)
+        watched.replacement = types.coroutine(watched.replacement)
     kept = {name: getattr(watched.function, name) for name in KEPT_ATTRIBUTES if hasattr(watched.function, name)}
-    watched.standing.__dict__.update(kept, __insitu__=watched)
-    return watched.standing
+    watched.replacement.__dict__.update(kept, __insitu__=watched)
+    return watched.replacement
 
 
-def watched_by(function: Any) -> Watched | None:
+def watch_of(function: Any) -> FunctionWatch | None:
     """What is watched if a function stands for it; other decorators copy attributes, and are others."""
     watched = getattr(function, "__dict__", {}).get("__insitu__")
-    return watched if isinstance(watched, Watched) and watched.standing is function else None
+    return watched if isinstance(watched, FunctionWatch) and watched.replacement is function else None
 
 
-def as_function(watched: Watched) -> Run:
+def as_function(watched: FunctionWatch) -> Run:
     """A function that runs at once."""
     function, heard = watched.function, watched.heard
 
@@ -237,7 +237,7 @@ def as_function(watched: Watched) -> Run:
             return function(*args, **kwargs)
         try:
             probes = heard()
-            if probes is None or watched.patterns or get_ident() in threads:
+            if probes is None or watched.patterns or get_ident() in audiences:
                 return watched.call(args, kwargs)
             return watched.handled(function, probes)(*args, **kwargs)
         except BaseException as error:
@@ -247,44 +247,44 @@ def as_function(watched: Watched) -> Run:
     return call
 
 
-def as_generator(watched: Watched) -> Run:
+def as_generator(watched: FunctionWatch) -> Run:
     """A generator function."""
 
     def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        with Steps(watched, args, kwargs) as steps:
+        with ResumableCall(watched, args, kwargs) as steps:
             steps.result = yield from driven(steps, steps.inner, steps.yielded)
             return steps.result
 
     return generator
 
 
-def as_coroutine(watched: Watched) -> Run:
+def as_coroutine(watched: FunctionWatch) -> Run:
     """A coroutine function."""
 
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
-        with Steps(watched, args, kwargs) as steps:
-            steps.result = await Awaited(steps, steps.inner)
+        with ResumableCall(watched, args, kwargs) as steps:
+            steps.result = await AwaitableCall(steps, steps.inner)
             return steps.result
 
     return coroutine
 
 
-def as_async_generator(watched: Watched) -> Run:
+def as_async_generator(watched: FunctionWatch) -> Run:
     """An asynchronous generator function."""
 
     async def generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        with Steps(watched, args, kwargs) as steps:
+        with ResumableCall(watched, args, kwargs) as steps:
             step = steps.inner.asend(None)
             while True:
                 try:
-                    value = await Awaited(steps, step)
+                    value = await AwaitableCall(steps, step)
                 except StopAsyncIteration:
                     return
                 steps.yielded(value)
                 try:
                     step = steps.inner.asend((yield value))
                 except GeneratorExit:
-                    await Awaited(steps, steps.inner.aclose())
+                    await AwaitableCall(steps, steps.inner.aclose())
                     raise
                 except BaseException as error:
                     step = steps.inner.athrow(error)
@@ -299,17 +299,17 @@ KINDS = (
 )
 
 
-class Awaited:
+class AwaitableCall:
     """Something that is awaited, step by step, inside of a recorded call."""
 
-    def __init__(self, steps: Steps, inner: Any) -> None:
+    def __init__(self, steps: ResumableCall, inner: Any) -> None:
         self._steps, self._inner = steps, inner
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return driven(self._steps, self._inner.__await__(), None)
 
 
-def driven(steps: Steps, inner: Any, yielded: Callable[[Any], None] | None) -> Generator[Any, Any, Any]:
+def driven(steps: ResumableCall, inner: Any, yielded: Callable[[Any], None] | None) -> Generator[Any, Any, Any]:
     """Resume a generator, or the iterator of an awaitable, each time inside of the recorded call."""
     step, argument = inner.send, None
     held: list[Any] = []  # emptied as the value goes out: it is the consumer's then
