@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from insitu.capture.containers import WILD, Rest
-from insitu.capture.names import ModuleCallee, Names, unwrapped
+from insitu.capture.containers import WILD, Rest, leaves
+from insitu.capture.names import Names, unwrapped
 from insitu.capture.torch_internals import own_buffers, own_modules, own_parameters
 from insitu.capture.variables.follow.callees import callees
 from insitu.capture.variables.follow.definitions import nested_codes
@@ -47,6 +47,12 @@ class MethodTarget:
         """Whether it is called without the module that it runs for."""
         return self.owner is None or isinstance(vars(self.owner)[self.name], staticmethod)
 
+    def add_variables(self, segments: Rest) -> None:
+        """Add the variables that the first segment names, and what the other segments name inside of them."""
+        rest = shortest(segments if segments[0] == "**" else segments[1:])
+        for name in variables_of(self.function, segments[0]):
+            self.variables.setdefault(name, set()).add(rest)
+
 
 class TensorTarget(NamedTuple):
     """A parameter or buffer, or the gradient of a parameter."""
@@ -73,7 +79,7 @@ class Targets:
 
 
 def targets(model: nn.Module, patterns: Iterable[str]) -> Targets:
-    """What the patterns name; one that can never match is a PatternError that names the nearest paths."""
+    """What the patterns name in a model; a PatternError, with the nearest paths, if one can never match."""
     search = TargetSearch(model)
     for pattern in patterns:
         compiled(pattern)
@@ -86,168 +92,187 @@ class TargetSearch:
     """Looks patterns up in one model."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.model = unwrapped(model)
-        names = Names(model, lambda path: True)
-        self.callees = [callee for callee in names.callees.values() if not callee.transparent]
+        self._model = unwrapped(model)
         self.found = Targets()
-        self._members: dict[type, dict[str, FunctionType]] = {}
+        callees = [callee for callee in Names(model, lambda path: True).callees.values() if not callee.transparent]
+        modules = [(callee.path, callee.ref()) for callee in callees]
+        code = ModelCode({type(module) for _, module in modules if module is not None})
+        self._modules = [ModuleSearch(path, each, code, self.found) for path, each in modules if each is not None]
 
     def add(self, pattern: str) -> bool:
-        """Take what a pattern names; whether there is any."""
+        """Add what a pattern names; False if it names nothing."""
         segments = tuple(pattern.split("."))
-        named = False
-        for callee in self.callees:
-            module = callee.ref()
-            own = tuple(callee.path.split(".")) if callee.path else ()
-            for rest in rests(segments, own):
-                named |= module is not None and self._in_module(callee, module, rest)
-        return named or (len(segments) > 1 and self._in_functions(segments))
+        found = [module.add(rest) for module in self._modules for rest in rests(segments, module.segments)]
+        return any(found) or (len(segments) > 1 and self._add_functions(segments))
 
-    def _in_module(self, callee: ModuleCallee, module: nn.Module, rest: Rest) -> bool:
-        if not rest or set(rest) == {"**"}:
-            if not callee.path and rest:
-                return False  # the output of the model has a name of its own
-            return self._in_output(module, callee.path or "forward", ())
-        first, deeper = rest[0], rest[1:]
-        if first == "**" and WILD.isdisjoint(deeper[0]):
-            is_gradient = deeper == GRADIENT and self._in_parameters(callee, module, "*", deeper)
-            return self._in_methods(callee, module, deeper) or is_gradient
-        if self._in_parameters(callee, module, first, deeper):
-            return True
-        members = self.members(type(module))
-        if first in members:
-            return self._in_method(callee, module, first, members[first], deeper)
-        is_item = "forward" in members and self._may_hold(first) and not (first.isdigit() and own_modules(module))
-        return bool(callee.path) and is_item and self._in_output(module, callee.path, rest)
+    def _add_functions(self, segments: Rest) -> bool:
+        """Variables of functions that the model calls, by the name of the function."""
+        name, variable = segments[:2]
+        found = [function for function in callees(type(self._model).forward, self._model) if function.__name__ == name]
+        found = [function for function in found if variables_of(function, variable)]
+        for function in found:
+            target = self.found.functions.setdefault(name, MethodTarget(function, name, name))
+            target.add_variables(segments[1:])
+        return bool(found)
 
-    def _in_parameters(self, callee: ModuleCallee, module: nn.Module, name: str, deeper: Rest) -> bool:
-        if deeper not in ((), GRADIENT) or (not deeper and own_modules(module) and not WILD.isdisjoint(name)):
-            return False
-        found = self.found.gradients if deeper else self.found.parameters
-        own = own_parameters(module) if deeper else {**own_parameters(module), **own_buffers(module)}
-        names = [each for each in own if own[each] is not None and fnmatchcase(each, name)]
-        for each in names:
-            item = TensorTarget(module, each, join(callee.path, each, *deeper))
-            if item not in found:
-                found.append(item)
-        return bool(names)
+    def paths(self) -> Iterator[str]:
+        """Paths in the model, to suggest one."""
+        for module in self._modules:
+            yield from module.paths()
 
-    def _in_method(
-        self, callee: ModuleCallee, module: nn.Module, name: str, function: FunctionType, deeper: Rest
-    ) -> bool:
-        """What a method returns, an item of that, or a variable of it."""
-        path = join(callee.path, name)
-        is_variable = bool(deeper and self._variables(function, deeper[0]))
-        if deeper and not is_variable and not self._may_hold(deeper[0]):
-            return False
-        if name == "forward" and not is_variable:
-            return self._in_output(module, path, deeper)
-        owner = next(base for base in type(module).__mro__ if name in vars(base))
-        method = self.found.methods.setdefault((id(module), name), MethodTarget(function, path, name, owner))
-        if is_variable:
-            self._add_variables(method, deeper)
-        else:
-            method.result.add(shortest(deeper))
-        return True
 
-    def _in_output(self, module: nn.Module, path: str, rest: Rest) -> bool:
-        wanted = self.found.outputs.setdefault(id(module), {})
-        if rest or not any(() in rests for rests in wanted.values()):  # all of it under one name is enough
-            wanted.setdefault(path, set()).add(shortest(rest))
-        return True
+class ModelCode:
+    """The functions that the classes of a model define, and the names that their code spells out."""
 
-    def _may_hold(self, item: str) -> bool:
-        """Whether what a method returns may have such an item: a number, or what the code of the model spells out."""
+    def __init__(self, kinds: Iterable[type[nn.Module]]) -> None:
+        self.methods = {kind: methods_of(kind) for kind in kinds}
+
+    def may_return(self, item: str) -> bool:
+        """Whether what a method returns may have such an item: a number, or a name that the code spells out."""
         return item.isdigit() or item in self._words
 
     @cached_property
     def _words(self) -> set[str]:
-        """What may be keys of dicts and fields of dataclasses: constants and keywords in the methods of all modules."""
-        kinds = {type(module) for callee in self.callees if (module := callee.ref()) is not None}
-        functions = (function for kind in kinds for function in self.members(kind).values())
+        """Names that may be keys of dicts and fields of dataclasses: constants and keywords in all methods."""
+        functions = (function for methods in self.methods.values() for function in methods.values())
         return {word for function in functions for word in words(function.__code__)}
 
-    def _in_methods(self, callee: ModuleCallee, module: nn.Module, deeper: Rest) -> bool:
-        """A variable of any method, or an item of the output of the model; those of modules have a shorter path."""
-        found = [
-            self._in_method(callee, module, name, function, deeper)
-            for name, function in self.members(type(module)).items()
-            if self._is_reached(name, function, deeper[0]) or (name == "forward" and not callee.path)
-        ]
+
+class ModuleSearch:
+    """Looks the rests of patterns up in one module, and adds what they name to the targets that were found."""
+
+    def __init__(self, path: str, module: nn.Module, code: ModelCode, found: Targets) -> None:
+        self._path, self._module, self._code, self._found = path, module, code, found
+        self._methods = code.methods[type(module)]
+        self.segments: Rest = tuple(path.split(".")) if path else ()
+
+    def add(self, rest: Rest) -> bool:
+        """Add what the rest of a pattern names in the module; False if it names nothing."""
+        if set(rest) <= {"**"}:
+            return self._add_whole(rest)
+        first, deeper = rest[0], rest[1:]
+        if first == "**" and WILD.isdisjoint(deeper[0]):
+            return self._add_anywhere(deeper)
+        if self._add_tensors(first, deeper):
+            return True
+        if first in self._methods:
+            return self._add_method(first, deeper)
+        return self._may_be_item(first) and self._add_output(self._path, rest)
+
+    def _add_whole(self, rest: Rest) -> bool:
+        """The output of the module. `**` does not mean that of the model, which has a name of its own: `forward`."""
+        if rest and not self._path:
+            return False
+        return self._add_output(self._path or "forward", ())
+
+    def _add_anywhere(self, deeper: Rest) -> bool:
+        """A variable of any method, or an item of the output of the model, or all gradients."""
+        names = [name for name in self._methods if self._is_reached(name, deeper[0])]
+        found = [self._add_method(name, deeper) for name in names]
+        if deeper == GRADIENT:
+            found.append(self._add_tensors("*", deeper))
         return any(found)
 
-    def _is_reached(self, name: str, function: FunctionType, variable: str) -> bool:
-        """Whether `**` leads to a variable: of torch's own code only to the arguments of `forward`."""
+    def _is_reached(self, name: str, variable: str) -> bool:
+        """Whether `**` leads to a variable: in code of torch only to the arguments of `forward`."""
+        is_forward, function = name == "forward", self._methods[name]
+        if is_forward and not self._path:
+            return True
         if is_torch(function):
-            return name == "forward" and variable in arguments_of(function)
-        return bool(self._variables(function, variable))
+            return is_forward and variable in arguments_of(function)
+        return bool(variables_of(function, variable))
 
-    def _in_functions(self, segments: Rest) -> bool:
-        """Variables of functions that the model calls, by the name of the function."""
-        name, variable = segments[:2]
-        found = [function for function in callees(type(self.model).forward, self.model) if function.__name__ == name]
-        found = [function for function in found if self._variables(function, variable)]
-        for function in found:
-            method = self.found.functions.setdefault(name, MethodTarget(function, name, name))
-            self._add_variables(method, segments[1:])
-        return bool(found)
+    def _may_be_item(self, name: str) -> bool:
+        """Whether a name may be an item of the output of the module; a number is rather a submodule."""
+        if not self._path or "forward" not in self._methods:
+            return False
+        is_submodule = name.isdigit() and bool(own_modules(self._module))
+        return not is_submodule and self._code.may_return(name)
 
-    @staticmethod
-    def _variables(function: FunctionType, pattern: str) -> list[str]:
-        """The variables that a segment names; by a wildcard only those that the function binds, less its own object."""
-        code = function.__code__
-        if WILD.isdisjoint(pattern):
-            return [pattern] if pattern in known_names(code) else []
-        first = code.co_varnames[: code.co_argcount][:1]
-        names = [name for name in bound_names(code) if name not in first and not name.startswith("_")]
-        return sorted(name for name in names if fnmatchcase(name, pattern) or pattern == "**")
+    def _add_tensors(self, name: str, deeper: Rest) -> bool:
+        """Parameters and buffers, or gradients of parameters."""
+        if deeper == GRADIENT:
+            return self._extend(self._found.gradients, own_parameters(self._module), name, deeper)
+        means_submodules = not WILD.isdisjoint(name) and bool(own_modules(self._module))
+        if deeper or means_submodules:
+            return False
+        own = {**own_parameters(self._module), **own_buffers(self._module)}
+        return self._extend(self._found.parameters, own, name, deeper)
 
-    def _add_variables(self, method: MethodTarget, deeper: Rest) -> None:
-        rest = shortest(deeper[1:] if deeper[0] != "**" else deeper)
-        for name in self._variables(method.function, deeper[0]):
-            method.variables.setdefault(name, set()).add(rest)
+    def _extend(self, found: list[TensorTarget], own: dict[str, Any], name: str, deeper: Rest) -> bool:
+        names = [each for each, tensor in own.items() if tensor is not None and fnmatchcase(each, name)]
+        targets = [TensorTarget(self._module, each, join(self._path, each, *deeper)) for each in names]
+        found += [target for target in targets if target not in found]
+        return bool(targets)
 
-    def members(self, kind: type) -> dict[str, FunctionType]:
-        """The functions that a class and its bases define, those of `nn.Module` left out."""
-        if kind not in self._members:
-            found: dict[str, FunctionType] = {}
-            for base in reversed(kind.__mro__[: kind.__mro__.index(nn.Module)]):
-                for name, member in vars(base).items():
-                    function = getattr(member, "__func__", member)
-                    original = original_of(function) if isinstance(function, FunctionType) else None
-                    if original is not None:  # under whatever decorators
-                        found[name] = original
-            self._members[kind] = found
-        return self._members[kind]
+    def _add_method(self, name: str, deeper: Rest) -> bool:
+        """A variable of a method, what the method returns, or an item of that."""
+        path, function = join(self._path, name), self._methods[name]
+        if deeper and variables_of(function, deeper[0]):
+            self._method(name).add_variables(deeper)
+            return True
+        if deeper and not self._code.may_return(deeper[0]):
+            return False
+        if name == "forward":
+            return self._add_output(path, deeper)
+        self._method(name).result.add(shortest(deeper))
+        return True
+
+    def _method(self, name: str) -> MethodTarget:
+        owner = next(base for base in type(self._module).__mro__ if name in vars(base))
+        new = MethodTarget(self._methods[name], join(self._path, name), name, owner)
+        return self._found.methods.setdefault((id(self._module), name), new)
+
+    def _add_output(self, path: str, rest: Rest) -> bool:
+        """The output of the module, or an item of it; the whole output is recorded under one path only."""
+        wanted = self._found.outputs.setdefault(id(self._module), {})
+        is_known = any(() in rests for rests in wanted.values())
+        if rest or not is_known:
+            wanted.setdefault(path, set()).add(shortest(rest))
+        return True
 
     def paths(self) -> Iterator[str]:
-        """Paths there are, to suggest one."""
-        for callee in self.callees:
-            module = callee.ref()
-            if module is None:
-                continue
-            if callee.path:
-                yield callee.path
-            yield from (join(callee.path, name) for name in (*own_parameters(module), *own_buffers(module)))
-            yield from (join(callee.path, name, *GRADIENT) for name in own_parameters(module))
-            for name, function in self.members(type(module)).items():
-                yield from (join(callee.path, name, each) for each in inside(name, function))
+        """The paths in the module, to suggest one."""
+        parameters, buffers = own_parameters(self._module), own_buffers(self._module)
+        names = [*parameters, *buffers, *(join(name, *GRADIENT) for name in parameters)]
+        for name, function in self._methods.items():
+            names += [join(name, each) for each in names_in_method(name, function)]
+        yield from (join(self._path, name) for name in ["", *names] if self._path or name)
 
 
-def inside(name: str, function: FunctionType) -> frozenset[str]:
-    """What may be named in a method, and the method itself: ``; of torch's own methods, the arguments of `forward`."""
+def methods_of(kind: type[nn.Module]) -> dict[str, FunctionType]:
+    """The functions that a class and its bases define, without decorators; those of `nn.Module` are left out."""
+    bases = kind.__mro__[: kind.__mro__.index(nn.Module)]
+    members = {name: member for base in reversed(bases) for name, member in vars(base).items()}
+    functions = {name: getattr(member, "__func__", member) for name, member in members.items()}
+    found = {name: original_of(each) for name, each in functions.items() if isinstance(each, FunctionType)}
+    return {name: original for name, original in found.items() if original is not None}
+
+
+def variables_of(function: FunctionType, pattern: str) -> list[str]:
+    """The variables that a segment names; a wildcard names those that the function binds, without `self`."""
+    code = function.__code__
+    if WILD.isdisjoint(pattern):
+        return [pattern] if pattern in known_names(code) else []
+    first = code.co_varnames[: code.co_argcount][:1]
+    names = [name for name in bound_names(code) if name not in first and not name.startswith("_")]
+    return sorted(name for name in names if pattern == "**" or fnmatchcase(name, pattern))
+
+
+def names_in_method(name: str, function: FunctionType) -> frozenset[str]:
+    """The names that may come after that of a method, and none; of a method of torch, the arguments of `forward`."""
     if not is_torch(function):
         return frozenset({"", *known_names(function.__code__), *words(function.__code__)})
     return arguments_of(function) | {""} if name == "forward" else frozenset()
 
 
 def is_torch(function: FunctionType) -> bool:
-    """Whether a function is torch's own code."""
+    """Whether a function is part of torch."""
     return function.__module__.partition(".")[0] == "torch"
 
 
 def arguments_of(function: FunctionType) -> frozenset[str]:
-    """The names of the parameters of a method, less its own object."""
+    """The names of the parameters of a method, without `self`."""
     code = function.__code__
     return frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
@@ -266,13 +291,8 @@ def words(code: CodeType) -> frozenset[str]:
     >>> sorted(words((lambda x: ({"logits": x, "loss": 0}, dict(mask=x))).__code__))
     ['logits', 'loss', 'mask']
     """
-    found: set[str] = set()
-    for each in (code, *nested_codes(code)):
-        constants = [
-            part for constant in each.co_consts for part in (constant if type(constant) is tuple else [constant])
-        ]
-        found.update(part for part in constants if type(part) is str and part.isidentifier())
-    return frozenset(found)
+    constants = [constant for each in (code, *nested_codes(code)) for constant in each.co_consts]
+    return frozenset(leaf for leaf in leaves(constants) if type(leaf) is str and leaf.isidentifier())
 
 
 def join(*parts: str) -> str:
