@@ -50,7 +50,7 @@ def test_everything_of_a_step_is_written_when_the_optimizer_has_stepped() -> Non
 def test_a_parameter_that_changes_after_the_update_has_one_value_and_it_is_the_last(keep: Any) -> None:
     net, expected = nn.Linear(2, 1), []
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    with insitu.record(net, only=["weight", "bias"], keep=keep) as recorded:
+    with insitu.record_run(net, only=["weight", "bias"], keep=keep) as recorded:
         for _ in range(3):
             optimizer.zero_grad()
             net(X).sum().backward()
