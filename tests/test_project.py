@@ -105,6 +105,48 @@ def test_data_goes_one_way(folder: str) -> None:
     assert wrong == []
 
 
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Which modules of insitu each of them imports, inside functions too, but for the declared steps back."""
+    names = {module_name(path): path for path in SOURCE.rglob("*.py")}
+    graph: dict[str, set[str]] = {name: set() for name in names}
+    for name, path in names.items():
+        for found in imports(path):
+            if (path.relative_to(SOURCE).as_posix(), found.module) in BACK:
+                continue
+            inner = {f"{found.module}.{each}" for each in found.names}
+            graph[name] |= (inner & names.keys()) or ({found.module} & names.keys())
+    return graph
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """A way from a module back to itself; empty if there is none."""
+    done: set[str] = set()
+
+    def search(name: str, way: list[str]) -> list[str]:
+        if name in way:
+            return [*way[way.index(name) :], name]
+        if name in done:
+            return []
+        done.add(name)
+        return next((found for each in sorted(graph[name]) if (found := search(each, [*way, name]))), [])
+
+    return next((found for name in graph if (found := search(name, []))), [])
+
+
+def test_there_is_no_cycle_of_imports_even_inside_functions() -> None:
+    assert cycle(import_graph()) == []
+
+
+def test_the_check_of_cycles_finds_one() -> None:
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c", "b"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
 def test_only_capture_and_the_session_import_torch_at_once() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{found.line}"

@@ -16,6 +16,7 @@ from insitu.capture.forwards import Forward
 from insitu.capture.guard import check
 from insitu.capture.guard.weights import Totals
 from insitu.capture.recorder import Recorder
+from insitu.capture.tape import Tape
 from insitu.trace.event import Call, Event, Variable
 
 
@@ -144,8 +145,8 @@ def test_a_deep_recursion_looks_through_its_tape_a_few_times(monkeypatch: pytest
         scans.append(len(tape))
         return end_of_running(tape)
 
-    end_of_running = live.end_of_running
-    monkeypatch.setattr(live, "end_of_running", counted)
+    end_of_running = Tape.end_of_running
+    monkeypatch.setattr(Tape, "end_of_running", counted)
 
     @insitu.watch(view=view, level="python")
     def down(depth: int) -> int:

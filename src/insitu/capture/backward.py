@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from insitu.capture.ids import EARLIER
-from insitu.capture.tensors import GIVEN, Fresh, RichValue, Value
+from insitu.capture.tensors import EARLIER, GIVEN, Fresh, RichValue, Value
 from insitu.capture.torch_internals import DisableTorchFunction, is_functorch_wrapped
 
 if TYPE_CHECKING:

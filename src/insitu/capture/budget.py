@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 from insitu.capture.explain.note import save_waiting_tapes
-from insitu.capture.ids import EARLIER, Seam
-from insitu.capture.segment import Segment, end_of, records
-from insitu.capture.tape import OUTERMOST, RESULT, RUNNING
-from insitu.capture.tensors import RichValue
+from insitu.capture.segment import Segment
+from insitu.capture.tape import OUTERMOST, Seam
+from insitu.capture.tensors import EARLIER, RichValue
 from insitu.trace.event import Event
 from insitu.trace.missing import Missing
 
@@ -90,7 +89,7 @@ class Budget:
         """Take what is complete off the tape of this thread, if that is much."""
         tape = probe.tape
         enough = self.length // 4 if not self._is_heavy() else 1
-        innermost = end_of(tape, probe.parent) if probe.parent != OUTERMOST else 0
+        innermost = tape.end_of(probe.parent) if probe.parent != OUTERMOST else 0
         if len(tape) - innermost < enough:
             return  # a call that began earlier will end soon, and then there is more to take off
         begin, seam = _seam(probe)
@@ -123,7 +122,7 @@ class Budget:
                 value.producer = EARLIER - ids(value.producer)
             if isinstance(value, RichValue):
                 value.noted = min(value.noted, begin)
-        segment = Segment(probe, tape[:], begin, None, ids)
+        segment = Segment(tape.part(), begin, None, ids)
         size = self._size(tape, begin)
         later = ids.copy()
         later.clear(begin, len(tape), seam)
@@ -188,9 +187,9 @@ class Budget:
         with self.lock:
             segments = [segment for segment, _ in self._segments]
             for probe in probes:
-                end = len(probe.tape) if probe.end is None else probe.end
-                tape = probe.tape if in_place else probe.tape[:end]
-                segments.append(Segment(probe, tape, 0, end, probe.ids.copy()))
+                end = len(probe.tape) if probe.tape.end is None else probe.tape.end
+                tape = probe.tape if in_place else probe.tape.part(end)
+                segments.append(Segment(tape, 0, end, probe.ids.copy()))
             decoder = self._after.copy() if self._after is not None else self._decoder()
             decoder.is_live = False
             return Contents(segments, decoder, self.missing)
@@ -198,17 +197,16 @@ class Budget:
 
 def _running(segment: Segment) -> list[int]:
     """The calls that ran when a segment was taken off: they lack what was in it."""
-    before = records(segment.tape, segment.begin)
-    return [at for _, at, parent in before if parent is None and segment.tape[at + RESULT] is RUNNING]
+    return [at for at in segment.tape.calls(segment.begin) if segment.tape.is_running(at)]
 
 
 def _seam(probe: Probe) -> tuple[int, Seam]:
     """Where the last call that has not returned, and may be left for a while, ends; and how things are now."""
     tape, last, time = probe.tape, -1, 0.0
     running: list[int] = []
-    for began, at, parent in records(tape, seams=probe.ids.seams, running=running):
+    for began, at, parent in tape.records(seams=probe.ids.seams, running=running):
         time = began
-        if parent is None and tape[at + RESULT] is RUNNING:
+        if parent is None and tape.is_running(at):
             last = at
-    begin = end_of(tape, last) if last >= 0 else 0
+    begin = tape.end_of(last) if last >= 0 else 0
     return begin, Seam(time, tuple(at for at in running if at < begin))

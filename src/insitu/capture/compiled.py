@@ -25,7 +25,7 @@ from insitu.capture.fused import question
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import ValueProbe, get_ident, patch
 from insitu.capture.probe import Probe
-from insitu.capture.tape import END, RESULT, RUNNING, START, Raised
+from insitu.capture.tape import Raised, new_record
 from insitu.capture.tensors import guarded
 from insitu.capture.torch_internals import (
     DYNAMO,
@@ -142,12 +142,10 @@ class Region:
         )
         if callee is None:
             return
-        record = [callee, RUNNING, probe.parent, 0.0, 0.0, False, 0, len(args), 0, 0]
+        record = new_record(callee, probe.parent, args=len(args))
         make_noting(guarded(probe.values))(record, args, kwargs)
         probe.stack(frame, record)
-        self.at = len(probe.tape) if len(probe.tape) < probe.due else probe.cut()
-        record[START] = probe.clock()
-        probe.tape.extend(record)
+        self.at = probe.append(record)
 
     def close(self, result: Any, error: BaseException | None) -> None:
         """The region has ended."""
@@ -159,9 +157,9 @@ class Region:
             if at >= 0:
                 if error is not None:
                     add_note(error, probe, at)
-                probe.tape[at + END] = probe.clock()
+                ended = probe.clock()
                 made = Raised(error) if error else outline(result, lambda tensor: probe.values.fresh(tensor, at))
-                probe.tape[at + RESULT] = made
+                probe.tape.finish(at, ended, made)
                 if probe.close is not None:
                     probe.close(probe, at)
         except Exception as trouble:

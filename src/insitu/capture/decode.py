@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import copy
 from itertools import count
 from typing import Any
@@ -12,31 +12,24 @@ import torch
 from insitu.capture.calls import FunctionCallee, OperatorCallee, PythonCallee
 from insitu.capture.flops import flops
 from insitu.capture.forwards import Forwards
-from insitu.capture.ids import EARLIER, THREAD_STRIDE, Ids, adding, numbering
 from insitu.capture.names import ModuleCallee
-from insitu.capture.segment import Record, Segment, TapeOwner, records
+from insitu.capture.segment import THREAD_STRIDE, Ids, Segment, adding, numbering
 from insitu.capture.sites import Base, Sites
 from insitu.capture.step_counter import StepCounter
 from insitu.capture.tape import (
-    ARGS,
     BACKWARD,
-    CALLEE,
-    FIXED,
-    FRAMES,
-    INHERITED,
-    KWARGS,
     NODE_COUNT,
     OUTERMOST,
-    PARENT,
     PHASES,
     RUNNING,
-    SHORT,
-    START,
     MarkEntry,
     Raised,
+    Record,
+    Tape,
     VariableEntry,
+    node_range,
 )
-from insitu.capture.tensors import Layout, ParameterValue, RichValue, Value, short_dtype
+from insitu.capture.tensors import EARLIER, Layout, ParameterValue, RichValue, Value, short_dtype
 from insitu.capture.variables.last_values import LastValues
 from insitu.trace.collector import collector_paused
 from insitu.trace.counting import counted
@@ -91,9 +84,9 @@ class Decoder:
         same._decoded = []
         return same
 
-    def tape(self, source: TapeOwner, ids: Ids) -> TapeDecoder:
+    def tape(self, tape: Tape, ids: Ids) -> TapeDecoder:
         """The decoder of one tape, whose records have these ids."""
-        return TapeDecoder(self, source, ids)
+        return TapeDecoder(self, tape, ids)
 
     def forwards(self, thread: int) -> Forwards:
         """The calls of a thread that made autograd nodes."""
@@ -106,9 +99,9 @@ class Decoder:
     @collector_paused()
     def all(self, segments: list[Segment], *, renumber: bool = True) -> list[Event]:
         """Every event of all segments, in the order they began, with numbers from 0 on, or with the ids they have."""
-        tapes = [self.tape(segment, segment.ids) for segment in segments]
+        tapes = [self.tape(segment.tape, segment.ids) for segment in segments]
         found = [(record, tape) for segment, tape in zip(segments, tapes, strict=True) for record in segment.records()]
-        is_one_thread = len({segment.thread for segment in segments}) == 1
+        is_one_thread = len({segment.tape.thread for segment in segments}) == 1
         if not is_one_thread or not all(segment.ids.is_even for segment in segments):
             found.sort(key=lambda item: (item[0][0], item[1].identity(item[0][1])))
         if renumber:
@@ -127,8 +120,8 @@ class Decoder:
 
     def take(self, segment: Segment) -> list[Event]:
         """The events of the next segment, with the ids they have, and remember of them what later ones need."""
-        tape = self.tape(segment, segment.ids)
-        for _, at, parent in records(segment.tape, segment.begin, seams=segment.ids.seams):
+        tape = self.tape(segment.tape, segment.ids)
+        for _, at, parent in segment.earlier_records():
             tape.remember(at, parent)
         events = self.all([segment], renumber=False)
         tape.forget(segment.begin)
@@ -136,8 +129,8 @@ class Decoder:
 
     def pass_over(self, segment: Segment) -> int:
         """The number of events in the next segment, which nobody will see; remember of them what later ones need."""
-        tape, passed = self.tape(segment, segment.ids), 0
-        for _, at, parent in records(segment.tape, segment.end, seams=segment.ids.seams):
+        tape, passed = self.tape(segment.tape, segment.ids), 0
+        for _, at, parent in segment.tape.records(segment.end, seams=segment.ids.seams):
             is_event = tape.remember(at, parent)
             passed += is_event and at >= segment.begin
         tape.forget(segment.begin)
@@ -206,30 +199,28 @@ Place = tuple[Site | None, ModuleFacts | None, int]
 
 
 class TapeDecoder:
-    """Turns the records of one tape into events."""
+    """Turns the records of one tape into events.
 
-    def __init__(self, decoder: Decoder, source: TapeOwner, ids: Ids) -> None:
-        self.decoder, self.tape, self.thread, self.level, self.ids = (
-            decoder,
-            source.tape,
-            source.thread,
-            source.level,
-            ids,
-        )
+    With `connects`, operators of a backward pass name the call whose gradient they compute: all records are decoded
+    in their order. To read single records it is switched off.
+    """
+
+    def __init__(self, decoder: Decoder, tape: Tape, ids: Ids, *, connects: bool = True) -> None:
+        self.decoder, self.tape, self.ids = decoder, tape, ids
+        self.connects = connects and tape.level == "aten"
         self.identity: Callable[[int], int] = adding(ids.cleared) if ids.is_even else ids
         self.number = self.identity if decoder.is_live else lambda at: decoder.number(self.identity(at))
-        self.forwards = decoder.forwards(source.thread)
+        self.forwards = decoder.forwards(tape.thread)
 
     def remember(self, at: int, parent: int | None) -> bool:
         """Remember what later records need of this one, before its turn to be decoded; whether it is an event."""
         if parent is not None:
             id, early = self.identity(at), self.decoder.early
             if id not in early:
-                early[id] = self._changes(self.tape[at], self.tape[at + 1], parent)
+                early[id] = self._changes(*self.tape.change(at), parent)
             return bool(early[id])
-        callee, result, outer = self.tape[at : at + PARENT + 1]
-        is_around_others = result is RUNNING
-        may_begin_step = outer == OUTERMOST or type(callee) is MarkEntry
+        is_around_others = self.tape.is_running(at)
+        may_begin_step = self.tape.parent(at) == OUTERMOST or type(self.tape.callee(at)) is MarkEntry
         if is_around_others or may_begin_step:
             self.place(at)
         return True
@@ -237,14 +228,14 @@ class TapeDecoder:
     def forget(self, begin: int) -> None:
         """The tape is cleared from an offset on."""
         first, decoder = self.identity(begin), self.decoder
-        gone = range(first, (self.thread + 1) * THREAD_STRIDE)
+        gone = range(first, (self.tape.thread + 1) * THREAD_STRIDE)
         decoder.places = {id: place for id, place in decoder.places.items() if id not in gone}
         decoder.last.forget(gone)
         decoder.early = {id: changes for id, changes in decoder.early.items() if id not in gone}
 
     def change(self, time: float, at: int, parent: int) -> Variable | None:
         """The change of a variable at an offset; None if it is none, because the number is the same."""
-        entry, item = self.tape[at : at + SHORT]
+        entry, item = self.tape.change(at)
         known = self.decoder.early.get(self.identity(at)) if self.decoder.early else None
         changes = self._changes(entry, item, parent) if known is None else known
         return self.variable(entry, item, changes, self.number(at), parent, time) if changes else None
@@ -267,7 +258,7 @@ class TapeDecoder:
             changes,
             decoder.sites.line(point.file, point.line, point.function, site),
             round((time - decoder.origin) * 1e9) if time else 0,
-            self.thread,
+            self.tape.thread,
             step,
             decoder.rank,
         )
@@ -275,18 +266,18 @@ class TapeDecoder:
     def event(self, at: int) -> Event:
         """The event of the record at an offset."""
         decoder, tape = self.decoder, self.tape
-        callee, result, parent, start, end, phase, nodes = tape[at : at + ARGS]
+        callee, result, parent, start, end, phase, nodes = tape.head(at)
         site, module, step = self.place(at)
         parent_id = None if parent == OUTERMOST else self.number(parent)
         began = round((start - decoder.origin) * 1e9)
         kind, number = type(callee), self.number(at)
         if kind is MarkEntry:
-            return Mark(number, parent_id, callee.mark, callee.text, began, self.thread, step, decoder.rank)
+            return Mark(number, parent_id, callee.mark, callee.text, began, self.tape.thread, step, decoder.rank)
         args, kwargs = self._arguments(callee, at)
         failed, running = result if type(result) is Raised else None, result is RUNNING
         origin = self.forwards.find(nodes) if phase == BACKWARD and kind is OperatorCallee else None
-        if nodes >= NODE_COUNT and kind is FunctionCallee and self.level == "aten":
-            self.forwards.add(nodes, number, module)
+        if self.connects and kind is FunctionCallee and nodes >= NODE_COUNT:
+            self.forwards.add(node_range(nodes), number, module)
         call = Call(
             number,
             parent_id,
@@ -296,13 +287,13 @@ class TapeDecoder:
             args,
             kwargs,
             None if running or failed else self.plain(result),
-            decoder.sites.operator(self._pairs(at)) if kind is FunctionCallee else None,
+            decoder.sites.operator(tape.frames(at)) if kind is FunctionCallee else None,
             site,
             began,
             None if running else round((end - start) * 1e9),
             failed.type if failed else None,
             PHASES[phase],
-            self.thread,
+            self.tape.thread,
             step,
             decoder.rank,
             decoder.sites.definition(callee.code) if kind is PythonCallee and callee.code is not None else None,
@@ -314,26 +305,17 @@ class TapeDecoder:
 
     def _arguments(self, callee: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, less those that torch's Python functions only hand on at their defaults."""
-        tape, plain = self.tape, self.plain
-        first = at + FIXED
-        last = first + tape[at + ARGS]
-        args = tuple([plain(item) for item in tape[first:last]])
-        if not tape[at + KWARGS] and type(callee) is not PythonCallee:
+        plain = self.plain
+        args = tuple([plain(item) for item in self.tape.args(at)])
+        flat = self.tape.flat_kwargs(at)
+        if not flat and type(callee) is not PythonCallee:
             return args, {}
-        flat = tape[last : last + tape[at + KWARGS]]
         kwargs = {flat[index]: plain(flat[index + 1]) for index in range(0, len(flat), 2)}
         if type(callee) is PythonCallee:
             return (), callee.named(args, kwargs)
         if isinstance(callee, FunctionCallee) and callee.defaults:
             kwargs = {name: item for name, item in kwargs.items() if not is_default(callee.defaults, name, item)}
         return args, kwargs
-
-    def _pairs(self, at: int) -> Sequence[Any]:
-        """The stack of a record, as far as it has one of its own."""
-        tape = self.tape
-        arguments, keywords, frames = tape[at + ARGS : at + FIXED]
-        first = at + FIXED + arguments + keywords
-        return tape[first : first + frames] if frames > 0 else ()
 
     def place(self, at: int) -> Place:
         """The place of a record; that of its parents is found first, also when they are not complete yet."""
@@ -342,7 +324,7 @@ class TapeDecoder:
         place = places.get(id)
         while place is None:
             waiting.append((at, id))
-            at = self.tape[at + PARENT]
+            at = self.tape.parent(at)
             if at == OUTERMOST:
                 break
             id = identity(at)
@@ -353,11 +335,11 @@ class TapeDecoder:
         return place
 
     def _place(self, at: int, outer: Place | None) -> Place:
-        callee = self.tape[at + CALLEE]
+        callee = self.tape.callee(at)
         site, module, step = outer or (self.decoder.outside, None, None)
-        if self.tape[at + FRAMES] != INHERITED:
-            site = self.decoder.sites.chain(self._pairs(at), site)
-        step = self.decoder.steps.of(callee, step, self.tape[at + START])
+        if self.tape.has_own_frames(at):
+            site = self.decoder.sites.chain(self.tape.frames(at), site)
+        step = self.decoder.steps.of(callee, step, self.tape.start(at))
         return site, callee.facts if isinstance(callee, ModuleCallee) else module, step
 
     def plain(self, item: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from insitu.capture.tape import NODE_COUNT
 from insitu.trace.event import ModuleFacts
 
 MOST = 200_000  # calls that are remembered: a live session goes on for ever
@@ -15,8 +14,7 @@ NEAR = 8  # how far nesting is looked through
 class Forward(NamedTuple):
     """A call that made autograd nodes: their numbers, its id, the module it was made in."""
 
-    first: int
-    last: int
+    nodes: range
     id: int
     module: ModuleFacts | None
 
@@ -34,22 +32,21 @@ class Forwards:
         same._calls, same._firsts = list(self._calls), list(self._firsts)
         return same
 
-    def add(self, nodes: int, id: int, module: ModuleFacts | None) -> None:
-        """A call made these nodes (`tape.NODES`)."""
-        count, first = divmod(nodes, NODE_COUNT)
+    def add(self, nodes: range, id: int, module: ModuleFacts | None) -> None:
+        """A call made the nodes with these numbers."""
         if len(self._calls) >= MOST:
             del self._calls[: MOST // 2], self._firsts[: MOST // 2]
-        self._calls.append(Forward(first, first + count - 1, id, module))
-        self._firsts.append(first)
+        self._calls.append(Forward(nodes, id, module))
+        self._firsts.append(nodes.start)
 
     def find(self, node: int) -> Forward | None:
         """The innermost call that made a node; None for one made elsewhere, and for the gradients of leaves.
 
         >>> calls = Forwards()
-        >>> calls.add(5 + 2 * NODE_COUNT, 17, None)
+        >>> calls.add(range(5, 7), 17, None)
         >>> calls.find(6).id, calls.find(7), calls.find(4)
         (17, None, None)
         """
         at = bisect_right(self._firsts, node)
         near = self._calls[max(0, at - NEAR) : at]
-        return next((call for call in reversed(near) if call.first <= node <= call.last), None)
+        return next((call for call in reversed(near) if node in call.nodes), None)

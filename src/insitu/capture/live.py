@@ -13,10 +13,9 @@ from weakref import WeakSet
 
 from insitu.capture.decode import Decoder, TapeDecoder
 from insitu.capture.explain.note import save_waiting_tapes
-from insitu.capture.ids import THREAD_STRIDE, Ids
 from insitu.capture.probe import Probe, Trouble
-from insitu.capture.segment import end_of, records
-from insitu.capture.tape import OUTERMOST, RESULT, RUNNING, Tape, VariableEntry
+from insitu.capture.segment import THREAD_STRIDE, Ids
+from insitu.capture.tape import OUTERMOST, VariableEntry
 from insitu.capture.tensors import GIVEN, RichValue
 from insitu.trace.event import Event, Mark
 
@@ -72,7 +71,7 @@ class Live:
     def change(self, probe: Probe, entry: VariableEntry, value: Any) -> None:
         """A variable has changed."""
         with self._unheard(probe):
-            number = probe.thread * THREAD_STRIDE + CHANGES_FROM + next(self._changes)
+            number = probe.tape.thread * THREAD_STRIDE + CHANGES_FROM + next(self._changes)
             tape, _ = self._tape(probe)
             self._hand_on(tape.variable(entry, value, entry.changes or (), number, probe.parent, probe.clock()))
 
@@ -104,8 +103,8 @@ class Live:
 
     def _tape(self, probe: Probe) -> tuple[TapeDecoder, Ids]:
         if id(probe) not in self._tapes:
-            ids = Ids(probe.thread * THREAD_STRIDE)
-            self._tapes[id(probe)] = (self.decoder.tape(probe, ids), ids)
+            ids = Ids(probe.tape.thread * THREAD_STRIDE)
+            self._tapes[id(probe)] = (self.decoder.tape(probe.tape, ids), ids)
         return self._tapes[id(probe)]
 
     def cleared(self, probe: Probe) -> tuple[int, int]:
@@ -116,7 +115,7 @@ class Live:
     def _clear(self, probe: Probe, tape: TapeDecoder, ids: Ids) -> None:
         """Forget what is on the tape after the last call that has not returned. The tensors that are still there get
         their facts now, while offsets mean something."""
-        begin = end_of_running(probe.tape)
+        begin = probe.tape.end_of_running()
         save_waiting_tapes(probe)
         alive = {key: value for key, value in probe.table.items() if value() is not None}
         for value in alive.values():
@@ -147,9 +146,3 @@ def is_long(probe: Probe, at: int, begin: int) -> bool:
     length = len(probe.tape)
     is_worth = at < begin and probe.parent < begin // 2  # what runs ends there: a recursion halves its tape each time
     return length > CLEAR_INSIDE and (is_worth or length > begin + CLEAR_INSIDE)
-
-
-def end_of_running(tape: Tape) -> int:
-    """Where the last call on a tape that has not returned, and may be left for a while, ends; 0 if all have."""
-    running = [at for _, at, parent in records(tape) if parent is None and tape[at + RESULT] is RUNNING]
-    return end_of(tape, running[-1]) if running else 0

@@ -236,6 +236,7 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
         at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module, probe.recomputes)
         try:
             task = graph_task_id()  # in a backward pass, a module runs forward code again
+            # The list of `tape.new_record` in line: a call would cost more than the list.
             record = [callee, RUNNING, outer[0], 0.0, 0.0, RECOMPUTE if task != -1 else FORWARD, 0, len(args), 0, 0]
             noting(record, args, kwargs)
             stack(_getframe(1), record)

@@ -82,6 +82,7 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
         at, outer, function, taking, backward = -1, probe.parent, probe.function, probe.taking, probe.backward
         try:
             phase = phase_of(probe, _getframe(1)) if backward else FORWARD
+            # The list of `tape.new_record` in line: a call would cost more than the list.
             record = [callee, RUNNING, outer, 0.0, 0.0, phase, 0, len(args), 0, 0]
             noting(record, args, kwargs)
             stack(_getframe(1), record)
@@ -193,6 +194,7 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
         if probe.taking:
             try:
                 callee = callees.get(id(func)) or operator_callee(func)
+                # The list of `tape.new_record` in line: a call would cost more than the list.
                 record = [callee, RUNNING, probe.parent, 0.0, 0.0, FORWARD, 0, len(args), 0, INHERITED]
                 if inside:
                     noting(record, args, kwargs)

@@ -17,14 +17,23 @@ from torch import nn
 from insitu.capture.backward import TensorGradients
 from insitu.capture.contents import content_of
 from insitu.capture.explain.note import add_note
-from insitu.capture.ids import THREAD_STRIDE, Ids
 from insitu.capture.modes import AtenMode, FunctionMode, sweep
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleCallee, Names
 from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
+from insitu.capture.segment import THREAD_STRIDE, Ids
 from insitu.capture.sites import INSTRUCTIONS, STOP, TOP, Base, Codes
-from insitu.capture.tape import END, FRAMES, OUTERMOST, PARENT, RESULT, MarkEntry, Raised, Tape, VariableEntry
+from insitu.capture.tape import (
+    FRAMES,
+    OUTERMOST,
+    START,
+    MarkEntry,
+    Raised,
+    Tape,
+    VariableEntry,
+    new_record,
+)
 from insitu.capture.tensors import Keep, Table, guarded, make_values
 from insitu.capture.torch_internals import HAS_DISPATCH_MODES, HAS_FUNCTION_MODES, function_stack_length
 from insitu.capture.variables.variable_tracker import VariableTracker
@@ -70,7 +79,7 @@ class Probe:
     """
 
     _STATE = (
-        *("backward", "due", "end", "follows", "function", "ids", "module", "over"),
+        *("backward", "due", "follows", "function", "ids", "module", "over"),
         *("parent", "paused", "recomputes", "spent", "suspended", "taking"),
     )
     _PARTS = (
@@ -82,7 +91,6 @@ class Probe:
         "codes",
         "function_mode",
         "gradients",
-        "level",
         "live",
         "names",
         "on_module",
@@ -93,7 +101,7 @@ class Probe:
         "variants",
     )
     _RULES = ("careful", "follows_backward", "keeps", "lazy")
-    __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "thread", "trouble", "writes")
+    __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "trouble", "writes")
 
     def __init__(
         self,
@@ -113,7 +121,6 @@ class Probe:
         self.function = self.paused = self.backward = self.over = False
         self.follows = self.suspended = 0
         self.recomputes = -1
-        self.end: int | None = None
         self.ids = Ids(thread * THREAD_STRIDE)
         self.budget = budget
         self.due = budget.length if budget is not None else NEVER
@@ -123,11 +130,11 @@ class Probe:
         self.module: ModuleCallee | None = None
         self.parent, self.taking, self.follows_backward = OUTERMOST, taking, follows_backward
         self.lazy = not taking and not follows_backward
-        self.names, self.thread, self.level, self.trouble, self.close = names, thread, level, trouble, close
+        self.names, self.trouble, self.close = names, trouble, close
         self.spent = 0.0
         is_timed = keep is not None or (live is not None and checks is None)
         self.clock = perf_counter if not is_timed else lambda: perf_counter() - self.spent
-        self.tape: Tape = []
+        self.tape = Tape(thread=thread, level=level)
         self.table: Table = {}
         self.writes = Writes()
         self.tracker = VariableTracker(self)
@@ -188,7 +195,7 @@ class Probe:
         self.taking = self.follows_backward = False
         self.due = NEVER
         if not self.over:
-            self.end = len(self.tape)  # a function that still runs may go on writing
+            self.tape.end = len(self.tape)  # a function that still runs may go on writing
         self.paused = self.over = True
         self.table.clear()
         self.variants.clear()
@@ -218,7 +225,7 @@ class Probe:
         """The offset of the innermost call of a module that runs."""
         at, tape = self.parent, self.tape
         while 0 <= at < len(tape) and tape[at] is not callee:
-            at = tape[at + PARENT]
+            at = tape.parent(at)
         return at
 
     def _describe(self, callee: ModuleCallee, module: nn.Module) -> None:
@@ -257,8 +264,7 @@ class Probe:
 
     def failed(self, at: int, error: BaseException) -> None:
         """Note that an exception has ended the call at an offset."""
-        self.tape[at + END] = self.clock()
-        self.tape[at + RESULT] = Raised(error)
+        self.tape.finish(at, self.clock(), Raised(error))
         add_note(error, self, at)
 
     def change(self, entry: VariableEntry, value: Any) -> None:
@@ -270,10 +276,17 @@ class Probe:
                 self.cut()
             self.tape += (entry, value)
 
+    def append(self, record: list[Any]) -> int:
+        """Put a record on the tape now; its offset. The handlers of the hot path do the same in line."""
+        at = len(self.tape) if len(self.tape) < self.due else self.cut()
+        record[START] = self.clock()
+        self.tape.extend(record)
+        return at
+
     def mark(self, mark: MarkKind, text: str) -> None:
         """Put a mark on the tape."""
-        now, at = self.clock(), len(self.tape) if len(self.tape) < self.due else self.cut()
-        self.tape += (MarkEntry(mark, text), None, self.parent, now, now, False, 0, 0, 0, 0)
+        at = self.append(new_record(MarkEntry(mark, text), self.parent))
+        self.tape.finish(at, self.tape.start(at), None)
         if self.close is not None:
             self.close(self, at)
 

@@ -12,7 +12,7 @@ from insitu.capture.containers import outline
 from insitu.capture.explain.note import add_note
 from insitu.capture.modes import as_anchor
 from insitu.capture.ops import phase_of
-from insitu.capture.tape import END, ENTERED, FORWARD, LEFT, RESULT, RUNNING, START, Raised, VariableEntry
+from insitu.capture.tape import ENTERED, FORWARD, LEFT, Raised, VariableEntry, new_record
 from insitu.capture.tensors import GIVEN, Value, Values, guarded
 from insitu.capture.variables.follow.rewrite import Point
 
@@ -35,17 +35,14 @@ class PythonCalls:
     def begin(self, callee: PythonCallee, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> int:
         """Note a call that begins; its offset, negative when that failed."""
         probe, at = self._probe, -1
-        tape = probe.tape
         try:
             phase = phase_of(probe, frame) if probe.backward else FORWARD
-            record = [callee, RUNNING, probe.parent, 0.0, 0.0, phase, 0, len(args), 2 * len(kwargs), 0]
+            record = new_record(callee, probe.parent, phase=phase, args=len(args), kwargs=2 * len(kwargs))
             record += map(self.look, args)
             for name, item in kwargs.items():
                 record += (name, self.look(item))
             probe.stack(frame, record)
-            at = len(tape) if len(tape) < probe.due else probe.cut()
-            record[START] = probe.clock()
-            tape += record
+            at = probe.append(record)
             if probe.open is not None:
                 probe.open(probe, at)
         except BaseException as error:
@@ -54,15 +51,15 @@ class PythonCalls:
 
     def end(self, at: int, result: Any) -> None:
         """Note how a call has ended."""
-        probe, tape = self._probe, self._probe.tape
+        probe = self._probe
         if probe.over:
             return
-        tape[at + END] = probe.clock()
+        ended, recorded = probe.clock(), None
         try:
-            tape[at + RESULT] = result if isinstance(result, Raised) else self.look(result)
+            recorded = result if isinstance(result, Raised) else self.look(result)
         except Exception as error:
-            tape[at + RESULT] = None
             probe.trouble("recording a result", error)
+        probe.tape.finish(at, ended, recorded)
         if probe.close is not None:
             probe.close(probe, at)
         elif probe.follows:
@@ -102,7 +99,7 @@ def make_look(probe: Probe, values: Values) -> Callable[[Any], Any]:
     def given(tensor: Any) -> Value:
         return fresh(tensor, GIVEN)
 
-    leaf = values.current if probe.level != "python" else given
+    leaf = values.current if probe.tape.level != "python" else given
     return lambda item: outline(item, leaf)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -23,9 +22,9 @@ from insitu.capture.keep import make_keep, measured
 from insitu.capture.live import Live, Sink
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import Names
+from insitu.capture.patience import patience
 from insitu.capture.probe import Delivery, Probe
 from insitu.capture.sites import Base
-from insitu.capture.tape import Patience
 from insitu.capture.tensor_swaps import swaps as tensor_swaps
 from insitu.errors import Troubles, tell
 from insitu.trace.capacity import MEMORY, capacity_text
@@ -34,8 +33,6 @@ from insitu.trace.missing import Missing
 from insitu.trace.path import matches, nearest
 
 LEVELS = ("python", "modules", "functions", "aten")
-patience = Patience()
-os.register_at_fork(after_in_child=patience.abandon)
 
 
 class Recorder:

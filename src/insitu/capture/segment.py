@@ -1,100 +1,73 @@
-"""A segment: the records of one thread that are decoded together."""
+"""Segments of a tape that are decoded together, and ids that count on when a part of a tape is taken off."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator
 
-from insitu.capture.calls import PythonCallee
-from insitu.capture.ids import Ids, Seam
-from insitu.capture.names import ModuleCallee
-from insitu.capture.tape import (
-    ARGS,
-    ENTERED,
-    FIXED,
-    LEFT,
-    OUTERMOST,
-    PARENT,
-    SHORT,
-    START,
-    Tape,
-    VariableEntry,
-)
+from insitu.capture.tape import Record, Seam, Tape
 
-if TYPE_CHECKING:
-    from insitu.capture.probe import Probe
-
-# When it began, its offset and, for the change of a variable, the call it lies in.
-Record = tuple[float, int, int | None]
-CONTAINING = (PythonCallee, ModuleCallee)
+THREAD_STRIDE = 1 << 40  # the ids of a thread begin at its number times this
 
 
-def end_of(tape: Tape, at: int) -> int:
-    """Where the record of a call ends."""
-    arguments, keywords, frames = tape[at + ARGS : at + FIXED]
-    end: int = at + FIXED + arguments + keywords + (frames if frames > 0 else 0)
-    return end
+class Ids:
+    """The ids of the records on a tape, by their offsets: they count on when the end of the tape is cleared.
 
-
-def records(
-    tape: Tape,
-    end: int | None = None,
-    *,
-    seams: dict[int, Seam] | None = None,
-    running: list[int] | None = None,
-) -> Iterator[Record]:
-    """Every record of a tape. A change has no time of its own: it gets that of what came before.
-
-    `running` is filled with the watched calls that run, as far as that is known, which matters only where variables
-    are followed. `seams` says that of places where a part of the tape was taken off.
+    >>> ids = Ids(100)
+    >>> ids.clear(10, 50)
+    >>> ids(5), ids(10)
+    (105, 150)
     """
-    at, end, time = 0, len(tape) if end is None else end, 0.0
-    running, seams = running if running is not None else [], seams or {}
-    while at + SHORT <= end:
-        if at in seams:
-            time, running[:] = seams[at]
-        entry = tape[at]
-        if type(entry) is VariableEntry:
-            yield time, at, running[-1] if running else OUTERMOST
-            at += SHORT
-        elif entry is LEFT or entry is ENTERED:
-            _leave_or_enter(entry, tape[at + 1], running)
-            at += SHORT
-        else:
-            following = end_of(tape, at)
-            if following > end:  # another thread is writing it
-                return
-            time = tape[at + START]
-            yield time, at, None
-            if isinstance(entry, CONTAINING):
-                _begin(tape, at, running)
-            at = following
+
+    def __init__(self, first: int) -> None:
+        self._parts = [(0, first)]  # from which offset on how much is added
+        self.seams: dict[int, Seam] = {}  # by the offset from which on the tape was cleared
+
+    def __call__(self, at: int) -> int:
+        return at + next(added for begin, added in reversed(self._parts) if at >= begin)
+
+    def copy(self) -> Ids:
+        """The ids as they are now, whatever is cleared later."""
+        same = Ids(0)
+        same._parts, same.seams = list(self._parts), dict(self.seams)
+        return same
+
+    def clear(self, begin: int, end: int, seam: Seam | None = None) -> None:
+        """The records between two offsets are gone, and the second was the end."""
+        added = self.cleared + end - begin
+        self._parts = [*(part for part in self._parts if part[0] < begin), (begin, added)]
+        self.seams = {at: calls for at, calls in self.seams.items() if at < begin}
+        self.seams[begin] = seam or Seam()
+
+    @property
+    def begin(self) -> int:
+        """From where on it was cleared last."""
+        return self._parts[-1][0]
+
+    @property
+    def cleared(self) -> int:
+        """What is added at the end of the tape."""
+        return self._parts[-1][1]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was ever cleared."""
+        return not self.seams
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the same is added everywhere: the tape was cleared as a whole, or never."""
+        return len(self._parts) == 1
 
 
-def _leave_or_enter(way: Any, call: int, running: list[int]) -> None:
-    """A watched call goes on, or is left for a while."""
-    if way is ENTERED:
-        running.append(call)
-    elif call in running:
-        del running[running.index(call) :]
+def adding(added: int) -> Callable[[int], int]:
+    """The ids of a tape where the same is added everywhere; they are asked for several times for each event."""
+    return added.__add__
 
 
-def _begin(tape: Tape, at: int, running: list[int]) -> None:
-    """A call begins that may contain changes of variables; those that are not around it have ended."""
-    around = tape[at + PARENT]
-    while around != OUTERMOST and not isinstance(tape[around], CONTAINING):
-        around = tape[around + PARENT]
-    while running and running[-1] != around:
-        running.pop()
-    running.append(at)
-
-
-class TapeOwner(Protocol):
-    """What has a tape: a probe, a segment, somebody who reads one."""
-
-    tape: Tape
-    thread: int
-    level: str
+def numbering(numbers: dict[int, int], identity: Callable[[int], int]) -> Callable[[int], int]:
+    """The numbers of records by their offsets; -1 for a record that has none."""
+    get = numbers.get
+    return lambda at: get(identity(at), -1)
 
 
 class Segment:
@@ -103,13 +76,16 @@ class Segment:
     Offsets are those of the tape when the segment was taken off it, and `ids` the ids at that time.
     """
 
-    __slots__ = ("begin", "end", "ids", "level", "tape", "thread")
+    __slots__ = ("begin", "end", "ids", "tape")
 
-    def __init__(self, probe: Probe, tape: Tape, begin: int, end: int | None, ids: Ids) -> None:
+    def __init__(self, tape: Tape, begin: int, end: int | None, ids: Ids) -> None:
         self.tape, self.begin, self.end, self.ids = tape, begin, end, ids
-        self.thread, self.level = probe.thread, probe.level
 
     def records(self) -> Iterator[Record]:
-        """Its own records, in order."""
-        every = records(self.tape, self.end, seams=self.ids.seams)
+        """The records of the segment, in order."""
+        every = self.tape.records(self.end, seams=self.ids.seams)
         return (record for record in every if record[1] >= self.begin) if self.begin else every
+
+    def earlier_records(self) -> Iterator[Record]:
+        """The records before the segment."""
+        return self.tape.records(self.begin, seams=self.ids.seams)

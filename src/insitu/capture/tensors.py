@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy
 import torch
@@ -29,10 +29,14 @@ from insitu.trace.dtype import dtype_named
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
+    from insitu.capture.tape import Tape
+    from insitu.capture.writes import Writes
     from insitu.trace.event import TensorFacts
 
-# The producer of a tensor that was there before, or was changed by something that is not on the tape.
-GIVEN = -1
+# Producers that are not offsets of calls on the tape.
+GIVEN = -1  # the tensor was there before, or was changed by something that is not on the tape
+FORGOTTEN = GIVEN - 1  # the call is no longer on the tape, and its id is not known
+EARLIER = FORGOTTEN - 1  # the call is no longer on the tape: EARLIER - id
 # One object for the device of most tensors: `is_cpu` is cheaper than to make and compare a device.
 with DisableTorchFunction():
     CPU = torch.device("cpu")
@@ -89,7 +93,18 @@ Layout = tuple[Any, ...]
 Table = dict[int, Value]
 
 
-def make_fresh(probe: Probe, keep: Keep | None, content: Content) -> Fresh:
+class ValueOwner(Protocol):
+    """A probe, as far as values know it: its table, its tape, and whether it records at the moment."""
+
+    table: Table
+    tape: Tape
+    writes: Writes
+    taking: bool
+    paused: bool
+    spent: float
+
+
+def make_fresh(probe: ValueOwner, keep: Keep | None, content: Content) -> Fresh:
     """The function that gives a tensor a new value, made by the call at an offset."""
     table = probe.table
     layouts: dict[Layout, Layout] = {}
@@ -200,7 +215,7 @@ def requires_grad_of(tensor: Any) -> bool:
     return not issubclass(type(tensor), numpy.ndarray) and tensor.requires_grad
 
 
-def unmeasured(probe: Probe, content: Content, tensor: Any) -> Any:
+def unmeasured(probe: ValueOwner, content: Content, tensor: Any) -> Any:
     """The digest of a tensor; the time that it takes is not counted."""
     began = perf_counter()
     try:
@@ -209,7 +224,7 @@ def unmeasured(probe: Probe, content: Content, tensor: Any) -> Any:
         probe.spent += perf_counter() - began
 
 
-def kept(probe: Probe, keep: Keep, tensor: Tensor) -> Any:
+def kept(probe: ValueOwner, keep: Keep, tensor: Tensor) -> Any:
     """What `keep` makes of a tensor; what it calls for that is no call of the user, and its time not theirs."""
     began = perf_counter()
     taking, paused = probe.taking, probe.paused
@@ -221,7 +236,7 @@ def kept(probe: Probe, keep: Keep, tensor: Tensor) -> Any:
         probe.spent += perf_counter() - began
 
 
-def unheard(probe: Probe, tensor: Any) -> Layout:
+def unheard(probe: ValueOwner, tensor: Any) -> Layout:
     """The layout of any tensor. A subclass may dispatch to tell it: that is no call of the user."""
     taking, probe.taking = probe.taking, False
     try:

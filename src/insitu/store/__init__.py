@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from insitu.errors import ChoiceError, StoreError, SubjectError, tell
+from insitu.store.files import PARTS
 from insitu.store.trace.trace_parts import join_traces, only_whole_steps
 from insitu.trace.capacity import MEMORY, capacity
 from insitu.trace.missing import missing_of
@@ -16,7 +17,6 @@ from insitu.trace.trace import Trace
 TEXT = ".trace"
 RUN_SUFFIXES = (".h5", ".hdf5")
 SUFFIXES = (*RUN_SUFFIXES, TEXT)
-PARTS = ".parts"
 EVENT = 1100  # bytes of memory for an event that is loaded
 
 __all__ = ["PARTS", "RUN_SUFFIXES", "SUFFIXES", "check", "load", "save"]

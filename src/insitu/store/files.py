@@ -11,6 +11,7 @@ from typing import Any
 
 from insitu.errors import StoreError
 
+PARTS = ".parts"  # at the end of the name of the folder in which the journals of a run are
 _MOST = 512  # buffers in one call; Linux takes 1024
 _SMALL = 2**14  # buffers that are smaller, on average, are copied together: a vector of many costs more than that
 

@@ -39,7 +39,7 @@ class ModuleAround:
 def explanation(moment: Moment) -> Explanation:
     """Why an exception was raised. Neither autograd nor any mode sees what is done for it."""
     with torch.no_grad(), DisableTorchFunction(), DisableTorchDispatch():
-        reading = Reading(moment.tape, thread=moment.thread, cleared=moment.cleared)
+        reading = Reading(moment.tape, cleared=moment.cleared)
         try:
             return explain(build_failure(moment, reading))
         finally:

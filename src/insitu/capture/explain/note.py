@@ -15,7 +15,7 @@ from insitu.capture.calls import FunctionCallee, OperatorCallee
 from insitu.capture.contents import small_content_of
 from insitu.capture.explain.raising import RaisePoint, has_only_propagated, is_shown, last_raised, raise_point
 from insitu.capture.explain.scene import Scene, take_scene
-from insitu.capture.tape import ARGS, FIXED, KWARGS, Tape, arguments_of
+from insitu.capture.tape import Tape, arguments_of
 from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.errors import InsituError
@@ -37,9 +37,8 @@ class Moment:
     """Where an exception was first seen: the tape, the call on it, the scene."""
 
     def __init__(self, probe: Probe | None, at: int | None, error: BaseException, scene: Scene | None) -> None:
-        self.tape: Tape = probe.tape if probe is not None else []
+        self.tape = probe.tape if probe is not None else Tape()
         self.end = len(self.tape)
-        self.thread = probe.thread if probe is not None else 0
         self.cleared = probe.cleared if probe is not None else (0, 0)
         self.at, self.scene = at, scene
         self.error, self.message = type(error).__name__, _message(error)
@@ -51,8 +50,7 @@ class Moment:
         """The digests of the small tensors that went into the call, by the ids of their values."""
         if self.at is None:
             return {}
-        first = self.at + FIXED
-        arguments = self.tape[first : first + self.tape[self.at + ARGS] + self.tape[self.at + KWARGS]]
+        arguments = self.tape.inputs(self.at)
         with DisableTorchFunction():
             return {id(item): small_content_of(item()) for item in arguments if isinstance(item, Value)}
 
@@ -185,6 +183,7 @@ def moment_of(error: BaseException, probe: Probe | None, at: int | None, until: 
 def save_waiting_tapes(probe: Probe) -> None:
     """Copy the tape for the notes that still need it: it is about to be cleared."""
     needing = [moment for moment in list(waiting.values()) if moment.tape is probe.tape]
-    copy = list(probe.tape) if needing else []
-    for moment in needing:
-        moment.tape = copy  # one copy for all of them: nobody writes to it
+    if needing:
+        copy = probe.tape.part()  # one copy for all of them
+        for moment in needing:
+            moment.tape = copy

@@ -9,27 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from insitu.capture.decode import Decoder, TapeDecoder
-from insitu.capture.ids import EARLIER, Ids
 from insitu.capture.names import ModuleCallee
-from insitu.capture.segment import end_of, records
+from insitu.capture.segment import Ids
 from insitu.capture.sites import Base, is_hidden
-from insitu.capture.tape import (
-    ARGS,
-    BACKWARD,
-    CALLEE,
-    FIXED,
-    FRAMES,
-    KWARGS,
-    NODE_COUNT,
-    NODES,
-    OUTERMOST,
-    PARENT,
-    PHASE,
-    RESULT,
-    Raised,
-    Tape,
-)
-from insitu.capture.tensors import Value
+from insitu.capture.tape import BACKWARD, OUTERMOST, Raised, Tape
+from insitu.capture.tensors import EARLIER, Value
 from insitu.trace.event import Call, Fields
 from insitu.trace.explain.history import CalleeFacts, History
 
@@ -42,13 +26,11 @@ class Reading(History):
     decoding numbers them differently.
     """
 
-    level = "functions"  # no operator is looked up by the call that it comes from
-
-    def __init__(self, tape: Tape, *, thread: int = 0, cleared: tuple[int, int] = (0, 0)) -> None:
-        self.tape, self.thread = tape, thread
+    def __init__(self, tape: Tape, *, cleared: tuple[int, int] = (0, 0)) -> None:
+        self.tape = tape
         self._begin, self._cleared = cleared
         self._decoder = Decoder(Base(None), origin=0.0, rank=0)
-        self._tape = TapeDecoder(self._decoder, self, Ids(self._cleared))
+        self._tape = TapeDecoder(self._decoder, tape, Ids(self._cleared), connects=False)
         self._callees: dict[int, CalleeFacts] = {}
 
     def close(self) -> None:
@@ -67,11 +49,11 @@ class Reading(History):
 
     def callee(self, at: int) -> Any:
         """The callee, as the tape has it."""
-        return self.tape[at + CALLEE]
+        return self.tape.callee(at)
 
     def callee_facts(self, at: int) -> CalleeFacts:
         """The callee, as plain data."""
-        callee = self.tape[at + CALLEE]
+        callee = self.tape.callee(at)
         found = self._callees.get(id(callee))
         if found is None:
             found = self._callees[id(callee)] = _facts(callee)
@@ -79,36 +61,32 @@ class Reading(History):
 
     def result(self, at: int) -> Any:
         """The result, as the tape has it."""
-        return self.tape[at + RESULT]
+        return self.tape.result(at)
 
     def has_raised(self, at: int) -> bool:
         """Whether an exception ended the call."""
-        return isinstance(self.tape[at + RESULT], Raised)
+        return isinstance(self.tape.result(at), Raised)
 
     def args(self, at: int) -> list[Any]:
         """The arguments, as the tape has them."""
-        return self.tape[at + FIXED : at + FIXED + self.tape[at + ARGS]]
+        return self.tape.args(at)
 
     def kwargs(self, at: int) -> dict[str, Any]:
         """The keyword arguments, as the tape has them."""
-        first = at + FIXED + self.tape[at + ARGS]
-        flat = self.tape[first : first + self.tape[at + KWARGS]]
-        return dict(zip(flat[::2], flat[1::2], strict=True))
+        return self.tape.kwargs(at)
 
     def parent(self, at: int) -> int | None:
         """The call in which a call was made."""
-        parent: int = self.tape[at + PARENT]
+        parent = self.tape.parent(at)
         return parent if parent != OUTERMOST else None
 
     def before(self, end: int) -> Iterator[int]:
         """Every call that began before an offset, in order."""
-        for _, at, parent in records(self.tape, end):
-            if parent is None and self.callee(at).kind != "mark":
-                yield at
+        return (at for at in self.tape.calls(end) if self.callee(at).kind != "mark")
 
     def after(self, at: int) -> int:
         """The offset behind the record of a call."""
-        return end_of(self.tape, at)
+        return self.tape.end_of(at)
 
     def is_tensor(self, item: Any) -> bool:
         """Whether an item is the value of a tensor or an array."""
@@ -134,8 +112,7 @@ class Reading(History):
 
     def frame(self, at: int) -> tuple[CodeType, int] | None:
         """The innermost frame that is shown among those between a call and the one it was made in."""
-        first = at + FIXED + self.tape[at + ARGS] + self.tape[at + KWARGS]
-        flat = self.tape[first : first + max(self.tape[at + FRAMES], 0)]
+        flat = self.tape.frames(at)
         for code, lasti in zip(flat[::2], flat[1::2], strict=True):
             if code is not None and not is_hidden(code.co_filename):
                 return code, lasti
@@ -143,17 +120,12 @@ class Reading(History):
 
     def backward_node(self, at: int) -> int | None:
         """The number of the autograd node that an operator of the backward pass belongs to."""
-        is_backward = self.tape[at + PHASE] == BACKWARD and self.callee(at).kind == "aten"
-        return int(self.tape[at + NODES]) if is_backward else None
+        is_backward = self.tape.phase(at) == BACKWARD and self.callee(at).kind == "aten"
+        return self.tape.node(at) if is_backward else None
 
     def maker(self, node: int, end: int) -> int | None:
         """The innermost call before an offset that made a node of the graph, which is known by its number."""
-        found: int | None = None
-        for at in self.before(end):
-            count, first = divmod(self.tape[at + NODES], NODE_COUNT)
-            if count and first <= node < first + count:
-                found = at  # the last that fits is the innermost
-        return found
+        return self.tape.maker(node, end)
 
     def modules(self, at: int) -> list[ModuleCallee]:
         """The modules around a call, the outermost first."""

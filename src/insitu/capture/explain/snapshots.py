@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from types import ModuleType
+from typing import Any
 
 import numpy
 import torch
@@ -17,13 +17,12 @@ from torch import Tensor, nn
 
 from insitu.capture.containers import items_of, outline
 from insitu.capture.contents import content_of, small_content_of
+from insitu.capture.tape import Tape
 from insitu.capture.tensors import GIVEN, Table, Value, is_same_layout, layout_of, make_fresh, with_mode_off
 from insitu.capture.torch_internals import BUFFERS, MODULES, PARAMETERS, DisableTorchFunction
+from insitu.capture.writes import Writes
 from insitu.trace.event import Opaque, Word
 from insitu.trace.explain.failure import UNKNOWN, ObjectSnapshot
-
-if TYPE_CHECKING:
-    from insitu.capture.probe import Probe
 
 MOST_ITEMS = 32  # of a container that is looked into
 MOST_LEAVES = 200  # of all containers together
@@ -35,14 +34,23 @@ ATOMS = (int, float, complex, str, type(None), torch.dtype, torch.device, numpy.
 REGISTRIES = (PARAMETERS, BUFFERS, MODULES)
 
 
+class Unrecorded:
+    """The owner of the values in a snapshot, which no probe has recorded."""
+
+    def __init__(self) -> None:
+        self.table: Table = {}
+        self.tape, self.writes = Tape(), Writes()
+        self.taking, self.paused, self.spent = False, True, 0.0
+
+
 class ValueSnapshots:
     """Takes the snapshots of one scene. Tensors in the `table` are those that recorded calls have produced."""
 
     def __init__(self, table: Table) -> None:
         self.contents: dict[int, Any] = {}
         self._table = table
-        self._unrecorded = SimpleNamespace(table={}, tape=[], taking=False, paused=True, spent=0.0)
-        self._fresh = with_mode_off(make_fresh(cast("Probe", self._unrecorded), None, content_of))
+        self._unrecorded = Unrecorded()
+        self._fresh = with_mode_off(make_fresh(self._unrecorded, None, content_of))
         self._room = MOST_LEAVES
 
     def take(self, item: Any) -> Any:

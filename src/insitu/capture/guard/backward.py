@@ -18,7 +18,6 @@ from torch.autograd.function import BackwardCFunction
 from insitu.capture.guard.gradient import gradient_cause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
 from insitu.capture.modes import skip_when_compiling
-from insitu.capture.tape import NODE_COUNT, NODES
 from insitu.capture.torch_internals import (
     DisableTorchFunction,
     function_stack_length,
@@ -84,9 +83,10 @@ class Nodes:
 
     def add_unlikely(self, at: int, results: list[Tensor]) -> None:
         """A call whose gradients are not checked otherwise has got an infinity: 0 * inf is NaN."""
-        made, first = divmod(self._check.probe.tape[at + NODES], NODE_COUNT)
-        if made and not self._check.has_hooks(self._check.probe.tape[at]):
-            self.add_all(results, first, made)
+        tape = self._check.probe.tape
+        nodes = tape.nodes(at)
+        if nodes and not self._check.has_hooks(tape.callee(at)):
+            self.add_all(results, nodes.start, len(nodes))
 
     def find_unseen(self, number: int, args: Any, kwargs: Any) -> None:
         """A call begins at this number: look whether it uses what unseen nodes made."""

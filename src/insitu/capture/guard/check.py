@@ -24,10 +24,9 @@ from insitu.capture.guard.pause import Pause
 from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
 from insitu.capture.guard.waiting import Waiting
 from insitu.capture.guard.ways import DIVIDES, HIDES, LEAVING, NODES, OUTPUTS, UNLIKELY, WAYS, changes, way_of
-from insitu.capture.ids import FORGOTTEN
 from insitu.capture.modes import skip_when_compiling
-from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, RESULT, Raised, Tape, VariableEntry
-from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
+from insitu.capture.tape import ARGS, FIXED, OUTERMOST, Raised, Tape, VariableEntry
+from insitu.capture.tensors import FORGOTTEN, GIVEN, ParameterValue, RichValue, Value
 from insitu.capture.torch_internals import DisableTorchFunction, next_node_number
 from insitu.trace.event import Fields
 from insitu.trace.findings import Finding, NonFiniteResult
@@ -135,7 +134,7 @@ class Check:
 
     def __init__(self, probe: Probe, checks: Checks) -> None:
         self.probe, self.checks = probe, checks
-        self.past: Tape = []
+        self.past = Tape()
         self.pending: set[int] = set()  # the calls whose results were not checked, or came from such
         self.bad: set[int] = set()  # those whose results are not finite, be that news or not
         self.waiting = Waiting(self)
@@ -152,8 +151,7 @@ class Check:
     def has_pending(self, at: int) -> bool:
         """Whether an argument of a call was not checked, or is not finite; parameters can still be checked later."""
         tape, pending, bad = self.probe.tape, self.pending, self.bad
-        first = at + FIXED
-        for item in tape[first : first + tape[at + ARGS] + tape[at + KWARGS]]:
+        for item in tape.inputs(at):
             kind = type(item)
             if kind is Value:
                 maker = item.producer
@@ -172,12 +170,12 @@ class Check:
     def spoiled(self, at: int, look: Callable[[Tensor], float]) -> list[Tensor]:
         """The arguments of a call that were not checked and are not finite, which its result may hide."""
         tape, pending = self.probe.tape, self.pending
-        first, found = at + FIXED, []
-        for item in tape[first : first + tape[at + ARGS] + tape[at + KWARGS]]:
+        found = []
+        for item in tape.inputs(at):
             if isinstance(item, Value) and item.producer in pending and (tensor := item()) is not None:
                 if not isfinite(look(tensor)):
                     found.append(tensor)
-                elif isinstance(tape[item.producer + RESULT], Value):  # else it is one of several
+                elif isinstance(tape.result(item.producer), Value):  # else it is one of several
                     pending.discard(item.producer)
         return found
 
@@ -186,7 +184,7 @@ class Check:
 
         Not where dynamo would be interrupted: there, whoever uses the result is to find it.
         """
-        result = self.probe.tape[at + RESULT]
+        result = self.probe.tape.result(at)
         made = [value for value in values(result) if value.producer == at] if not isinstance(result, Raised) else []
         if made and not is_ours:
             self.pending.add(at)
@@ -204,7 +202,7 @@ class Check:
         for at in sorted(self.pending):
             if self.checks.found or not self.can_make(self.probe.tape[at]):
                 continue
-            tensors = [tensor for value in values(self.probe.tape[at + RESULT]) if (tensor := value()) is not None]
+            tensors = [tensor for value in values(self.probe.tape.result(at)) if (tensor := value()) is not None]
             finding = came_in(self, at, tensors, "") if any(map(state_of, tensors)) else None
             if finding is not None:
                 yield finding

@@ -11,9 +11,8 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.cause import report_waiting, waiting_at
 from insitu.capture.guard.facts import facts_of, module_chain, noted_values, operands, saved, saved_tensors
 from insitu.capture.guard.values import State, first_bad, state_of
-from insitu.capture.segment import records
 from insitu.capture.sites import Sites, is_hidden
-from insitu.capture.tape import NODE_COUNT, NODES, RESULT, Tape
+from insitu.capture.tape import Tape
 from insitu.capture.torch_internals import FORWARD_CLASS, current_node, node_number
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import ConsequentGradient, Finding, FindingKind, NonFiniteGradient, UncheckedGradient
@@ -94,18 +93,19 @@ def definition_of(node: Any) -> Site | None:
 def unseen_call(tape: Tape, number: int) -> Call | None:
     """The compiled region, or the module in which nothing was seen, that made a node that no function has made."""
     found = None
-    for _, at, parent in records(tape):
-        if parent is None and tape[at + NODES] >= NODE_COUNT and tape[at + NODES] % NODE_COUNT > number:
+    for at in tape.calls():
+        nodes = tape.nodes(at)
+        if nodes and nodes.start > number:
             break
-        if parent is None and any(value.producer == at for value in values(tape[at + RESULT])):
-            found = at if not isinstance(tape[at], FunctionCallee) else found
+        if any(value.producer == at for value in values(tape.result(at))):
+            found = at if not isinstance(tape.callee(at), FunctionCallee) else found
     return Reading(tape).call(found) if found is not None else None
 
 
 def place_of(check: Check, number: int) -> tuple[Tape, int | None]:
     """The tape, and the call on it, that made the autograd node with a number."""
-    at = made_node(check.probe.tape, number)
-    return (check.probe.tape, at) if at is not None else (check.past, made_node(check.past, number))
+    at = check.probe.tape.maker(number)
+    return (check.probe.tape, at) if at is not None else (check.past, check.past.maker(number))
 
 
 def unchecked_user(check: Check, reading: Reading, at: int) -> int | None:
@@ -121,14 +121,3 @@ def follows(node: Any, operands: list[Tensor], *, nan: bool) -> bool:
     """Whether a gradient is not finite because the forward pass was not; with `nan` only NaN explains it."""
     states = [state_of(tensor) for tensor in (*operands, *(tensor for _, tensor in saved_tensors(node)))]
     return any(state.nan if nan else state for state in states)
-
-
-def made_node(tape: Tape, number: int) -> int | None:
-    """The innermost call on a tape that made the node with a number."""
-    found: int | None = None
-    for _, at, parent in records(tape):
-        if parent is None and tape[at + NODES] >= NODE_COUNT:
-            count, first = divmod(tape[at + NODES], NODE_COUNT)
-            if first <= number < first + count:
-                found = at
-    return found

@@ -129,7 +129,9 @@ def hook_cause(check: Check, hook: Hook, made: Any, given: Tensor | None, place:
 
 def call_at(check: Check, place: Place) -> Call | None:
     """The call that made the tensor that a hook is on; none made a parameter."""
-    tape, at = place_of(check, place) if isinstance(place, int) else ([], None)
+    if not isinstance(place, int):
+        return None
+    tape, at = place_of(check, place)
     reading = Reading(tape)
     try:
         return reading.call(at) if at is not None else None

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.facts import noted_values
 from insitu.capture.guard.values import state_of
-from insitu.capture.segment import records
 from insitu.capture.tensors import Value
 from insitu.trace.findings import NonFiniteResult
 
@@ -93,7 +92,7 @@ class Waiting:
     def _uses(self) -> tuple[set[int], set[int]]:
         """The calls whose results were used on the tape, and the ids of all values that were."""
         reading = Reading(self._check.probe.tape)
-        used = [value for _, at, parent in records(reading.tape) if parent is None for value in noted(reading, at)]
+        used = [value for at in reading.tape.calls() for value in noted(reading, at)]
         return {value.producer for value in used}, set(map(id, used))
 
     def _note_unused(self, carrier: Carrier) -> None:

@@ -30,8 +30,7 @@ import numpy as np
 from xxhash import xxh3_128_digest
 
 from insitu.errors import StoreError, is_interrupt, tell
-from insitu.store import PARTS
-from insitu.store.files import sync_directory, write_all
+from insitu.store.files import PARTS, sync_directory, write_all
 from insitu.store.journal import frames
 from insitu.store.journal.declarations import Declarations, dumps
 from insitu.store.journal.parts import check_not_link, place_of

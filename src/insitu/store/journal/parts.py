@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from insitu.errors import StoreError
-from insitu.store import PARTS
+from insitu.store.files import PARTS
 
 _PLACE = re.compile(r"rank(\d{5,9})(?:-([0-9a-f]{32})-(\d{3,9}))?")
 RUN_ID = re.compile(r"[0-9a-f]{32}")

@@ -29,8 +29,7 @@ from typing import Any
 from xxhash import xxh3_128_hexdigest
 
 from insitu.errors import StoreError
-from insitu.store import PARTS
-from insitu.store.files import check_free
+from insitu.store.files import PARTS, check_free
 from insitu.store.journal.claims import Board, Start
 from insitu.store.journal.journal_state import state_of
 from insitu.store.journal.journal_writer import JournalWriter
