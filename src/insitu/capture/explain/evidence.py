@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from insitu.capture.contents import small_content_of
-from insitu.capture.explain.note import Moment
 from insitu.capture.explain.reading import Reading
 from insitu.capture.explain.saved import custom_backward, find_change
 from insitu.capture.keep import has_values
@@ -21,6 +20,9 @@ from insitu.capture.torch_internals import BUFFERS, PARAMETERS, DisableTorchDisp
 from insitu.trace.explain.explanation import Explanation
 from insitu.trace.explain.failure import Failure, InPlaceChange, LiveTensors
 from insitu.trace.explain.pipeline import explain
+
+if TYPE_CHECKING:
+    from insitu.capture.explain.note import Moment
 
 
 @dataclass(slots=True, frozen=True)
