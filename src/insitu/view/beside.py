@@ -1,4 +1,4 @@
-"""What can stand beside the rows of a tree on request: costs, and the backward pass beside the forward pass."""
+"""Columns that a tree shows on request: costs, and the backward pass beside the forward pass."""
 
 from __future__ import annotations
 
@@ -20,6 +20,30 @@ BACKWARD = (Column("gradient", drop=2), Column("backward", right=True, drop=2))
 NO_BACKWARD = 'no backward pass was recorded: level="aten", and loss.backward() inside the block'
 
 
+class NothingBeside:
+    """No columns: what a tree has unless it is asked for more."""
+
+    columns: tuple[Column, ...] = ()
+    missing: str | None = None
+
+    def add(self, event: Event) -> None:
+        """Receive an event that is complete."""
+
+    def hides(self, event: Event | Group) -> bool:
+        """Whether a row is left out because it is shown beside another one."""
+        return False
+
+    def settle(self) -> None:
+        """Receive the end of all events."""
+
+    def forget(self) -> None:
+        """Forget the calls that were shown."""
+
+    def cells(self, item: Fold) -> tuple[Span, ...]:
+        """The cells of a row."""
+        return ()
+
+
 class Beside:
     """Collects what the columns need while the calls complete."""
 
@@ -30,35 +54,35 @@ class Beside:
         self._parents: dict[int, int | None] = {}
         self._behind: dict[int, int] = {}
         self._is_missing = backward
-        self.columns = (*(BACKWARD if backward else ()), *(COSTS if costs else ()))
+        self.columns = BACKWARD * backward + COSTS * costs
 
     def add(self, event: Event) -> None:
-        """An event is complete."""
+        """Receive an event that is complete."""
         if not isinstance(event, Call):
             return
         self._found[event.id] = self._ledger.add(event)
         self._parents[event.id] = event.parent
-        if self._is_missing and (event.forward is not None or _has_gradient(event)):
-            self._is_missing = False
+        if self._is_missing:
+            self._is_missing = event.forward is None and not _has_gradient(event)
         if event.forward is not None:
             self._behind[event.forward] = self._behind.get(event.forward, 0) + (event.duration or 0)
 
     def hides(self, event: Event | Group) -> bool:
-        """Whether a row is left out because it stands beside another one."""
+        """Whether a row is left out because it is shown beside another one."""
         return self._backward and isinstance(event, Call) and event.phase == "backward"
 
     def settle(self) -> None:
-        """All events are there: give the backward times to the calls they belong to, and to those around these."""
+        """Add the backward times to the calls they belong to, and to the calls around these: all events are there."""
         for id, time in self._behind.items():
             above: int | None = id
-            while above is not None and above in self._found:
+            while above in self._found:
                 self._found[above].backward += time
                 above = self._parents[above]
         self._behind = {}
 
     @property
     def missing(self) -> str | None:
-        """What to record for columns in which nothing stands."""
+        """What to record, if the columns are empty."""
         return NO_BACKWARD if self._is_missing and self._found else None
 
     def forget(self) -> None:
@@ -72,22 +96,28 @@ class Beside:
         together = Costs()
         for call in calls:
             together.add(self._found[call.id])
-        behind = (_gradient(calls), time_cell(together.backward)) if self._backward else ()
-        return (*behind, *self._cost_cells(calls, together)) if self._costs else behind
+        cells: tuple[Span, ...] = ()
+        if self._backward:
+            cells = (_gradient(calls), time_cell(together.backward))
+        if self._costs:
+            cells = (*cells, *_cost_cells(calls, together))
+        return cells
 
-    @staticmethod
-    def _cost_cells(calls: list[Call], costs: Costs) -> tuple[Span, ...]:
-        modules = {call.module.path: call.module for call in calls if call.kind == "module" and call.module is not None}
-        parameters = sum(module.parameters for module in modules.values())
-        return (
-            time_cell(costs.own),
-            (amount(costs.memory) if costs.memory else "", ""),
-            (f"{parameters:,}" if parameters else "", ""),
-            (operations(costs.flops) if costs.flops else "", ""),
-        )
+
+def _cost_cells(calls: list[Call], costs: Costs) -> tuple[Span, ...]:
+    """Own time, memory, parameters and operations; each module counts once."""
+    modules = {call.module.path: call.module for call in calls if call.kind == "module" and call.module is not None}
+    parameters = sum(module.parameters for module in modules.values())
+    return (
+        time_cell(costs.own),
+        (amount(costs.memory) if costs.memory else "", ""),
+        (f"{parameters:,}" if parameters else "", ""),
+        (operations(costs.flops) if costs.flops else "", ""),
+    )
 
 
 def _has_gradient(call: Call) -> bool:
+    """Whether a gradient of one of the outputs was recorded."""
     return any(facts.grad is not None for facts in tensors(call.result))
 
 

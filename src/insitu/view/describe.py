@@ -10,7 +10,7 @@ from typing import Any
 
 from insitu.trace.event import Fields, Stats, TensorFacts, Word
 from insitu.view.line import Span
-from insitu.view.value import figure, is_whole, kept, limits, nonfinite_counts, safe, short, tensor, value_text
+from insitu.view.value import figure, is_whole, kept_text, limits, nonfinite_counts, safe, short, tensor, value_text
 
 MOST_NAMES = 8
 MOST_TEXT = 72
@@ -135,7 +135,7 @@ def _tensor(facts: TensorFacts) -> tuple[Span, ...]:
     """Dtype, shape and device, the class if it is not a plain tensor, and the values or the statistics."""
     head: Span = (tensor(facts), "blue")
     where = _where(facts.type, facts.device)
-    text = short(kept(facts.kept), MOST_TEXT) if facts.kept is not None else ""
+    text = short(kept_text(facts.kept), MOST_TEXT) if facts.kept is not None else ""
     if text:
         return (head, where, ("  " + text, "red" if "nan" in text else ""))
     if facts.stats is None:

@@ -35,14 +35,20 @@ SIGNS: dict[str, Span] = {
 
 
 def diff_lines(diff: Diff) -> Iterator[Line]:
-    """The lines that tell how two runs differ."""
-    yield from _verdict(diff)
+    """The verdict on two runs and, below it, the calls side by side."""
+    yield from verdict_lines(diff)
+    for number, line in enumerate(pair_lines(diff)):
+        if number == 0:
+            yield Line((("", ""),))
+        yield line
+
+
+def pair_lines(diff: Diff) -> Iterator[Line]:
+    """The calls side by side, with all that is the same folded; none if the runs agree."""
     rows = list(_folded(diff)) if not diff.close else []
-    if rows:
-        yield Line((("", ""),))
-        yield from rows[:MOST_ROWS]
-        if len(rows) > MOST_ROWS:
-            yield Line(((f"… {len(rows) - MOST_ROWS:,} more lines: diff.differences has a row for each call", "grey"),))
+    yield from rows[:MOST_ROWS]
+    if len(rows) > MOST_ROWS:
+        yield Line(((f"… {len(rows) - MOST_ROWS:,} more lines: diff.differences has a row for each call", "grey"),))
 
 
 def render_diff(diff: Diff, *, color: bool = False, width: int | None = None) -> str:
@@ -56,7 +62,7 @@ def render_diff(diff: Diff, *, color: bool = False, width: int | None = None) ->
     return file.getvalue().removesuffix("\n")
 
 
-def _verdict(diff: Diff) -> Iterator[Line]:
+def verdict_lines(diff: Diff) -> Iterator[Line]:
     """What a person wants to know first."""
     first = diff.first
     if first is None:

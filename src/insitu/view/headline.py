@@ -5,7 +5,7 @@ from __future__ import annotations
 from insitu.trace.diff import Cause, Compared, Diff, Difference
 from insitu.trace.event import Call
 from insitu.view.name import compact, function_name, module_type, spot
-from insitu.view.value import held, result, safe
+from insitu.view.value import held_text, result, safe
 
 MOST_PLACES = 3  # of a cause that occurs again, before only the first and the last are named
 
@@ -81,7 +81,7 @@ def output(event: Compared) -> str:
     """What a call returned, or the value of a variable."""
     if isinstance(event, Call):
         return f"raised {safe(event.raised)}" if event.raised is not None else result(event.result)
-    return held(event.value)
+    return held_text(event.value)
 
 
 def delta_text(item: Cause | Difference) -> str:

@@ -25,7 +25,8 @@ class Column:
 class Line:
     """One line: spans of text and, for a row of a table, one span for each column.
 
-    A line with None for columns is written in full; a line with `()` is cut at the edge of the terminal.
+    A line with None for columns is written in full; a line with `()` is cut at the edge of the terminal. A line of a
+    tree has a `depth`; below the first level, its first span is the guide that is drawn before it.
 
     >>> str(Line((("● ", "purple"), ("fc", ""))))
     '● fc'
@@ -34,6 +35,12 @@ class Line:
     spans: tuple[Span, ...]
     cells: tuple[Span, ...] = ()
     columns: tuple[Column, ...] | None = None
+    depth: int = 0
+
+    @property
+    def body(self) -> tuple[Span, ...]:
+        """The spans without the guide."""
+        return self.spans[1:] if self.depth else self.spans
 
     def __str__(self) -> str:
         return "  ".join(filter(None, ["".join([text for text, _ in self.spans]), *(text for text, _ in self.cells)]))

@@ -6,9 +6,10 @@ import hashlib
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from html import escape
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 from insitu.trace.collector import collector_paused
@@ -18,19 +19,17 @@ from insitu.view import replay
 from insitu.view.line import Line, Span
 from insitu.view.missing_text import missing_lines
 from insitu.view.terminal import Terminal
-from insitu.view.tree import BRANCH, GUIDE, Tree
-from insitu.view.value import kept, short
+from insitu.view.tree import Tree
+from insitu.view.value import kept_text, short
 
 TEXT, HTML = "text/plain", "text/html"
 MOST_ROWS = 200
 MOST_LINES = 1000
 MOST_PAGE = 1_000_000  # bytes: a larger page would make the notebook itself slow to open and to save
-GUIDES = frozenset("".join((*GUIDE, *BRANCH)))
 STYLES = {"red": "color:#d93025", "grey": "opacity:.7", "bold": "font-weight:bold"}
 LIST = '<div style="font-family:monospace;white-space:pre-wrap;line-height:1.5">{}</div>'
 FRAME = '<iframe sandbox="allow-scripts" srcdoc="{}" style="width:100%;height:520px;border:1px solid #8888"></iframe>'
 
-Node = tuple[int, Line]
 Kinds = Collection[str] | None
 
 
@@ -56,7 +55,7 @@ def diff_bundle(diff: Diff, include: Kinds = None, exclude: Kinds = None) -> dic
     """
     from insitu.view.diff import diff_lines
 
-    return _bundle(diff, lambda: diff_lines(diff), _causes, _asked(include, exclude))
+    return _bundle(diff, lambda: diff_lines(diff), lambda lines: _diff_list(diff), _asked(include, exclude))
 
 
 def _asked(include: Kinds, exclude: Kinds) -> set[str]:
@@ -66,9 +65,9 @@ def _asked(include: Kinds, exclude: Kinds) -> set[str]:
 
 @collector_paused()
 def _bundle(
-    subject: Trace | Diff, make: Callable[[], Iterable[Line]], listed: Callable[[list[Line]], str], asked: set[str]
+    subject: Trace | Diff, make: Callable[[], Iterable[Line]], html: Callable[[list[Line]], str], asked: set[str]
 ) -> dict[str, str]:
-    """What can be made of it: what fails is only told, for no view is worth an error in the user's cell."""
+    """The forms that are asked for. A form that fails is reported in the text, never as an error in the user's cell."""
     try:
         lines = list(make())
         found = {TEXT: _text(lines) or str(subject)}
@@ -76,14 +75,14 @@ def _bundle(
         return {TEXT: f"{object.__repr__(subject)} ({_failed(error)})"}
     if lines and HTML in asked and _shows_html():
         try:
-            found[HTML] = listed(lines) + _page(subject)
+            found[HTML] = html(lines) + _page(subject)
         except Exception as error:
             found[TEXT] += f"\n({_failed(error)})"
     return {kind: text for kind, text in found.items() if kind in asked}
 
 
 def _failed(error: Exception) -> str:
-    return f"it cannot be shown: {type(error).__name__}: {short(kept(error), 200)}"
+    return f"it cannot be shown: {type(error).__name__}: {short(kept_text(error), 200)}"
 
 
 def _text(lines: list[Line]) -> str:
@@ -96,7 +95,7 @@ def _text(lines: list[Line]) -> str:
 
 
 def _shows_html() -> bool:
-    """Whether the shell shows more than text: IPython in a terminal asks too, and needs no page."""
+    """Whether the shell shows more than text: IPython in a terminal also asks, and needs no page."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     formatter = getattr(shell, "display_formatter", None)
     return formatter is None or HTML in formatter.active_types
@@ -127,63 +126,62 @@ def _link(page: bytes) -> str:
 
 
 def folded(lines: list[Line]) -> str:
-    """Lines of a tree as a list that unfolds; of a long one the upper levels, and how much lies below them.
+    """Lines of a tree as a list that unfolds; of a long one the upper levels, and how many lines are below them.
 
-    >>> print(folded([Line((("Net", ""),)), Line((("└─ ", "grey"), ("fc", "")))]).partition("<details")[2])
+    >>> print(folded([Line((("Net", ""),)), Line((("└─ ", "grey"), ("fc", "")), depth=1)]).partition("<details")[2])
      open><summary>Net</summary><div style="margin-left:1.5em">fc</div></details></div>
     """
-    nodes = list(map(_node, lines))
-    shown = set(sorted(range(len(nodes)), key=lambda index: (nodes[index][0], index))[:MOST_ROWS])
-    hidden = _hidden(nodes, shown)
-    kept = [index for index in range(len(nodes)) if index in shown]
+    places = sorted(range(len(lines)), key=lambda place: (lines[place].depth, place))[:MOST_ROWS]
+    hidden = _hidden(lines, set(places))
+    kept = sorted(places)
     parts: list[str] = []
     open_: list[int] = []
-    for index, following in zip_longest(kept, kept[1:]):
-        depth, line = nodes[index]
-        while open_ and open_[-1] >= depth:
+    for place, following in zip_longest(kept, kept[1:]):
+        line = lines[place]
+        while open_ and open_[-1] >= line.depth:
             open_.pop()
             parts.append("</details>")
-        indent = ' style="margin-left:1.5em"' if depth else ""
-        if hidden.get(index) or (following is not None and nodes[following][0] > depth):
-            parts.append(f"<details{indent}{' open' if not depth else ''}><summary>{_row(line)}</summary>")
-            open_.append(depth)
-            parts += _note(hidden.get(index, 0))
+        has_rows = following is not None and lines[following].depth > line.depth
+        if has_rows or hidden[place]:
+            parts += _summary(line, hidden[place])
+            open_.append(line.depth)
         else:
-            parts.append(f"<div{indent}>{_row(line)}</div>")
-    return LIST.format("".join([*parts, "</details>" * len(open_), *_note(hidden.get(None, 0))]))
+            parts.append(f"<div{_indent(line)}>{_row(line)}</div>")
+    return LIST.format("".join([*parts, "</details>" * len(open_), _more(hidden[None])]))
 
 
-def _node(line: Line) -> Node:
-    """How deep a line of a tree lies, and the line without what is drawn before it."""
-    first, ink = line.spans[0] if line.spans else ("", "")
-    if ink != "grey" or not GUIDES.issuperset(first):
-        return 0, line
-    return len(first) // len(GUIDE[0]), Line(line.spans[1:], line.cells, line.columns)
+def _summary(line: Line, hidden: int) -> tuple[str, str]:
+    """The row that its children unfold from, the outermost one open."""
+    is_open = "" if line.depth else " open"
+    return f"<details{_indent(line)}{is_open}><summary>{_row(line)}</summary>", _more(hidden)
 
 
-def _hidden(nodes: list[Node], shown: set[int]) -> dict[int | None, int]:
-    """How many lines are left out below each one that is shown."""
-    found: dict[int | None, int] = {}
+def _indent(line: Line) -> str:
+    return ' style="margin-left:1.5em"' if line.depth else ""
+
+
+def _hidden(lines: list[Line], shown: set[int]) -> Counter[int | None]:
+    """How many lines are left out below each one that is shown; None is for those below none."""
+    found: Counter[int | None] = Counter()
     around: list[int] = []
-    for index, (depth, _) in enumerate(nodes):
-        while around and nodes[around[-1]][0] >= depth:
+    for place, line in enumerate(lines):
+        while around and lines[around[-1]].depth >= line.depth:
             around.pop()
-        if index in shown:
-            around.append(index)
+        if place in shown:
+            around.append(place)
         else:
-            above = around[-1] if around else None
-            found[above] = found.get(above, 0) + 1
+            found[around[-1] if around else None] += 1
     return found
 
 
-def _note(count: int) -> Iterator[str]:
-    if count:
-        yield f'<div style="margin-left:1.5em;opacity:.7">… {count:,} more</div>'
+def _more(count: int) -> str:
+    """How many lines are left out."""
+    return f'<div style="margin-left:1.5em;opacity:.7">… {count:,} more</div>' if count else ""
 
 
 def _row(line: Line) -> str:
     cells = [_span(cell) for cell in line.cells if cell[0]]
-    return "  ".join(["".join(map(_span, line.spans)), *cells])
+    return "  ".join(["".join(map(_span, line.body)), *cells])
 
 
 def _span(span: Span) -> str:
@@ -191,14 +189,15 @@ def _span(span: Span) -> str:
     return f'<span style="{ink}">{text}</span>' if ink is not None else text
 
 
-def _causes(lines: list[Line]) -> str:
-    """The verdict on two runs, which begins with the first cause, and below it, after an empty line, the calls."""
-    rows = list(map(_row, lines))
-    end = rows.index("") if "" in rows else len(rows)
-    calls = rows[end + 1 :][:MOST_ROWS]
-    below = f"<details><summary>the calls side by side</summary>{_divided(calls)}</details>" if calls else ""
-    return LIST.format(_divided(rows[:end]) + below)
+def _diff_list(diff: Diff) -> str:
+    """The verdict on two runs, which begins with the first cause, and the calls side by side in a list that folds."""
+    from insitu.view.diff import pair_lines, verdict_lines
+
+    verdict = _divided(verdict_lines(diff))
+    calls = _divided(islice(pair_lines(diff), MOST_ROWS))
+    below = f"<details><summary>the calls side by side</summary>{calls}</details>" if calls else ""
+    return LIST.format(verdict + below)
 
 
-def _divided(rows: list[str]) -> str:
-    return "".join(f"<div>{row}</div>" for row in rows)
+def _divided(lines: Iterable[Line]) -> str:
+    return "".join(f"<div>{_row(line)}</div>" for line in lines)

@@ -1,9 +1,9 @@
-"""The ranges of what calls returned: one for each output, and over all calls that a row stands for."""
+"""The ranges of the outputs of a call, or of several calls that are alike, in one cell."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from insitu.trace.event import Call, Stats, TensorFacts
@@ -17,6 +17,19 @@ UNKNOWN = "?"
 Outputs = Sequence[TensorFacts]
 
 
+@dataclass(slots=True, frozen=True)
+class OutputRange:
+    """The statistics of one output over all calls, None if there are none, and its dtype if all have the same."""
+
+    stats: Stats | None
+    dtype: str
+
+    def __str__(self) -> str:
+        if self.stats is None:
+            return UNKNOWN
+        return spread(self.stats, self.dtype) if self.stats.count else "empty"
+
+
 def values_cell(every: Sequence[Outputs]) -> Span | None:
     """The ranges of the outputs of one call or of several like it, red where there is NaN; None if none is known.
 
@@ -28,11 +41,11 @@ def values_cell(every: Sequence[Outputs]) -> Span | None:
     if len(every) == 1 and len(every[0]) == 1:  # as most often
         facts = every[0][0]
         return None if facts.stats is None else _cell(spread(facts.stats, facts.dtype), facts.stats.nan)
-    outputs = [_united(facts) for facts in zip_longest(*every)]
-    known = [stats for stats, _ in outputs if stats is not None]
+    ranges = [_range(facts) for facts in zip_longest(*every)]
+    known = [output.stats for output in ranges if output.stats is not None]
     if not known:
         return None
-    return _cell(_ranges(outputs), sum(stats.nan for stats in known))
+    return _cell(join_outputs(list(map(str, ranges)), _rest_text(ranges)), sum(stats.nan for stats in known))
 
 
 def outputs_cell(calls: Iterable[Call]) -> Span | None:
@@ -46,22 +59,30 @@ def union(every: Sequence[Stats]) -> Stats | None:
         return every[0] if every else None
     low = [stats.min for stats in every if stats.min is not None]
     high = [stats.max for stats in every if stats.max is not None]
-    count, nan, inf, zeros = (sum(getattr(stats, name) for stats in every) for name in ("count", "nan", "inf", "zeros"))
-    return Stats(count, min(low, default=None), max(high, default=None), None, None, nan, inf, zeros)
+    return Stats(
+        count=sum(stats.count for stats in every),
+        min=min(low, default=None),
+        max=max(high, default=None),
+        mean=None,
+        std=None,
+        nan=sum(stats.nan for stats in every),
+        inf=sum(stats.inf for stats in every),
+        zeros=sum(stats.zeros for stats in every),
+    )
 
 
-def _united(facts: Iterable[TensorFacts | None]) -> tuple[Stats | None, str]:
-    """The statistics of an output over all calls, and its dtype."""
-    known = [each for each in facts if each is not None]
-    stats = union([each.stats for each in known if each.stats is not None])
-    dtypes = {each.dtype for each in known}
-    return stats, dtypes.pop() if len(dtypes) == 1 else ""
+def _range(outputs: Iterable[TensorFacts | None]) -> OutputRange:
+    """One output over all calls; a call may lack it."""
+    known = [facts for facts in outputs if facts is not None]
+    stats = union([facts.stats for facts in known if facts.stats is not None])
+    dtypes = {facts.dtype for facts in known}
+    return OutputRange(stats, dtypes.pop() if len(dtypes) == 1 else "")
 
 
-def listed(texts: Sequence[str], last: str = "") -> str:
+def join_outputs(texts: Sequence[str], last: str = "") -> str:
     """A text for each output; of many the first ones, and `last` after how many more there are.
 
-    >>> listed(["1", "2"]), listed(list("abcdef"), ", ✗ 3 NaN")
+    >>> join_outputs(["1", "2"]), join_outputs(list("abcdef"), ", ✗ 3 NaN")
     ('1 | 2', 'a | b | c | … 3 more, ✗ 3 NaN')
     """
     if len(texts) <= MOST_RANGES:
@@ -70,19 +91,11 @@ def listed(texts: Sequence[str], last: str = "") -> str:
     return BETWEEN.join([*shown, f"… {len(texts) - len(shown):,} more{last}"])
 
 
-def _ranges(outputs: list[tuple[Stats | None, str]]) -> str:
-    """A range for each output, and what is not finite in those that are left out."""
-    rest = [stats for stats, _ in outputs[MOST_RANGES - 1 :] if stats is not None and (stats.nan or stats.inf)]
-    odd = union(rest)
-    last = f", {spread(replace(odd, min=None, max=None))}" if odd is not None else ""
-    return listed(list(map(_text, outputs)), last)
-
-
-def _text(output: tuple[Stats | None, str]) -> str:
-    stats, dtype = output
-    if stats is None:
-        return UNKNOWN
-    return spread(stats, dtype) if stats.count else "empty"
+def _rest_text(ranges: list[OutputRange]) -> str:
+    """How much is not finite in the outputs that are not shown one by one."""
+    rest = [output.stats for output in ranges[MOST_RANGES - 1 :] if output.stats is not None]
+    odd = union([stats for stats in rest if stats.nan or stats.inf])
+    return f", {spread(replace(odd, min=None, max=None))}" if odd is not None else ""
 
 
 def _cell(text: str, nan: int) -> Span:

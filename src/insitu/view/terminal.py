@@ -256,7 +256,7 @@ def _has_wide(rows: list[Line]) -> bool:
 
 def _in_ascii(line: Line) -> Line:
     spans = tuple((text.translate(ASCII), ink) for text, ink in line.spans)
-    return Line(spans, tuple((text.translate(ASCII), ink) for text, ink in line.cells), line.columns)
+    return Line(spans, tuple((text.translate(ASCII), ink) for text, ink in line.cells), line.columns, line.depth)
 
 
 def _painted(spans: Sequence[Span]) -> str:

@@ -158,7 +158,7 @@ def holds_tensor(item: Any) -> bool:
     return next(tensors(item), None) is not None
 
 
-def held(item: Any) -> str:
+def held_text(item: Any) -> str:
     """What a variable holds, in the manner of a result; a text is quoted and None is None."""
     if isinstance(item, str) and not isinstance(item, Word):
         return repr(short(item, 60))
@@ -253,10 +253,10 @@ def nonfinite_counts(stats: Stats) -> str:
     return ", ".join([f"{count:,} {name}" for count, name in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count])
 
 
-def kept(item: Any) -> str:
+def kept_text(item: Any) -> str:
     """What was kept of a tensor: a number, the values of a small array, else the text of whatever it is.
 
-    >>> kept(0.123456), kept("two\\nlines")
+    >>> kept_text(0.123456), kept_text("two\\nlines")
     ('0.1235', 'two\\\\nlines')
     """
     try:

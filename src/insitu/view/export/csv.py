@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from insitu.trace.counting import counted
 from insitu.trace.trace import COLUMNS, Trace, row
-from insitu.view.value import kept
+from insitu.view.value import kept_text
 
 # A spreadsheet takes such a text for a formula and runs it; a bare operator such as `+` or `@=` is not a formula.
 FORMULA = re.compile(r"[=+\-@\t\r].*[\w(]", re.DOTALL)
@@ -29,7 +29,7 @@ def pieces(trace: Trace) -> Iterator[str]:
     for call in counted(calls, len(calls), "writing"):
         cells = list(row(call))
         if cells[KEPT] is not None and type(cells[KEPT]) not in (int, float, bool):
-            cells[KEPT] = kept(cells[KEPT])
+            cells[KEPT] = kept_text(cells[KEPT])
         writer.writerow([_plain(cell) if type(cell) is str else cell for cell in cells])
         yield line.text
 

@@ -18,7 +18,7 @@ from insitu.view.name import compact, expression, module_type
 from insitu.view.page.nonfinite import Nonfinite
 from insitu.view.page.packing import Columns
 from insitu.view.page.tables import Tables
-from insitu.view.value import MOST_EXACT, held, result, safe, short, tensor, value_text
+from insitu.view.value import MOST_EXACT, held_text, result, safe, short, tensor, value_text
 
 # The number of a kind is its place; `model.js` has the same list.
 KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
@@ -246,7 +246,7 @@ class RowColumns:
         tables = self._tables
         self._made += [tables.tensor(facts) for facts in tensors(event.value)]
         name = tables.text(short(safe(event.name), 200))
-        output = tables.text("" if event.changes == ("deleted",) else held(event.value))
+        output = tables.text("" if event.changes == ("deleted",) else held_text(event.value))
         head = (event.id, row.depth, row.run, NUMBERS["variable"], name, name, 0, output)
         more = (tables.text(f"changed\t{', '.join(event.changes)}"), tables.site(event.site), 0, event.start // UNIT, 0)
         return (*head, *more, 0, 0, 0, 0, event.thread, event.step, event.rank, 0, 0, odd)

@@ -9,7 +9,7 @@ from insitu.trace.costs import size
 from insitu.trace.event import ModuleFacts, Site, Stats, TensorFacts
 from insitu.view.name import module_type
 from insitu.view.page.packing import Columns
-from insitu.view.value import kept, safe, short, tensor, value_text
+from insitu.view.value import kept_text, safe, short, tensor, value_text
 
 BINS = 16
 LEVELS = 15  # of a bar in a histogram
@@ -85,7 +85,7 @@ class Tables:
             self._tensor_rows.append(())
             same = self._same.setdefault((self._run, facts.id), len(self._same) + 1)
             made_by = self.places.get(facts.producer, -1) + 1 if facts.producer is not None else 0
-            text = self.text(short(kept(facts.kept), 200)) if facts.kept is not None else 0
+            text = self.text(short(kept_text(facts.kept), 200)) if facts.kept is not None else 0
             row = (self._type(facts), made_by, self._statistics(facts.stats), self.tensor(facts.grad), text, same)
             self._tensor_rows[number] = row
         return number

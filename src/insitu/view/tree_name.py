@@ -1,0 +1,91 @@
+"""What a row of the tree is called: a module, a function, an expression, a pass of a loop, a step."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from insitu.trace.analysis import relative
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site
+from insitu.trace.folding import Fold, Steps
+from insitu.trace.nesting import Group
+from insitu.view.line import Span
+from insitu.view.name import compact, expression, module_type
+from insitu.view.value import safe
+
+INKS = {"function": "cyan", "python": "teal", "module": "purple"}
+
+
+def step_spans(group: Steps, ranked: bool) -> tuple[Span, ...]:
+    """The number of a step, or of the first and the last of several that are alike."""
+    title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}"
+    if ranked:
+        title = f"rank {group.folds[0].nodes[0].first.rank} {title}"
+    if group.count == 1:
+        return ((title, "grey"),)
+    return ((f"{title}  ", "grey"), (f"× {group.count} alike", "yellow"))
+
+
+def group_spans(group: Group, item: Fold) -> tuple[Span, ...]:
+    """The source text of an expression and the number of its calls, or the passes of a loop."""
+    number: Span = (f"× {item.count} alike", "yellow")
+    if group.kind == "pass":
+        return (number,)
+    spans = ((expression(site_of(group.first)), INKS["python"]), (f"  {len(group.nodes)} calls", "grey"))
+    return (*spans, ("  ", ""), number) if item.count > 1 else spans
+
+
+def site_of(event: Event) -> Site | None:
+    """Where an event happened; marks have no site."""
+    return None if isinstance(event, Mark) else event.site
+
+
+def call_spans(call: Call, item: Fold, parent: Call | None) -> tuple[Span, ...]:
+    """The name of a call, how many are alike, and its phase unless that is the forward pass."""
+    if call.kind == "module" and call.module is not None:
+        spans = _module_spans(call.module, item, parent.path if parent is not None else "")
+    else:
+        spans = _function_spans(call, item)
+    return spans if call.phase == "forward" else (*spans, (f"  {_phase(call, item)}", "grey"))
+
+
+def _module_spans(module: ModuleFacts, item: Fold, base: str) -> tuple[Span, ...]:
+    """The path from the module around it, and the class; of several modules, the first path and the last."""
+    path = safe(relative(module.path, base))
+    if item.near > 1:
+        path = _range(path, item, base)
+    spans: tuple[Span, ...] = ((_type(module), "purple"),)
+    if item.count > 1:
+        spans = ((f"× {item.count} alike  ", "yellow"), *spans)
+    return ((f"{path}  ", "bold"), *spans) if path else spans
+
+
+def _range(path: str, item: Fold, base: str) -> str:
+    """The first path and the last one of several modules that are alike."""
+    last = item.nodes[item.near - 1].event
+    if not isinstance(last, Call):
+        return path
+    final = safe(relative(last.path, base))
+    return path if final == path else f"{path} … {final}"
+
+
+@lru_cache(maxsize=4096)
+def _type(module: ModuleFacts) -> str:
+    return module_type(module)
+
+
+def _function_spans(call: Call, item: Fold) -> tuple[Span, ...]:
+    """A function in a few words; an operator by its full name."""
+    name: Span = (safe(call.name), "orange") if call.kind == "aten" else (compact(call), INKS[call.kind])
+    return (name, (f"  × {item.count} alike", "yellow")) if item.count > 1 else (name,)
+
+
+def _phase(call: Call, item: Fold) -> str:
+    """The phase and, in the backward pass, the modules whose forward calls it belongs to."""
+    is_known = call.phase == "backward" and call.forward is not None and call.path != ""
+    return f"{call.phase} of {_paths(item)}" if is_known else call.phase
+
+
+def _paths(item: Fold) -> str:
+    """The path of the module, or of the first and the last of several."""
+    ends = [node.event for node in (item.nodes[0], item.nodes[-1]) if isinstance(node.event, Call)]
+    return " … ".join(dict.fromkeys(safe(call.path) for call in ends))
