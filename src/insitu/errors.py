@@ -5,6 +5,7 @@ InsituError
 ├── ChoiceError       an option with a value that does not exist
 ├── PatternError      a path pattern that is malformed, or can never match
 ├── StoreError        a file that cannot be read or written
+│   └── NewerVersionError  a file that a newer version of insitu wrote
 ├── NotRecordedError  a path or a step that a run does not hold
 ├── MissingError      a feature whose package is not installed
 └── NonFiniteError    a call of the user's program that produced NaN or Inf, under `insitu.guard`
@@ -45,6 +46,10 @@ class PatternError(InsituError, ValueError):
 
 class StoreError(InsituError, OSError):
     """A file cannot be read or written."""
+
+
+class NewerVersionError(StoreError):
+    """A newer version of insitu wrote the file: it is not damaged, and this version cannot read it."""
 
 
 class NotRecordedError(InsituError, KeyError):

@@ -148,7 +148,7 @@ class Model:
     def _kill(self, each: Written) -> None:
         if self.dice.random() < 0.3:
             os.write(each.journal._file, self.dice.randbytes(30))
-        each.journal._beat.stop()
+        each.journal._sync_thread.stop()
         each.journal._forget()
         each.state = "killed"
 
@@ -302,11 +302,12 @@ import numpy as np
 from pathlib import Path
 from insitu.errors import StoreError
 from insitu.store.run.run_start import open_journal
-from insitu.store.run import job_end as ending
+from insitu.store.journal import rank_ends
+from insitu.store.run.merge import merge_journals
 from tests.faults.writer import CALLS, kill_at
 seed, launch, rank, count, has_locks, options = json.loads(sys.argv[1])
 dice = random.Random(f"{seed} {launch} {rank}")
-ending.LATEST = 0.1
+rank_ends.LATEST = 0.1
 if not has_locks:
     import fcntl
     from tests.faults.test_orders import no_flock
@@ -333,12 +334,12 @@ if dice.random() < 0.15:
 journal.close()
 os.write(notes, f"{launch} {start.run} {rank} {start.attempt} ended\\n".encode())
 if rank == 0:
-    ranks = ending.Ranks(parts, start, count)
-    ranks.wait(dice.choice([0.0, 0.3, 5.0]))
+    rank_ends.wait_for_ranks(parts, start, count, patience=dice.choice([0.0, 0.3, 5.0]))
     if dice.random() < 0.4:
         kill_at(CALLS["compact"] + ("rename", "replace"), dice.randrange(1, 60), dice)
     try:
-        ranks.merge(target, compression="none", overwrite=options["overwrite"])
+        replace = options["overwrite"]
+        merge_journals(parts, target, runs=[start.run], overwrite=replace, replace_older=replace)
     except StoreError as error:
         assert "is there already" in str(error), error
 """
@@ -353,7 +354,10 @@ Row = tuple[int, int, int, int]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Forking]:
     found = Forking(
-        "insitu.store.run.run_start", "insitu.store.run.job_end", "tests.faults.writer", "tests.faults.test_orders"
+        "insitu.store.run.run_start",
+        "insitu.store.journal.rank_ends",
+        "tests.faults.writer",
+        "tests.faults.test_orders",
     )
     yield found
     found.close()

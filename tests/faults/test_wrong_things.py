@@ -124,14 +124,6 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, name: str, as_another_user:
         insitu.load(tmp_path / name)
 
 
-def test_a_journal_of_a_newer_version_is_told(tmp_path: Path) -> None:
-    record(tmp_path / "run.h5.parts")
-    (path,) = (tmp_path / "run.h5.parts" / "rank00000").iterdir()
-    path.write_bytes(path.read_bytes().replace(b"isj01", b"isj02", 1))
-    with insitu.load(tmp_path / "run.h5") as run:
-        assert any("begins with b'\\x93isj02" in text and "update insitu" in text for text in run.missing)
-
-
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "run.h5"
     expected = record(tmp_path / "run.h5.parts")

@@ -143,7 +143,10 @@ SPOILED: list[tuple[Callable[[h5py.File], Any], str]] = [
     (lambda file: file.attrs.update(format="insitu trace"), "not one of insitu"),  # of variable length
     (lambda file: file.attrs.update(format=np.zeros(3)), "not one of insitu"),
     (lambda file: file.attrs.pop("format_version"), "format version None"),
-    (lambda file: file.attrs.update(format_version=2), "format version 2, and this insitu reads 1 to 1: update"),
+    (
+        lambda file: file.attrs.update(format_version=2),
+        "a newer insitu wrote it: it is a trace of format version 2, and this insitu reads version 1: update",
+    ),
     (lambda file: file.attrs.update(format_version=np.bytes_(b"1")), "format version"),
     (lambda file: file.attrs.update(format_version=0), "format version 0"),
     (lambda file: file.attrs.pop("checksum"), "its checksum"),
@@ -172,7 +175,10 @@ SPOILED: list[tuple[Callable[[h5py.File], Any], str]] = [
     (_replace("events/rows/id", data=np.zeros((3, 5), dtype="i1")), "not a column of numbers"),
     (_replace("events/rows/id", data=np.int8(1)), "not a column of numbers"),
     (_replace("events/rows/id", data=h5py.Empty("i1")), "not a column of numbers"),
-    (_replace("events/rows/id", data=np.zeros(ROWS, dtype="i1"), compression="lzf"), "compressed in a way"),
+    (
+        _replace("events/rows/id", data=np.zeros(ROWS, dtype="i1"), compression="lzf"),
+        "compressed with an unknown filter",
+    ),
     (_many_links, "at most 4294967296 are read"),
 ]
 

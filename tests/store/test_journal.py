@@ -105,7 +105,7 @@ def test_threads_and_files_are_given_back(tmp_path: Path) -> None:
 def test_a_journal_that_nobody_holds_ends_its_thread(tmp_path: Path) -> None:
     before = threading.active_count()
     journal = JournalWriter(tmp_path / "p", sync=0.01)
-    thread = journal._beat._thread
+    thread = journal._sync_thread._thread
     del journal
     thread.join(5)
     assert not thread.is_alive() and threading.active_count() == before
@@ -251,7 +251,7 @@ def test_trouble_of_the_thread_is_told(tmp_path: Path, monkeypatch: Any) -> None
         patch.setattr("insitu.store.journal.journal_writer.os.fdatasync", broken)
         with pytest.raises(StoreError, match="cannot be written to the disk: Input/output error"):
             journal.flush()
-        journal._dirty = True
+        journal._is_dirty = True
         journal._sync()
     journal.step(1, 0.0, numbers(1))
     journal.close()
@@ -356,7 +356,7 @@ def test_a_journal_that_ends_in_an_open_step_says_so(tmp_path: Path) -> None:
 def test_what_is_left_out_is_missing_once_for_each_reason(tmp_path: Path) -> None:
     with JournalWriter(tmp_path / "run.h5.parts", roll=200) as journal:
         for step in range(4):
-            journal.leave_out("x", "too large", step=step)
+            journal.omit("x", "too large", step=step)
             journal.step(step, 0.0, [entry_of("y", step)])
             with Run.open(tmp_path / "run.h5.parts") as run:
                 assert "rank 0: not all of 'x' is recorded, first at step 0: too large" in run.missing

@@ -63,8 +63,8 @@ def damage(parts: Path, dice: random.Random) -> None:
 
 @pytest.mark.parametrize("stretch", [1, 7, 10**6])
 def test_the_file_holds_what_the_journals_hold(tmp_path: Path, monkeypatch: Any, stretch: int) -> None:
-    monkeypatch.setattr("insitu.store.run.run_file_writer.STRETCH", stretch)
-    monkeypatch.setattr("insitu.store.run.journal_survey.STRETCH", stretch)
+    monkeypatch.setattr("insitu.store.run.run_file_writer.BATCH", stretch)
+    monkeypatch.setattr("insitu.store.run.journal_survey.BATCH", stretch)
     for seed in range(amount(25, 1000)):
         dice = random.Random(seed)
         parts, target = tmp_path / f"{seed}.h5.parts", tmp_path / f"{seed}.h5"
@@ -129,7 +129,7 @@ def test_a_disk_without_room_is_known_before_anything_is_written(tmp_path: Path,
 
 
 def test_progress_is_told_from_the_first_to_the_last_byte(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("insitu.store.run.run_file_writer.STRETCH", 1)
+    monkeypatch.setattr("insitu.store.run.run_file_writer.BATCH", 1)
     parts = tmp_path / "run.h5.parts"
     for rank in range(2):
         with JournalWriter(parts, rank) as journal:
@@ -147,7 +147,7 @@ import resource, sys
 from pathlib import Path
 import h5py
 from insitu.store.run import journal_survey, merge, run_file_writer
-run_file_writer.STRETCH = journal_survey.STRETCH = 2**12
+run_file_writer.BATCH = journal_survey.BATCH = 2**12
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 merge.merge_journals(Path(sys.argv[1]), Path(sys.argv[2]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

@@ -9,13 +9,13 @@ from tests.store.example import ARRAYS, VALUES, _draw
 
 from insitu.errors import StoreError
 from insitu.store.json_reader import from_json
-from insitu.store.json_writer import Repr, Writer
+from insitu.store.json_writer import JsonWriter, Repr
 from insitu.trace.event import TensorFacts
 
 
 def round_trip(value: Any) -> Any:
     arrays: list[Any] = []
-    return from_json(Writer(arrays).json(value), arrays).build(iter(()))
+    return from_json(JsonWriter(arrays).json(value), arrays).build(iter(()))
 
 
 @pytest.mark.parametrize("value", VALUES + ARRAYS, ids=lambda value: type(value).__name__)
@@ -28,13 +28,13 @@ def test_the_text_is_json_that_any_reader_takes() -> None:
         raise AssertionError(name)
 
     for value in VALUES:
-        json.loads(Writer([]).json(value), parse_constant=refuse)
+        json.loads(JsonWriter([]).json(value), parse_constant=refuse)
 
 
 def test_tensors_are_listed_apart_so_that_equal_calls_have_equal_texts() -> None:
     one, two = TensorFacts(1, (2,), "f32", "cpu"), TensorFacts(2, (3,), "f32", "cpu")
     tensors: list[TensorFacts] = []
-    writer = Writer([], tensors)
+    writer = JsonWriter([], tensors)
     assert writer.json((one, {"mask": two})) == writer.json((two, {"mask": one}))
     assert tensors == [one, two, two, one]
     rebuilt = from_json(writer.json((one, {"mask": two})), []).build(iter([one, two]))
@@ -42,7 +42,7 @@ def test_tensors_are_listed_apart_so_that_equal_calls_have_equal_texts() -> None
 
 
 def test_each_building_gives_containers_of_its_own() -> None:
-    template = from_json(Writer([]).json([{"a": []}]), [])
+    template = from_json(JsonWriter([]).json([{"a": []}]), [])
     first, second = template.build(iter(())), template.build(iter(()))
     first[0]["a"].append(1)
     assert second == [{"a": []}]
@@ -102,7 +102,7 @@ def test_what_is_cut_off_takes_its_tensors_along() -> None:
     loop: list[Any] = [tensor]
     loop.append(loop)
     tensors: list[TensorFacts] = []
-    template = from_json(Writer([], tensors).json(loop), [])
+    template = from_json(JsonWriter([], tensors).json(loop), [])
     remaining = iter(tensors)
     template.build(remaining)
     assert next(remaining, None) is None

@@ -67,7 +67,7 @@ def _check_over(target: Path, parts: Path, runs: list[JournaledRun]) -> None:
     from insitu.store.journal.journaled_runs import run_to_merge
     from insitu.store.run.existing_file import ExistingFile
 
-    with ExistingFile.of(target) as before:
+    with ExistingFile.open(target) as before:
         chosen = run_to_merge(parts, [run.id for run in runs], before.run_id)
     if "running" in chosen.states:
         raise StoreError(f"{str(target)!r} still runs: nothing to recover; `insitu show {target}` reads it as it is")
@@ -82,11 +82,11 @@ def _counts(run: Run) -> str:
 
 def _print_left(parts: Path, run: Run) -> None:
     """Say what stays in the folder of the journals, and why."""
-    from insitu.store.journal.journaled_runs import others_in, runs_in
+    from insitu.store.journal.journaled_runs import other_runs, runs_in
 
     if os.path.isdir(parts) and run.id in runs_in(parts):
         print(f"its journals stay in {parts}, for a rank is missing, damaged or has no end")
-    for other in others_in(parts, [run.id]):
+    for other in other_runs(parts, [run.id]):
         print(f"left alone in {parts}: {other}")
 
 

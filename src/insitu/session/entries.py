@@ -66,7 +66,7 @@ class ToJournal:
 
     def leave_out(self, path: str, reason: str, step: int) -> None:
         """Write that values of a path are not recorded, with the next batch, and tell the user."""
-        self._journal.leave_out(path, reason, step=step)
+        self._journal.omit(path, reason, step=step)
         self._tell(path, reason)
 
 

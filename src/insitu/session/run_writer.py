@@ -17,7 +17,8 @@ from insitu.session import dist
 from insitu.store.journal.claims import Start
 from insitu.store.journal.journal_writer import JournalWriter
 from insitu.store.journal.parts import parts_of, remove_journal
-from insitu.store.run.job_end import Ranks
+from insitu.store.journal.rank_ends import wait_for_ranks
+from insitu.store.run.merge import merge_journals
 from insitu.store.run.run import Run, joined_run
 from insitu.store.run.run_start import open_journal
 from insitu.view.progress import working
@@ -81,14 +82,20 @@ class RunWriter:
         """Wait for the other ranks, and make the file; on another rank, or without a file, do nothing."""
         if self.to is None or self.rank != 0:
             return
-        ranks = Ranks(self.folder, self.start, dist.world_size())
         try:
-            waiting = ranks.wait(patience)
+            waiting = wait_for_ranks(self.folder, self.start, dist.world_size(), patience=patience)
             if waiting and patience == 0.0:  # the other ranks may run for a long time
                 self._tell_waiting(waiting)
                 return
             with working(f"merging {self.to.name}"):
-                missing = ranks.merge(self.to, compression=compression, overwrite=overwrite)
+                missing = merge_journals(
+                    self.folder,
+                    self.to,
+                    runs=[self.start.run],
+                    compression=compression,
+                    overwrite=overwrite,
+                    replace_older=overwrite,
+                )
         except Exception as error:
             trouble("making the file of the run", error)
             return

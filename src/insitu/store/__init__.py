@@ -70,7 +70,7 @@ def load(path: str | os.PathLike[str], *, memory: int | str | None = None) -> An
     try:
         return _read(source, room)
     except StoreError as error:
-        raise StoreError(f"{str(source)!r} cannot be loaded: {error}") from None
+        raise type(error)(f"{str(source)!r} cannot be loaded: {error}") from None
 
 
 def _read(source: Path, room: int) -> Any:

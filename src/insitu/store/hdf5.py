@@ -1,4 +1,8 @@
-"""HDF5 from a stranger: hard links to plain data and nothing else, so that no other file is opened or memory filled."""
+"""HDF5, as traces and runs share it: reading files from strangers, types, names, attributes and format versions.
+
+A file from a stranger may hold hard links to plain data and nothing else, so that reading it opens no other file and
+does not fill the memory.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import numpy as np
 from xxhash import xxh3_64_hexdigest
 
 from insitu.errors import MissingError, StoreError
+from insitu.store.format_version import check_version
 from insitu.store.stored_type import Array, StoredType
 from insitu.trace.dtype import Dtype, dtype_named
 
@@ -21,7 +26,7 @@ try:
 except ImportError:
     raise MissingError("reading and writing .h5 files needs h5py: pip install h5py") from None
 
-RUN_FORMAT, RUN_VERSION = "insitu run", 1
+TRACE_FORMAT, RUN_FORMAT = "insitu trace", "insitu run"
 BLOSC2 = 32026
 # What each compression can do at best: a dataset that declares more was made to fill the memory.
 _RATIOS = {h5z.FILTER_SHUFFLE: 1, h5z.FILTER_DEFLATE: 1100, h5z.FILTER_LZF: 300, BLOSC2: 20_000}
@@ -30,12 +35,12 @@ _LARGEST_CHUNK = 2**26
 # Sign, exponent and mantissa of floats that HDF5 can describe; e4m3fn and the like have no infinity, so it cannot.
 _LONGEST = 200
 _EMPTY = "%"
-_CLASSES = {h5t.INTEGER, h5t.FLOAT, h5t.ENUM, h5t.STRING}
+_CLASSES = {h5t.INTEGER, h5t.FLOAT, h5t.ENUM}
 
 
 @contextmanager
-def careful(what: str = "it is not an HDF5 file, or a damaged one") -> Iterator[None]:
-    """The library has no tree of errors: a file that is none, or is cut short, gives any of these."""
+def reading(failure: str = "it is not an HDF5 file, or a damaged one") -> Iterator[None]:
+    """Turn errors of the library, which has no common class for them, into a StoreError that begins with `failure`."""
     try:
         yield
     except FileNotFoundError:
@@ -43,25 +48,31 @@ def careful(what: str = "it is not an HDF5 file, or a damaged one") -> Iterator[
     except StoreError:
         raise
     except _ERRORS as error:
-        raise StoreError(f"{what}: {error}") from None
+        raise StoreError(f"{failure}: {error}") from None
 
 
 def open_file(path: Path) -> h5py.File:
-    """The file, to be read."""
-    with careful():
+    """The file, opened for reading."""
+    with reading():
         return h5py.File(path, "r")
 
 
 def holds_run(path: Path) -> bool:
-    """Whether a file says that it holds a run."""
-    with open_file(path) as file, careful():
+    """Whether the attributes of a file say that it holds a run."""
+    with open_file(path) as file, reading():
         return bool(attribute(file, "format") == RUN_FORMAT.encode())
 
 
+def check_format_version(file: h5py.File, form: str, known: int) -> None:
+    """Raise if a file has another format version than the one that is known here; this comes before all else."""
+    version = attribute(file, "format_version")
+    check_version(form, int(version) if isinstance(version, np.integer) else version, known)
+
+
 def attribute(file: h5py.File, name: str) -> Any:
-    """A number or a text of fixed length; None for any other."""
+    """An attribute that is a number or a text of fixed length; None for any other."""
     found = file.attrs.get_id(name) if name in file.attrs else None
-    # Text of variable length lies in a heap of its own, and the library loops for ever in one that is damaged.
+    # Text of variable length is in a separate heap, and the library never returns from one that is damaged.
     if found is None or found.shape != () or found.dtype.kind not in "Siu":
         return None
     return file.attrs[name]
@@ -80,39 +91,57 @@ def child(group: h5py.Group, name: str, kind: type) -> Any:
     return found
 
 
-def plain(group: h5py.Group, name: str, shape: tuple[int, ...], itemsize: int, size: int) -> h5py.Dataset:
-    """A dataset of plain values of this shape and itemsize, in a file of `size` bytes, that holds what it declares."""
+def plain_dataset(group: h5py.Group, name: str, shape: tuple[int, ...], itemsize: int, size: int) -> h5py.Dataset:
+    """A dataset of plain values of this shape and itemsize; an error if it cannot be in a file of `size` bytes."""
     found = child(group, name, h5py.Dataset)
-    made = found.id.get_create_plist()
-    if found.is_virtual or made.get_external_count():
-        raise StoreError(f"{found.name} takes its data from other files, and those are not opened")
+    check_own_data(found)
     if found.shape != shape or found.id.get_type().get_size() != itemsize:
         raise StoreError(f"{found.name} is {found.shape} of {found.dtype}, and should be {shape} of {itemsize} bytes")
     if not _is_plain(found.id.get_type()):
-        raise StoreError(f"{found.name} holds no plain values: {found.dtype}")
-    _check_size(found, made, size)
+        raise StoreError(f"{found.name} holds values that are not plain: {found.dtype}")
+    _check_size(found, size)
     return found
 
 
-def _is_plain(kind: Any) -> bool:
-    if kind.get_class() != h5t.COMPOUND:
-        return kind.get_class() in _CLASSES and not (kind.get_class() == h5t.STRING and kind.is_variable_str())
-    members = [kind.get_member_type(number) for number in range(kind.get_nmembers())]
-    return len(members) == 2 and all(member.get_class() == h5t.FLOAT for member in members)
+def check_own_data(dataset: h5py.Dataset) -> None:
+    """Raise if a dataset takes its data from other files."""
+    if dataset.is_virtual or dataset.id.get_create_plist().get_external_count():
+        raise StoreError(f"{dataset.name} takes its data from other files, and those are not opened")
 
 
-def _check_size(dataset: h5py.Dataset, made: Any, size: int) -> None:
-    filters = [made.get_filter(number)[0] for number in range(made.get_nfilters())]
+def filters_of(dataset: h5py.Dataset) -> list[int]:
+    """The numbers of the filters that a dataset goes through."""
+    options = dataset.id.get_create_plist()
+    return [options.get_filter(number)[0] for number in range(options.get_nfilters())]
+
+
+def _is_plain(h5type: Any) -> bool:
+    kind = h5type.get_class()
+    if kind == h5t.COMPOUND:
+        return _is_complex(h5type)
+    if kind == h5t.STRING:
+        return not h5type.is_variable_str()
+    return kind in _CLASSES
+
+
+def _is_complex(h5type: Any) -> bool:
+    members = [h5type.get_member_type(number).get_class() for number in range(h5type.get_nmembers())]
+    return members == [h5t.FLOAT, h5t.FLOAT]
+
+
+def _check_size(dataset: h5py.Dataset, size: int) -> None:
+    filters = filters_of(dataset)
     if unknown := [number for number in filters if number not in _RATIOS]:
-        raise StoreError(f"{dataset.name} is compressed in a way that is not ours (filter {unknown[0]})")
+        raise StoreError(f"{dataset.name} is compressed with an unknown filter ({unknown[0]})")
     ratio = max([_RATIOS[number] for number in filters], default=1)
-    # Not as h5py has it: for a float of 8 bits it takes the next one that NumPy has.
+    # The size in the file, not that of h5py: for a float of 8 bits it takes the next larger one of NumPy.
     itemsize, stored = dataset.id.get_type().get_size(), dataset.id.get_storage_size()
     declared = itemsize * prod(dataset.shape)
     if declared > ratio * stored or stored > size:
         raise StoreError(f"{dataset.name} declares {declared} bytes and stores {stored}, in a file of {size}")
-    if made.get_layout() == h5d.CONTIGUOUS and stored and dataset.id.get_offset() + stored > size:
-        raise StoreError(f"{dataset.name} ends behind the end of the file: it is cut short")
+    is_contiguous = dataset.id.get_create_plist().get_layout() == h5d.CONTIGUOUS
+    if is_contiguous and stored and dataset.id.get_offset() + stored > size:
+        raise StoreError(f"{dataset.name} ends after the end of the file: the file is cut short")
     if dataset.chunks and itemsize * prod(dataset.chunks) > _LARGEST_CHUNK:
         raise StoreError(f"{dataset.name} has chunks of {dataset.chunks}, which is too large")
     if BLOSC2 in filters:
@@ -129,13 +158,18 @@ def need_blosc2() -> Any:
 
 
 def read_rows(dataset: h5py.Dataset, start: int, stop: int, out: Array) -> None:
-    """Read rows as the bytes that are stored, with no conversion of any kind."""
-    with careful(f"{dataset.name} cannot be read"):
+    """Read rows as the bytes that are stored, without conversion."""
+    with reading(f"{dataset.name} cannot be read"):
         if not out.size:
             return
         space = dataset.id.get_space()
         space.select_hyperslab((start, *(0 for _ in dataset.shape[1:])), (stop - start, *dataset.shape[1:]))
         dataset.id.read(h5s.create_simple((stop - start, *dataset.shape[1:])), space, out, dataset.id.get_type())
+
+
+def text_attribute(value: object) -> np.bytes_:
+    """A text for a reader with plain h5py; attributes take neither NUL nor 64 KiB."""
+    return np.bytes_(str(value).replace("\0", " ").encode("utf-8", "backslashreplace")[:1000])
 
 
 def h5type_of(kind: StoredType) -> Any:

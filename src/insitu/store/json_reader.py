@@ -44,7 +44,7 @@ def plain_value(text: str | bytes) -> Any:
 
 
 def from_json(text: str, arrays: list[Array]) -> Template:
-    """The template of a text; a StoreError when it is not one that a `Writer` makes.
+    """The template of a text; a StoreError when it is not one that a `JsonWriter` makes.
 
     >>> from_json('{"tuple":[1,{"float":"nan"}]}', []).build(iter(()))
     (1, nan)

@@ -51,12 +51,12 @@ class _TooDeep(Exception):
     pass
 
 
-class Writer:
+class JsonWriter:
     """Writes values as text; the arrays and tensors met on the way are added to the lists given.
 
     Without a list for tensors, a tensor is an object like any other.
 
-    >>> Writer([], []).json((1, 1.0, Word("cpu"), TensorFacts(7, (2, 3), "f32", "cpu")))
+    >>> JsonWriter([], []).json((1, 1.0, Word("cpu"), TensorFacts(7, (2, 3), "f32", "cpu")))
     '{"tuple":[1,{"float":"1.0"},{"word":"cpu"},{"tensor":0}]}'
     """
 
@@ -153,12 +153,12 @@ SCALARS: dict[type, Callable[[Any], str]] = {
     Opaque: lambda value: f'{{"opaque":{_quoted(value.type)}}}',
     Repr: lambda value: f'{{"repr":[{_quoted(value.type)},{_quoted(value.text)}]}}',
 }
-_WRITERS: dict[type, Callable[[Writer, Any], str]] = {
-    TensorFacts: Writer._tensor,
-    list: Writer._items,
-    tuple: Writer._tuple,
-    dict: Writer._dict,
-    Fields: Writer._fields,
+_WRITERS: dict[type, Callable[[JsonWriter, Any], str]] = {
+    TensorFacts: JsonWriter._tensor,
+    list: JsonWriter._items,
+    tuple: JsonWriter._tuple,
+    dict: JsonWriter._dict,
+    Fields: JsonWriter._fields,
 }
 
 

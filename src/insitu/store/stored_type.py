@@ -19,6 +19,8 @@ JSON = "json"  # small Python values, as text
 NUMPY = "numpy:"  # before a type that torch does not know: `numpy:<M8[ns]`
 
 _ARRAY_KINDS = "biufcSUmM"
+_MOST_DIMENSIONS = 64
+_MOST_BYTES = 2**48  # of one value
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,18 @@ def _ml_type(name: str) -> Any:
             f"NumPy has no {name}: pip install ml_dtypes gives it one; without it, .raw gives the bits of the values"
             " and .to_torch() a tensor"
         ) from None
+
+
+def checked_shape(sizes: Any, kind: StoredType) -> tuple[int, ...]:
+    """The shape, if a value can have it; a file from a stranger may declare anything."""
+    total = kind.itemsize
+    for size in sizes:
+        if type(size) is not int or size < 0:
+            raise ValueError(f"{sizes!r:.80} is not a shape")
+        total *= max(size, 1)
+    if total > _MOST_BYTES or len(sizes) > _MOST_DIMENSIONS:
+        raise ValueError(f"no value has the shape {sizes!r:.80}")
+    return tuple(sizes)
 
 
 def storable(dtype: np.dtype[Any]) -> bool:

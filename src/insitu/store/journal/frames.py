@@ -1,23 +1,24 @@
-"""The form of a journal: a file of frames, each one whole or not there.
+"""The format of a journal: a file of frames, each of which is whole or ignored.
 
-A file begins with 16 bytes, `MAGIC` and the tag of the journal: 8 random bytes that also stand before every frame.
+A file begins with 16 bytes, `MAGIC` and the tag of the journal: 8 random bytes that also come before every frame.
 A frame is a head of 40 bytes (tag, kind, length of the index, sequence, length of the data, checksum), an index and
-data. The checksum is over the head and the index; the data are checked value by value, by the digests in the index.
-After damage the next frame is found by its tag, and taken only if its checksum is right and its sequence higher: the
-bytes of another journal, or of this one, can be the values of a tensor.
+data. The checksum covers the head and the index; each value in the data is checked by its digest in the index.
+After damage the reader finds the next frame by its tag, and accepts it only if its checksum is right and its sequence
+is higher: the values of a tensor may contain the bytes of another journal, or of this one.
 
 The index of a step is its number, its time, the number of its entries and the length of its text; then the entries,
 40 bytes each; then the text: the variables that are new in this step, as JSON. All other indexes are JSON. The data of
 the frame END are `last_bytes`, so that the end of a file shows whether its journal has ended.
 
-A step may have several frames, and the kind of a frame has flags for that. `MORE`: the step began in a frame before.
-`OPEN`: more of the step is expected, so a journal that ends here lacks it. `AGAIN`: some entries replace entries of the
-frames before, which have the same variable and call.
+A step may have several frames, and the kind of a frame has flags for that. `MORE`: the step began in an earlier frame.
+`OPEN`: more of the step is expected, so a journal that ends here lacks it. `AGAIN`: some entries replace entries of
+earlier frames of the step, which have the same variable and call.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import Struct
@@ -26,11 +27,12 @@ from typing import Protocol
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-MAGIC = b"\x93isj01\r\n"
+from insitu.store.format_version import JOURNAL_VERSION
+
+MAGIC = b"\x93isj%02d\r\n" % JOURNAL_VERSION
 ABOUT, STEP, EVENT, END = 1, 2, 3, 4
-KIND, MORE, OPEN, AGAIN = 0xFF, 0x100, 0x200, 0x400  # the bits of a kind that say what a frame is, and its flags
-REPLACED = 2**32 - 1  # the call of an entry that another one of the same step replaces: it is not a value, and not lost
-STORED, SAME = 0, 1  # the kinds of an entry: its bytes are in the data, or they are those it had when last stored
+KIND, MORE, OPEN, AGAIN = 0xFF, 0x100, 0x200, 0x400  # the bits of a kind that name it, and its flags
+STORED, SAME = 0, 1  # the kinds of an entry: its bytes are in the data, or they are equal to those stored last
 
 HEAD = Struct("<8sIIQQ")
 CHECK = Struct("<Q")
@@ -42,11 +44,12 @@ STEP_HEAD = Struct("<qdII")
 
 _HEAD_SIZE = HEAD.size + CHECK.size
 _BLOCK = 2**20
+_ANY_MAGIC = re.compile(rb"\x93isj(\d\d)\r\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame whose head and index are whole; `start` is where its data begin in the file."""
+    """A frame whose head and index are whole; its data begin at byte `start` of the file."""
 
     kind: int
     sequence: int
@@ -56,12 +59,18 @@ class Frame:
 
 
 def last_bytes(tag: bytes) -> bytes:
-    """What a journal ends with that has ended; not the tag itself, for that is where frames begin."""
+    """The last bytes of a journal that has ended; not the tag itself, because a frame begins there."""
     return tag[::-1] + b"isjended"
 
 
+def magic_version(magic: bytes) -> int | None:
+    """The version that the first bytes of a file declare; None if they are not those of a journal."""
+    match = _ANY_MAGIC.fullmatch(magic)
+    return int(match[1]) if match else None
+
+
 def head(tag: bytes, kind: int, sequence: int, index: bytes, length: int) -> bytes:
-    """What stands before the data: the head and the index."""
+    """The part of a frame before its data: the head and the index."""
     fields = HEAD.pack(tag, kind, len(index), sequence, length)
     return b"".join((fields, CHECK.pack(xxh3_64_intdigest(fields + index)), index))
 
@@ -71,11 +80,11 @@ class FrameSource(Protocol):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of bytes."""
         ...
 
     def read(self, start: int, length: int) -> bytes:
-        """Some of them; fewer if the file ends before."""
+        """Some of the bytes; fewer if the file ends before."""
         ...
 
 
@@ -87,13 +96,16 @@ class OpenFile:
         self.size = os.fstat(file).st_size
 
     def read(self, start: int, length: int) -> bytes:
-        """Some of them; fewer if the file ends before."""
+        """Some of the bytes; fewer if the file ends before."""
         return os.pread(self.file, length, start)
 
 
 @dataclass(slots=True)
 class FrameScan:
-    """Reads a file of a journal in any state; after `frames` has ended, `gaps` are the bytes that are in no frame."""
+    """Reads a file of a journal in any state.
+
+    When `frames` has ended, `gaps` are the ranges of bytes that belong to no frame.
+    """
 
     source: FrameSource
     tag: bytes
@@ -107,13 +119,11 @@ class FrameScan:
         while position < size:
             frame = self._frame(position, size)
             if frame is None:
-                # Bytes may have been lost inside the data of the frame before: the next one may begin in them.
+                # Bytes of the previous frame's data may be lost: search from where these data began.
                 found = self._next(data, size)
                 end = size if found is None else found
                 self.gaps.append((min(position, end), end))
-                if found is None:
-                    return
-                position = found
+                position = end
                 continue
             yield frame
             self.sequence = frame.sequence
@@ -127,17 +137,17 @@ class FrameScan:
         fields = self.source.read(position, _HEAD_SIZE)
         if len(fields) < _HEAD_SIZE or not fields.startswith(self.tag):
             return None
-        _, kind, indexed, sequence, length = HEAD.unpack_from(fields)
-        start = position + _HEAD_SIZE + indexed
+        _, kind, index_length, sequence, length = HEAD.unpack_from(fields)
+        start = position + _HEAD_SIZE + index_length
         if start + length > size or sequence <= self.sequence:
             return None
-        index = self.source.read(position + _HEAD_SIZE, indexed)
+        index = self.source.read(position + _HEAD_SIZE, index_length)
         if xxh3_64_intdigest(fields[: HEAD.size] + index) != CHECK.unpack_from(fields, HEAD.size)[0]:
             return None
         return Frame(kind, sequence, index, start, length)
 
     def _next(self, position: int, size: int) -> int | None:
-        """Where the next whole frame begins."""
+        """The position of the next whole frame."""
         while position < size:
             block = self.source.read(position, _BLOCK)
             found = block.find(self.tag)

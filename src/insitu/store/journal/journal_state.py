@@ -1,4 +1,4 @@
-"""How a journal is getting on, without reading it: has it ended, does a process still write it, was that one killed?
+"""The state of a journal, without reading it: has it ended, does a process still write it, was that process killed?
 
 Only the END frame says that a journal has ended. A lock is a hint: some file systems have none, and others keep it to
 one machine. It is exact where the writer got its lock and runs, or ran, on this machine.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,29 +24,39 @@ State = Literal["ended", "running", "killed", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class JournalOwner:
-    """Who writes a journal, as its first frame says: the process, whether it got the lock, when it began."""
+    """The writer of a journal, as its first frame declares: the process, whether it got the lock, when it began."""
 
     process: Process | None = None
     has_lock: bool = False
     began: float = 0.0
 
     @classmethod
-    def from_json(cls, said: Any) -> JournalOwner:
-        """What the frame ABOUT says; nothing is known where it says something else."""
-        began = said.get("time")
+    def from_json(cls, record: Any) -> JournalOwner:
+        """The owner that an ABOUT frame names; fields that do not make sense are left empty."""
+        began = record.get("time")
         is_time = type(began) in (int, float)
-        return cls(Process.from_json(said.get("process")), said.get("lock") is True, float(began) if is_time else 0.0)
+        return cls(
+            process=Process.from_json(record.get("process")),
+            has_lock=record.get("lock") is True,
+            began=float(began) if is_time else 0.0,
+        )
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def owner_of(folder: Path) -> JournalOwner:
-    """Who writes the journal in this folder; empty if its first frame cannot be read."""
+    """The writer of the journal in this folder; empty if its first frame cannot be read."""
     with suppress(OSError, ValueError, AttributeError, RecursionError):
         for path, tag in journal_files(folder)[:1]:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
+            with _open(path) as file:
                 frame = frames.FrameScan(frames.OpenFile(file), tag).first()
-            finally:
-                os.close(file)
             if frame is not None and frame.kind == frames.ABOUT:
                 return JournalOwner.from_json(json.loads(frame.index))
     return JournalOwner()
@@ -55,40 +66,38 @@ def has_ended(folder: Path) -> bool:
     """Whether the last bytes of a journal are those of its END frame."""
     with suppress(OSError):
         for path, tag in journal_files(folder)[-1:]:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                last = frames.last_bytes(tag)
+            last = frames.last_bytes(tag)
+            with _open(path) as file:
                 size = os.fstat(file).st_size
                 return size > len(last) and os.pread(file, len(last), size - len(last)) == last
-            finally:
-                os.close(file)
     return False
 
 
 def state_of(place: JournalPlace) -> State:
-    """How a journal is getting on now."""
-    return "ended" if has_ended(place.path) else state_of_owner(place.path, owner_of(place.path))
+    """The state of a journal at this moment."""
+    return "ended" if has_ended(place.path) else _state_without_end(place.path, owner_of(place.path))
 
 
 def is_over(place: JournalPlace) -> bool:
     """Whether nobody can write to a journal any more: it has ended, or its process is known to be dead.
 
-    That nobody holds its lock is not enough here: it may be a copy of a journal that is written elsewhere.
+    A lock that nobody holds is not enough here: this may be a copy of a journal that is written elsewhere.
     """
     process = owner_of(place.path).process
     return has_ended(place.path) or (process is not None and process.is_alive() is False)
 
 
-def state_of_owner(folder: Path, writer: JournalOwner) -> State:
-    """How a journal without an end is getting on."""
-    alive = writer.process.is_alive() if writer.process is not None else None
+def _state_without_end(folder: Path, owner: JournalOwner) -> State:
+    """The state of a journal without an END frame."""
+    process = owner.process
+    alive = process.is_alive() if process is not None else None
     if alive is False:
         return "killed"
-    held = is_locked(folder)
-    if held:
+    locked = is_locked(folder)
+    if locked:
         return "running"
-    is_exact = writer.has_lock and writer.process is not None and writer.process.is_on_this_machine
-    if held is False and is_exact:
+    is_lock_exact = owner.has_lock and process is not None and process.is_on_this_machine
+    if locked is False and is_lock_exact:
         return "killed"
     return "running" if alive else "unknown"
 
@@ -97,11 +106,8 @@ def is_locked(folder: Path) -> bool | None:
     """Whether a process holds the lock of the last file of a journal; None if that cannot be known."""
     try:
         for path, _ in journal_files(folder)[-1:]:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
+            with _open(path) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            finally:
-                os.close(file)
     except BlockingIOError:
         return True
     except OSError:

@@ -26,16 +26,17 @@ class JournaledRun:
     @property
     def began(self) -> float:
         """When its first journal began; 0 if none of them can be read."""
-        return min((began for place in self.places if (began := owner_of(place.path).began)), default=0.0)
+        times = [owner_of(place.path).began for place in self.places]
+        return min(filter(None, times), default=0.0)
 
     @property
     def states(self) -> set[State]:
-        """How its journals are getting on."""
+        """The states of its journals."""
         return {state_of(place) for place in self.places}
 
     @property
     def attempts(self) -> set[int]:
-        """Its attempts."""
+        """The numbers of its attempts."""
         return {place.attempt for place in self.places}
 
     def __str__(self) -> str:
@@ -46,69 +47,66 @@ class JournaledRun:
 
 
 def runs_in(parts: Path) -> dict[str, JournaledRun]:
-    """The runs in a folder by id, the one that began last at the end."""
+    """The runs in a folder by id; the one that began last is the last."""
     by_run: dict[str, list[JournalPlace]] = {}
     for place in places(parts):
         by_run.setdefault(place.run, []).append(place)
-    found = [JournaledRun(run, tuple(every)) for run, every in by_run.items()]
-    return {run.id: run for run in (sorted(found, key=lambda run: run.began) if len(found) > 1 else found)}
+    runs = [JournaledRun(run, tuple(every)) for run, every in by_run.items()]
+    if len(runs) > 1:
+        runs.sort(key=lambda run: run.began)
+    return {run.id: run for run in runs}
 
 
 def newest_run(parts: Path) -> JournaledRun:
-    """The run in a folder that began last."""
-    found = runs_in(parts)
-    if not found:
+    """The run in a folder that began last; an error if there is none."""
+    runs = runs_in(parts)
+    if not runs:
         raise StoreError(f"{str(parts)!r} holds no journal of a run")
-    return list(found.values())[-1]
+    return list(runs.values())[-1]
 
 
 def run_named(parts: Path, name: str) -> JournaledRun:
-    """The run whose id begins like this."""
-    found = runs_in(parts)
-    fitting = [run for run in found.values() if run.id.startswith(name)]
-    if len(fitting) != 1:
-        there = ", ".join(run[:_SHORT] for run in found) or "none"
+    """The run whose id begins with this text."""
+    runs = runs_in(parts)
+    matching = [run for run in runs.values() if run.id.startswith(name)]
+    if len(matching) != 1:
+        there = ", ".join(run[:_SHORT] for run in runs) or "none"
         raise ChoiceError(f"{name!r} is not the id of one run in {str(parts)!r}; there is {there}")
-    return fitting[0]
+    return matching[0]
 
 
-def others_in(parts: Path, ids: Sequence[str]) -> list[JournaledRun]:
-    """The other runs in a folder, which may not be there."""
+def other_runs(parts: Path, ids: Sequence[str]) -> list[JournaledRun]:
+    """The runs in a folder that have none of these ids; none if the folder does not exist."""
     if not os.path.isdir(parts):
         return []
     return [run for run in runs_in(parts).values() if run.id not in ids]
 
 
 def tag_and_size(place: JournalPlace) -> tuple[str, int]:
-    """Which journal is in a folder, and its bytes; nothing if there are several, or none that can be read."""
+    """The tag and the bytes of the journal in a folder; ("", -1) if there are several, or none that can be read."""
     try:
-        found = journal_files(place.path)
-        tags = {tag.hex() for _, tag in found}
-        return (tags.pop(), sum(path.stat().st_size for path, _ in found)) if len(tags) == 1 else ("", -1)
+        files = journal_files(place.path)
+        tags = {tag.hex() for _, tag in files}
+        size = sum(path.stat().st_size for path, _ in files)
     except OSError:
         return "", -1
+    return (tags.pop(), size) if len(tags) == 1 else ("", -1)
 
 
-def check_journals(parts: Path) -> None:
-    """Raise if there is nothing to merge."""
-    if not places(parts):
-        raise StoreError(f"{str(parts)!r} holds no journal of a run")
-
-
-def run_to_merge(parts: Path, runs: Sequence[str], in_file: str | None) -> JournaledRun:
-    """The run to merge: the one in the file, or the newest; several that are known to be one become one."""
-    there = runs_in(parts)
-    if not runs:
-        return there.get(in_file or "") or list(there.values())[-1]
-    if unknown := [run for run in runs if run not in there]:
+def run_to_merge(parts: Path, ids: Sequence[str], id_in_file: str | None) -> JournaledRun:
+    """The run to merge: the one in the file, or the newest; runs that are known to be one become one."""
+    runs = runs_in(parts)
+    if not ids:
+        return runs.get(id_in_file or "") or newest_run(parts)
+    if unknown := [run for run in ids if run not in runs]:
         raise StoreError(f"{str(parts)!r} has no journal of the run {unknown[0]!r}")
-    every = [place for run in runs for place in there[run].places]
-    _check_once(every)
-    return JournaledRun(runs[0], tuple(every))
+    every = [place for run in ids for place in runs[run].places]
+    _check_unique(every)
+    return JournaledRun(ids[0], tuple(every))
 
 
-def _check_once(every: Sequence[JournalPlace]) -> None:
-    """Raise if two journals say that they are the same rank of the same attempt."""
+def _check_unique(every: Sequence[JournalPlace]) -> None:
+    """Raise if two journals claim to be the same rank of the same attempt."""
     seen: set[tuple[int, int]] = set()
     for place in every:
         if (place.rank, place.attempt) in seen:
@@ -116,14 +114,14 @@ def _check_once(every: Sequence[JournalPlace]) -> None:
         seen.add((place.rank, place.attempt))
 
 
-def remove_older(parts: Path, run: JournaledRun) -> None:
+def remove_older_runs(parts: Path, run: JournaledRun) -> None:
     """Remove the runs that began before this one, if no process can be writing them.
 
     A run without a rank 0 stays: it may be a rank of the same job that did not find out which run it belongs to.
     """
-    for other in others_in(parts, [run.id, *{place.run for place in run.places}]):
-        has_first = any(place.rank == 0 for place in other.places)
-        is_older = has_first and other.began < run.began
+    for other in other_runs(parts, [run.id, *{place.run for place in run.places}]):
+        has_rank_0 = any(place.rank == 0 for place in other.places)
+        is_older = has_rank_0 and other.began < run.began
         if is_older and all(is_over(place) for place in other.places):
             for place in other.places:
                 remove_journal(place.path)

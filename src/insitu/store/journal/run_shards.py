@@ -1,4 +1,4 @@
-"""The journals of all ranks of a run: what they say about the run, without their values."""
+"""The journals of all ranks of a run: what they declare about the run, without their values."""
 
 from __future__ import annotations
 
@@ -7,45 +7,54 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
+
 from insitu.store.journal.entry_table import Numbering, StepFrame
+from insitu.store.journal.file_pool import FilePool
 from insitu.store.journal.journal_reader import Shard
-from insitu.store.journal.parts import FilePool
 from insitu.store.journal.shard_facts import ShardFacts, facts_of, missing_of
-from insitu.store.stored_type import JSON
+from insitu.store.stored_type import JSON, Array
 from insitu.trace.run import RunEvent
 
 
 class RunShards:
     """The journals of one run as they were when they were read.
 
-    `left_out` are sentences about journals that are not among them.
+    `excluded` are sentences about journals that are not among them.
     """
 
-    def __init__(self, shards: Sequence[Shard], *, left_out: Sequence[str] = ()) -> None:
-        self.run_id = ""
-        self.left_out = list(left_out)
+    def __init__(self, shards: Sequence[Shard], *, run_id: str = "", excluded: Sequence[str] = ()) -> None:
+        self.run_id = run_id
+        self.excluded = list(excluded)
         self.shards = sorted(shards, key=lambda shard: (shard.rank, shard.attempt))
-        self.files = FilePool([path for shard in self.shards for path in shard.files])
+        self.pool = FilePool([file.path for shard in self.shards for file in shard.files])
         self._first_files = [0, *accumulate(len(shard.files) for shard in self.shards)]
-        declared = [(shard.variables, {n: shape for n, (_, shape) in shard.layouts.items()}) for shard in self.shards]
-        self.numbering = Numbering(declared)
+        self.numbering = Numbering([shard.names for shard in self.shards])
 
     def step_frames(self, number: int) -> Iterator[StepFrame]:
-        """The steps of one journal, in the order in which they were written."""
-        return self.shards[number].step_frames(number, self.files, self._first_files[number])
+        """The frames of one journal, in the order in which they were written."""
+        return self.shards[number].step_frames(number, self.pool, self._first_files[number])
 
     @cached_property
     def size(self) -> int:
         """The bytes of all journals."""
-        return sum(size for shard in self.shards for size in shard.sizes)
+        return sum(file.size for shard in self.shards for file in shard.files)
 
-    def report_lost(self, frame: StepFrame, count: int) -> None:
-        """Some values of a step cannot be read."""
-        shard = self.shards[frame.shard]
-        values = "1 value is" if count == 1 else f"{count} values are"
-        text = f"rank {shard.rank}: step {frame.step}: {values} lost"
-        if text not in shard.troubles:
-            shard.troubles.append(text)
+    @property
+    def ranks(self) -> Array:
+        """The rank of each journal."""
+        return np.array([shard.rank for shard in self.shards], np.int32)
+
+    @property
+    def attempts(self) -> Array:
+        """The attempt of each journal."""
+        return np.array([shard.attempt for shard in self.shards], np.int32)
+
+    def report_lost(self, lost: Iterable[tuple[StepFrame, int]]) -> None:
+        """Note that some values of these frames cannot be read."""
+        for frame, count in lost:
+            values = "1 value is" if count == 1 else f"{count} values are"
+            self.shards[frame.shard].add_trouble(f"step {frame.step}: {values} lost")
 
     def shard_facts(self, *, is_merged: bool = False) -> list[ShardFacts]:
         """What is known of each journal."""
@@ -58,45 +67,69 @@ class RunShards:
 
     @property
     def events(self) -> list[RunEvent]:
-        """What happened, in the order of the time."""
+        """What happened, ordered by time."""
         return sorted((event for shard in self.shards for event in shard.events), key=lambda event: event.time)
 
     @property
-    def live(self) -> bool:
+    def is_running(self) -> bool:
         """Whether a rank still writes."""
         return any(shard.state == "running" for shard in self.shards)
 
     @property
     def about(self) -> dict[str, Any]:
-        """The facts about the run, as the last attempt has them."""
-        found = self.abouts
-        return next((found[attempt] for attempt in sorted(found, reverse=True) if found[attempt]), {})
+        """The facts about the run, from its last attempt that has any."""
+        abouts = self.abouts
+        return next((abouts[attempt] for attempt in sorted(abouts, reverse=True) if abouts[attempt]), {})
 
     @property
     def abouts(self) -> dict[int, dict[str, Any]]:
-        """The facts about each attempt, as its lowest rank has them."""
+        """The facts about each attempt, from the lowest rank that has any."""
         found: dict[int, dict[str, Any]] = {}
         for shard in self.shards:
             if not found.get(shard.attempt):
                 found[shard.attempt] = shard.about
         return found
 
-    @property
-    def missing(self) -> list[str]:
-        """What is not there and should be; nothing, if the run is complete."""
-        return missing_of(self.shard_facts()) + self.left_out
+    def missing(self, *, is_merged: bool = False) -> list[str]:
+        """What is not there and should be; nothing if the run is complete."""
+        return missing_of(self.shard_facts(is_merged=is_merged)) + self.excluded
 
     def facts(self, path: str) -> dict[str, Any]:
-        """What the ranks say about a path: one value where they agree, else a dict by rank."""
-        said = {shard.rank: shard.facts[path] for shard in self.shards if path in shard.facts}
-        names = dict.fromkeys(name for facts in said.values() for name in facts)
-        return {name: agreed({rank: facts.get(name) for rank, facts in said.items()}) for name in names}
+        """What the ranks declare about a path."""
+        declared = {shard.rank: shard.names.facts for shard in self.shards if path in shard.names.facts}
+        return joined_facts({rank: facts[path] for rank, facts in declared.items()})
 
 
-def agreed(by_rank: dict[int, Any]) -> Any:
-    """The one value where all ranks say the same, else what each says."""
+def joined_facts(by_rank: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Facts of several ranks: one value for each name where all ranks agree, else a dict by rank.
+
+    >>> joined_facts({0: {"source": "a.py:1", "part": 0}, 1: {"source": "a.py:1", "part": 1}, 2: {}})
+    {'source': 'a.py:1', 'part': {'ranks': {0: 0, 1: 1}}}
+    """
+    known = {rank: facts for rank, facts in by_rank.items() if facts}
+    names = dict.fromkeys(name for facts in known.values() for name in facts)
+    return {name: _agreed({rank: facts.get(name) for rank, facts in known.items()}) for name in names}
+
+
+def _agreed(by_rank: dict[int, Any]) -> Any:
     texts = {repr(value) for value in by_rank.values()}
     return next(iter(by_rank.values())) if len(texts) == 1 else {"ranks": by_rank}
+
+
+def facts_of_rank(facts: dict[str, Any], rank: int) -> dict[str, Any]:
+    """The facts of one rank, from the joined facts of all.
+
+    >>> facts_of_rank({"source": "a.py:1", "scale": {"ranks": {0: 0.5, 1: 0.25}}}, 1)
+    {'source': 'a.py:1', 'scale': 0.25}
+    """
+    found = {}
+    for name, fact in facts.items():
+        differs = isinstance(fact, dict) and fact.keys() == {"ranks"} and isinstance(fact["ranks"], dict)
+        if not differs:
+            found[name] = fact
+        elif rank in fact["ranks"]:
+            found[name] = fact["ranks"][rank]
+    return found
 
 
 def unique_names(keys: Iterable[tuple[str, str]]) -> list[str]:
@@ -108,12 +141,12 @@ def unique_names(keys: Iterable[tuple[str, str]]) -> list[str]:
     every = list(keys)
     paths = {path for path, _ in every}
     names: dict[int, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for number in sorted(range(len(every)), key=lambda number: every[number][1] == JSON):
         path, dtype = every[number]
         name = path
-        while name in taken or (name != path and name in paths):
+        while name in used or (name != path and name in paths):
             name += f"@{dtype}"
-        taken.add(name)
+        used.add(name)
         names[number] = name
     return [names[number] for number in range(len(every))]

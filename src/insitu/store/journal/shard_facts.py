@@ -1,12 +1,12 @@
-"""What is known of each journal of a run without its steps, the attempts they belong to, and what is missing of them.
+"""What is known of each journal of a run without its steps, the attempts of the run, and what is missing.
 
 A run has an attempt for each time that its job was started: under `torchrun --max-restarts` each restart is one, and so
-is each start with `resume=True`. The file of a run keeps these facts, so that it can tell later which journals it has.
+is each start with `resume=True`. The file of a run keeps these facts: a later merge must know which journals it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """What is known of a journal. `missing` are sentences about this journal: that it did not end, what was damaged.
+    """What is known of a journal. `missing` are sentences: that it did not end, what was damaged.
 
-    `tag` and `size` tell whether a journal on the disk is the one that was read, and whether it has grown since.
+    `tag` and `size` say whether a journal on the disk is the one that was read, and whether it has grown since.
     """
 
     rank: int
@@ -41,7 +41,7 @@ class ShardFacts:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What makes it the only one in its run."""
+        """Rank and attempt: a run has one journal with these."""
         return self.rank, self.attempt
 
     def to_json(self) -> dict[str, Any]:
@@ -49,72 +49,82 @@ class ShardFacts:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, said: Any) -> ShardFacts:
-        """What `to_json` gave; an error if a stranger's file says something else."""
-        known = {name: _checked(name, said[name], kinds) for name, kinds in _KINDS.items()}
+    def from_json(cls, data: Any) -> ShardFacts:
+        """The facts that `to_json` wrote; an error if a stranger's file has something else."""
+        known = {name: _checked(name, data[name], types) for name, types in _TYPES.items()}
         rank, world_size = known["rank"], known["world_size"]
         if not (0 <= rank < world_size <= MOST_RANKS and 0 <= known["attempt"] < 2**31):
             raise StoreError(f"it has rank {rank} of {world_size}, attempt {known['attempt']}")
-        return cls(**known, missing=tuple(str(text) for text in said["missing"]))
+        return cls(**known, missing=tuple(str(text) for text in data["missing"]))
 
 
-_WHOLE, _WHOLE_OR_NONE, _NUMBER_OR_NONE = (int,), (int, type(None)), (int, float, type(None))
-_KINDS: dict[str, tuple[type, ...]] = {
-    **{
-        "rank": _WHOLE,
-        "attempt": _WHOLE,
-        "tag": (str,),
-        "size": _WHOLE,
-        "world_size": _WHOLE,
-        "steps": _WHOLE,
-        "frames": _WHOLE,
-    },
-    **{"first": _WHOLE_OR_NONE, "last": _WHOLE_OR_NONE},
-    **{"started": _NUMBER_OR_NONE, "ended": _NUMBER_OR_NONE, "dropped": _WHOLE},
+_INT, _INT_OR_NONE, _NUMBER_OR_NONE = (int,), (int, type(None)), (int, float, type(None))
+_TYPES: dict[str, tuple[type, ...]] = {
+    "rank": _INT,
+    "attempt": _INT,
+    "tag": (str,),
+    "size": _INT,
+    "world_size": _INT,
+    "steps": _INT,
+    "frames": _INT,
+    "first": _INT_OR_NONE,
+    "last": _INT_OR_NONE,
+    "started": _NUMBER_OR_NONE,
+    "ended": _NUMBER_OR_NONE,
+    "dropped": _INT,
 }
 
 
-def _checked(name: str, value: Any, kinds: tuple[type, ...]) -> Any:
-    if type(value) not in kinds:
-        raise StoreError(f"its journals say {name}={value!r:.80}")
+def _checked(name: str, value: Any, types: tuple[type, ...]) -> Any:
+    if type(value) not in types:
+        raise StoreError(f"its journals have {name}={value!r:.80}")
     return value
 
 
 def facts_of(shard: Shard, *, is_merged: bool = False) -> ShardFacts:
-    """What is known of a journal; as the file has it that is merged from it, or as it is on the disk."""
-    if shard.known is not None:
-        return shard.known
-    said = shard.about.get("world_size")
-    is_size = type(said) is int and shard.rank < said <= MOST_RANKS
+    """What is known of a journal: for the file that is merged from it, or as it is on the disk."""
+    if shard.merged is not None:
+        return shard.merged
     return ShardFacts(
         rank=shard.rank,
         attempt=shard.attempt,
         tag=shard.tag,
         size=shard.size,
-        world_size=said if is_size and type(said) is int else shard.rank + 1,
-        steps=shard.step_count,
-        frames=shard.frame_count,
-        first=shard.first_step,
-        last=shard.last_committed,
+        world_size=_world_size(shard),
+        steps=shard.counts.steps,
+        frames=shard.counts.frames,
+        first=shard.counts.first,
+        last=shard.counts.last,
         started=shard.started,
         ended=shard.ended,
         dropped=shard.dropped,
-        missing=tuple(_missing_of(shard, is_merged)),
+        missing=tuple(_missing_sentences(shard, is_merged)),
     )
 
 
-def _missing_of(shard: Shard, is_merged: bool) -> Iterable[str]:
+def _world_size(shard: Shard) -> int:
+    """The world size that the journal declares, if it can be right."""
+    size = shard.about.get("world_size")
+    return size if type(size) is int and shard.rank < size <= MOST_RANKS else shard.rank + 1
+
+
+def _missing_sentences(shard: Shard, is_merged: bool) -> Iterable[str]:
+    rank, last = f"rank {shard.rank}", shard.counts.last
     if shard.ended is None:
-        none = "no step was written" + " yet" * (shard.state == "running" and not is_merged)
-        last = none if shard.last_committed is None else f"the last step written is {shard.last_committed}"
-        yield f"rank {shard.rank} {_state_text(shard, is_merged)}: {last}"
-    if shard.is_open:
-        yield f"rank {shard.rank}: step {shard.last_committed} had not ended: values of it may be missing"
+        yield f"{rank} {_state_text(shard, is_merged)}: {_last_step_text(shard, is_merged)}"
+    if shard.counts.is_open:
+        yield f"{rank}: step {last} had not ended: values of it may be missing"
     if shard.dropped:
-        yield f"rank {shard.rank}: {shard.dropped} step{'s' * (shard.dropped > 1)} could not be written"
-    for (path, reason), step in shard.left_out.items():
-        yield f"rank {shard.rank}: not all of {path!r} is recorded, first at step {step}: {reason}"
+        yield f"{rank}: {shard.dropped} step{'s' * (shard.dropped > 1)} could not be written"
+    for (path, reason), step in shard.names.omissions.items():
+        yield f"{rank}: not all of {path!r} is recorded, first at step {step}: {reason}"
     yield from shard.troubles
+
+
+def _last_step_text(shard: Shard, is_merged: bool) -> str:
+    if shard.counts.last is not None:
+        return f"the last step written is {shard.counts.last}"
+    return "no step was written yet" if shard.state == "running" and not is_merged else "no step was written"
 
 
 def _state_text(shard: Shard, is_merged: bool) -> str:
@@ -122,73 +132,77 @@ def _state_text(shard: Shard, is_merged: bool) -> str:
         return "still ran when the file was made" if is_merged else "still runs"
     if shard.state == "killed":
         return "did not end properly (killed?)"
-    process = shard.writer.process
+    process = shard.owner.process
     return f"did not end: it was killed, or still runs on {process.host if process else 'another machine'}"
 
 
-def attempts_of(facts: Sequence[ShardFacts]) -> list[Attempt]:
+def _by_attempt(shards: Sequence[ShardFacts]) -> dict[int, list[ShardFacts]]:
+    found: dict[int, list[ShardFacts]] = {}
+    for facts in sorted(shards, key=lambda facts: (facts.attempt, facts.rank)):
+        found.setdefault(facts.attempt, []).append(facts)
+    return found
+
+
+def _known(shards: Sequence[ShardFacts], value: Callable[[ShardFacts], Any]) -> list[Any]:
+    """A value of each journal, without None."""
+    return [found for facts in shards if (found := value(facts)) is not None]
+
+
+def attempts_of(shards: Sequence[ShardFacts]) -> list[Attempt]:
     """The attempts of a run, in their order."""
-    return [_attempt(number, found) for number, found in _by_attempt(facts).items()]
+    return [_attempt(number, found) for number, found in _by_attempt(shards).items()]
 
 
-def _attempt(number: int, found: list[ShardFacts]) -> Attempt:
-    starts = [one.started for one in found if one.started is not None]
-    ends = [one.ended for one in found if one.ended is not None]
-    firsts = [one.first for one in found if one.first is not None]
-    lasts = [one.last for one in found if one.last is not None]
+def _attempt(number: int, shards: list[ShardFacts]) -> Attempt:
+    firsts = _known(shards, lambda facts: facts.first)
+    lasts = _known(shards, lambda facts: facts.last)
     return Attempt(
         number=number,
-        ranks=tuple(sorted(one.rank for one in found)),
-        world_size=max(one.world_size for one in found),
+        ranks=tuple(sorted(facts.rank for facts in shards)),
+        world_size=world_size_of(shards),
         steps=(min(firsts), max(lasts)) if firsts and lasts else None,
-        started=min(starts, default=None),
-        ended=max(ends) if len(ends) == len(found) else None,
+        started=started_of(shards),
+        ended=ended_of(shards),
     )
 
 
-def _by_attempt(facts: Sequence[ShardFacts]) -> dict[int, list[ShardFacts]]:
-    found: dict[int, list[ShardFacts]] = {}
-    for one in sorted(facts, key=lambda one: (one.attempt, one.rank)):
-        found.setdefault(one.attempt, []).append(one)
-    return found
-
-
-def missing_of(facts: Sequence[ShardFacts]) -> list[str]:
-    """What is not there and should be, as sentences; nothing, if the run is complete."""
-    every = _by_attempt(facts)
+def missing_of(shards: Sequence[ShardFacts]) -> list[str]:
+    """What is not there and should be, as sentences; nothing if the run is complete."""
+    attempts = _by_attempt(shards)
     found = []
-    for attempt, ones in every.items():
-        ranks = set(range(max(one.world_size for one in ones))) - {one.rank for one in ones}
-        texts = [f"rank {rank} left no journal" for rank in sorted(ranks)]
-        texts += [text for one in ones for text in one.missing]
-        found += [f"attempt {attempt}: {text}" for text in texts] if len(every) > 1 else texts
+    for attempt, every in attempts.items():
+        prefix = f"attempt {attempt}: " if len(attempts) > 1 else ""
+        found += [f"{prefix}rank {rank} left no journal" for rank in _ranks_without_journal(every)]
+        found += [f"{prefix}{text}" for facts in every for text in facts.missing]
     return found
 
 
-def missing_ranks_of(facts: Sequence[ShardFacts]) -> list[int]:
+def _ranks_without_journal(shards: Sequence[ShardFacts]) -> list[int]:
+    return sorted(set(range(world_size_of(shards))) - {facts.rank for facts in shards})
+
+
+def missing_ranks_of(shards: Sequence[ShardFacts]) -> list[int]:
     """The ranks that left nothing in one of the attempts."""
-    found: set[int] = set()
-    for ones in _by_attempt(facts).values():
-        found |= set(range(max(one.world_size for one in ones))) - {one.rank for one in ones}
-    return sorted(found)
+    missing = [_ranks_without_journal(every) for every in _by_attempt(shards).values()]
+    return sorted(set().union(*missing))
 
 
-def last_committed_of(facts: Sequence[ShardFacts]) -> dict[int, int | None]:
+def last_committed_of(shards: Sequence[ShardFacts]) -> dict[int, int | None]:
     """The last step of each rank, in its last attempt."""
-    return {one.rank: one.last for one in sorted(facts, key=lambda one: (one.rank, one.attempt))}
+    return {facts.rank: facts.last for facts in sorted(shards, key=lambda facts: facts.key)}
 
 
-def world_size_of(facts: Sequence[ShardFacts]) -> int:
-    """How many ranks there were, as far as the journals that are left know."""
-    return max((one.world_size for one in facts), default=1)
+def world_size_of(shards: Sequence[ShardFacts]) -> int:
+    """How many ranks there were, as far as the journals say."""
+    return max((facts.world_size for facts in shards), default=1)
 
 
-def started_of(facts: Sequence[ShardFacts]) -> float | None:
+def started_of(shards: Sequence[ShardFacts]) -> float | None:
     """When the first rank began."""
-    return min((one.started for one in facts if one.started is not None), default=None)
+    return min(_known(shards, lambda facts: facts.started), default=None)
 
 
-def ended_of(facts: Sequence[ShardFacts]) -> float | None:
-    """When the last rank ended; None if one did not."""
-    ends = [one.ended for one in facts if one.ended is not None]
-    return max(ends, default=None) if len(ends) == len(facts) else None
+def ended_of(shards: Sequence[ShardFacts]) -> float | None:
+    """When the last rank ended; None if one of them did not."""
+    ends = _known(shards, lambda facts: facts.ended)
+    return max(ends, default=None) if len(ends) == len(shards) else None

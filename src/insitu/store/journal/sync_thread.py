@@ -8,17 +8,17 @@ from threading import Event, Thread
 
 
 class SyncThread:
-    """Calls a method of an object now and then from a thread, until it is stopped or the object is gone."""
+    """Calls a method of an object at regular intervals, until it is stopped or the object is deleted."""
 
     def __init__(self, method: Callable[[], None], seconds: float) -> None:
         self._method = weakref.WeakMethod(method)
         self._seconds = seconds
-        self._stopped = Event()
+        self._stop = Event()
         self._thread = Thread(target=self._run, name="insitu-sync", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._seconds):
+        while not self._stop.wait(self._seconds):
             method = self._method()
             if method is None:
                 return
@@ -26,12 +26,12 @@ class SyncThread:
             del method
 
     @property
-    def running(self) -> bool:
-        """Whether it was not stopped."""
-        return not self._stopped.is_set()
+    def is_running(self) -> bool:
+        """Whether `stop` was not called yet."""
+        return not self._stop.is_set()
 
     def stop(self) -> None:
-        """No call begins after this."""
-        self._stopped.set()
-        if self._thread.is_alive():  # not in a child process, where there never was one
+        """Stop the thread; no call begins after this."""
+        self._stop.set()
+        if self._thread.is_alive():  # not in a child process, which has no such thread
             self._thread.join()

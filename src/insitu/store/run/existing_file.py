@@ -1,4 +1,4 @@
-"""What is at the place of a file before a run is merged into it: the same run, another file, or nothing."""
+"""The file at the target of a merge before it begins: a file with a run, another file, or none."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from insitu.store.run.run_file_reader import RunFileReader
 
 
 class ExistingFile:
-    """What is at the target before a merge: a file with a run, another file, or nothing."""
+    """The file at the target of a merge; `file` is None if there is none, or it holds no run that can be read."""
 
     def __init__(self, file: RunFileReader | None = None, stamp: tuple[int, int, int] | None = None) -> None:
         self.file, self._stamp = file, stamp
 
     @classmethod
-    def of(cls, target: Path) -> ExistingFile:
-        """What is there now."""
+    def open(cls, target: Path) -> ExistingFile:
+        """The file that is there now."""
         stamp = _stamp(target)
         try:
             return cls(RunFileReader(target) if stamp is not None and holds_run(target) else None, stamp)
-        except StoreError:  # it is another file, or a damaged one
+        except StoreError:  # it holds something else, or is damaged
             return cls(None, stamp)
 
     @property
@@ -35,14 +35,12 @@ class ExistingFile:
 
     @property
     def shards(self) -> list[ShardFacts]:
-        """The journals that the file has."""
+        """The journals that the file holds."""
         return self.file.shards if self.file is not None else []
 
     def holds(self, run: JournaledRun) -> bool:
-        """Whether the file is of this run. Without ids it is if they have a journal in common."""
-        if self.run_id != run.id:
-            return False
-        return bool(run.id) or bool({facts.tag for facts in self.shards} & {tag_and_size(at)[0] for at in run.places})
+        """Whether the file is of this run."""
+        return self.file is not None and is_same_run(self.file, run)
 
     def check_unchanged(self, target: Path) -> None:
         """Raise if another program has changed the file."""
@@ -55,6 +53,13 @@ class ExistingFile:
     def __exit__(self, *raised: object) -> None:
         if self.file is not None:
             self.file.close()
+
+
+def is_same_run(file: RunFileReader, run: JournaledRun) -> bool:
+    """Whether a file and journals are of the same run. Without ids they are if they have a journal in common."""
+    if file.run_id != run.id:
+        return False
+    return bool(run.id) or bool({facts.tag for facts in file.shards} & {tag_and_size(at)[0] for at in run.places})
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

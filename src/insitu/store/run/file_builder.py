@@ -1,8 +1,8 @@
-"""An HDF5 file in the making. The library makes the structure; the data are written around it, past the library.
+"""Builds a new HDF5 file. The library makes the structure; the data are written directly, without the library.
 
-It has been seen to crash the process on a full disk. So the room for everything is taken before the library opens the
-file, and a disk that is full is an error of the system. Plain data are contiguous: their places are known as soon as
-they are declared, and a reader may take any part of them. Compressed data are chunks of about 256 KiB.
+The HDF5 library has been seen to crash the process on a full disk. So the room for the whole file is allocated before
+the library opens it, and a full disk is an error of the system. Plain data are contiguous: their places are known as
+soon as they are declared, and a reader may read any part of them. Compressed data are chunks of about 256 KiB.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from h5py import h5d, h5p, h5s, h5z
 
 from insitu.errors import choose
 from insitu.store.files import write_all, write_at
-from insitu.store.hdf5 import BLOSC2, need_blosc2
+from insitu.store.hdf5 import BLOSC2, need_blosc2, text_attribute
 from insitu.store.stored_type import Array
 
 CHUNK = 2**18
@@ -35,11 +35,11 @@ class DatasetWriter(Protocol):
     pending: int
 
     def add(self, piece: Any) -> None:
-        """Keep the next bytes."""
+        """Take the next bytes."""
         ...
 
-    def flush(self, *, last: bool = False) -> None:
-        """Write what was kept; what does not fill a chunk waits until the last time."""
+    def flush(self, *, is_last: bool = False) -> None:
+        """Write the bytes that wait; those that do not fill a chunk wait until the last flush."""
         ...
 
 
@@ -51,7 +51,7 @@ class PendingBytes:
         self.pending = 0
 
     def add(self, piece: Any) -> None:
-        """Keep the next bytes."""
+        """Take the next bytes."""
         self._pieces.append(piece)
         self.pending += len(piece)
 
@@ -63,45 +63,45 @@ class ContiguousWriter(PendingBytes):
         super().__init__()
         self._file, self._place = file, place
 
-    def flush(self, *, last: bool = False) -> None:
-        """Write all."""
+    def flush(self, *, is_last: bool = False) -> None:
+        """Write all bytes that wait."""
         if self._pieces:
-            small = self.pending < len(self._pieces) * CHUNK // 16
-            pieces = [b"".join(self._pieces)] if small else self._pieces
+            are_small = self.pending < len(self._pieces) * CHUNK // 16
+            pieces = [b"".join(self._pieces)] if are_small else self._pieces
             self._place = write_at(self._file, pieces, self._place)
             self._pieces, self.pending = [], 0
 
 
 class ChunkWriter(PendingBytes):
-    """Compresses whole chunks, so that none is written twice."""
+    """Compresses whole chunks, so that none is written twice; a chunk has `rows` rows of `row_size` bytes."""
 
-    def __init__(self, dataset: Any, row: int, rows: int) -> None:
+    def __init__(self, dataset: Any, row_size: int, rows: int) -> None:
         super().__init__()
-        self._dataset, self._row, self._rows = dataset, row, rows
-        self._done = 0
+        self._dataset, self._row_size, self._rows = dataset, row_size, rows
+        self._written = 0
 
-    def flush(self, *, last: bool = False) -> None:
+    def flush(self, *, is_last: bool = False) -> None:
         """Compress the chunks that are full."""
-        unit = self._row if last else self._row * self._rows
+        unit = self._row_size if is_last else self._row_size * self._rows
         size = self.pending // unit * unit
         if not size:
             return
-        whole = b"".join(self._pieces)
-        write_rows(self._dataset, self._done, np.frombuffer(whole, np.uint8, size), size // self._row)
-        self._done += size // self._row
-        self._pieces, self.pending = [whole[size:]], len(whole) - size
+        joined = b"".join(self._pieces)
+        write_rows(self._dataset, self._written, np.frombuffer(joined, np.uint8, size), size // self._row_size)
+        self._written += size // self._row_size
+        self._pieces, self.pending = [joined[size:]], len(joined) - size
 
 
 def write_rows(dataset: Any, start: int, data: Array, count: int) -> None:
-    """Write rows as the bytes they are, with no conversion."""
+    """Write rows as the bytes they are, without conversion."""
     space = dataset.get_space()
-    rest = space.get_simple_extent_dims()[1:]
-    space.select_hyperslab((start, *(0 for _ in rest)), (count, *rest))
-    dataset.write(h5s.create_simple((count, *rest)), space, data, dataset.get_type())
+    inner = space.get_simple_extent_dims()[1:]
+    space.select_hyperslab((start, *(0 for _ in inner)), (count, *inner))
+    dataset.write(h5s.create_simple((count, *inner)), space, data, dataset.get_type())
 
 
 class FileBuilder:
-    """Declares groups and datasets in a new file, and hands out the sinks for their data."""
+    """Declares groups and datasets in a new file, and gives the writers for their data."""
 
     def __init__(self, file: h5py.File, descriptor: int, compression: str, datasets: int) -> None:
         self.file = file
@@ -117,45 +117,45 @@ class FileBuilder:
             group.attrs[name] = text_attribute(value)
         return group
 
-    def column(self, group: Any, name: str, column: Array, kind: Any) -> None:
+    def column(self, group: Any, name: str, column: Array, h5type: Any) -> None:
         """A small dataset, written at once."""
-        sink = self.dataset(group, name, column.shape, kind, packed=False)
-        sink.add(column.tobytes())
-        sink.flush(last=True)
+        writer = self.dataset(group, name, column.shape, h5type, is_packed=False)
+        writer.add(column.tobytes())
+        writer.flush(is_last=True)
 
     def dataset(
-        self, group: Any, name: str, shape: tuple[int, ...], kind: Any, *, packed: bool = True
+        self, group: Any, name: str, shape: tuple[int, ...], h5type: Any, *, is_packed: bool = True
     ) -> DatasetWriter:
-        """Declare a dataset."""
-        size = kind.get_size() * prod(shape)
-        made = h5p.create(h5p.DATASET_CREATE)
-        made.set_fill_time(h5d.FILL_TIME_NEVER)
-        if not packed or self._compression == "none" or not size:
-            made.set_layout(h5d.CONTIGUOUS)
-            made.set_alloc_time(h5d.ALLOC_TIME_EARLY)
-            dataset = h5d.create(group.id, name.encode(), kind, h5s.create_simple(shape), made)
+        """Declare a dataset, which may be compressed if `is_packed`."""
+        size = h5type.get_size() * prod(shape)
+        options = h5p.create(h5p.DATASET_CREATE)
+        options.set_fill_time(h5d.FILL_TIME_NEVER)
+        if not is_packed or self._compression == "none" or not size:
+            options.set_layout(h5d.CONTIGUOUS)
+            options.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+            dataset = h5d.create(group.id, name.encode(), h5type, h5s.create_simple(shape), options)
             return ContiguousWriter(self._descriptor, dataset.get_offset() or 0)
-        chunks = chunk_shape(shape, kind.get_size(), self._chunk)
-        made.set_chunk(chunks)
-        _compress(made, self._compression)
-        dataset = h5d.create(group.id, name.encode(), kind, h5s.create_simple(shape), made)
+        chunks = chunk_shape(shape, h5type.get_size(), self._chunk)
+        options.set_chunk(chunks)
+        _set_compression(options, self._compression)
+        dataset = h5d.create(group.id, name.encode(), h5type, h5s.create_simple(shape), options)
         return ChunkWriter(dataset, size // shape[0], chunks[0])
 
 
-def _compress(made: Any, compression: str) -> None:
+def _set_compression(options: Any, compression: str) -> None:
     if compression == "blosc2":
-        options = need_blosc2().Blosc2(cname="zstd", clevel=5).filter_options
-        made.set_filter(BLOSC2, h5z.FLAG_OPTIONAL, options)
+        settings = need_blosc2().Blosc2(cname="zstd", clevel=5).filter_options
+        options.set_filter(BLOSC2, h5z.FLAG_OPTIONAL, settings)
         return
-    made.set_shuffle()
+    options.set_shuffle()
     if compression == "gzip":
-        made.set_deflate(4)
+        options.set_deflate(4)
     else:
-        made.set_filter(h5z.FILTER_LZF, h5z.FLAG_OPTIONAL)
+        options.set_filter(h5z.FILTER_LZF, h5z.FLAG_OPTIONAL)
 
 
 def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int = CHUNK) -> tuple[int, ...]:
-    """A chunk of about so many bytes: whole rows if they are small, a part of one if they are large.
+    """A chunk of about `size` bytes: whole rows if they are small, a part of one row if they are large.
 
     >>> chunk_shape((1000, 64), 4), chunk_shape((10, 1024, 1024), 4), chunk_shape((3,), 4)
     ((1000, 64), (1, 64, 1024), (3,))
@@ -168,20 +168,15 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int, size: int = CHUNK) -> tup
 
 
 def check_compression(compression: str) -> str:
-    """The name, if there is such a compression and its package is installed."""
+    """The name, if the compression is known and its package is installed."""
     if choose("compression", compression, COMPRESSIONS) == "blosc2":
         need_blosc2()
     return compression
 
 
-def text_attribute(value: object) -> np.bytes_:
-    """A text for a reader with plain h5py; attributes take neither NUL nor 64 KiB."""
-    return np.bytes_(str(value).replace("\0", " ").encode("utf-8", "backslashreplace")[:1000])
-
-
 @contextmanager
 def build_file(path: Path, payload: int, datasets: int, compression: str) -> Iterator[FileBuilder]:
-    """A new file that only its owner reads, with room for all that is to come; it is synced at the end."""
+    """A new file that only its owner can read, with room for the payload; it is synced at the end."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         write_all(descriptor, [image := _empty_file()], len(image))

@@ -1,9 +1,9 @@
-"""A run of which a part is in its file and the rest in journals: a rank that ended late, an attempt that goes on."""
+"""A run with one part in its file and the other in journals: of a rank that ended late, or an attempt that goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,15 @@ import numpy as np
 
 from insitu.store.journal.journal_reader import read_shard
 from insitu.store.journal.parts import JournalPlace
-from insitu.store.journal.run_shards import agreed, unique_names
+from insitu.store.journal.run_shards import facts_of_rank, joined_facts, unique_names
 from insitu.store.run.run_file_reader import RunFileReader
-from insitu.store.run.run_journals import JournalVariable
-from insitu.store.run.series import Columns, Recorded
-from insitu.store.run.shard_index import ShardIndex
-from insitu.store.run.source_choice import choose
-from insitu.store.run.unmerge import facts_of_rank
+from insitu.store.run.run_journals import ShardIndex
+from insitu.store.run.series import SeriesColumns, VariableSource
+from insitu.store.run.source_choice import choose_sources
 from insitu.store.stored_type import Array
 from insitu.trace.run import RunEvent
 
-Rows = tuple[Recorded, Array]
+Part = tuple[VariableSource, Array]  # a variable, and the rows of it that are shown
 
 
 class JoinedRun:
@@ -31,104 +29,108 @@ class JoinedRun:
         self._file = file
         self.path = file.path
         shards = [read_shard(place) for place in places]
-        ShardIndex(shards)  # which finds what is damaged
-        choice = choose(shards, file.shards, parts)
-        catalog = self._catalog = ShardIndex(choice.journals)
-        self.run_id, self.running = file.run_id, catalog.live
-        self.about = catalog.about or file.about
-        self.shards = [*choice.from_file, *catalog.shard_facts()]
-        self.left_out = list(dict.fromkeys([*file.left_out, *choice.left_out]))
+        ShardIndex(shards)  # which notes what is damaged
+        choice = choose_sources(shards, file.shards, parts)
+        index = self._index = ShardIndex(choice.journals)
+        self.run_id, self.running = file.run_id, index.is_running
+        self.about = index.about or file.about
+        self.shards = [*choice.from_file, *index.shard_facts()]
+        self.excluded = list(dict.fromkeys([*file.excluded, *choice.excluded]))
         self.others: list[str] = []
         self._in_file = {facts.key for facts in choice.from_file}
-        self.variables = self._variables()
+        self.variables = self._joined_variables()
 
     @property
     def steps(self) -> tuple[Array, Array]:
         """The step and the rank of every step that was recorded."""
         table = self._file.table_of_steps
-        keep = self._is_kept(table["rank"], table["attempt"])
-        steps = np.concatenate([table["step"][keep], self._catalog.step])
-        return steps, np.concatenate([table["rank"][keep], self._catalog.rank])
+        is_shown = self._is_shown(table["rank"], table["attempt"])
+        steps = np.concatenate([table["step"][is_shown], self._index.step])
+        return steps, np.concatenate([table["rank"][is_shown], self._index.rank])
 
     @property
     def events(self) -> list[RunEvent]:
-        """Marks, errors and ends, in the order of their time."""
-        kept = [event for event in self._file.events if (event.rank, event.attempt) in self._in_file]
-        return sorted([*kept, *self._catalog.events], key=lambda event: event.time)
+        """Marks, errors and ends, ordered by time."""
+        in_file = [event for event in self._file.events if (event.rank, event.attempt) in self._in_file]
+        return sorted([*in_file, *self._index.events], key=lambda event: event.time)
 
     def close(self) -> None:
         """Close the files."""
         self._file.close()
-        self._catalog.files.close()
+        self._index.pool.close()
 
-    def _is_kept(self, ranks: Array, attempts: Array) -> Array:
-        """Which rows of the file are shown: those of journals that are read from it."""
+    def _is_shown(self, ranks: Array, attempts: Array) -> Array:
+        """Which rows of the file are shown: those of journals that are read from the file."""
         keys = np.array([rank * 2**31 + attempt for rank, attempt in self._in_file], np.int64)
         return np.isin(ranks.astype(np.int64) * 2**31 + attempts, keys)
 
-    def _variables(self) -> list[JoinedVariable]:
-        found: dict[tuple[str, str], list[Rows]] = {}
-        new = [JournalVariable(self._catalog, variable) for variable in self._catalog.variables]
-        for variable in chain[Recorded](self._file.variables, new):
+    def _joined_variables(self) -> list[JoinedVariable]:
+        parts: dict[tuple[str, str], list[Part]] = {}
+        for part in (*self._file_parts(), *self._journal_parts()):
+            parts.setdefault((part[0].path, part[0].type.name), []).append(part)
+        names = unique_names(parts)
+        return [JoinedVariable(name, every) for name, every in zip(names, parts.values(), strict=True)]
+
+    def _file_parts(self) -> Iterator[Part]:
+        for variable in self._file.variables:
             columns = variable.columns()
-            is_kept = isinstance(variable, JournalVariable) or self._is_kept(columns.ranks, columns.attempts)
-            rows = np.flatnonzero(np.broadcast_to(is_kept, columns.ranks.shape))
+            rows = np.flatnonzero(self._is_shown(columns.ranks, columns.attempts))
             if len(rows):
-                found.setdefault((variable.path, variable.kind.name), []).append((variable, rows))
-        names = unique_names(found)
-        return [JoinedVariable(name, every) for name, every in zip(names, found.values(), strict=True)]
+                yield variable, rows
+
+    def _journal_parts(self) -> Iterator[Part]:
+        for variable in self._index.variables:
+            yield variable, np.arange(variable.rows)
 
 
 class JoinedVariable:
-    """A variable with rows in a file and rows in journals; the stored values of both are numbered through."""
+    """A variable with rows in a file and rows in journals; the slots of the parts follow each other."""
 
-    def __init__(self, name: str, every: list[Rows]) -> None:
-        self.name, self._every = name, every
-        first = every[0][0]
-        self.path, self.kind = first.path, first.kind
-        shapes = {recorded.shape for recorded, _ in every}
+    def __init__(self, name: str, parts: list[Part]) -> None:
+        self.name, self._parts = name, parts
+        first = parts[0][0]
+        self.path, self.type = first.path, first.type
+        shapes = {variable.shape for variable, _ in parts}
         self.shape = shapes.pop() if len(shapes) == 1 else None
-        self.facts = _joined_facts(every)
-        counts = [int(recorded.columns().index.max()) + 1 for recorded, _ in every]
+        self.facts = _facts_of_parts(parts)
+        counts = [int(variable.columns().index.max()) + 1 for variable, _ in parts]
         self._begins = np.cumsum([0, *counts])
         self._columns = self._joined_columns()
 
-    def columns(self) -> Columns:
-        """When and where it was seen."""
+    def columns(self) -> SeriesColumns:
+        """When and where the variable was seen."""
         return self._columns
 
-    def _joined_columns(self) -> Columns:
-        names = ("steps", "ranks", "attempts", "calls", "times")
-        every = [(recorded.columns(), rows) for recorded, rows in self._every]
-        joined = {name: np.concatenate([getattr(columns, name)[rows] for columns, rows in every]) for name in names}
-        moved = zip(every, self._begins.tolist(), strict=False)
-        joined["index"] = np.concatenate([columns.index[rows] + begin for (columns, rows), begin in moved])
-        order = np.lexsort((joined["attempts"], joined["ranks"], joined["steps"]))
-        return Columns(**{name: column[order] for name, column in joined.items()})
+    def _joined_columns(self) -> SeriesColumns:
+        shown = [variable.columns().part(rows) for variable, rows in self._parts]
+        names = [field.name for field in fields(SeriesColumns)]
+        joined = {name: np.concatenate([getattr(columns, name) for columns in shown]) for name in names}
+        begins = zip(shown, self._begins.tolist(), strict=False)
+        joined["index"] = np.concatenate([columns.index + begin for columns, begin in begins])
+        return SeriesColumns(**joined).in_order()
 
     def shapes(self, slots: Array) -> list[tuple[int, ...]]:
         """The shapes of stored values."""
-        return [shape for recorded, own in self._split(slots) for shape in recorded.shapes(own)]
+        return [shape for variable, own in self._split(slots) for shape in variable.shapes(own)]
 
     def pieces(self, slots: Array) -> Iterator[Any]:
         """The bytes of stored values, which are checked."""
-        for recorded, own in self._split(slots):
-            yield from recorded.pieces(own)
+        for variable, own in self._split(slots):
+            yield from variable.pieces(own)
 
-    def _split(self, slots: Array) -> Iterator[Rows]:
-        """Stored values by where they are, in the order they are asked for."""
+    def _split(self, slots: Array) -> Iterator[Part]:
+        """Slots by the part that has them, in the order they are asked for."""
         owners = np.searchsorted(self._begins, slots, side="right") - 1
-        cuts = np.flatnonzero(np.diff(owners)) + 1
-        for own, which in zip(np.split(slots, cuts), np.split(owners, cuts), strict=True):
+        bounds = np.flatnonzero(np.diff(owners)) + 1
+        for own, which in zip(np.split(slots, bounds), np.split(owners, bounds), strict=True):
             if len(own):
-                yield self._every[which[0]][0], own - self._begins[which[0]]
+                yield self._parts[which[0]][0], own - self._begins[which[0]]
 
 
-def _joined_facts(every: list[Rows]) -> dict[str, Any]:
-    """What is known of a variable: one value where all ranks agree, else a dict by rank."""
-    said: dict[int, dict[str, Any]] = {}
-    for recorded, rows in every:
-        for rank in np.unique(recorded.columns().ranks[rows]).tolist():
-            said.setdefault(rank, {}).update(facts_of_rank(recorded.facts, rank))
-    names = dict.fromkeys(name for facts in said.values() for name in facts)
-    return {name: agreed({rank: facts.get(name) for rank, facts in said.items()}) for name in names}
+def _facts_of_parts(parts: list[Part]) -> dict[str, Any]:
+    """What the ranks declare about a variable; later parts replace earlier ones."""
+    by_rank: dict[int, dict[str, Any]] = {}
+    for variable, rows in parts:
+        for rank in np.unique(variable.columns().ranks[rows]).tolist():
+            by_rank.setdefault(rank, {}).update(facts_of_rank(variable.facts, rank))
+    return joined_facts(by_rank)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from insitu.errors import NotRecordedError, StoreError, tell
-from insitu.store.journal.journaled_runs import JournaledRun, run_to_merge, runs_in, tag_and_size
+from insitu.store.journal.journaled_runs import run_to_merge, runs_in
 from insitu.store.journal.shard_facts import (
     ShardFacts,
     attempts_of,
@@ -21,10 +21,11 @@ from insitu.store.journal.shard_facts import (
     missing_ranks_of,
     world_size_of,
 )
+from insitu.store.run.existing_file import is_same_run
 from insitu.store.run.joined_run import JoinedRun
 from insitu.store.run.run_file_reader import RunFileReader
 from insitu.store.run.run_journals import RunJournals
-from insitu.store.run.series import Recorded, Series
+from insitu.store.run.series import Series, VariableSource
 from insitu.store.run.source_choice import not_in_file
 from insitu.store.run.summary import summary_of
 from insitu.store.stored_type import Array
@@ -40,11 +41,11 @@ class RunSource(Protocol):
     running: bool
     about: dict[str, Any]
     shards: list[ShardFacts]
-    left_out: list[str]
+    excluded: list[str]
     others: list[str]
 
     @property
-    def variables(self) -> Sequence[Recorded]: ...
+    def variables(self) -> Sequence[VariableSource]: ...
 
     @property
     def steps(self) -> tuple[Array, Array]: ...
@@ -62,15 +63,10 @@ def _with_journals(file: RunFileReader, parts: Path) -> RunSource:
     found = runs_in(parts)
     own = found.pop(file.run_id, None)
     source: RunSource = file
-    if own is not None and _is_of(file, own) and (places := not_in_file(own.places, file.shards)):
+    if own is not None and is_same_run(file, own) and (places := not_in_file(own.places, file.shards)):
         source = JoinedRun(file, parts, places)
     source.others = [str(other) for other in found.values()]
     return source
-
-
-def _is_of(file: RunFileReader, run: JournaledRun) -> bool:
-    """Whether journals are of the run in a file; without ids they are if one of them is in it."""
-    return bool(run.id) or bool({facts.tag for facts in file.shards} & {tag_and_size(at)[0] for at in run.places})
 
 
 class Run:
@@ -90,7 +86,7 @@ class Run:
     def __init__(self, source: RunSource) -> None:
         self._source = source
         self._closed = False
-        self._missing = missing_of(source.shards) + source.left_out
+        self._missing = missing_of(source.shards) + source.excluded
         self._series = {recorded.name: recorded for recorded in source.variables}
 
     @classmethod

@@ -1,5 +1,5 @@
-"""The file of a run, read as if a stranger had sent it: each column is checked against its checksum, each value against
-its digest, and nothing in it is run."""
+"""Reads the file of a run as if a stranger had sent it: each column is checked against its checksum, each value against
+its digest, and nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,23 @@ import numpy as np
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from insitu.errors import StoreError
-from insitu.store.hdf5 import RUN_VERSION, attribute, careful, child, escaped, open_file, plain, read_rows
-from insitu.store.journal.journal_reader import checked_shape
+from insitu.store.format_version import RUN_VERSION
+from insitu.store.hdf5 import (
+    attribute,
+    check_format_version,
+    child,
+    escaped,
+    open_file,
+    plain_dataset,
+    read_rows,
+    reading,
+)
 from insitu.store.journal.parts import RUN_ID
 from insitu.store.journal.shard_facts import ShardFacts
 from insitu.store.json_reader import plain_value
-from insitu.store.run.series import Columns
-from insitu.store.run.variable_plan import WIDEST_TEXT
-from insitu.store.stored_type import JSON, Array, StoredType, stored_type
+from insitu.store.run.journal_survey import WIDEST_TEXT
+from insitu.store.run.series import SeriesColumns
+from insitu.store.stored_type import JSON, Array, StoredType, checked_shape, stored_type
 from insitu.trace.run import RunEvent
 
 _BLOCK = 2**24
@@ -31,13 +41,20 @@ _MOST_ABOUT = 2**28
 _MOST_VARIABLES = 2**20
 _INT, _LONG, _TIME = np.dtype("<i4"), np.dtype("<i8"), np.dtype("<f8")
 _TYPES: dict[str, np.dtype[Any]] = {
-    **{"step": _LONG, "rank": _INT, "attempt": _INT, "call": _INT, "time": _TIME},
-    **{"index": _LONG, "offset": _LONG, "shape": _LONG},
+    "step": _LONG,
+    "rank": _INT,
+    "attempt": _INT,
+    "call": _INT,
+    "time": _TIME,
+    "index": _LONG,
+    "offset": _LONG,
+    "shape": _LONG,
+    "digest": np.dtype("u1"),
 }
 
 
 class RunFileReader:
-    """What the file of a run holds; the values are read when they are asked for."""
+    """The file of a run; values are read when they are asked for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,43 +62,41 @@ class RunFileReader:
         self.file = open_file(path)
         self.running = False
         try:
-            with careful("it is damaged, or made by another program"):
+            with reading("it is damaged, or another program wrote it"):
                 self._read()
         except BaseException:
             self.close()
             raise
 
     def _read(self) -> None:
-        version = attribute(self.file, "format_version")
-        if not isinstance(version, np.integer) or not 1 <= version <= RUN_VERSION:
-            raise StoreError(
-                f"it has format version {version}, and this insitu reads 1 to {RUN_VERSION}: update insitu"
-            )
-        said = json.loads(self._about())
-        self.about = dict(plain_value(said["about"]))
-        self.run_id = said["run"]
+        check_format_version(self.file, "run", RUN_VERSION)
+        description = json.loads(self._about_bytes())
+        self.about = dict(plain_value(description["about"]))
+        self.run_id = description["run"]
         if self.run_id and not RUN_ID.fullmatch(self.run_id):
             raise StoreError(f"{self.run_id!r:.80} is not the id of a run")
-        self._abouts = said["abouts"]
-        self.shards = [ShardFacts.from_json(facts) for facts in said["shards"]]
+        self._abouts = description["abouts"]
+        self.shards = [ShardFacts.from_json(facts) for facts in description["shards"]]
         if len({facts.key for facts in self.shards}) < len(self.shards):
             raise StoreError("it holds a rank twice")
-        self.left_out = [str(text) for text in said["left_out"]]
+        self.excluded = [str(text) for text in description["excluded"]]
         self.others: list[str] = []
-        self._tables, self._counts = said["tables"], (said["steps"], said["events"])
-        if len(said["variables"]) > _MOST_VARIABLES:
-            raise StoreError(f"it holds {len(said['variables'])} variables, and at most {_MOST_VARIABLES} are read")
-        self.variables = [FileVariable(self, described) for described in said["variables"]]
+        self._tables = description["tables"]
+        self._step_count, self._events_size = description["steps"], description["events"]
+        count = len(description["variables"])
+        if count > _MOST_VARIABLES:
+            raise StoreError(f"it holds {count} variables, and at most {_MOST_VARIABLES} are read")
+        self.variables = [FileVariable(self, each) for each in description["variables"]]
 
     def about_of(self, attempt: int) -> dict[str, Any]:
         """The facts about one attempt of the run."""
         return dict(plain_value(self._abouts[str(attempt)]))
 
-    def _about(self) -> bytes:
+    def _about_bytes(self) -> bytes:
         dataset = child(self.file, "about", h5py.Dataset)
         if dataset.ndim != 1 or dataset.size > _MOST_ABOUT:
             raise StoreError(f"/about is {dataset.shape}")
-        text = self.rows(plain(self.file, "about", dataset.shape, 1, self.size), np.dtype("u1")).tobytes()
+        text = self._rows(plain_dataset(self.file, "about", dataset.shape, 1, self.size), np.dtype("u1")).tobytes()
         if xxh3_64_intdigest(text) != attribute(self.file, "checksum"):
             raise StoreError("it is damaged: its checksum is not that of /about")
         return text
@@ -95,73 +110,79 @@ class RunFileReader:
     def table_of_steps(self) -> dict[str, Array]:
         """Step, rank, attempt and time of every step that was recorded."""
         with self.reading("/steps"):
-            (count, _), sums = self._counts, self._tables["steps"]
-            group = child(self.file, "steps", h5py.Group)
+            group, sums = child(self.file, "steps", h5py.Group), self._tables["steps"]
+            shape = (self._step_count,)
             names = ("step", "rank", "attempt", "time")
-            return {name: self.column(group, name, (count,), _TYPES[name], sums[name]) for name in names}
+            return {name: self.column(group, name, shape, _TYPES[name], sums[name]) for name in names}
 
     @cached_property
     def events(self) -> list[RunEvent]:
-        """What happened besides."""
+        """Marks, errors and ends of ranks."""
         with self.reading("/events"):
             return self._events()
 
     def _events(self) -> list[RunEvent]:
-        (_, (count, *widths)), sums = self._counts, self._tables["events/marks"]
+        count, kind_width, text_width = self._events_size
+        sums = self._tables["events/marks"]
         group = child(child(self.file, "events", h5py.Group), "marks", h5py.Group)
-        types = {**_TYPES, **{n: np.dtype(f"S{int(w)}") for n, w in zip(("kind", "text"), widths, strict=True)}}
+        types = {**_TYPES, "kind": np.dtype(f"S{int(kind_width)}"), "text": np.dtype(f"S{int(text_width)}")}
         names = ("kind", "text", "step", "rank", "time", "attempt")
         columns = [self.column(group, name, (count,), types[name], sums[name]).tolist() for name in names]
         return [
-            RunEvent(kind.decode(errors="replace"), text.decode(errors="replace"), None if step < 0 else step, *rest)
-            for kind, text, step, *rest in zip(*columns, strict=True)
+            RunEvent(kind.decode(errors="replace"), text.decode(errors="replace"), None if step < 0 else step, *where)
+            for kind, text, step, *where in zip(*columns, strict=True)
         ]
 
     def column(self, group: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], checksum: Any) -> Array:
-        """A small dataset, whole and checked."""
-        column = self.rows(plain(group, name, shape, dtype.itemsize, self.size), dtype)
+        """A small dataset, read whole and checked."""
+        column = self._rows(plain_dataset(group, name, shape, dtype.itemsize, self.size), dtype)
         if xxh3_64_intdigest(column.tobytes()) != checksum:
-            raise StoreError(f"{str(self.path)!r} is damaged: {group.name}/{name} is not what its checksum says")
+            raise StoreError(f"{str(self.path)!r} is damaged: {group.name}/{name} does not have its checksum")
         return column
 
-    def rows(self, dataset: h5py.Dataset, dtype: np.dtype[Any]) -> Array:
-        """All of a dataset."""
+    def _rows(self, dataset: h5py.Dataset, dtype: np.dtype[Any]) -> Array:
         out = np.empty(dataset.shape, dtype)
         read_rows(dataset, 0, len(out), out)
         return out
 
     def reading(self, where: str) -> Any:
-        """Within this, what the library raises of a file is an error that names it."""
+        """A context in which errors of the HDF5 library become a StoreError that names the file."""
         if not self.file:
             raise StoreError(f"{str(self.path)!r} is closed: load it again")
-        return careful(f"{str(self.path)!r} is damaged at {where}")
+        return reading(f"{str(self.path)!r} is damaged at {where}")
 
     def close(self) -> None:
-        """Close the file; what was read stays."""
+        """Close the file; values that were read stay."""
         self.file.close()
 
 
 class FileVariable:
-    """A variable in the file of a run."""
+    """A variable in the file of a run. A slot is the number of one of its stored values."""
 
-    def __init__(self, run: RunFileReader, said: dict[str, Any]) -> None:
+    def __init__(self, run: RunFileReader, description: dict[str, Any]) -> None:
         self._run = run
-        self.name, self.path = str(said["name"]), str(said["path"])
-        self.kind: StoredType = stored_type(said["dtype"])
-        self.form: str = said["form"]
-        self.shape = checked_shape(said["shape"], self.kind) if self.form == "dense" else None
-        self.rows, self._stored, self._dimensions = (int(said[name]) for name in ("rows", "stored", "dimensions"))
+        self.name, self.path = str(description["name"]), str(description["path"])
+        self.type: StoredType = stored_type(description["dtype"])
+        self.form: str = description["form"]
+        self.shape = checked_shape(description["shape"], self.type) if self.form == "dense" else None
+        counts = (int(description[name]) for name in ("rows", "stored", "dimensions"))
+        self.rows, self._stored, self._dimensions = counts
         if not 0 <= 24 * self.rows <= run.size or not 0 <= 16 * self._stored <= run.size:
             raise StoreError(f"{self.name!r} declares {self.rows} rows in a file of {run.size} bytes")
-        self._width = said["width"]
-        self._sums: dict[str, Any] = said["columns"]
-        self.facts = {name: plain_value(fact) for name, fact in said["facts"].items()}
-        text = self.form == "text" and self.kind.name == JSON and type(self._width) is int
-        if not (text and 0 < self._width <= WIDEST_TEXT) and self.form not in ("dense", "ragged"):
-            raise StoreError(f"{self.name!r} is stored in a way that is not known: {self.form!r:.40}")
+        self._width = description["width"]
+        self._checksums: dict[str, Any] = description["columns"]
+        self.facts = {name: plain_value(fact) for name, fact in description["facts"].items()}
+        self._check_form()
 
-    def columns(self) -> Columns:
-        """When and where it was seen."""
+    def _check_form(self) -> None:
+        if self.form in ("dense", "ragged"):
+            return
+        is_text = self.form == "text" and self.type.name == JSON and type(self._width) is int
+        if not (is_text and 0 < self._width <= WIDEST_TEXT):
+            raise StoreError(f"{self.name!r} is stored in an unknown form: {self.form!r:.40}")
+
+    def columns(self) -> SeriesColumns:
+        """When and where the variable was seen."""
         return self._columns
 
     @cached_property
@@ -170,43 +191,47 @@ class FileVariable:
             return child(child(self._run.file, "vars", h5py.Group), escaped(self.name), h5py.Group)
 
     @cached_property
-    def _columns(self) -> Columns:
-        steps, ranks, calls, times = (self._column(name, (self.rows,)) for name in ("step", "rank", "call", "time"))
-        has_attempts = "attempt" in self._sums
-        attempts = self._column("attempt", (self.rows,)) if has_attempts else np.zeros(self.rows, np.int32)
-        if "index" not in self._sums:
-            index = np.arange(self.rows)
+    def _columns(self) -> SeriesColumns:
+        shape = (self.rows,)
+        steps, ranks, calls, times = (self._column(name, shape) for name in ("step", "rank", "call", "time"))
+        has_attempts = "attempt" in self._checksums
+        attempts = self._column("attempt", shape) if has_attempts else np.zeros(self.rows, np.int32)
+        return SeriesColumns(steps, ranks, attempts, calls, times, self._index()).in_order()
+
+    def _index(self) -> Array:
+        """The slot of each row."""
+        if "index" not in self._checksums:
             if self.rows != self._stored:
                 raise StoreError(f"{self.name!r} has {self.rows} rows and {self._stored} values")
-        else:
-            index = self._column("index", (self.rows,))
-            if self.rows and not 0 <= index.min() <= index.max() < self._stored:
-                raise StoreError(f"{self.name!r} refers to values that are not there")
-        return Columns(steps, ranks, attempts, calls, times, index).in_order()
+            return np.arange(self.rows)
+        index = self._column("index", (self.rows,))
+        if self.rows and not 0 <= index.min() <= index.max() < self._stored:
+            raise StoreError(f"{self.name!r} refers to values that are not there")
+        return index
 
     @cached_property
     def _digests(self) -> list[bytes]:
-        digests = self._column("digest", (self._stored, 16), np.dtype("u1")).tobytes()
+        digests = self._column("digest", (self._stored, 16)).tobytes()
         return [digests[at : at + 16] for at in range(0, len(digests), 16)]
 
     @cached_property
     def _offsets(self) -> list[int]:
-        """Where each stored value begins in `values`, in bytes; and where the last one ends."""
+        """Where each stored value begins in `values`, in bytes, and where the last one ends."""
         if self.form != "ragged":
-            size = self._width if self.form == "text" else self.kind.itemsize * prod(self.shape or ())
+            size = self._width if self.form == "text" else self.type.itemsize * prod(self.shape or ())
             return [number * size for number in range(self._stored + 1)]
         offset = self._column("offset", (self._stored + 1,))
         if offset[0] != 0 or (np.diff(offset) < 0).any() or offset[-1] > self._run.size * 2**15:
             raise StoreError(f"{self.name!r} has values that begin before others end")
-        return [number * self.kind.itemsize for number in offset.tolist()]
+        return [number * self.type.itemsize for number in offset.tolist()]
 
     @cached_property
     def _shapes(self) -> list[tuple[int, ...]]:
-        """The shape of each stored value, which must take the bytes that lie there for it."""
+        """The shape of each stored value; it must fit the bytes that are stored."""
         found = self._column("shape", (self._stored, self._dimensions)).tolist()
         shapes = [tuple(size for size in sizes if size >= 0) for sizes in found]
-        ends = self._offsets
-        if any(self.kind.itemsize * prod(shape) != ends[at + 1] - ends[at] for at, shape in enumerate(shapes)):
+        sizes = [end - begin for begin, end in pairwise(self._offsets)]
+        if sizes != [self.type.itemsize * prod(shape) for shape in shapes]:
             raise StoreError(f"{str(self._run.path)!r} is damaged: {self.name!r} has values of another shape")
         return shapes
 
@@ -217,54 +242,56 @@ class FileVariable:
         return [self._shapes[slot] for slot in slots.tolist()]
 
     def sizes(self, slots: Array) -> Array:
-        """The bytes of stored values, with those that fill up a text."""
+        """The bytes of stored values, with the padding of texts."""
         return np.diff(np.array(self._offsets, np.int64))[slots]
 
     @cached_property
     def _values(self) -> Any:
-        inner, total = self.kind.inner, self._offsets[-1] // max(self.kind.itemsize, 1)
-        shape: tuple[int, ...] = (total, *inner)
-        if self.form != "ragged":
-            shape = (self._stored, *(self.shape or ()), *inner)
-        itemsize = self._width if self.form == "text" else self.kind.bits.itemsize
+        inner, total = self.type.inner, self._offsets[-1] // max(self.type.itemsize, 1)
+        is_ragged = self.form == "ragged"
+        shape = (total, *inner) if is_ragged else (self._stored, *(self.shape or ()), *inner)
+        itemsize = self._width if self.form == "text" else self.type.bits.itemsize
         with self._reading():
-            return plain(self._group, "values", shape, itemsize, self._run.size)
+            return plain_dataset(self._group, "values", shape, itemsize, self._run.size)
 
     def pieces(self, slots: Array) -> Iterator[Any]:
-        """The bytes of stored values; those that lie together are read at once."""
-        offsets, digests, wanted = self._offsets, self._digests, slots.tolist()
-        at = 0
-        while at < len(wanted):
-            last = at
-            while (
-                last + 1 < len(wanted)
-                and wanted[last + 1] == wanted[last] + 1
-                and (offsets[wanted[last + 1] + 1] - offsets[wanted[at]] <= _BLOCK)
-            ):
-                last += 1
-            first = offsets[wanted[at]]
-            block = memoryview(self._bytes(wanted[at], wanted[last] + 1))
-            for slot in wanted[at : last + 1]:
-                piece: Any = block[offsets[slot] - first : offsets[slot + 1] - first]
+        """The bytes of stored values, checked; values that are next to each other are read at once."""
+        offsets, digests = self._offsets, self._digests
+        for first, last in self._neighbours(slots.tolist()):
+            block, begin = memoryview(self._bytes(first, last + 1)), offsets[first]
+            for slot in range(first, last + 1):
+                piece: Any = block[offsets[slot] - begin : offsets[slot + 1] - begin]
                 piece = bytes(piece).rstrip(b"\0") if self.form == "text" else piece
                 if xxh3_128_digest(piece) != digests[slot]:
-                    raise StoreError(f"{str(self._run.path)!r} is damaged: a value of {self.name!r} is not what it was")
+                    raise StoreError(f"{str(self._run.path)!r} is damaged: a value of {self.name!r} has changed")
                 yield piece
-            at = last + 1
+
+    def _neighbours(self, slots: list[int]) -> Iterator[tuple[int, int]]:
+        """The first and the last slot of each range of consecutive slots of limited size."""
+        if not slots:
+            return
+        first = last = slots[0]
+        for slot in slots[1:]:
+            is_next = slot == last + 1
+            if not is_next or self._offsets[slot + 1] - self._offsets[first] > _BLOCK:
+                yield first, last
+                first = slot
+            last = slot
+        yield first, last
 
     def _bytes(self, start: int, stop: int) -> Any:
-        """The bytes of stored values that follow each other."""
-        size = self._offsets[stop] - self._offsets[start]
-        out = np.empty(size, np.uint8)
+        """The bytes of consecutive stored values."""
+        begin, end = self._offsets[start], self._offsets[stop]
+        out = np.empty(end - begin, np.uint8)
         if self.form == "ragged":
-            start, stop = (self._offsets[slot] // self.kind.itemsize for slot in (start, stop))
+            start, stop = begin // self.type.itemsize, end // self.type.itemsize
         with self._reading():
             read_rows(self._values, start, stop, out)
         return out.data
 
-    def _column(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any] | None = None) -> Array:
+    def _column(self, name: str, shape: tuple[int, ...]) -> Array:
         with self._reading():
-            return self._run.column(self._group, name, shape, dtype or _TYPES[name], self._sums.get(name))
+            return self._run.column(self._group, name, shape, _TYPES[name], self._checksums.get(name))
 
     def _reading(self) -> Any:
         return self._run.reading(repr(self.name))

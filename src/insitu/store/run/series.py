@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,8 +17,8 @@ from insitu.store.stored_type import JSON, Array, StoredType
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """A row for each time a variable was seen; `index` says which of the stored values it had."""
+class SeriesColumns:
+    """A row for each time a variable was seen; `index` has the slot of each: which of the stored values it had."""
 
     steps: Array
     ranks: Array
@@ -27,26 +27,26 @@ class Columns:
     times: Array
     index: Array
 
-    def in_order(self) -> Columns:
-        """The same rows in the order of the steps, then of the ranks and attempts."""
-        order = np.lexsort((self.attempts, self.ranks, self.steps))
-        if (order == np.arange(len(order))).all():
-            return self
-        every = (self.steps, self.ranks, self.attempts, self.calls, self.times, self.index)
-        return Columns(*(column[order] for column in every))
+    def part(self, rows: Array) -> SeriesColumns:
+        """Some of the rows, in this order."""
+        return SeriesColumns(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def in_order(self) -> SeriesColumns:
+        """The same rows ordered by step, then by rank and attempt."""
+        return self.part(np.lexsort((self.attempts, self.ranks, self.steps)))
 
 
-class Recorded(Protocol):
-    """A variable in a file or in journals; `shape` is None where its values differ in shape."""
+class VariableSource(Protocol):
+    """A variable in a file or in journals; `shape` is None if its values differ in shape."""
 
     name: str
     path: str
-    kind: StoredType
+    type: StoredType
     shape: tuple[int, ...] | None
     facts: dict[str, Any]
 
-    def columns(self) -> Columns:
-        """When and where it was seen."""
+    def columns(self) -> SeriesColumns:
+        """When and where the variable was seen."""
         ...
 
     def shapes(self, slots: Array) -> list[tuple[int, ...]]:
@@ -58,7 +58,7 @@ class Recorded(Protocol):
         ...
 
 
-Part = tuple[Recorded, Array]
+Part = tuple[VariableSource, Array]  # a variable, and the rows of it that belong to the series
 
 
 class Series:
@@ -73,9 +73,9 @@ class Series:
         self._parts = parts
 
     @classmethod
-    def whole(cls, recorded: Recorded) -> Series:
+    def whole(cls, variable: VariableSource) -> Series:
         """All rows of a variable."""
-        return cls([(recorded, np.arange(len(recorded.columns().steps)))])
+        return cls([(variable, np.arange(len(variable.columns().steps)))])
 
     @property
     def name(self) -> str:
@@ -85,12 +85,12 @@ class Series:
     @property
     def dtype(self) -> str:
         """The type as torch spells it: "bfloat16"; "json" for Python values."""
-        return self._kind.name
+        return self._type.name
 
     @property
     def shape(self) -> tuple[int, ...] | None:
         """The shape of each value; None where they differ (and for Python values)."""
-        shapes = {recorded.shape for recorded, _ in self._parts}
+        shapes = {variable.shape for variable, _ in self._parts}
         return shapes.pop() if len(shapes) == 1 else None
 
     @property
@@ -134,7 +134,7 @@ class Series:
         """The shape of each value; a Python value has none: ()."""
         if self.dtype == JSON:
             return [()] * len(self)
-        found = [recorded.shapes(recorded.columns().index[rows]) for recorded, rows in self._parts]
+        found = [variable.shapes(variable.columns().index[rows]) for variable, rows in self._parts]
         return [shape for shapes in found for shape in shapes]
 
     @cached_property
@@ -146,7 +146,7 @@ class Series:
         if self.dtype == JSON:
             return packed(list(self))
         raw = self.raw
-        return [self._kind.decode(value) for value in raw] if isinstance(raw, list) else self._kind.decode(raw)
+        return [self._type.decode(value) for value in raw] if isinstance(raw, list) else self._type.decode(raw)
 
     @property
     def raw(self) -> Any:
@@ -193,7 +193,7 @@ class Series:
 
     def rank(self, rank: int) -> Series:
         """The values of one rank."""
-        known = np.unique(np.concatenate([recorded.columns().ranks for recorded, _ in self._parts])).tolist()
+        known = np.unique(np.concatenate([variable.columns().ranks for variable, _ in self._parts])).tolist()
         if rank not in known:
             there = "there is rank" if len(known) == 1 else "there are ranks"
             raise NotRecordedError(f"{self.name!r} has no value of rank {rank}; {there} {', '.join(map(str, known))}")
@@ -201,7 +201,7 @@ class Series:
 
     def attempt(self, attempt: int) -> Series:
         """The values of one attempt."""
-        known = np.unique(np.concatenate([recorded.columns().attempts for recorded, _ in self._parts])).tolist()
+        known = np.unique(np.concatenate([variable.columns().attempts for variable, _ in self._parts])).tolist()
         if attempt not in known:
             there = ", ".join(map(str, known))
             raise NotRecordedError(f"{self.name!r} has no value of attempt {attempt}; there is {there}")
@@ -226,7 +226,7 @@ class Series:
         """The values for which an array of booleans, one for each, is true."""
         ends = np.cumsum([len(rows) for _, rows in self._parts])[:-1]
         chosen = zip(self._parts, np.split(np.asarray(wanted, bool), ends), strict=True)
-        return Series([(recorded, rows[here]) for (recorded, rows), here in chosen])
+        return Series([(variable, rows[here]) for (variable, rows), here in chosen])
 
     def __getitem__(self, steps: slice | int) -> Any:
         bounds = (steps.start, steps.stop, steps.step) if isinstance(steps, slice) else (steps,)
@@ -270,9 +270,9 @@ class Series:
         if self.dtype == JSON:
             yield from (plain_value(bytes(piece)) for piece in self._pieces())
             return
-        for recorded, rows in self._parts:
+        for variable, rows in self._parts:
             for number in range(len(rows)):
-                yield Series([(recorded, rows[number : number + 1])]).values[0]
+                yield Series([(variable, rows[number : number + 1])]).values[0]
 
     def __repr__(self) -> str:
         shape = "…" if self.shape is None else ", ".join(map(str, self.shape))
@@ -283,8 +283,8 @@ class Series:
         return f"<Series {self.name!r}: {len(self)} × {kind}{steps}{ranks}{attempts}>"
 
     @property
-    def _kind(self) -> StoredType:
-        return self._parts[0][0].kind
+    def _type(self) -> StoredType:
+        return self._parts[0][0].type
 
     @property
     def _array_dtype(self) -> str:
@@ -295,20 +295,20 @@ class Series:
             raise ChoiceError(f"{self.name!r} holds Python values, and {verb} is for tensors and numbers: take .values")
 
     def _column(self, name: str) -> Array:
-        return np.concatenate([getattr(recorded.columns(), name)[rows] for recorded, rows in self._parts])
+        return np.concatenate([getattr(variable.columns(), name)[rows] for variable, rows in self._parts])
 
     def _pieces(self) -> Iterator[Any]:
         """The bytes of each row; a stored value that several rows have is read once."""
-        for recorded, rows in self._parts:
-            slots, inverse = np.unique(recorded.columns().index[rows], return_inverse=True)
+        for variable, rows in self._parts:
+            slots, inverse = np.unique(variable.columns().index[rows], return_inverse=True)
             if len(slots) == len(rows) and (inverse == np.arange(len(rows))).all():
-                yield from recorded.pieces(slots)
+                yield from variable.pieces(slots)
             else:
-                read = list(recorded.pieces(slots))
+                read = list(variable.pieces(slots))
                 yield from [read[number] for number in inverse.tolist()]
 
     def _array(self, data: bytearray, shape: tuple[int, ...]) -> Array:
-        return np.frombuffer(data, self._kind.bits).reshape((*shape, *self._kind.inner))
+        return np.frombuffer(data, self._type.bits).reshape((*shape, *self._type.inner))
 
     def _near(self, step: int) -> str:
         steps = np.unique(self.steps)

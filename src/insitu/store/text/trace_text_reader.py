@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from insitu.errors import StoreError
+from insitu.store.format_version import TEXT_VERSION, check_version
 from insitu.store.text.line_parser import GIVEN, Fault, Line, unquoted
 from insitu.store.text.trace_text_writer import FOOT, HEAD, KEYWORDS, SHORT, function_of
 from insitu.trace.collector import collector_paused
@@ -39,10 +40,10 @@ def from_text(text: str) -> Trace:
     ('torch.nn.functional.relu', (1.5, f32[3]))
     """
     lines = text.replace("\r\n", "\n").split("\n")
-    if lines[0] != HEAD and re.fullmatch(r"insitu trace \d{1,9}", lines[0]):
-        raise StoreError(f"line 1: it is {lines[0]!r}, and this insitu reads {HEAD!r}: update insitu")
-    if lines[0] != HEAD:
+    head = re.fullmatch(r"insitu trace (\d{1,9})", lines[0])
+    if head is None:
         raise StoreError(f"line 1: it does not begin with {HEAD!r}, as a trace in text form does")
+    check_version("trace", int(head[1]), TEXT_VERSION)
     if lines[-2:] != [FOOT, ""]:
         raise StoreError(f"line {len(lines)}: it is cut short: the last line is not {FOOT!r}")
     with collector_paused():

@@ -26,13 +26,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from insitu.store.format_version import TEXT_VERSION
 from insitu.store.text.value_text import ValueWriter, name_text
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import Call, Event, Mark, TensorFacts, Variable, tensors
 from insitu.trace.operation import operation
 from insitu.trace.trace import Trace
 
-HEAD, FOOT = "insitu trace 1", "end"
+HEAD, FOOT = f"insitu trace {TEXT_VERSION}", "end"
 KEYWORDS = {"module": "module", "op": "aten", "def": "python"}
 SHORT = {"F.": "torch.nn.functional.", ".": "torch.Tensor."}
 _WORDS = {kind: word for word, kind in KEYWORDS.items()}

@@ -27,8 +27,6 @@ from insitu.errors import StoreError
 Column = NDArray[Any]
 Tables = dict[str, dict[str, Column]]
 
-FORMAT = "insitu trace"
-VERSION = 1
 _PART = 2**14  # rows
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from insitu.errors import StoreError
-from insitu.store.json_writer import Writer
+from insitu.store.json_writer import JsonWriter
 from insitu.store.stored_type import Array
 from insitu.store.trace.cycles import check_events
 from insitu.store.trace.schema import Tables, bytes_of, columns
@@ -48,8 +48,8 @@ class Encoder:
         self.stats: list[Stats] = []
         self.arrays: list[Array] = []
         self.refs: list[TensorFacts] = []
-        self.write = Writer(self.arrays).json
-        self.write_traced = Writer(self.arrays, self.refs).json
+        self.write = JsonWriter(self.arrays).json
+        self.write_traced = JsonWriter(self.arrays, self.refs).json
         self.shapes: dict[tuple[int | str, ...], int] = {}
 
     def tables(self, events: list[Event], about: dict[str, Any]) -> Tables:

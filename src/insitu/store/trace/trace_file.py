@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import numpy as np
-
 from insitu.errors import MissingError, StoreError
 from insitu.store.files import write_whole
-from insitu.store.hdf5 import attribute, careful, child
-from insitu.store.trace.schema import FORMAT, SCHEMA, VERSION, Column, Rule, Tables
+from insitu.store.format_version import TRACE_VERSION
+from insitu.store.hdf5 import (
+    TRACE_FORMAT,
+    attribute,
+    check_format_version,
+    check_own_data,
+    child,
+    filters_of,
+    reading,
+    text_attribute,
+)
+from insitu.store.trace.schema import SCHEMA, Column, Rule, Tables
 from insitu.trace.missing import Missing
 
 try:
@@ -53,10 +61,10 @@ def write(
 def image(tables: Tables, about: Mapping[str, Any], earlier: Sequence[Path] = ()) -> bytes:
     """The content of such a file."""
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:
-        file.attrs["format"] = _text(FORMAT)
-        file.attrs["format_version"] = VERSION
+        file.attrs["format"] = text_attribute(TRACE_FORMAT)
+        file.attrs["format_version"] = TRACE_VERSION
         file.attrs["checksum"] = _checksum(tables)
-        file.attrs.update({name: _text(about[key]) for name, key in _ATTRIBUTES.items() if key in about})
+        file.attrs.update({name: text_attribute(about[key]) for name, key in _ATTRIBUTES.items() if key in about})
         for table, columns in tables.items():
             plain = _plain_column(table, columns)
             for name, column in columns.items():
@@ -70,13 +78,9 @@ def image(tables: Tables, about: Mapping[str, Any], earlier: Sequence[Path] = ()
 
 def _copy(part: Path, file: h5py.File, name: str) -> None:
     with h5py.File(part, "r") as source:
+        _check_format(source)
         source.copy("events", file, name=name)
         file[name].attrs["checksum"] = source.attrs["checksum"]
-
-
-def _text(value: object) -> np.bytes_:
-    # For a reader with plain h5py; the exact facts are in the table `about`. Attributes take neither NUL nor 64 KiB.
-    return np.bytes_(str(value).replace("\0", " ").encode("ascii", "backslashreplace")[:1000])
 
 
 def _plain_column(table: str, columns: Mapping[str, Column]) -> str | None:
@@ -116,7 +120,7 @@ def read_parts(path: Path, room: int) -> tuple[list[dict[str, dict[str, Column]]
 
     The last part is always read.
     """
-    with careful(), h5py.File(path, "r") as file:
+    with reading(), h5py.File(path, "r") as file:
         _check_format(file)
         found = [_tables(child(file, "events", h5py.Group), attribute(file, "checksum"))]
         missing = None
@@ -172,11 +176,9 @@ def _stored(group: h5py.Group, rules: Mapping[str, Rule]) -> list[str]:
 
 
 def _check_format(file: h5py.File) -> None:
-    if attribute(file, "format") != FORMAT.encode():
+    if attribute(file, "format") != TRACE_FORMAT.encode():
         raise StoreError("it is an HDF5 file, but not one of insitu: its attribute 'format' does not say so")
-    version = attribute(file, "format_version")
-    if not isinstance(version, np.integer) or not 1 <= version <= VERSION:
-        raise StoreError(f"it has format version {version}, and this insitu reads 1 to {VERSION}: update insitu")
+    check_format_version(file, "trace", TRACE_VERSION)
 
 
 def _check_counts(tables: Mapping[str, Mapping[str, h5py.Dataset]]) -> None:
@@ -202,10 +204,8 @@ def _check_sizes(datasets: list[h5py.Dataset]) -> None:
 
 
 def _check_plain(dataset: h5py.Dataset) -> None:
-    made = dataset.id.get_create_plist()
-    if dataset.is_virtual or made.get_external_count():
-        raise StoreError(f"{dataset.name} takes its data from other files, and those are not opened")
+    check_own_data(dataset)
     if dataset.ndim != 1 or dataset.dtype.kind not in "iuf" or dataset.dtype.itemsize > 8:
         raise StoreError(f"{dataset.name} is not a column of numbers: {dataset.dtype} in {dataset.ndim} dimensions")
-    if any(made.get_filter(index)[0] not in _FILTERS for index in range(made.get_nfilters())):
-        raise StoreError(f"{dataset.name} is compressed in a way that is not ours")
+    if not _FILTERS.issuperset(filters_of(dataset)):
+        raise StoreError(f"{dataset.name} is compressed with an unknown filter")
