@@ -110,7 +110,7 @@ SPOILED: list[tuple[Callable[[h5py.File], Any], str]] = [
     (lambda file: file["vars/weight/index"].write_direct(np.full(12, 99)), "does not have its checksum"),
     (
         lambda file: file["vars/ragged/offset"].write_direct(np.full(24 - 5 + 6, 9)[: len(file["vars/ragged/offset"])]),
-        "is not",
+        "does not have its checksum",
     ),
     (lambda file: file["vars/note/values"].__setitem__(0, b"[1]"), "a value of 'note' has changed"),
     (_replace("vars/forward.x", data=np.zeros(3)), "is not a group"),
