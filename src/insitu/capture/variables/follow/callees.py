@@ -96,14 +96,18 @@ class CalleeSearch:
         if (wrapped := function.__dict__.get("__wrapped__")) is not None:
             self.member(wrapped, receiver)
         if walk or not is_library(function.__code__.co_filename):
-            is_new = id(function) not in self.found
+            waiting = self._again if id(function) in self.found else self._waiting
             self.found.setdefault(id(function), function)
-            (self._waiting if is_new else self._again).append((function, receiver))
-        elif function.__closure__:
-            # Not looked into; but what the decorator of a library decorates is somebody's.
-            for cell in function.__closure__:
-                if type(contents(cell)) in (FunctionType, MethodType, functools.partial):
-                    self.enclosed(contents(cell), receiver)
+            waiting.append((function, receiver))
+        else:
+            self._reach_decorated(function, receiver)
+
+    def _reach_decorated(self, wrapper: FunctionType, receiver: Any) -> None:
+        """Reach what the decorator of a library decorates; the wrapper itself is not looked into."""
+        for cell in wrapper.__closure__ or ():
+            value = contents(cell)
+            if type(value) in (FunctionType, MethodType, functools.partial):
+                self.enclosed(value, receiver)
 
     def look_into(self, function: FunctionType, receiver: Any) -> None:
         """Reach everything that the code of a function refers to."""
@@ -111,8 +115,7 @@ class CalleeSearch:
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
         first = code.co_varnames[0] if code.co_argcount else None
         given, self._arguments = self._arguments, {}
-        for reference in self._references_in(function, first):
-            kind, name, attributes = reference
+        for kind, name, attributes in self._references_in(function, first):
             if kind == "global":
                 self.follow(in_globals(function, name), attributes)
             elif kind == "super":
@@ -120,14 +123,21 @@ class CalleeSearch:
             elif name in given:
                 self.follow(given[name], attributes)
             elif name == first:
-                if attributes and receiver is not None:
-                    self.follow(receiver, attributes)
-            elif name not in cells or (name == "__class__" and not attributes):
-                continue  # what a variable holds is not known; `__class__` is loaded for `super()`
-            elif attributes:
-                self.follow(contents(cells[name]), attributes)
-            else:
-                self.enclosed(contents(cells[name]), receiver)
+                self._look_into_receiver(receiver, attributes)
+            elif name in cells:
+                self._look_into_cell(name, contents(cells[name]), attributes, receiver)
+
+    def _look_into_receiver(self, receiver: Any, attributes: tuple[str, ...]) -> None:
+        """Reach attributes of the first argument; itself it is not called."""
+        if attributes and receiver is not None:
+            self.follow(receiver, attributes)
+
+    def _look_into_cell(self, name: str, value: Any, attributes: tuple[str, ...], receiver: Any) -> None:
+        """Reach a variable of an enclosing function, or its attributes."""
+        if attributes:
+            self.follow(value, attributes)
+        elif name != "__class__":  # that one is loaded for `super()`
+            self.enclosed(value, receiver)
 
     def _references_in(self, function: FunctionType, first: str | None) -> list[Reference]:
         """What the code of a function refers to; the second time only what depends on the first argument."""
@@ -159,52 +169,62 @@ class CalleeSearch:
 
     def member(self, value: Any, receiver: Any) -> None:
         """Reach what was found in a class, to be called with the receiver."""
-        if type(value) is FunctionType:
+        kind = type(value)
+        if kind is FunctionType:
             self.add(value, receiver)
-        elif type(value) is staticmethod:
+        elif kind is staticmethod:
             self.reach(value.__func__)
-        elif type(value) is classmethod:
+        elif kind is classmethod:
             self.member(value.__func__, receiver if is_class(receiver) else type(receiver))
-        elif type(value) is property:
-            for part in (value.fget, value.fset, value.fdel):
-                self.member(part, receiver)
-        elif type(value) is functools.cached_property:
-            self.member(value.func, receiver)
+        elif kind in PROPERTY_PARTS:
+            for part in PROPERTY_PARTS[kind]:
+                self.member(getattr(value, part), receiver)
         else:
             self.reach(value)
 
     def reach(self, value: Any) -> None:
-        """Reach what a value does when it is called."""
-        if type(value) is FunctionType:
+        """Reach what runs when a value is called."""
+        kind = type(value)
+        if kind is FunctionType:
             self.add(value, None)
-        elif type(value) is MethodType:
+        elif kind is MethodType:
             self.member(value.__func__, value.__self__)
-        elif type(value) is functools.partial:
+        elif kind is functools.partial:
             self.reach(value.func)
         elif is_class(value):
-            for name in CONSTRUCTION:
-                self.member(in_class(value, name), value)
-            self.member(in_class(type(value), "__call__"), value)
+            self._reach_class(value)
         elif id(value) not in self._objects:
             self._objects[id(value)] = value
-            self.reach_object(value)
+            self._reach_object(value)
 
-    def reach_object(self, value: Any) -> None:
-        """Reach what an object that is no function and no class does when it is called."""
-        attributes, call = attributes_of(value), in_class(type(value), "__call__")
-        if (wrapped := attributes.get("__wrapped__")) is not None:
-            self.reach(wrapped)
+    def _reach_class(self, value: Any) -> None:
+        """Reach what runs when an object of a class is made, or called."""
+        for name in CONSTRUCTION:
+            self.member(in_class(value, name), value)
+        self.member(in_class(type(value), "__call__"), value)
+
+    def _reach_object(self, value: Any) -> None:
+        """Reach what runs when an object that is neither a function nor a class is called."""
+        attributes = attributes_of(value)
+        if "__wrapped__" in attributes:
+            self.reach(attributes["__wrapped__"])
         forward, parts = in_class(type(value), "forward"), attributes.get("_modules")
         if type(forward) is FunctionType and type(parts) is dict:
-            self.add(forward, value)
-            if is_library(forward.__code__.co_filename):
-                # A container, or a wrapper: the library calls what is in it.
-                for part in parts.values():
-                    self.reach(part)
-        elif type(call) in DESCRIPTORS:
+            self._reach_module(value, forward, parts)
+            return
+        call = in_class(type(value), "__call__")
+        if type(call) in DESCRIPTORS:
             self.member(call, value)
 
+    def _reach_module(self, module: Any, forward: FunctionType, parts: dict[str, Any]) -> None:
+        """Reach the `forward` of a module; a container of a library calls the modules in it."""
+        self.add(forward, module)
+        if is_library(forward.__code__.co_filename):
+            for part in parts.values():
+                self.reach(part)
 
+
+PROPERTY_PARTS = {property: ("fget", "fset", "fdel"), functools.cached_property: ("func",)}
 DESCRIPTORS = frozenset({FunctionType, staticmethod, classmethod, property, functools.cached_property})
 
 

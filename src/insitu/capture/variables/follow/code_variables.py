@@ -7,7 +7,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from inspect import CO_OPTIMIZED, CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from insitu.capture.variables.follow.instructions import dictionary_names, global_names, hidden_names
 from insitu.capture.variables.follow.report_plan import Moment
@@ -33,6 +33,19 @@ def reported_frame() -> FrameType | None:
     return _CURRENT.frame
 
 
+class VariableNames(NamedTuple):
+    """The names of the variables of a code object: its own, and those of its module that it uses."""
+
+    own: tuple[str, ...]
+    of_module: tuple[str, ...] = ()
+
+
+def function_names(code: CodeType) -> VariableNames:
+    """The names of the variables of a function."""
+    own = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
+    return VariableNames(tuple(own), global_names(code))
+
+
 class CodeVariables:
     """A code object: which of its names are followed, and the values they had in each frame that is running.
 
@@ -49,13 +62,9 @@ class CodeVariables:
         self._parameters = [name for name in parameter_names(code) if wanted(name)]
         # Only a function finds its variables without a dictionary.
         self._space = None if is_function_like(code) else namespace_of(frame)
-        if self._space is None:
-            names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
-            self._locals = [name for name in names if wanted(name)]
-            self._globals = [name for name in global_names(code) if wanted(name)]
-        else:
-            self._locals = [name for name in dictionary_names(code) if wanted(name)]
-            self._globals = []
+        names = function_names(code) if self._space is None else VariableNames(dictionary_names(code))
+        self._locals = [name for name in names.own if wanted(name)]
+        self._globals = [name for name in names.of_module if wanted(name)]
         self._names = (*self._locals, *self._globals)
         self._hiding = hidden_names(code) if self._space is None else {}
         # The last line and the values in each frame, by the id of the frame, which is that of no other one until the
@@ -121,10 +130,12 @@ class CodeVariables:
         """Report what the last line did; runs for every line."""
         for index, now in enumerate(self._values(frame)):
             before = state[index + 1]
-            if (now is not before or type(now) not in ATOMS) and now is not UNKNOWN:
-                state[index + 1] = now
-                if moment := change(before, now):
-                    self._tell(frame, moment, self._names[index], state[0], None if now is MISSING else now)
+            is_same = now is before and type(now) in ATOMS
+            if is_same or now is UNKNOWN:
+                continue
+            state[index + 1] = now
+            if moment := change(before, now):
+                self._tell(frame, moment, self._names[index], state[0], None if now is MISSING else now)
 
     def _tell(self, frame: FrameType, moment: Moment, name: str, line: int, value: Any) -> None:
         key = (moment, name, line)
@@ -138,11 +149,13 @@ class CodeVariables:
 
 def change(before: Any, now: Any) -> Moment | None:
     """What happened to a variable that had one value and has another, or the same."""
+    if before is UNKNOWN:
+        return None if now is MISSING else "maybe"
     if now is MISSING:
-        return None if before is UNKNOWN else "deleted"
-    if before is not UNKNOWN and now is not before and not is_same_atom(now, before):
+        return "deleted"
+    if now is not before and not is_same_atom(now, before):
         return "bound"
-    return None if type(now) in ATOMS and before is not UNKNOWN else "maybe"
+    return None if type(now) in ATOMS else "maybe"
 
 
 def is_same_atom(now: Any, before: Any) -> bool:
@@ -165,6 +178,8 @@ def parameter_names(code: CodeType) -> tuple[str, ...]:
 
 def namespace_of(frame: FrameType | None) -> Mapping[str, Any] | None:
     """Where a module or a class finds its variables; a comprehension that runs in its frame would show others."""
-    if frame is None or frame.f_locals is frame.f_globals:
-        return None if frame is None else frame.f_globals
+    if frame is None:
+        return None
+    if frame.f_locals is frame.f_globals:
+        return frame.f_globals
     return ChainMap(frame.f_locals, frame.f_globals)

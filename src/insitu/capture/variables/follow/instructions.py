@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import dropwhile, pairwise
 from types import CodeType
 from typing import Any
 
@@ -12,6 +13,7 @@ GLOBAL_INSTRUCTIONS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"}
 # Modules and classes keep their variables in a dictionary.
 NAME_INSTRUCTIONS = frozenset({"LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 HIDING = "LOAD_FAST_AND_CLEAR"
+HIDING_STEPS = (HIDING, "SWAP", "MAKE_CELL")
 # What stands between the end of a comprehension and the last variable that is given back.
 RESTORING = frozenset({"SWAP", "END_FOR", "POP_TOP", "POP_ITER", "NOP", "COPY", "EXTENDED_ARG"})
 
@@ -57,36 +59,52 @@ def _comprehensions(steps: list[dis.Instruction], guarded: list[Any]) -> Iterato
     """The names that each comprehension hides, and the places of the instructions that run meanwhile."""
     index = 0
     while index < len(steps):
-        first = index + 1
-        names: set[str] = set()
-        while steps[index].opname in (HIDING, *(("SWAP", "MAKE_CELL") if names else ())):
-            names.update({steps[index].argval} if steps[index].opname == HIDING else ())
-            index += 1
+        first, index = index, _end_of_hiding(steps, index)
+        names = {step.argval for step in steps[first:index] if step.opname == HIDING}
         # The comprehension is guarded by a handler that gives the variables back when it raises.
         handler = _handler(steps[index].offset, guarded) if names else None
         if handler is not None:
-            inside, ends = _inside(steps, handler, guarded)
-            before = [step.offset for step in steps[first:index]]
+            inside = _inside(steps, handler, guarded)
+            before = [step.offset for step in steps[first + 1 : index]]
+            ends = [end for end in _ends(steps, inside) if end not in inside]
             last = [place for end in (*ends, handler) for place in _restoring(steps, end, names)]
             yield names, [*before, *inside, *last]
         index += 1
 
 
-def _inside(steps: list[dis.Instruction], handler: int, guarded: list[Any]) -> tuple[set[int], list[int]]:
-    """The places from which one comes to the handler, and those that come right after them."""
-    inside, ends, was_inside = set(), [], False
+def _end_of_hiding(steps: list[dis.Instruction], index: int) -> int:
+    """The index after the instructions that hide variables, if such begin here."""
+    if steps[index].opname == HIDING:
+        while steps[index].opname in HIDING_STEPS:
+            index += 1
+    return index
+
+
+def _inside(steps: list[dis.Instruction], handler: int, guarded: list[Any]) -> dict[int, str | None]:
+    """The places from which an exception comes to the handler, in order, and the unguarded jumps among them."""
+    inside: dict[int, str | None] = {}
+    was_inside = False
     for step in steps:
         # Jumps that the compiler put in last are not guarded: they cannot raise.
-        jumps = was_inside and ("JUMP" in step.opname or step.opname in ("NOP", "NOT_TAKEN", "EXTENDED_ARG"))
-        is_inside = jumps or _is_guarded(step.offset, handler, guarded)
-        if is_inside:
-            inside.add(step.offset)
-        elif was_inside:
-            ends.append(step.offset)
-        if jumps and step.opname == "JUMP_FORWARD":
-            ends.append(step.argval)
-        was_inside = is_inside
-    return inside, [end for end in ends if end not in inside]
+        jumps = was_inside and is_jump(step)
+        was_inside = jumps or _is_guarded(step.offset, handler, guarded)
+        if was_inside:
+            inside[step.offset] = step.opname if jumps else None
+    return inside
+
+
+def is_jump(step: dis.Instruction) -> bool:
+    """Whether an instruction only leads on to another one."""
+    return "JUMP" in step.opname or step.opname in ("NOP", "NOT_TAKEN", "EXTENDED_ARG")
+
+
+def _ends(steps: list[dis.Instruction], inside: dict[int, str | None]) -> Iterator[int]:
+    """The places that come right after those inside, and the targets of jumps that lead out."""
+    for before, step in pairwise(steps):
+        if before.offset in inside and step.offset not in inside:
+            yield step.offset
+        if inside.get(step.offset) == "JUMP_FORWARD":
+            yield step.argval
 
 
 def _handler(place: int, guarded: list[Any]) -> int | None:
@@ -104,11 +122,10 @@ def _is_guarded(place: int, handler: int, guarded: list[Any]) -> bool:
 def _restoring(steps: list[dis.Instruction], start: int, names: set[str]) -> Iterator[int]:
     """The places up to the instruction that gives the last of the names back."""
     left = set(names)
-    for step in steps:
-        if step.offset < start:
-            continue
-        if not left or not (step.opname in RESTORING or step.opname.startswith("STORE_FAST")):
+    for step in dropwhile(lambda step: step.offset < start, steps):
+        is_store = step.opname.startswith("STORE_FAST")
+        if not left or not (is_store or step.opname in RESTORING):
             return
         yield step.offset
-        if step.opname.startswith("STORE_FAST"):
+        if is_store:
             left.difference_update(step.argval if isinstance(step.argval, tuple) else [step.argval])

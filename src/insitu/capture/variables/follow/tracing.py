@@ -54,12 +54,13 @@ class TraceChain:
         self._watched = watched
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Tracer | None:
-        if self.before is None and self.active:
-            watched = self._watched.get(id(frame.f_code))
-            return None if watched is None or not watched.covers(frame) else self._begin(watched, frame, None)
-        inner = self.ask(self.before, frame, event, argument)
+        inner = None
+        if self.before is not None or not self.active:
+            inner = self.ask(self.before, frame, event, argument)
         watched = self._watched.get(id(frame.f_code)) if self.active else None
-        return inner if watched is None or not watched.covers(frame) else self._begin(watched, frame, inner)
+        if watched is None or not watched.covers(frame):
+            return inner
+        return self._begin(watched, frame, inner)
 
     def ask(self, tracer: Tracer | None, frame: FrameType, event: str, argument: Any) -> Tracer | None:
         """Call the trace function of somebody else, and stay in place."""
