@@ -171,15 +171,19 @@ def _matching(code: CodeType, source: Source) -> Definition | None:
 
 def is_same(code: CodeType, other: CodeType) -> bool:
     """Whether two code objects do the same on the same lines, and in the same columns if these are known."""
-    if code != other.replace(co_flags=code.co_flags & FLAGS_SET_LATER | other.co_flags) or list(
-        code.co_lines()
-    ) != list(other.co_lines()):
+    if code != other.replace(co_flags=code.co_flags & FLAGS_SET_LATER | other.co_flags):
         return False
-    places = list(code.co_positions())
-    if places != list(other.co_positions()) and any(place[2] is not None for place in places):
+    if list(code.co_lines()) != list(other.co_lines()) or not has_same_columns(code, other):
         return False
     inner = zip(code.co_consts, other.co_consts, strict=True)
     return all(is_same(one, two) for one, two in inner if isinstance(one, CodeType))
+
+
+def has_same_columns(code: CodeType, other: CodeType) -> bool:
+    """Whether the instructions have the same columns; True if the columns of the first are not known."""
+    places = list(code.co_positions())
+    is_known = any(place[2] is not None for place in places)
+    return not is_known or places == list(other.co_positions())
 
 
 def with_marker(node: Function) -> Function:
@@ -203,13 +207,23 @@ def functions_in(tree: ast.AST, *, deep: bool) -> Iterator[tuple[Function, Ances
         node, up = waiting.pop()
         if isinstance(node, FUNCTIONS):
             yield node, up
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list):
-                for index, child in enumerate(value):
-                    if isinstance(child, ast.AST) and (deep or not isinstance(child, ast.expr)):
-                        waiting.append((child, Ancestor(node, name, index, up)))
-            elif deep and isinstance(value, ast.AST):
-                waiting.append((value, Ancestor(node, name, None, up)))
+        for name, position, child in fields_of(node):
+            if deep or may_hold_statements(child, position):
+                waiting.append((child, Ancestor(node, name, position, up)))
+
+
+def fields_of(node: ast.AST) -> Iterator[tuple[str, int | None, ast.AST]]:
+    """The children of a node: the field, the position if the field is a list, and the child."""
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, ast.AST):
+            yield name, None, value
+        elif isinstance(value, list):
+            yield from ((name, index, each) for index, each in enumerate(value) if isinstance(each, ast.AST))
+
+
+def may_hold_statements(child: ast.AST, position: int | None) -> bool:
+    """Whether a child may be a statement, or contain some: these are always in lists."""
+    return position is not None and not isinstance(child, ast.expr)
 
 
 def imports_in(tree: ast.Module) -> Iterator[ast.stmt]:
@@ -289,12 +303,13 @@ def clone(root: Node) -> Node:
     while waiting:
         node = waiting.pop()
         for name, value in ast.iter_fields(node):
-            if isinstance(value, ast.AST):
-                inner = shallow(value)
+            if isinstance(value, list):
+                setattr(node, name, list(value))
+        for name, position, child in list(fields_of(node)):
+            inner = shallow(child)
+            waiting.append(inner)
+            if position is None:
                 setattr(node, name, inner)
-                waiting.append(inner)
-            elif isinstance(value, list):
-                parts = [shallow(child) if isinstance(child, ast.AST) else child for child in value]
-                setattr(node, name, parts)
-                waiting += [part for part in parts if isinstance(part, ast.AST)]
+            else:
+                getattr(node, name)[position] = inner
     return copy

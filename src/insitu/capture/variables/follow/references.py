@@ -17,6 +17,15 @@ class Reference(NamedTuple):
     name: str
     attributes: tuple[str, ...] = ()
 
+    @property
+    def is_super(self) -> bool:
+        """Whether it is the builtin `super`."""
+        return self.kind == "global" and self.name == "super"
+
+    def attribute(self, name: str) -> Reference:
+        """The reference to an attribute of this one."""
+        return Reference(self.kind, self.name, (*self.attributes, name))
+
 
 def _codes(*names: str) -> frozenset[int]:
     return frozenset(opcode.opmap[name] for name in names if name in opcode.opmap)
@@ -33,7 +42,6 @@ SUPER = _codes("LOAD_SUPER_ATTR")
 LOCALS = _codes("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_CLASSDEREF")
 # Two variables in one argument: the second is the one that is on top of the stack.
 PAIRS = _codes("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST")
-BASES = LOCALS | PAIRS | frozenset(GLOBALS)
 CALLS = _codes("CALL", "PRECALL")
 
 
@@ -56,28 +64,30 @@ def _chains(code: CodeType) -> Iterator[Reference]:
         if operation in ATTRIBUTES:
             name = code.co_names[argument >> ATTRIBUTES[operation]]
             if chain is not None:
-                chain = Reference(chain.kind, chain.name, (*chain.attributes, name))
+                chain = chain.attribute(name)
             elif super_called and called:
                 yield Reference("super", name)
                 super_called = False
             continue
         if chain is not None:
-            super_called = super_called or (chain.name == "super" and chain.kind == "global")
+            super_called = super_called or chain.is_super
             yield chain
         if operation in SUPER:
             yield Reference("super", code.co_names[argument >> 2])
             super_called = False
-        chain = _base(code, operation, argument) if operation in BASES else None
+        chain = _base(code, operation, argument)
         called = operation in CALLS
     if chain is not None:
         yield chain
 
 
-def _base(code: CodeType, operation: int, argument: int) -> Reference:
-    """The variable that an instruction loads."""
+def _base(code: CodeType, operation: int, argument: int) -> Reference | None:
+    """The variable that an instruction loads; None if it loads none."""
     if operation in GLOBALS:
         return Reference("global", code.co_names[argument >> GLOBALS[operation]])
-    return Reference("local", _variable(code, argument & 15 if operation in PAIRS else argument))
+    if operation in PAIRS:
+        return Reference("local", _variable(code, argument & 15))
+    return Reference("local", _variable(code, argument)) if operation in LOCALS else None
 
 
 def _variable(code: CodeType, index: int) -> str:

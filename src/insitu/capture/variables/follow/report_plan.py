@@ -64,24 +64,26 @@ class ReportPlan:
         waiting = [node for node in nodes if node is not None]
         while waiting:
             node = waiting.pop()
-            if isinstance(node, ast.Call) and not self._is_pure(node):
-                return True
-            if isinstance(node, ALWAYS + RUNS_OTHERS) or is_store(node):
-                return True
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
-                return True
-            if isinstance(node, ast.comprehension) and node.is_async:
+            if self._may_change_itself(node):
                 return True
             waiting += (child for child in evaluated(node) if not isinstance(child, SUITES))
         return False
+
+    def _may_change_itself(self, node: ast.AST) -> bool:
+        """Whether a node, without its children, may change an object."""
+        match node:
+            case ast.Call():
+                return not self._is_pure(node)
+            case ast.Attribute() | ast.Subscript():
+                return not isinstance(node.ctx, ast.Load)  # sets or deletes an attribute or an item
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return bool(node.decorator_list)
+            case ast.comprehension():
+                return bool(node.is_async)
+        return isinstance(node, ALWAYS + RUNS_OTHERS)
 
     def _is_pure(self, call: ast.Call) -> bool:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "set_trace":
             return True  # a debugger would stop in the report that comes next, and not in the program
         name = call.func.id if isinstance(call.func, ast.Name) else None
         return name in PURE and self.is_builtin(name) and not call.keywords
-
-
-def is_store(node: ast.AST) -> bool:
-    """Whether the node sets or deletes an attribute or an item."""
-    return isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)

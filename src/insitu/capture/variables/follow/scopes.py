@@ -59,7 +59,7 @@ def names_in(nodes: Iterable[ast.AST]) -> Scope:
     waiting: list[tuple[ast.AST, frozenset[str]]] = [(node, frozenset()) for node in nodes]
     while waiting:
         node, hidden = waiting.pop()
-        note(node, hidden, scope)
+        add_names(node, hidden, scope)
         if isinstance(node, COMPREHENSIONS):
             inside = hidden.union(targets_of(*(part.target for part in node.generators)))
             waiting.append((node.generators[0].iter, hidden))
@@ -69,27 +69,33 @@ def names_in(nodes: Iterable[ast.AST]) -> Scope:
     return scope
 
 
-def note(node: ast.AST, hidden: frozenset[str], scope: Scope) -> None:
-    """Write down what one node does to the names of its function."""
+def add_names(node: ast.AST, hidden: frozenset[str], scope: Scope) -> None:
+    """Add to a scope what one node does to the names of its function."""
     match node:
-        case ast.Name(id=name, ctx=ast.Load()):
+        case ast.Name(id=name):
             if name not in hidden:
-                scope.read.add(name)
-        case ast.Name(id=name, ctx=context):
-            if name not in hidden:
-                scope.bound.add(name)
-                if isinstance(context, ast.Del):
-                    scope.lost.add(name)
+                add_name(node, scope)
         case ast.ExceptHandler(name=str(name)):
             scope.bound.add(name)
             scope.lost.add(name)
         case ast.Global(names=names) | ast.Nonlocal(names=names):
             scope.shared.update(names)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            scope.bound.add(name)
+            nested = [child for child in ast.walk(node) if isinstance(child, ast.Nonlocal | ast.Global)]
+            scope.shared.update(name for declaration in nested for name in declaration.names)
         case _:
             scope.bound.update(captured(node))
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        nested = [child for child in ast.walk(node) if isinstance(child, ast.Nonlocal | ast.Global)]
-        scope.shared.update(name for declaration in nested for name in declaration.names)
+
+
+def add_name(node: ast.Name, scope: Scope) -> None:
+    """Add to a scope the name that a node reads, binds or deletes."""
+    if isinstance(node.ctx, ast.Load):
+        scope.read.add(node.id)
+        return
+    scope.bound.add(node.id)
+    if isinstance(node.ctx, ast.Del):
+        scope.lost.add(node.id)
 
 
 def captured(node: ast.AST) -> list[str]:
@@ -104,22 +110,21 @@ def captured(node: ast.AST) -> list[str]:
     return []
 
 
-def evaluated(node: ast.AST) -> Iterator[ast.AST]:
+def evaluated(node: ast.AST) -> Iterable[ast.AST]:
     """The children that are evaluated in the same scope as the node."""
-    if isinstance(node, ast.Lambda):
-        yield from defaults(node.args)
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        yield from (*node.decorator_list, *defaults(node.args))
-    elif isinstance(node, ast.ClassDef):
-        yield from node.decorator_list
-        if not getattr(node, "type_params", None):
-            yield from (*node.bases, *node.keywords)
-    elif isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
-        return  # `x: int` alone binds nothing
-    elif isinstance(node, TYPE_ALIAS):
-        yield node.name  # type: ignore[attr-defined]
-    else:
-        yield from children(node)
+    match node:
+        case ast.Lambda():
+            return defaults(node.args)
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return (*node.decorator_list, *defaults(node.args))
+        case ast.ClassDef():
+            bases = () if getattr(node, "type_params", None) else (*node.bases, *node.keywords)
+            return (*node.decorator_list, *bases)
+        case ast.AnnAssign(value=None, target=ast.Name()):
+            return ()  # `x: int` alone binds nothing
+    if isinstance(node, TYPE_ALIAS):
+        return (node.name,)  # type: ignore[attr-defined]
+    return children(node)
 
 
 def defaults(arguments: ast.arguments) -> list[ast.expr]:

@@ -106,19 +106,24 @@ class ReportInserter:
     def simple(self, node: ast.stmt) -> list[ast.stmt]:
         """A statement without a suite of the same function."""
         names = [name for name in bound_by(node) if self.plan.wanted(name)]
-        changing = self.plan.may_change(node)
+        others = [name for name in self.followed if name not in names]
         fresh = {name for name in names if name not in self.possible}
+        changing = self.plan.may_change(node)
         self.header(node)
         self.inside(node)
-        body: list[ast.stmt] = [node]
-        others = [name for name in self.followed if name not in names]
-        if changing and isinstance(node, ast.Return):
+        if not changing:
+            return [node, *self.changed_names(node, names)]
+        if isinstance(node, ast.Return):
             return self.ending(node, others, need=1)
-        if changing:
-            body = self.raising(node, [name for name in self.followed if name not in fresh], need=1)
-        body += self.reports("deleted", names, node) if isinstance(node, ast.Delete) else self.bindings(names, node)
+        body = self.raising(node, [name for name in self.followed if name not in fresh], need=1)
+        body += self.changed_names(node, names)
+        return [*body, *self.maybes(node, others)]
+
+    def changed_names(self, node: ast.stmt, names: list[str]) -> list[ast.stmt]:
+        """The reports of the names that a statement binds or deletes; from now on they are bound."""
+        found = self.reports("deleted", names, node) if isinstance(node, ast.Delete) else self.bindings(names, node)
         self.sure |= set(names) - self.unsure
-        return [*body, *self.maybes(node, others)] if changing else body
+        return found
 
     def inside(self, node: ast.stmt) -> None:
         """Put the reports into the functions that a statement defines."""
@@ -159,29 +164,31 @@ class ReportInserter:
 
     def match(self, node: ast.Match) -> list[ast.stmt]:
         """`match`: captures are reported before the guard, for they stay bound when it fails."""
-        changing, guarded = self.plan.may_change(node.subject), None
+        changing = self.plan.may_change(node.subject)
         self.header(node)
         if not is_irrefutable(node.cases[-1]):
-            # What no case matches is reported, too; Python would do nothing there.
-            wildcard = unplaced(ast.MatchAs(pattern=None, name=None))
-            put_at(node.cases[-1].pattern, wildcard)
-            node.cases = [*node.cases, ast.match_case(pattern=wildcard, guard=None, body=[])]
+            node.cases = [*node.cases, empty_case(node.cases[-1])]
+        guarded: ast.pattern | None = None  # that of the last case whose guard may change something
         for case in node.cases:
-            names = sorted(names_in([case.pattern]).bound)
-            guarded = case.pattern if self.plan.may_change(case.guard) else guarded
-            self.header(case, case.pattern.lineno)
-            self.possible.update(names)
-            first = self.start(case.pattern, False, names)
-            if case.guard is not None and first:
-                case.guard, first = in_sequence([one.value for one in first], case.guard, []), []
-            others = [name for name in self.followed if name not in names]
-            if changing:
-                first += self.maybes(node, others, case.pattern)
-            if guarded is not None:
-                first += self.maybes(guarded, self.followed, case.pattern)
-            case.body = [*first, *self.block(case.body, names)]
+            if self.plan.may_change(case.guard):
+                guarded = case.pattern
+            self.case(case, node if changing else None, guarded)
         node.cases = [case for case in node.cases if case.body]
         return self.raising(node, self.followed, need=2) if changing or guarded else [node]
+
+    def case(self, case: ast.match_case, changing: ast.Match | None, guarded: ast.pattern | None) -> None:
+        """One case: what it captures, and what the subject and the guards up to here may have changed."""
+        names = sorted(names_in([case.pattern]).bound)
+        self.header(case, case.pattern.lineno)
+        self.possible.update(names)
+        first = self.start(case.pattern, False, names)
+        if case.guard is not None and first:
+            case.guard, first = in_sequence([one.value for one in first], case.guard, []), []
+        if changing is not None:
+            first += self.maybes(changing, [name for name in self.followed if name not in names], case.pattern)
+        if guarded is not None:
+            first += self.maybes(guarded, self.followed, case.pattern)
+        case.body = [*first, *self.block(case.body, names)]
 
     def attempt(self, node: ast.Try | ast.TryStar) -> list[ast.stmt]:
         """`try`: the parts are blocks of their own."""
@@ -255,6 +262,13 @@ class ReportInserter:
         return done
 
 
+def empty_case(last: ast.match_case) -> ast.match_case:
+    """A case for what no case before matches: Python does nothing there, and the reports go there."""
+    wildcard = unplaced(ast.MatchAs(pattern=None, name=None))
+    put_at(last.pattern, wildcard)
+    return ast.match_case(pattern=wildcard, guard=None, body=[])
+
+
 def is_irrefutable(case: ast.match_case) -> bool:
     """Whether a case matches everything: then it is the last one."""
     pattern: ast.pattern | None = case.pattern
@@ -288,13 +302,21 @@ def in_expressions(root: ast.AST, plan: ReportPlan, line: int) -> None:
             value = getattr(node, name, None)
             if name in UNSEEN or isinstance(value, SUITES):
                 continue
-            if isinstance(value, ast.AST):
-                setattr(node, name, with_report(value, plan, line))
-                waiting.append(value.args if isinstance(value, ast.Lambda) else value)
-            elif isinstance(value, list):
-                setattr(node, name, [with_report(part, plan, line) for part in value])
-                parts = (part.args if isinstance(part, ast.Lambda) else part for part in value)
-                waiting += (part for part in parts if isinstance(part, ast.AST) and not isinstance(part, SUITES))
+            parts = value if isinstance(value, list) else [value]
+            reported = [with_report(part, plan, line) for part in parts]
+            if any(isinstance(part, ast.AST) for part in parts):
+                setattr(node, name, reported if isinstance(value, list) else reported[0])
+                waiting += filter(is_expression_part, map(outside_of_lambda, parts))
+
+
+def outside_of_lambda(part: Any) -> Any:
+    """The part of an expression that is evaluated where it stands: of a lambda, its arguments with their defaults."""
+    return part.args if isinstance(part, ast.Lambda) else part
+
+
+def is_expression_part(part: Any) -> bool:
+    """Whether an item of a field is a node that is not a statement."""
+    return isinstance(part, ast.AST) and not isinstance(part, SUITES)
 
 
 def with_report(node: Any, plan: ReportPlan, line: int) -> Any:
