@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from tests.browser.conftest import Opened
@@ -12,7 +14,7 @@ from tests.view.build import Run, stats, tensor
 
 from insitu.trace.event import Call, Event, ModuleFacts, Site, Stats, TensorFacts
 from insitu.trace.trace import Trace
-from insitu.view import replay
+from insitu.view import html, replay
 from insitu.view.html import page
 from insitu.view.tree import Tree
 from insitu.view.value import spread
@@ -86,6 +88,14 @@ QUERIES = {
 
 def test_search(opened: Opened) -> None:
     assert {query: opened.search(query) for query in QUERIES} == QUERIES
+
+
+def test_paths_match_as_in_python(opened: Opened) -> None:
+    cases = json.loads((Path(__file__).parents[1] / "trace" / "path_cases.json").read_text())
+    search = Path(html.__file__).with_name("page") / "search.js"
+    answer = "return cases.map(([pattern, path]) => [pattern, path, matchesPath(pattern, path)]);"
+    answers = opened(f"(cases) => {{ {search.read_text()}\n{answer} }}", cases)
+    assert answers == cases
 
 
 def test_the_backward_pass_is_found_by_its_name(open_page: Open) -> None:

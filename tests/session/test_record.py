@@ -356,7 +356,7 @@ def test_only_that_names_values_says_how_to_record_them(path: str) -> None:
 
 @pytest.mark.parametrize("only", ["a..b", ".a", "a."])
 def test_only_that_is_no_pattern(only: str) -> None:
-    with pytest.raises(insitu.PatternError, match="is no path pattern"):
+    with pytest.raises(insitu.PatternError, match="is not a path pattern"):
         insitu.record(only=only)
 
 

@@ -271,7 +271,7 @@ def test_names_tie_calls_together() -> None:
     [
         ({"od.*": "new.*"}, PatternError, "did you mean"),
         ({"old.*": "new"}, ChoiceError, "wildcards"),
-        ({"old..0": "new"}, PatternError, "no path pattern"),
+        ({"old..0": "new"}, PatternError, "not a path pattern"),
         ({"old.0": 3}, SubjectError, "pattern to pattern"),
         (["old"], SubjectError, "no dict"),
     ],

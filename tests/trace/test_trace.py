@@ -229,7 +229,7 @@ def test_variables_that_are_not_there() -> None:
         watched().variables("vidoe")
     with pytest.raises(PatternError, match="no variable matches 'x'"):
         Trace().variables("x")
-    with pytest.raises(PatternError, match="is no path pattern"):
+    with pytest.raises(PatternError, match="is not a path pattern"):
         watched().variables("a..b")
     assert Trace().variables() == []
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from fnmatch import fnmatchcase
 from itertools import islice
 from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
@@ -23,17 +22,16 @@ from insitu.capture.torch_internals import BUFFERS, MODULES, PARAMETERS, Disable
 from insitu.capture.variables.follow.lookup import MISSING, attributes_of, in_class, members_of, mro_of
 from insitu.errors import came_by_signal
 from insitu.trace.event import Fields, Opaque, Word
+from insitu.trace.path import Segments, fits, is_wild
 
 MOST_DEPTH = 8  # containers in each other, for every walk
 MOST_CONTAINERS = 2_000  # that one walk enters: a list that contains itself a few times has millions
 MOST_ITEMS = 64  # of a container without tensors that an outline shows
 MOST_TEXT = 200
 MOST_SHARED = 10_000
-WILD = frozenset("*?")
 # `**` does not enter these: from there it would reach the whole program.
 ENDLESS = (nn.Module, ModuleType, type, FunctionType)
 
-Rest = tuple[str, ...]  # the segments of a pattern that are left
 Leaf = Callable[[Any], Any]
 Visits = list[int]  # one number: how many containers a walk has entered
 
@@ -187,7 +185,7 @@ def tensors_in(value: Any) -> list[Tensor]:
     return [leaf for leaf in leaves(value) if issubclass(type(leaf), Tensor)]
 
 
-def select(path: str, value: Any, rest: Rest, depth: int = 0) -> Iterator[tuple[str, Any]]:
+def select(path: str, value: Any, rest: Segments, depth: int = 0) -> Iterator[tuple[str, Any]]:
     """What the rest of a pattern names inside of a value, each with its path.
 
     >>> list(select("d", {"a": {"b": 1}, "c": {"b": 2}}, ("*", "b")))
@@ -204,10 +202,10 @@ def select(path: str, value: Any, rest: Rest, depth: int = 0) -> Iterator[tuple[
         yield from select(f"{path}.{name}", item, left, depth + 1)
 
 
-def steps_into(value: Any, rest: Rest) -> Iterator[tuple[str, Any, Rest]]:
+def steps_into(value: Any, rest: Segments) -> Iterator[tuple[str, Any, Segments]]:
     """The children of a value that a pattern leads to: the name, the child, and what is left of the pattern there."""
     segment, deeper = rest[0], rest[1:]
-    if WILD.isdisjoint(segment):
+    if not is_wild(segment):
         item = child(value, segment)
         if item is not MISSING:
             yield segment, item, deeper
@@ -224,7 +222,7 @@ def is_meant(name: str, item: Any, segment: str) -> bool:
         return not issubclass(type(item), ENDLESS)
     if segment == "*":
         return not name.startswith("_")
-    return fnmatchcase(name, segment)
+    return fits(segment, name)
 
 
 # ---- the outline of a container, for records

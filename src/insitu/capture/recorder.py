@@ -30,7 +30,7 @@ from insitu.errors import Troubles, tell
 from insitu.trace.capacity import MEMORY, capacity_text
 from insitu.trace.event import Event, MarkKind
 from insitu.trace.missing import Missing
-from insitu.trace.path import matches, nearest
+from insitu.trace.path import Pattern
 
 LEVELS = ("python", "modules", "functions", "aten")
 
@@ -75,7 +75,7 @@ class Recorder:
     def _wanted(self, path: str) -> bool:
         if self.level == "python":
             return False
-        return not self.only or any(matches(pattern, path) for pattern in self.only)
+        return not self.only or any(Pattern.of(pattern).match(path) for pattern in self.only)
 
     def start(self, frame: FrameType | None) -> None:
         """Begin to record; `frame` is the one in which the session is entered."""
@@ -192,9 +192,12 @@ class Recorder:
         called = [callee.path for callee in self.names.callees.values() if callee.called]
         if self.names.has_subject and not called and not self.only and self.level != "python":
             return ["the model that was to be traced was not called in this block"]
-        unmatched = [pattern for pattern in self.only if not any(matches(pattern, path) for path in called)]
+        unmatched = [pattern for pattern in self.only if not any(Pattern.of(pattern).match(path) for path in called)]
         known = [callee.path for callee in self.names.callees.values()]
-        return [f"no module that was called matches {pattern!r}{nearest(pattern, known)}" for pattern in unmatched]
+        return [
+            f"no module that was called matches {pattern!r}{Pattern.of(pattern).nearest(known)}"
+            for pattern in unmatched
+        ]
 
     def _mark(self, kind: MarkKind, text: str) -> None:
         """Put a mark on the tape of this thread: that of another one may be written to at this very moment."""

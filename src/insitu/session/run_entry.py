@@ -19,7 +19,7 @@ from insitu.session.run_writer import RunWriter
 from insitu.session.session import Entry
 from insitu.session.signals import Termination
 from insitu.session.switch import is_off
-from insitu.trace.path import matches, nearest
+from insitu.trace.path import Pattern
 
 PATIENCE = 60.0  # seconds that rank 0 waits for the others to end
 
@@ -177,10 +177,10 @@ class RunEntry(Entry):
         for pattern in options.only:
             output = pattern.removesuffix(".forward") or pattern  # the output of a module has two names
             if not has_match(pattern, paths) and not has_match(output, paths):
-                tell(f"nothing was recorded at {pattern!r}{nearest(pattern, paths)}")
+                tell(f"nothing was recorded at {pattern!r}{Pattern.of(pattern).nearest(paths)}")
         for pattern in options.keeps:
             if pattern != "**" and not has_match(pattern, paths):
-                tell(f"keep has {pattern!r}, where nothing was recorded{nearest(pattern, paths)}")
+                tell(f"keep has {pattern!r}, where nothing was recorded{Pattern.of(pattern).nearest(paths)}")
 
     def _tell_left_out(self, path: str, reason: str) -> None:
         """Tell the user, once for each reason, that values are not recorded."""
@@ -193,4 +193,4 @@ class RunEntry(Entry):
 
 def has_match(pattern: str, paths: set[str]) -> bool:
     """Whether a pattern names one of the paths, or something that holds it."""
-    return any(matches(f"{pattern}.**", path) for path in paths)
+    return any(map(Pattern.of(pattern).covers, paths))

@@ -19,7 +19,7 @@ from insitu.session.switch import is_off
 from insitu.store import RUN_SUFFIXES, check
 from insitu.store.run.file_builder import check_compression
 from insitu.store.run.run_start import restarts
-from insitu.trace.path import compiled, matches
+from insitu.trace.path import Pattern
 
 KEEPS = ("values", "stats")
 WHENS = ("train", "eval")
@@ -85,7 +85,7 @@ class RunOptions:
 
     def _find_keep(self, path: str, whole: str) -> Keep | None:
         for pattern, keep in self.keeps.items():
-            if matches(pattern, path) or matches(pattern, whole):
+            if Pattern.of(pattern).match(path) or Pattern.of(pattern).match(whole):
                 return keep
         return None
 
@@ -101,7 +101,7 @@ def keep_by_pattern(keep: KeepOption | dict[str, KeepOption]) -> dict[str, Keep 
     """The function to apply to tensors, by path pattern; None keeps their values."""
     options = keep if isinstance(keep, dict) else {"**": keep}
     for pattern in options:
-        compiled(pattern)
+        Pattern.of(pattern)
     if "**" in list(options)[:-1]:
         raise ChoiceError("keep has '**' before other patterns, and the first match counts: put '**' last")
     return {pattern: keep_function(option) for pattern, option in options.items()}

@@ -9,7 +9,7 @@ from torch import nn
 from insitu.capture.names import Names
 from insitu.capture.values.targets import targets
 from insitu.errors import PatternError, SubjectError, brief
-from insitu.trace.path import compiled, require
+from insitu.trace.path import Pattern
 
 
 def check_subject(verb: str, subject: object) -> nn.Module | None:
@@ -35,7 +35,7 @@ def pattern_list(option: str, patterns: str | Iterable[str] | None, example: str
     for pattern in texts:
         if not isinstance(pattern, str):
             raise PatternError(f"{option}={brief(pattern)} is not a path pattern: write text such as {example}")
-        compiled(pattern)
+        Pattern.of(pattern)
     return texts
 
 
@@ -51,7 +51,7 @@ def module_patterns(only: str | Iterable[str] | None, subject: nn.Module | None)
 def require_module(pattern: str, subject: nn.Module) -> None:
     """Refuse a pattern that matches no module; if it names values, say how to record these."""
     try:
-        require(pattern, module_paths(subject), what="module")
+        Pattern.of(pattern).require(module_paths(subject), what="module")
     except PatternError:
         if not names_values(pattern, subject):
             raise

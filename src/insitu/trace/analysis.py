@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
 from insitu.trace.event import Call, Event, Variable
-from insitu.trace.path import matches, require
+from insitu.trace.path import Pattern
 
 
 def completed(events: Iterable[Event]) -> Iterator[Event]:
@@ -92,8 +92,8 @@ def select(events: Iterable[Event], only: str | Iterable[str] | None) -> list[Ev
     patterns = [only] if isinstance(only, str) else list(only)
     paths = dict.fromkeys(path for event in every if (path := _address(event)) is not None)
     for pattern in patterns:
-        require(pattern, paths)
-    wanted = {path for path in paths if any(matches(pattern, path) for pattern in patterns)}
+        Pattern.of(pattern).require(paths)
+    wanted = {path for path in paths if any(Pattern.of(pattern).match(path) for pattern in patterns)}
     parents = {event.id: event.parent for event in every}
     inside: set[int] = set()
     around: set[int] = set()

@@ -1,6 +1,8 @@
-"""Path patterns: `encoder.*.attn`, `**.weight`. One segment for each dot; `*` is one segment, `**` any number.
+"""Paths and patterns of paths: `encoder.*.attn`, `**.weight`. One class matches them everywhere.
 
-Inside a segment `*` and `?` match as in a shell: `layer*.attn`.
+A path is made of segments with dots between them. In a pattern, `*` is one segment and `**` any number of them; inside
+a segment `*` and `?` match as in a shell: `layer*.attn`. Every other character, brackets included, stands for itself.
+The page searches with the same rules: tests/trace/path_cases.json holds cases that both must answer alike.
 """
 
 from __future__ import annotations
@@ -12,45 +14,122 @@ from functools import lru_cache
 
 from insitu.errors import PatternError
 
-
-@lru_cache(maxsize=1024)
-def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression that matches whole paths."""
-    if not pattern:  # the root
-        return re.compile("")
-    if any(segment == "" for segment in pattern.split(".")):
-        raise PatternError(f"{pattern!r} is no path pattern: write segments with dots between, as in 'encoder.*.attn'")
-    expression = "".join(_segment(segment) for segment in pattern.split("."))
-    return re.compile(expression)
+Segments = tuple[str, ...]
+WILDCARDS = frozenset("*?")
 
 
-def _segment(segment: str) -> str:
-    """Each segment eats the dot before it; matching runs on '.' + path, so that `**` may be empty anywhere."""
-    if segment == "**":
-        return r"(?:\.[^.]+)*"
-    return r"\." + re.escape(segment).replace(r"\*", "[^.]*" if segment != "*" else "[^.]+").replace(r"\?", "[^.]")
+class Pattern:
+    """A pattern of paths. `Pattern.of(text)` makes one, and raises `PatternError` for a text that is not a pattern.
 
-
-def matches(pattern: str, path: str) -> bool:
-    """Whether the pattern names this path.
-
-    >>> matches("encoder.*.attn", "encoder.0.attn"), matches("encoder.*", "encoder.0.attn"), matches("**.attn", "attn")
+    >>> pattern = Pattern.of("encoder.*.attn")
+    >>> pattern.match("encoder.0.attn"), pattern.match("encoder.0"), pattern.covers("encoder.0.attn.out")
     (True, False, True)
     """
-    return compiled(pattern).fullmatch("." + path if path else "") is not None
+
+    __slots__ = ("_begin", "_whole", "segments", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.segments: Segments = tuple(text.split(".")) if text else ()  # the root has none
+        if "" in self.segments:
+            raise PatternError(
+                f"{text!r} is not a path pattern: write segments with dots between, as in 'encoder.*.attn'"
+            )
+        expression = "".join(map(_expression, self.segments))
+        self._whole = re.compile(expression)
+        self._begin = re.compile(rf"{expression}(?=\.|$)")
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def of(text: str) -> Pattern:
+        """The pattern that a text spells."""
+        return Pattern(text)
+
+    def match(self, path: str) -> bool:
+        """Whether the pattern names this path."""
+        return self._whole.fullmatch(_dotted(path)) is not None
+
+    def covers(self, path: str) -> bool:
+        """Whether the pattern names this path, or something that the path is in."""
+        return self._begin.match(_dotted(path)) is not None
+
+    def begin(self, path: str) -> re.Match[str] | None:
+        """How the pattern names this path, or the path around it; each wildcard is a group.
+
+        What is matched has a dot before each segment.
+
+        >>> Pattern.of("encoder.*").begin("encoder.0.attn").group(0, 1)
+        ('.encoder.0', '0')
+        """
+        return self._begin.match(_dotted(path))
+
+    def rests(self, path: str) -> set[Segments]:
+        """The segments that are left of the pattern once it has named all of a path, in every way in which it can.
+
+        >>> Pattern.of("encoder.*.forward.h").rests("encoder.0")
+        {('forward', 'h')}
+        >>> sorted(Pattern.of("**.weight").rests("a.b"))
+        [('**', 'weight'), ('weight',)]
+        """
+        left = _skipped({self.segments})
+        for name in path.split(".") if path else ():
+            left = _skipped({rest for each in left for rest in step(each, name)})
+        return left
+
+    def require(self, paths: Collection[str], what: str = "path") -> None:
+        """Raise, naming the nearest ones, when the pattern matches none of all the paths there can be."""
+        if not any(map(self.match, paths)):
+            raise PatternError(f"no {what} matches {self.text!r}{self.nearest(paths)}")
+
+    def nearest(self, paths: Collection[str]) -> str:
+        """What to write instead of a pattern that matched no path: what is in it, or a path that is like it."""
+        if any(map(self.covers, paths)):
+            return f" ({self.text}.* is what is in it)"
+        return suggestion(self.text, paths)
 
 
-def require(pattern: str, paths: Collection[str], what: str = "path") -> None:
-    """Raise, naming the nearest ones, when the pattern matches none of all the paths there can be."""
-    if not any(matches(pattern, path) for path in paths):
-        raise PatternError(f"no {what} matches {pattern!r}{nearest(pattern, paths)}")
+def is_wild(segment: str) -> bool:
+    """Whether a segment has a wildcard."""
+    return not WILDCARDS.isdisjoint(segment)
 
 
-def nearest(pattern: str, called: Collection[str]) -> str:
-    """What to write instead of a pattern that matched none of the paths: what is in it, or one that is like it."""
-    if any(matches(f"{pattern}.**", path) for path in called):
-        return f" ({pattern}.* is what is in it)"
-    return suggestion(pattern, called)
+@lru_cache(maxsize=4096)
+def fits(segment: str, name: str) -> bool:
+    """Whether one segment of a pattern names one segment of a path.
+
+    >>> fits("*", "h"), fits("layer*", "layer12"), fits("layer[12]", "layer1"), fits("**", "h")
+    (True, True, False, True)
+    """
+    return re.fullmatch(_expression(segment), f".{name}") is not None
+
+
+def step(rest: Segments, name: str) -> Iterable[Segments]:
+    """The segments that are left after one more segment of a path; nothing where the pattern leads elsewhere."""
+    if not rest or not fits(rest[0], name):
+        return ()
+    return (rest,) if rest[0] == "**" else (rest[1:],)
+
+
+def _skipped(rests: set[Segments]) -> set[Segments]:
+    """The rests, and what is left of each if `**` at its beginning names nothing."""
+    found = set(rests)
+    for rest in rests:
+        while rest[:1] == ("**",):
+            rest = rest[1:]
+            found.add(rest)
+    return found
+
+
+def _expression(segment: str) -> str:
+    """A segment with the dot before it; `**` may name nothing, and then there is no dot."""
+    if segment == "**":
+        return r"((?:\.[^.]+)*?)"
+    star = "([^.]+)" if segment == "*" else "([^.]*)"
+    return r"\." + re.sub(r"(\\\*)+", star, re.escape(segment)).replace(r"\?", "[^.]")
+
+
+def _dotted(path: str) -> str:
+    return f".{path}" if path else ""
 
 
 def suggestion(pattern: str, paths: Iterable[str]) -> str:

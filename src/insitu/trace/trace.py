@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from insitu.errors import InsituError, MissingError, SubjectError, choose
 from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, TensorFacts, Variable
 from insitu.trace.missing import Missing, missing_of
-from insitu.trace.path import matches, require
+from insitu.trace.path import Pattern
 
 if TYPE_CHECKING:
     import pandas
@@ -126,8 +126,8 @@ class Trace:
         if pattern is None:
             return found
         names = {change.name for change in found}
-        require(pattern, names, what="variable")
-        wanted = {name for name in names if matches(pattern, name)}
+        Pattern.of(pattern).require(names, what="variable")
+        wanted = {name for name in names if Pattern.of(pattern).match(name)}
         return [change for change in found if change.name in wanted]
 
     @property
@@ -195,11 +195,11 @@ class Trace:
             and (step is None or call.step == step)
             and (rank is None or call.rank == rank)
             and (phase is None or call.phase == phase)
-            and (path is None or matches(path, call.path))
+            and (path is None or Pattern.of(path).match(call.path))
             and (name is None or _named(name, call))
         ]
         if not found and path is not None and calls:  # none at all: nothing has run yet, or the tool is switched off
-            require(path, {call.path for call in calls})
+            Pattern.of(path).require({call.path for call in calls})
         return found
 
     def to_pandas(self) -> pandas.DataFrame:

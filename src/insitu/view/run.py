@@ -8,7 +8,7 @@ from typing import Any
 
 from insitu.errors import PatternError
 from insitu.trace.dtype import dtype_named
-from insitu.trace.path import matches, nearest
+from insitu.trace.path import Pattern
 from insitu.trace.run import RunEvent, RunSummary, VariableSummary
 from insitu.view.line import Column, Line, Span
 from insitu.view.value import limits, safe, short
@@ -73,11 +73,14 @@ def chosen(paths: Sequence[str], only: Sequence[str]) -> list[str]:
     >>> chosen(["forward.x", "loss"], ["forward.*"]), chosen(["loss"], [])
     (['forward.x'], ['loss'])
     """
-    for pattern in only:
-        if not any(matches(pattern, path) for path in paths):
+    patterns = [Pattern.of(text) for text in only]
+    for pattern in patterns:
+        if not any(map(pattern.match, paths)):
             few = ", ".join(map(repr, paths[:5])) if paths else "nothing"
-            raise PatternError(f"{pattern!r} was not recorded{nearest(pattern, paths) or f'; there is {few}'}")
-    return list(dict.fromkeys(path for pattern in only for path in paths if matches(pattern, path)) if only else paths)
+            raise PatternError(f"{pattern.text!r} was not recorded{pattern.nearest(paths) or f'; there is {few}'}")
+    if not patterns:
+        return list(paths)
+    return list(dict.fromkeys(path for pattern in patterns for path in filter(pattern.match, paths)))
 
 
 def troubles(missing: Iterable[str], events: Iterable[RunEvent]) -> Iterator[str]:

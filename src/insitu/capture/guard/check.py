@@ -31,7 +31,7 @@ from insitu.capture.torch_internals import DisableTorchFunction, next_node_numbe
 from insitu.trace.event import Fields
 from insitu.trace.findings import Finding, NonFiniteResult
 from insitu.trace.operation import own_name
-from insitu.trace.path import matches
+from insitu.trace.path import Pattern
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -126,7 +126,7 @@ def names(pattern: str, name: str, path: str) -> bool:
     """
     if pattern in (name, own_name("function", name).strip("_")):
         return True
-    return bool(path) and matches(f"{pattern}.**", path)
+    return bool(path) and Pattern.of(pattern).covers(path)
 
 
 class Check:

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy
 from torch import Tensor
 
-from insitu.capture.containers import Rest
 from insitu.capture.keep import Small, stats
 from insitu.capture.values.copies import PLAIN, LeftOutError, copies, dense_copy, is_dense, readable, shard_facts
 from insitu.capture.values.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
 from insitu.capture.values.step_values import Batch, Put, StepValues
 from insitu.errors import is_interrupt
+from insitu.trace.path import Segments
 
 Keep = Callable[[Any], Any]
 
@@ -63,7 +63,7 @@ class Intake:
         self.seen.add(path)
         self._sink.leave_out(path, reason, step)
 
-    def add_all(self, step: StepValues, path: str, value: Any, rests: Collection[Rest]) -> None:
+    def add_all(self, step: StepValues, path: str, value: Any, rests: Collection[Segments]) -> None:
         """Take a value, or what the rests name in it; of a container each of the values in it."""
         found = parts(path, value, rests)
         for whole, item in islice(found.items(), MOST_LEAVES):

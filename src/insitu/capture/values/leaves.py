@@ -9,7 +9,8 @@ from typing import Any
 import numpy
 from torch import Tensor, nn
 
-from insitu.capture.containers import MOST_DEPTH, Rest, children, select
+from insitu.capture.containers import MOST_DEPTH, children, select
+from insitu.trace.path import Segments
 
 SMALL = (int, float, bool, str, type(None), complex)
 MOST_LEAVES = 1000
@@ -19,7 +20,7 @@ TOO_MANY = f"it holds more than {MOST_LEAVES:,} values, or {MOST_PARTS:,} parts,
 TOO_DEEP = f"containers more than {MOST_DEPTH} levels deep are not recorded"
 
 
-def parts(path: str, value: Any, rests: Collection[Rest]) -> dict[str, Any]:
+def parts(path: str, value: Any, rests: Collection[Segments]) -> dict[str, Any]:
     """What the rests of patterns name in a value, by path; what is in another one of these comes with that one.
 
     >>> parts("d", {"a": {"b": 1}, "c": 2}, {("a",), ("a", "b"), ("c",)}) == {"d.a": {"b": 1}, "d.c": 2}

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from insitu.capture.containers import Rest
 from insitu.capture.names import unwrapped, wrapping
 from insitu.capture.values.targets import Targets
+from insitu.trace.path import Segments
 
-Wanted = dict[str, set[Rest]]  # by path, the parts of an output that are recorded
+Wanted = dict[str, set[Segments]]  # by path, the parts of an output that are recorded
 
 
 class Output(NamedTuple):

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from torch import nn
 
-from insitu.capture.containers import WILD, Rest, leaves
+from insitu.capture.containers import leaves
 from insitu.capture.names import Names, unwrapped
 from insitu.capture.torch_internals import own_buffers, own_modules, own_parameters
 from insitu.capture.variables.follow.callees import callees
@@ -26,7 +25,7 @@ from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.rewrite import bound_names, known_names
 from insitu.capture.variables.reach import original_of
 from insitu.errors import PatternError
-from insitu.trace.path import compiled, suggestion
+from insitu.trace.path import Pattern, Segments, fits, is_wild, suggestion
 
 GRADIENT = ("grad",)
 
@@ -39,15 +38,15 @@ class MethodTarget:
     path: str
     name: str = ""
     owner: Any = None  # the class that defines it; None for a function that is no method
-    variables: dict[str, set[Rest]] = field(default_factory=dict)
-    result: set[Rest] = field(default_factory=set)  # what is wanted of what it returns
+    variables: dict[str, set[Segments]] = field(default_factory=dict)
+    result: set[Segments] = field(default_factory=set)  # what is wanted of what it returns
 
     @cached_property
     def is_free(self) -> bool:
         """Whether it is called without the module that it runs for."""
         return self.owner is None or isinstance(vars(self.owner)[self.name], staticmethod)
 
-    def add_variables(self, segments: Rest) -> None:
+    def add_variables(self, segments: Segments) -> None:
         """Add the variables that the first segment names, and what the other segments name inside of them."""
         rest = shortest(segments if segments[0] == "**" else segments[1:])
         for name in variables_of(self.function, segments[0]):
@@ -67,7 +66,7 @@ class Targets:
     """All that patterns name in a model. Modules and methods are found by the id of the module."""
 
     # By path, for the output of a module has two, what is wanted of it; the rest `()` is all.
-    outputs: dict[int, dict[str, set[Rest]]] = field(default_factory=dict)
+    outputs: dict[int, dict[str, set[Segments]]] = field(default_factory=dict)
     methods: dict[tuple[int, str], MethodTarget] = field(default_factory=dict)
     functions: dict[str, MethodTarget] = field(default_factory=dict)
     parameters: list[TensorTarget] = field(default_factory=list)
@@ -82,7 +81,7 @@ def targets(model: nn.Module, patterns: Iterable[str]) -> Targets:
     """What the patterns name in a model; a PatternError, with the nearest paths, if one can never match."""
     search = TargetSearch(model)
     for pattern in patterns:
-        compiled(pattern)
+        Pattern.of(pattern)
         if not search.add(pattern):
             raise PatternError(f"nothing in the model has the path {pattern!r}{suggestion(pattern, search.paths())}")
     return search.found
@@ -101,11 +100,11 @@ class TargetSearch:
 
     def add(self, pattern: str) -> bool:
         """Add what a pattern names; False if it names nothing."""
-        segments = tuple(pattern.split("."))
-        found = [module.add(rest) for module in self._modules for rest in rests(segments, module.segments)]
-        return any(found) or (len(segments) > 1 and self._add_functions(segments))
+        parsed = Pattern.of(pattern)
+        found = [module.add(rest) for module in self._modules for rest in parsed.rests(module.path)]
+        return any(found) or (len(parsed.segments) > 1 and self._add_functions(parsed.segments))
 
-    def _add_functions(self, segments: Rest) -> bool:
+    def _add_functions(self, segments: Segments) -> bool:
         """Variables of functions that the model calls, by the name of the function."""
         name, variable = segments[:2]
         found = [function for function in callees(type(self._model).forward, self._model) if function.__name__ == name]
@@ -142,30 +141,29 @@ class ModuleSearch:
     """Looks the rests of patterns up in one module, and adds what they name to the targets that were found."""
 
     def __init__(self, path: str, module: nn.Module, code: ModelCode, found: Targets) -> None:
-        self._path, self._module, self._code, self._found = path, module, code, found
+        self.path, self._module, self._code, self._found = path, module, code, found
         self._methods = code.methods[type(module)]
-        self.segments: Rest = tuple(path.split(".")) if path else ()
 
-    def add(self, rest: Rest) -> bool:
+    def add(self, rest: Segments) -> bool:
         """Add what the rest of a pattern names in the module; False if it names nothing."""
         if set(rest) <= {"**"}:
             return self._add_whole(rest)
         first, deeper = rest[0], rest[1:]
-        if first == "**" and WILD.isdisjoint(deeper[0]):
+        if first == "**" and not is_wild(deeper[0]):
             return self._add_anywhere(deeper)
         if self._add_tensors(first, deeper):
             return True
         if first in self._methods:
             return self._add_method(first, deeper)
-        return self._may_be_item(first) and self._add_output(self._path, rest)
+        return self._may_be_item(first) and self._add_output(self.path, rest)
 
-    def _add_whole(self, rest: Rest) -> bool:
+    def _add_whole(self, rest: Segments) -> bool:
         """The output of the module. `**` does not mean that of the model, which has a name of its own: `forward`."""
-        if rest and not self._path:
+        if rest and not self.path:
             return False
-        return self._add_output(self._path or "forward", ())
+        return self._add_output(self.path or "forward", ())
 
-    def _add_anywhere(self, deeper: Rest) -> bool:
+    def _add_anywhere(self, deeper: Segments) -> bool:
         """A variable of any method, or an item of the output of the model, or all gradients."""
         names = [name for name in self._methods if self._is_reached(name, deeper[0])]
         found = [self._add_method(name, deeper) for name in names]
@@ -176,7 +174,7 @@ class ModuleSearch:
     def _is_reached(self, name: str, variable: str) -> bool:
         """Whether `**` leads to a variable: in code of torch only to the arguments of `forward`."""
         is_forward, function = name == "forward", self._methods[name]
-        if is_forward and not self._path:
+        if is_forward and not self.path:
             return True
         if is_torch(function):
             return is_forward and variable in arguments_of(function)
@@ -184,30 +182,30 @@ class ModuleSearch:
 
     def _may_be_item(self, name: str) -> bool:
         """Whether a name may be an item of the output of the module; a number is rather a submodule."""
-        if not self._path or "forward" not in self._methods:
+        if not self.path or "forward" not in self._methods:
             return False
         is_submodule = name.isdigit() and bool(own_modules(self._module))
         return not is_submodule and self._code.may_return(name)
 
-    def _add_tensors(self, name: str, deeper: Rest) -> bool:
+    def _add_tensors(self, name: str, deeper: Segments) -> bool:
         """Parameters and buffers, or gradients of parameters."""
         if deeper == GRADIENT:
             return self._extend(self._found.gradients, own_parameters(self._module), name, deeper)
-        means_submodules = not WILD.isdisjoint(name) and bool(own_modules(self._module))
+        means_submodules = is_wild(name) and bool(own_modules(self._module))
         if deeper or means_submodules:
             return False
         own = {**own_parameters(self._module), **own_buffers(self._module)}
         return self._extend(self._found.parameters, own, name, deeper)
 
-    def _extend(self, found: list[TensorTarget], own: dict[str, Any], name: str, deeper: Rest) -> bool:
-        names = [each for each, tensor in own.items() if tensor is not None and fnmatchcase(each, name)]
-        targets = [TensorTarget(self._module, each, join(self._path, each, *deeper)) for each in names]
+    def _extend(self, found: list[TensorTarget], own: dict[str, Any], name: str, deeper: Segments) -> bool:
+        names = [each for each, tensor in own.items() if tensor is not None and fits(name, each)]
+        targets = [TensorTarget(self._module, each, join(self.path, each, *deeper)) for each in names]
         found += [target for target in targets if target not in found]
         return bool(targets)
 
-    def _add_method(self, name: str, deeper: Rest) -> bool:
+    def _add_method(self, name: str, deeper: Segments) -> bool:
         """A variable of a method, what the method returns, or an item of that."""
-        path, function = join(self._path, name), self._methods[name]
+        path, function = join(self.path, name), self._methods[name]
         if deeper and variables_of(function, deeper[0]):
             self._method(name).add_variables(deeper)
             return True
@@ -220,10 +218,10 @@ class ModuleSearch:
 
     def _method(self, name: str) -> MethodTarget:
         owner = next(base for base in type(self._module).__mro__ if name in vars(base))
-        new = MethodTarget(self._methods[name], join(self._path, name), name, owner)
+        new = MethodTarget(self._methods[name], join(self.path, name), name, owner)
         return self._found.methods.setdefault((id(self._module), name), new)
 
-    def _add_output(self, path: str, rest: Rest) -> bool:
+    def _add_output(self, path: str, rest: Segments) -> bool:
         """The output of the module, or an item of it; the whole output is recorded under one path only."""
         wanted = self._found.outputs.setdefault(id(self._module), {})
         is_known = any(() in rests for rests in wanted.values())
@@ -237,7 +235,7 @@ class ModuleSearch:
         names = [*parameters, *buffers, *(join(name, *GRADIENT) for name in parameters)]
         for name, function in self._methods.items():
             names += [join(name, each) for each in names_in_method(name, function)]
-        yield from (join(self._path, name) for name in ["", *names] if self._path or name)
+        yield from (join(self.path, name) for name in ["", *names] if self.path or name)
 
 
 def methods_of(kind: type[nn.Module]) -> dict[str, FunctionType]:
@@ -252,11 +250,11 @@ def methods_of(kind: type[nn.Module]) -> dict[str, FunctionType]:
 def variables_of(function: FunctionType, pattern: str) -> list[str]:
     """The variables that a segment names; a wildcard names those that the function binds, without `self`."""
     code = function.__code__
-    if WILD.isdisjoint(pattern):
+    if not is_wild(pattern):
         return [pattern] if pattern in known_names(code) else []
     first = code.co_varnames[: code.co_argcount][:1]
     names = [name for name in bound_names(code) if name not in first and not name.startswith("_")]
-    return sorted(name for name in names if pattern == "**" or fnmatchcase(name, pattern))
+    return sorted(name for name in names if fits(pattern, name))
 
 
 def names_in_method(name: str, function: FunctionType) -> frozenset[str]:
@@ -277,7 +275,7 @@ def arguments_of(function: FunctionType) -> frozenset[str]:
     return frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
 
-def shortest(rest: Rest) -> Rest:
+def shortest(rest: Segments) -> Segments:
     """The rest without `**` at its end: all that is in a value is taken with it."""
     while rest[-1:] == ("**",):
         rest = rest[:-1]
@@ -298,20 +296,3 @@ def words(code: CodeType) -> frozenset[str]:
 def join(*parts: str) -> str:
     """A path of parts, those left out that are empty."""
     return ".".join(filter(None, parts))
-
-
-def rests(pattern: Rest, path: Rest) -> set[Rest]:
-    """What is left of a pattern once it has named all of a path, in every way in which it can.
-
-    >>> sorted(rests(("encoder", "*", "forward", "h"), ("encoder", "0")))
-    [('forward', 'h')]
-    >>> sorted(rests(("**", "weight"), ("a", "b")))
-    [('**', 'weight'), ('weight',)]
-    """
-    if not path:
-        return {pattern} | (rests(pattern[1:], path) if pattern[:1] == ("**",) else set())
-    if not pattern:
-        return set()
-    if pattern[0] == "**":
-        return rests(pattern[1:], path) | rests(pattern, path[1:])
-    return rests(pattern[1:], path[1:]) if fnmatchcase(path[0], pattern[0]) else set()

@@ -22,7 +22,6 @@ import torch
 from torch import nn
 
 from insitu.capture.compiled import regions
-from insitu.capture.containers import Rest
 from insitu.capture.keep import unnoticed
 from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
 from insitu.capture.modules import patch
@@ -36,8 +35,9 @@ from insitu.capture.values.step_values import StepValues
 from insitu.capture.values.step_writer import StepWriter
 from insitu.capture.values.targets import Targets
 from insitu.errors import is_interrupt
+from insitu.trace.path import Segments
 
-WHOLE = frozenset[Rest]([()])
+WHOLE = frozenset[Segments]([()])
 
 
 class ValueRecorder:
@@ -301,7 +301,7 @@ class ValueRecorder:
         """Name a value that is not recorded, and why; each reason once."""
         self._intake.leave_out(path, reason, self.step)
 
-    def take(self, path: str, value: Any, rests: Collection[Rest] = WHOLE) -> None:
+    def take(self, path: str, value: Any, rests: Collection[Segments] = WHOLE) -> None:
         """Take a value, or what the rests name in it; of a container, each of the values in it."""
         if not self.clock.step.is_recorded:  # not `is_active`: this runs for each value, and a property is a call
             return

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from insitu.capture.containers import WILD, Rest, select
+from insitu.capture.containers import select
 from insitu.errors import PatternError
-from insitu.trace.path import compiled
+from insitu.trace.path import Pattern, Segments, fits, is_wild
 
 MOST = 1000  # values that the patterns may name inside of one variable
 
@@ -18,8 +17,8 @@ class VariablePatterns:
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self.patterns = patterns
-        self._segments = [tuple(pattern.split(".")) for pattern in patterns]
-        self._rests: dict[str, tuple[Rest, ...]] = {}
+        self._segments = [Pattern.of(pattern).segments for pattern in patterns]
+        self._rests: dict[str, tuple[Segments, ...]] = {}
 
     def wanted(self, name: str) -> bool:
         """Whether a pattern names a variable, or something inside of it."""
@@ -41,7 +40,7 @@ class VariablePatterns:
                 found.setdefault(path, item)
         return found
 
-    def _rests_of(self, name: str) -> tuple[Rest, ...]:
+    def _rests_of(self, name: str) -> tuple[Segments, ...]:
         """The segments after the name, for each pattern that begins with it."""
         if name not in self._rests:
             rests = [rest_after(name, segments) for segments in self._segments]
@@ -49,7 +48,7 @@ class VariablePatterns:
         return self._rests[name]
 
 
-def rest_after(name: str, segments: Rest) -> Rest | None:
+def rest_after(name: str, segments: Segments) -> Segments | None:
     """What is left of a pattern after the name of a variable; None if it names another one.
 
     >>> rest_after("state", ("state", "*")), rest_after("other", ("state", "*")), rest_after("_private", ("*",))
@@ -60,7 +59,7 @@ def rest_after(name: str, segments: Rest) -> Rest | None:
         return None
     if first == "**":
         return segments
-    if not fnmatchcase(name, first) or (not WILD.isdisjoint(first) and is_passed_over(name, first)):
+    if not fits(first, name) or (is_wild(first) and is_passed_over(name, first)):
         return None
     return segments[1:]
 
@@ -83,8 +82,8 @@ def valid_patterns(patterns: tuple[Any, ...]) -> tuple[str, ...]:
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
             raise PatternError(f"expected the name of a variable or a pattern such as 'state.*', got {pattern!r:.80}")
-        compiled(pattern)
+        Pattern.of(pattern)
         first = pattern.partition(".")[0]
-        if WILD.isdisjoint(first) and not first.isidentifier():
+        if not is_wild(first) and not first.isidentifier():
             raise PatternError(f"{pattern!r} names no variable: {first!r} is not a name in Python")
     return tuple(dict.fromkeys(patterns))

@@ -29,7 +29,7 @@ from insitu.store.run.series import Series, VariableSource
 from insitu.store.run.source_choice import not_in_file
 from insitu.store.run.summary import summary_of
 from insitu.store.stored_type import Array
-from insitu.trace.path import matches, nearest
+from insitu.trace.path import Pattern
 from insitu.trace.run import Attempt, RunEvent, RunSummary
 
 
@@ -181,7 +181,7 @@ class Run:
 
     def find(self, pattern: str) -> list[Series]:
         """The variables whose path the pattern matches."""
-        return [self[path] for path in self._series if matches(pattern, path)]
+        return [self[path] for path in self._series if Pattern.of(pattern).match(path)]
 
     def summary(self, points: int = 24) -> RunSummary:
         """The run in a few lines; the range and the mean of large variables are those of a sample.
@@ -211,9 +211,9 @@ class Run:
         return Series.whole(self._series[path])
 
     def _near(self, path: object) -> str:
-        if found := [each for each in self._series if matches(str(path), each)]:
+        if found := [each for each in self._series if Pattern.of(str(path)).match(each)]:
             return f": it is a pattern, and run.find({path!r}) has the {len(found)} that it matches"
-        near = nearest(str(path), self._series)
+        near = Pattern.of(str(path)).nearest(self._series)
         return near or (f"; there is {', '.join(map(repr, self.paths[:5]))}" if self._series else "; it is empty")
 
     def __contains__(self, path: object) -> bool:

@@ -7,9 +7,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from insitu.errors import ChoiceError, PatternError, SubjectError
-from insitu.trace.path import compiled, suggestion
+from insitu.trace.path import Pattern, suggestion
 
-Rule = tuple[str, re.Pattern[str], str]
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Paths that match `old`, or are in one that does, are called `new` in the other run."""
+
+    old: Pattern
+    new: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +26,15 @@ class Renamer:
 
     def __call__(self, path: str) -> str:
         """The new name of a path."""
-        for _, expression, new in self.rules:
-            found = expression.match("." + path)
+        for rule in self.rules:
+            found = rule.old.begin(path)
             if found is not None:
-                return (_filled(new, found) + path[found.end() - 1 :]).lstrip(".")
+                return (_filled(rule.new, found) + found.string[found.end() :]).lstrip(".")
         return path
 
     def names(self, path: str, length: int) -> bool:
         """Whether a rule says what the first so many characters of a path become."""
-        matches = (expression.match("." + path) for _, expression, _ in self.rules)
+        matches = (rule.old.begin(path) for rule in self.rules)
         return any(found is not None and found.end() > length for found in matches)
 
 
@@ -41,10 +47,10 @@ def renamer(rename: Mapping[str, str] | None, paths: Collection[str]) -> Renamer
     >>> renamed("encoder.layer.0.attn"), renamed("emb"), renamed("head")
     ('blocks.0.attn', 'wte', 'head')
     """
-    rules = [_rule(old, new) for old, new in _checked(rename or {}).items()]
-    for old, expression, _ in rules:
-        if not any(expression.match("." + path) for path in paths):
-            raise PatternError(f"rename: no path of a matches {old!r}{suggestion(old, paths)}")
+    rules = [Rule(Pattern.of(old), new) for old, new in _checked(rename or {}).items()]
+    for old in (rule.old for rule in rules):
+        if not any(map(old.covers, paths)):
+            raise PatternError(f"rename: no path of a matches {old.text!r}{suggestion(old.text, paths)}")
     return Renamer(rules)
 
 
@@ -54,7 +60,7 @@ def _checked(rename: object) -> Mapping[str, str]:
     for old, new in rename.items():
         if not isinstance(old, str) or not isinstance(new, str):
             raise SubjectError(f"rename: {old!r:.40}: {new!r:.40} is not from pattern to pattern: {{'old.*': 'new.*'}}")
-        compiled(old), compiled(new)
+        Pattern.of(old), Pattern.of(new)
         if _wildcards(old) != _wildcards(new):
             raise ChoiceError(f"rename: {old!r} and {new!r} have not the same wildcards: what `*` stands for is kept")
     return rename
@@ -62,18 +68,6 @@ def _checked(rename: object) -> Mapping[str, str]:
 
 def _wildcards(pattern: str) -> list[str]:
     return re.findall(r"\*+", pattern)
-
-
-def _rule(old: str, new: str) -> Rule:
-    """A pattern that matches a path or the beginning of one, with a group for each wildcard."""
-    expression = ""
-    for segment in old.split(".") if old else ():
-        if segment == "**":
-            expression += r"((?:\.[^.]+)*?)"
-        else:
-            text = re.escape(segment).replace(r"\?", "[^.]")
-            expression += r"\." + text.replace(r"\*", "([^.]+)" if segment == "*" else "([^.]*)")
-    return old, re.compile(expression + r"(?=\.|$)"), new
 
 
 def _filled(new: str, found: re.Match[str]) -> str:

@@ -66,12 +66,17 @@ function byOutput(data, holds) {
   };
 }
 
-/** A path holds the text; with `*` or `?` it matches as a whole, as patterns do: `*` is one part, `**` any number. */
+/** A path holds the text; with `*` or `?` the whole path must match, as a pattern. */
 function fitsPath(/** @type {string} */ wanted, /** @type {string} */ path) {
-  if (!/[*?]/.test(wanted)) return path.includes(wanted);
-  const parts = wanted.split(".").map((part) => part === "**" ? "(?:\\.[^.]+)*"
-    : `\\.${escaped(part).replaceAll("\\*", part === "*" ? "[^.]+" : "[^.]*").replaceAll("\\?", "[^.]")}`);
-  return new RegExp(`^${parts.join("")}$`).test(`.${path}`);
+  return /[*?]/.test(wanted) ? matchesPath(wanted, path) : path.includes(wanted);
+}
+
+/** The rules of insitu.trace.path.Pattern: `*` is one segment, `**` any number, and no other character is special. */
+function matchesPath(/** @type {string} */ pattern, /** @type {string} */ path) {
+  const segments = pattern ? pattern.split(".") : [];
+  const parts = segments.map((segment) => segment === "**" ? "(?:\\.[^.]+)*"
+    : `\\.${escaped(segment).replaceAll("\\*", segment === "*" ? "[^.]+" : "[^.]*").replaceAll("\\?", "[^.]")}`);
+  return new RegExp(`^${parts.join("")}$`).test(path ? `.${path}` : "");
 }
 
 /** Sizes that stand next to each other in a shape; a star is any size. @param {string} wanted */
