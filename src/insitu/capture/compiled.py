@@ -127,7 +127,7 @@ class Region:
 
     def __init__(self, probe: Probe, called: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
         self.probe, self.at = probe, -1
-        mode = probe.function_mode
+        mode = probe.modes.function
         self.mode, self.below = mode, mode.remove() if mode is not None else None
         try:
             self._open(called, args, kwargs, frame)

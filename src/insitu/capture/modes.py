@@ -92,6 +92,43 @@ class AtenMode(DispatchMode):
         return len(above)
 
 
+class ProbeModes:
+    """The modes of one probe, as far as it has them.
+
+    `is_careful` says that other modes were there first, which must not see how facts of tensors are read.
+    """
+
+    __slots__ = ("function", "is_careful", "operator")
+
+    def __init__(self) -> None:
+        self.function: FunctionMode | None = None
+        self.operator: AtenMode | None = None
+        self.is_careful = function_stack_length() > 0
+
+    def enter(self) -> None:
+        """Switch the modes on, for this thread."""
+        sweep()
+        if self.function is not None:
+            # Below modes that came after the session, as if it had been there all the time: they do not see our reads.
+            self.function.enter(0 if self.is_careful else function_stack_length())
+        if self.operator is not None:
+            self.operator.enter()
+
+    def leave(self) -> None:
+        """Switch the modes off again, wherever in the stacks they are by now."""
+        if self.operator is not None:
+            self.operator.remove()
+        if self.function is not None:
+            self.function.remove()
+        sweep()
+
+    def silence(self) -> None:
+        """Make the modes do nothing, even where they could not be switched off."""
+        for mode in (self.function, self.operator):
+            if mode is not None:
+                mode.silence()
+
+
 def function_stack() -> list[Any]:
     """The function modes of this thread, the innermost last."""
     return [function_mode_at(i) for i in range(function_stack_length())]

@@ -153,7 +153,7 @@ class Patch:
             yield
         finally:
             for probe in reversed(probes):
-                probe.leave()
+                probe.modes.leave()
                 self.unlisten(probe, get_ident())
 
     def abandon(self) -> None:
@@ -228,6 +228,7 @@ def call_in_new_thread(module: nn.Module, args: Any, kwargs: Any) -> Any:
 def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
     """The handler of module calls. The function mode is on while it runs: facts are read with care."""
     tape, stack, close, clock = probe.tape, probe.stack, probe.close, probe.clock
+    is_lazy = probe.scope.is_lazy
     values = guarded(values)
     extend, noting = tape.extend, make_noting(values)
     made, made_inside = make_module_result(probe, values)
@@ -251,7 +252,7 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
         if at < 0:
             return run(self, *args, **kwargs)
         try:
-            if callee.fused or outer[1] or (probe.lazy and not outer[2]):
+            if callee.fused or outer[1] or (is_lazy and not outer[2]):
                 result = run_specially(probe, callee, partial(run, self, *args, **kwargs), outer[1], outer[2])
             else:
                 result = run(self, *args, **kwargs)
@@ -278,13 +279,13 @@ def run_specially(
 ) -> Any:
     """Run a module that may choose a fused kernel, that is called from inside a torch function (recomputation), or
     with which recording begins: there, modes must be switched off, or on."""
-    if probe.lazy and not was_taking:
-        probe.enter()
+    if probe.scope.is_lazy and not was_taking:
+        probe.modes.enter()
         try:
             return run_fused(callee, run)
         finally:
-            probe.leave()
-    mode = probe.function_mode
+            probe.modes.leave()
+    mode = probe.modes.function
     if not in_function or mode is None:
         return run_fused(callee, run)
     mode.enter()  # torch switched it off for the function we are in

@@ -65,7 +65,7 @@ DETACH = torch.ops.aten.detach.default
 def make_on_function(probe: Probe, values: Values) -> Handler:
     """The handler of torch functions. Their mode is off while it runs, so facts can be read freely."""
     tape, stack, close, clock, callees = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_CALLEES
-    is_quick = not (probe.keeps or probe.careful)
+    is_quick = probe.scope.keep is None and not probe.modes.is_careful
     noting, learn = make_quick_noting(probe.table, values) if is_quick else make_noting(values), make_learn(probe)
     extend, made, made_inside = tape.extend, *make_function_result(probe, values)
     before, after = probe.check.pair if probe.check is not None else (None, None)
@@ -183,7 +183,7 @@ def make_function_result(probe: Probe, values: Values) -> tuple[Callable[..., An
 def make_on_aten(probe: Probe, values: Values) -> Handler:
     """The handler of ATen operators. Inside a function it can read facts freely and needs no stack of its own."""
     tape, stack, close, clock, callees = probe.tape, probe.stack, probe.close, probe.clock, OPERATOR_CALLEES
-    is_quick = not (probe.keeps or probe.careful)
+    is_quick = probe.scope.keep is None and not probe.modes.is_careful
     noting, extend = make_quick_noting(probe.table, values) if is_quick else make_noting(values), tape.extend
     noting_carefully, fresh, careful = make_noting(guarded(values)), values.fresh, guarded(values).fresh
 
@@ -292,7 +292,7 @@ def call_alone(probe: Probe, func: Any, types: tuple[type, ...], args: Any, kwar
     if is_native(func) and not types and not dispatch_stack_length():
         with DisableTorchFunction():
             return func(*args, **kwargs)
-    mode = probe.function_mode
+    mode = probe.modes.function
     above = mode.remove() if mode is not None else None
     try:
         return func(*args, **kwargs)

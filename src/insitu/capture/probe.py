@@ -8,6 +8,7 @@ reported, and the user's call goes on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +18,7 @@ from torch import nn
 from insitu.capture.backward import TensorGradients
 from insitu.capture.contents import content_of
 from insitu.capture.explain.note import add_note
-from insitu.capture.modes import AtenMode, FunctionMode, sweep
+from insitu.capture.modes import AtenMode, FunctionMode, ProbeModes
 from insitu.capture.modules import make_on_module
 from insitu.capture.names import ModuleCallee, Names
 from insitu.capture.ops import make_on_aten, make_on_function
@@ -35,7 +36,7 @@ from insitu.capture.tape import (
     new_record,
 )
 from insitu.capture.tensors import Keep, Table, guarded, make_values
-from insitu.capture.torch_internals import HAS_DISPATCH_MODES, HAS_FUNCTION_MODES, function_stack_length
+from insitu.capture.torch_internals import HAS_DISPATCH_MODES, HAS_FUNCTION_MODES
 from insitu.capture.variables.variable_tracker import VariableTracker
 from insitu.capture.writes import Writes
 from insitu.trace.event import MarkKind
@@ -66,96 +67,115 @@ class Delivery(Protocol):
         """From where on the tape was cleared last, and how much of it so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the probes of a recording record: the level, `keep`, and which calls.
+
+    With `everywhere` they record every call, otherwise only inside the modules that are wanted. With
+    `follows_backward` they record a backward pass that runs outside these modules as well.
+    """
+
+    level: str
+    keep: Keep | None
+    everywhere: bool
+    follows_backward: bool
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether the modes are off until a wanted module is called."""
+        return not self.everywhere and not self.follows_backward
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether torch functions are recorded."""
+        return self.level in ("functions", "aten") and HAS_FUNCTION_MODES
+
+    @property
+    def has_operators(self) -> bool:
+        """Whether ATen operators are recorded."""
+        return self.level == "aten" and HAS_DISPATCH_MODES
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the probes of a recording share: the names of modules, who takes their records, who hears of trouble.
+
+    With a `live`, records are handed on as soon as they are complete. A `budget` limits the length of the tapes.
+    """
+
+    names: Names
+    trouble: Trouble
+    live: Delivery | None = None
+    checks: Checks | None = None
+    budget: Budget | None = None
+
+
 class Probe:
     """Records what one thread does, onto a tape.
 
-    `taking` says whether calls are recorded now, `parent` is the offset of the innermost call that has not returned,
-    `function` whether that is a torch function, `backward` whether one that runs a backward pass has not returned,
-    `recomputes` the number of the backward pass in which forward code runs again, -1 outside of one,
+    Its state: `taking` says whether calls are recorded now, `parent` is the offset of the innermost call that has not
+    returned, `function` whether that is a torch function, `backward` whether one that runs a backward pass has not
+    returned, `recomputes` the number of the backward pass in which forward code runs again, -1 outside of one,
     `module` the innermost running module, `spent` the seconds that went into statistics and printing: the clock of
     the calls leaves them out, `follows` how many watched calls that follow variables run, `suspended` how many
-    generators have not ended. With a `live`, records are handed on as soon as they are complete. A tape that is `due`
-    slots long is cut before the next record; `ids` are those of its records.
+    generators have not ended. A tape that is `due` slots long is cut before the next record; `ids` are those of its
+    records. `paused` says that nothing is recorded for a moment, `over` that nothing will be any more.
     """
 
     _STATE = (
-        *("backward", "due", "follows", "function", "ids", "module", "over"),
+        *("backward", "due", "follows", "follows_backward", "function", "ids", "module", "over"),
         *("parent", "paused", "recomputes", "spent", "suspended", "taking"),
     )
-    _PARTS = (
-        "aten_mode",
-        "budget",
-        "check",
-        "clock",
-        "close",
-        "codes",
-        "function_mode",
-        "gradients",
-        "live",
-        "names",
-        "on_module",
-        "open",
-        "_python",
-        "tracker",
-        "values",
-        "variants",
-    )
-    _RULES = ("careful", "follows_backward", "keeps", "lazy")
-    __slots__ = (*_STATE, *_PARTS, *_RULES, "stack", "table", "tape", "trouble", "writes")
+    _RECORDED = ("gradients", "table", "tape", "tracker", "values", "variants", "writes")
+    _HANDLERS = ("check", "clock", "close", "codes", "modes", "on_module", "open", "stack", "_python")
+    # Also in `services`, but asked for so often that one look-up is enough.
+    _SHARED = ("live", "names", "trouble")
+    __slots__ = (*_STATE, *_RECORDED, *_HANDLERS, *_SHARED, "scope", "services")
 
-    def __init__(
-        self,
-        names: Names,
-        *,
-        thread: int,
-        level: str,
-        keep: Keep | None,
-        base: Base,
-        taking: bool,
-        follows_backward: bool,
-        trouble: Trouble,
-        live: Delivery | None,
-        checks: Checks | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        self.function = self.paused = self.backward = self.over = False
-        self.follows = self.suspended = 0
-        self.recomputes = -1
-        self.ids = Ids(thread * THREAD_STRIDE)
-        self.budget = budget
-        self.due = budget.length if budget is not None else NEVER
-        self.live = live
-        close = live.close if live is not None else None
-        self.open = live.open if live is not None else None
-        self.module: ModuleCallee | None = None
-        self.parent, self.taking, self.follows_backward = OUTERMOST, taking, follows_backward
-        self.lazy = not taking and not follows_backward
-        self.names, self.trouble, self.close = names, trouble, close
-        self.spent = 0.0
-        is_timed = keep is not None or (live is not None and checks is None)
-        self.clock = perf_counter if not is_timed else lambda: perf_counter() - self.spent
-        self.tape = Tape(thread=thread, level=level)
+    def __init__(self, scope: Scope, services: Services, *, thread: int, base: Base) -> None:
+        self.scope, self.services = scope, services
+        self.names, self.trouble, self.live = services.names, services.trouble, services.live
+        self._begin(thread)
+        self.tape = Tape(thread=thread, level=scope.level)
         self.table: Table = {}
-        self.writes = Writes()
-        self.tracker = VariableTracker(self)
+        self.writes, self.tracker = Writes(), VariableTracker(self)
         self.variants: dict[Any, Any] = {}
-        self.keeps = keep is not None
+        live, checks = services.live, services.checks
+        self.close = live.close if live is not None else None
+        self.open = live.open if live is not None else None
+        is_timed = scope.keep is not None or (live is not None and checks is None)
+        self.clock = perf_counter if not is_timed else lambda: perf_counter() - self.spent
         self.codes = Codes()
         self.stack = make_stack(self, base)
-        self.values = make_values(self, keep, content_of)
-        self.careful = function_stack_length() > 0  # modes of others are not to see how facts are read
-        if self.careful:
+        self.modes = ProbeModes()
+        self.values = make_values(self, scope.keep, content_of)
+        if self.modes.is_careful:
             self.values = guarded(self.values)
-        self.gradients = TensorGradients(self, self.values.fresh) if keep is not None and level != "python" else None
-        self.on_module = make_on_module(self, self.values)
+        follows_gradients = scope.keep is not None and scope.level != "python"
+        self.gradients = TensorGradients(self, self.values.fresh) if follows_gradients else None
         self.check = checks.of(self) if checks is not None else None
-        on_function = make_on_function(self, self.values)
         self._python: PythonCalls | None = None
+        self._make_handlers()
+
+    def _begin(self, thread: int) -> None:
+        """Nothing runs yet."""
+        budget = self.services.budget
+        self.taking, self.follows_backward = self.scope.everywhere, self.scope.follows_backward
+        self.function = self.paused = self.backward = self.over = False
+        self.follows = self.suspended = 0
+        self.parent, self.recomputes, self.spent = OUTERMOST, -1, 0.0
+        self.module: ModuleCallee | None = None
+        self.ids = Ids(thread * THREAD_STRIDE)
+        self.due = budget.length if budget is not None else NEVER
+
+    def _make_handlers(self) -> None:
+        self.on_module = make_on_module(self, self.values)
+        on_function = make_on_function(self, self.values)
         self.codes.stop_at(self.on_module.__code__, on_function.__code__)
-        has_functions = level in ("functions", "aten") and HAS_FUNCTION_MODES
-        has_operators = level == "aten" and HAS_DISPATCH_MODES
-        self.function_mode = FunctionMode(on_function) if has_functions else None
-        self.aten_mode = AtenMode(make_on_aten(self, self.values)) if has_operators else None
+        if self.scope.has_functions:
+            self.modes.function = FunctionMode(on_function)
+        if self.scope.has_operators:
+            self.modes.operator = AtenMode(make_on_aten(self, self.values))
 
     @property
     def python(self) -> PythonCalls:
@@ -167,31 +187,12 @@ class Probe:
 
     def start(self) -> None:
         """Switch the modes on from the start, if they are needed outside the modules that are recorded."""
-        if not self.lazy:
-            self.enter()
-
-    def enter(self) -> None:
-        """Switch the modes on, for this thread."""
-        sweep()
-        if self.function_mode is not None:
-            # Below modes that came after the session, as if it had been there all the time: they do not see our reads.
-            self.function_mode.enter(0 if self.careful else function_stack_length())
-        if self.aten_mode is not None:
-            self.aten_mode.enter()
-
-    def leave(self) -> None:
-        """Switch them off again, wherever in the stacks they are by now."""
-        if self.aten_mode is not None:
-            self.aten_mode.remove()
-        if self.function_mode is not None:
-            self.function_mode.remove()
-        sweep()
+        if not self.scope.is_lazy:
+            self.modes.enter()
 
     def silence(self) -> None:
         """Record nothing any more, even where a mode could not be switched off, and free what only recording needs."""
-        for mode in (self.function_mode, self.aten_mode):
-            if mode is not None:
-                mode.silence()
+        self.modes.silence()
         self.taking = self.follows_backward = False
         self.due = NEVER
         if not self.over:
@@ -239,8 +240,8 @@ class Probe:
         taking, paused = self.taking, self.paused
         self.taking, self.paused = False, True
         try:
-            if self.budget is not None:
-                self.budget.cut(self)
+            if self.services.budget is not None:
+                self.services.budget.cut(self)
         except Exception as error:
             self.due = NEVER
             self.trouble("keeping the trace within its memory", error)

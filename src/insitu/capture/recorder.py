@@ -23,7 +23,7 @@ from insitu.capture.live import Live, Sink
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import Names
 from insitu.capture.patience import patience
-from insitu.capture.probe import Delivery, Probe
+from insitu.capture.probe import Delivery, Probe, Scope, Services
 from insitu.capture.sites import Base
 from insitu.capture.tensor_swaps import swaps as tensor_swaps
 from insitu.errors import Troubles, tell
@@ -132,24 +132,24 @@ class Recorder:
         for each in self.probes:
             each.silence()
         if get_ident() == ident:  # modes belong to a thread: from another one they can only be silenced
-            probe.leave()
+            probe.modes.leave()
 
     def _probe(self, base: Base) -> Probe:
-        probe = Probe(
-            self.names,
-            thread=next(self._numbers),
-            level=self.level,
-            keep=self.keep,
-            base=base,
-            taking=self.checks is not None or (not self.names.has_subject and not self.only and self.level != "python"),
-            follows_backward=self.level == "aten" and not self.only,
-            trouble=self.trouble,
-            live=self.live,
-            checks=self.checks,
-            budget=self.budget,
-        )
+        probe = Probe(self._scope(), self._services(), thread=next(self._numbers), base=base)
         self.probes.append(probe)
         return self._threads.setdefault(get_ident(), probe)
+
+    def _scope(self) -> Scope:
+        is_everything = not self.names.has_subject and not self.only and self.level != "python"
+        return Scope(
+            self.level,
+            self.keep,
+            everywhere=self.checks is not None or is_everything,
+            follows_backward=self.level == "aten" and not self.only,
+        )
+
+    def _services(self) -> Services:
+        return Services(self.names, self.trouble, live=self.live, checks=self.checks, budget=self.budget)
 
     def join(self, module: nn.Module | None) -> Probe | None:
         """The probe for another thread that is about to call a module, or a watched function (None).

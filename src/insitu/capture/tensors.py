@@ -156,7 +156,7 @@ def make_renew(probe: Probe, fresh: Fresh, content: Content) -> Renew:
 
     It is given the call that has just returned the tensor, which has made it what it is, or None.
     """
-    keeps = probe.keeps
+    keeps = probe.scope.keep is not None
 
     def renew(value: Any, tensor: Any, at: int | None) -> Value:
         if value.requires_grad is None:  # an operator returned it below autograd
@@ -199,7 +199,7 @@ def has_same_facts(value: Value, tensor: Any) -> bool:
 
 def make_current(probe: Probe, fresh: Fresh, renew: Renew) -> Current:
     """The function that finds the value of a tensor as it is now."""
-    get, keeps = probe.table.get, probe.keeps
+    get, keeps = probe.table.get, probe.scope.keep is not None
 
     def current(tensor: Any) -> Value:
         value = get(id(tensor))

@@ -167,13 +167,13 @@ class Nodes:
     def _enter_mode(self, outputs: Gradients) -> None:
         """The user's own code is about to run, inside a function of torch, where the mode is off."""
         probe = self._check.probe
-        if not probe.over and probe.backward and probe.function_mode is not None:
-            probe.function_mode.enter()
+        if not probe.over and probe.backward and probe.modes.function is not None:
+            probe.modes.function.enter()
             self._entered += 1
 
     def _leave_mode(self, inputs: Gradients, outputs: Gradients) -> None:
-        if self._entered and self._check.probe.function_mode is not None:
-            self._check.probe.function_mode.remove()
+        if self._entered and self._check.probe.modes.function is not None:
+            self._check.probe.modes.function.remove()
             self._entered -= 1
 
     def spoil(self) -> None:

@@ -141,7 +141,7 @@ class Check:
         self.nodes, self.hooks, self.pause = Nodes(self), Hooks(self), Pause(probe)
         self.gone = 0  # how much of the tape was cleared so far
         before, after = make_before(self), make_after(self)
-        self.pair = (unheard(before), unheard(after)) if probe.careful else (before, after)
+        self.pair = (unheard(before), unheard(after)) if probe.modes.is_careful else (before, after)
 
     def is_checked(self, at: int) -> bool:
         """Whether the results of a call were checked, or nobody knows what it calls."""
@@ -268,7 +268,7 @@ def unheard(function: Callable[..., Any]) -> Callable[..., Any]:
 def make_before(check: Check) -> Before:
     """What is done before a function: it may change a tensor that is not finite already."""
     probe, checks = check.probe, check.checks
-    look = careful_total if probe.careful else total
+    look = careful_total if probe.modes.is_careful else total
 
     def before(callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> State:
         try:
@@ -302,7 +302,7 @@ def make_before(check: Check) -> Before:
 def make_after(check: Check) -> After:
     """What is done with the result of a function."""
     probe, nodes, ways, pending, bad = check.probe, check.nodes, WAYS, check.pending, check.bad
-    look = careful_total if probe.careful else total
+    look = careful_total if probe.modes.is_careful else total
 
     def after(
         callee: FunctionCallee,

@@ -26,7 +26,7 @@ class Pause:
 
     def begin(self, step: FrameType) -> None:
         """A step begins in a frame."""
-        mode = self._probe.function_mode
+        mode = self._probe.modes.function
         if mode is None or mode.silent:
             return
         self._settle(step)
@@ -48,7 +48,7 @@ class Pause:
         self._resume()
 
     def _resume(self) -> None:
-        mode = self._probe.function_mode
+        mode = self._probe.modes.function
         if not self._steps and self._usual is not None:
             if mode is not None and not mode.silent:
                 mode.__torch_function__ = self._usual  # type: ignore[method-assign]
