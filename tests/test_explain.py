@@ -209,7 +209,7 @@ def test_what_was_given_from_outside_says_so(program: Program) -> None:
             return net(data)
     """)
     shown = note_of(recorded(scope["run"]))
-    assert "3 × 5 = 15 elements do not go into 7 × -1: 15 is no multiple of 7" in shown
+    assert "3 × 5 = 15 elements do not fit into 7 × -1: 15 is not a multiple of 7" in shown
     assert "    x  passed to Net at model.py:9   net(data)" in shown
 
 
@@ -308,7 +308,7 @@ BACKWARD = """
         ("changed", ["in place at model.py:6           y += 1", "for the gradient of model.py:5   x.exp()"]),
         ("twice", ["freed by the backward at model.py:11   loss.backward()"]),
         ("lost", ["lost at model.py:15   x.detach()"]),
-        ("vector", ["✗ a backward pass begins at one number", "made at model.py:20   x * 2"]),
+        ("vector", ["✗ backward() needs a single number", "made at model.py:20   x * 2"]),
         ("wrong", ["model.py:28   grad[:2]"]),
     ],
 )
@@ -739,7 +739,12 @@ def test_other_threads_explain_themselves(program: Program) -> None:
 
 def test_values_over_a_run_explain_from_the_frames(program: Program) -> None:
     scope = program(ATTENTION)
-    shown = note_of(recorded(scope["run"], subject=scope["model"], only="h.3.attn", keep="values"))
+
+    def inside() -> None:
+        with insitu.record_run(scope["model"], only="h.3.attn"):
+            scope["run"]()
+
+    shown = note_of(failure(inside))
     assert "model.py:10 in forward    GPT ▸ h.3 ▸ h.3.attn" in shown
     assert "╰ f32[6, 24, 25]" in shown
 
@@ -823,5 +828,5 @@ def test_what_no_call_has_made_is_told_by_where_its_name_was_assigned(program: P
     assert "left   assigned at model.py:6   load()" in shown
     assert "left   assigned at model.py:4   torch.from_numpy(np.ones((2, 3)))" in shown
     shown = note_of(recorded(run["inner"]))
-    assert "✗ 3 elements do not go into 7" in shown
+    assert "✗ 3 elements do not fit into 7" in shown
     assert "assigned" not in shown

@@ -5,7 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "is invalid for input of size"
-SAYS = "3 × 7 × 12 = 252 elements do not go into 3 × 7 × 5 × 2 = 210"
+SAYS = "3 × 7 × 12 = 252 elements do not fit into 3 × 7 × 5 × 2 = 210"
 
 
 class MultiHead(nn.Module):

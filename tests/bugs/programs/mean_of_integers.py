@@ -5,7 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "could not infer output dtype"
-SAYS = "hits holds i64, whole numbers"
+SAYS = "hits holds integers (i64)"
 
 
 def accuracy(logits, labels):

@@ -10,7 +10,7 @@ import pytest
 from insitu.trace.event import Call, ModuleFacts, TensorFacts, tensors
 from insitu.trace.explain.case import Case, MissingValue, NamedOperand
 from insitu.trace.explain.explanation import Misfit
-from insitu.trace.explain.misfits import find_misfits
+from insitu.trace.explain.misfits import THEMES, find_misfits
 
 
 def t(*shape: int, dtype: str = "f32", device: str = "cpu", **more: Any) -> TensorFacts:
@@ -39,7 +39,7 @@ FEW = "Expected more than 1 value per channel when training, got input size torc
 FOUND = [
     (case("torch.Tensor.add", t(2, 3), t(4, 3)), "dimension -2: 2 and 4 differ and neither is 1"),
     (case("torch.Tensor.__rsub__", t(3), t(2)), "dimension -1: 3 and 2 differ and neither is 1"),
-    (case("torch.Tensor.add_", t(3), t(2, 3)), "the result is larger than left, into which it is to be written"),
+    (case("torch.Tensor.add_", t(3), t(2, 3)), "the result is larger than left, which it is written into"),
     (case("torch.where", t(2, 2), t(2, 3), t(3)), "dimension -1: 2 and 3 differ and neither is 1"),
     (case("torch.Tensor.matmul", t(2, 3), t(4, 5)), "the last dimension of left is 3, right has 4 rows"),
     (case("torch.Tensor.matmul", t(2, 3), t(4)), "the last dimension of left is 3, right has 4 elements"),
@@ -72,7 +72,7 @@ FOUND = [
     ),
     (case("torch.addmm", t(4), t(8, 10), t(12, 4)), "the last dimension of input is 10, the layer takes 12"),
     (case("torch.einsum", "ij,jk->ik", t(2, 3), t(4, 5)), "j is 3 in ij and 4 in jk"),
-    (case("torch.einsum", "ij,jk", t(2, 3), t(5)), "jk names 2 dimensions, there are 1"),
+    (case("torch.einsum", "ij,jk", t(2, 3), t(5)), "jk names 2 dimensions, the tensor has 1"),
     (case("torch.cat", [t(2, 3), t(2, 3), t(4, 3)], 1), "dimension 0: 2 and 4 differ; only dimension 1 may"),
     (case("torch.cat", [t(2, 3), t(3)]), "[0] has 2 dimensions, [1] has 1"),
     (case("torch.vstack", [t(2, 3), t(4, 3), t(2, 5)]), "dimension 1: 3 and 5 differ; only dimension 0 may"),
@@ -100,10 +100,13 @@ FOUND = [
     (case("torch.stack", [t(2), t(3)]), "dimension 0: 2 and 3 differ, and all must be of one shape"),
     (
         case("torch.Tensor.view", t(2, 3), 4, 5, message="shape '[4, 5]' is invalid for input of size 6"),
-        "2 × 3 = 6 elements do not go into 4 × 5 = 20",
+        "2 × 3 = 6 elements do not fit into 4 × 5 = 20",
     ),
-    (case("torch.Tensor.view", t(3), 7), "3 elements do not go into 7"),
-    (case("torch.Tensor.reshape", t(2, 3), -1, 4), "2 × 3 = 6 elements do not go into -1 × 4: 6 is no multiple of 4"),
+    (case("torch.Tensor.view", t(3), 7), "3 elements do not fit into 7"),
+    (
+        case("torch.Tensor.reshape", t(2, 3), -1, 4),
+        "2 × 3 = 6 elements do not fit into -1 × 4: 6 is not a multiple of 4",
+    ),
     (
         case("torch.Tensor.view", t(3, 2, strides=(1, 3)), 6, message="view size is not compatible with input"),
         "the view would have to copy: its strides are 1, 3",
@@ -155,11 +158,11 @@ FOUND = [
     (
         case("torch.Tensor.transpose", t(2, 3), 0, 2, message="Dimension out of range (expected to be in range of "
              "[-2, 1], but got 2)"),
-        "there is no dimension 2: there are -2 … 1",
+        "dimension 2 does not exist: there are -2 … 1",
     ),
     (
         case("torch.Tensor.mean", t(2, dtype="i64"), message="mean(): could not infer output dtype."),
-        "a holds i64, whole numbers",
+        "a holds integers (i64)",
     ),
     (
         case("torch.Tensor.gather", t(6, 2), 1, t(6, dtype="i64")),
@@ -171,6 +174,13 @@ FOUND = [
 @pytest.mark.parametrize(("failed", "text"), FOUND, ids=[text for _, text in FOUND])
 def test_what_does_not_fit_is_found(failed: Case, text: str) -> None:
     assert only(find_misfits(failed)).text == text
+
+
+@pytest.mark.parametrize(("failed", "text"), FOUND, ids=[text for _, text in FOUND])
+def test_no_check_raises(failed: Case, text: str) -> None:
+    for theme in THEMES:
+        for check in theme.CHECKS:
+            check.run(failed)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +252,7 @@ def test_a_function_that_takes_the_table_first_is_told_the_same() -> None:
 )
 def test_what_must_be_whole_numbers_is_not_made_a_float_of_another_kind(failed: Case, name: str) -> None:
     found = only(find_misfits(failed))
-    assert found.text == f"{name} is {found.text.split()[2]} and must hold whole numbers"
+    assert found.text == f"{name} is {found.text.split()[2]} and must hold integers"
     assert found.advice == f"{name}.long()"
 
 
@@ -303,7 +313,7 @@ def test_the_way_out_is_named(failed: Case, advice: str) -> None:
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        ("grad can be implicitly created only for scalar outputs", "a backward pass begins at one number"),
+        ("grad can be implicitly created only for scalar outputs", "backward() needs a single number"),
         (
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
             "[torch.FloatTensor [2, 3]], which is output 0 of Exp, is at version 1",
@@ -312,7 +322,7 @@ def test_the_way_out_is_named(failed: Case, advice: str) -> None:
         (
             "Function FooBackward returned an invalid gradient at index 1 - got [2] but expected shape compatible "
             "with [3]",
-            "Foo.backward returns [2] as gradient number 1; what went in there was [3]",
+            "Foo.backward returns a gradient of shape [2] for input 1, whose shape is [3]",
         ),
         (
             "a leaf Variable that requires grad is being used in an in-place operation.",
@@ -332,7 +342,7 @@ def test_a_recurrent_layer_names_its_states() -> None:
     failed.call.module = ModuleFacts("rnn", "LSTM", settings={"batch_first": True})
     found = only(find_misfits(failed))
     assert [row.role for row in found.rows] == ["input", "state", "cell"]
-    assert found.advice == "a state is [layers, batch, features], also with batch_first"
+    assert found.advice == "a state is [layers, batch, features], even with batch_first"
 
 
 def test_a_checkpoint_of_another_model_is_told_in_short() -> None:

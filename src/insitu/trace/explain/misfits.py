@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.checks import autograd, elements, joins, layers, shapes, unpacking
+from insitu.trace.explain.checks.registry import Check
 from insitu.trace.explain.explanation import Misfit
 from insitu.trace.explain.messages import WRONG_ARGUMENTS
 
 MOST_MISFITS = 2
-# The files of checks, the most specific first. Each ends with its list of checks, CHECKS.
+# The files of checks, the most specific first. A file registers its checks in CHECKS, in the order in which they run.
 THEMES = (unpacking, autograd, elements, layers, joins, shapes)
 
 
@@ -27,18 +26,14 @@ def find_misfits(case: Case) -> tuple[Misfit, ...]:
     """
     if case.error == "TypeError" and WRONG_ARGUMENTS.search(case.message):
         return ()
-    found: list[Misfit] = []
-    for theme in THEMES:
-        for check in theme.CHECKS:
-            misfit = _run(check, case)
-            if misfit is not None and misfit not in found:
-                found.append(misfit)
-    return tuple(found[:MOST_MISFITS])
+    results = [_result(check, case) for theme in THEMES for check in theme.CHECKS]
+    different = dict.fromkeys(misfit for misfit in results if misfit is not None)
+    return tuple(different)[:MOST_MISFITS]
 
 
-def _run(check: Callable[[Case], Misfit | None], case: Case) -> Misfit | None:
+def _result(check: Check, case: Case) -> Misfit | None:
     """The misfit that a check finds. The arguments of a failed call may be odd: a check that raises finds nothing."""
     try:
-        return check(case)
+        return check.run(case)
     except Exception:
         return None

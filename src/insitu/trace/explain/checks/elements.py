@@ -1,39 +1,69 @@
-"""What does not fit in the elements: dtypes, devices, indices that are out of range."""
+"""Mistakes in the elements of tensors: dtypes, devices, indices that are out of range."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case, NamedOperand, before_dot
+from insitu.trace.explain.checks.registry import Checks, listing
 from insitu.trace.explain.explanation import Misfit
 
-WIDE = 8  # of a large tensor only so many are listed
-MOST_EXACT = 2**53  # of the integers that a float holds exactly
+CHECKS = Checks()
+MOST_NAMED = 8  # operands that a sentence names
+MOST_EXACT = 2**53  # the largest integer up to which floats hold every integer exactly
+# torch names another mistake, although the dtypes differ, too.
+OTHER_MISTAKE = re.compile("size|shape|attn_mask")
+SAME_DTYPE = re.compile(r"same dtype|scalar type|[Ee]xpected .*dtype")
+# torch needs integers: as indices, as targets.
+NEEDS_INTEGERS = re.compile(
+    r"'indices' to have one of the following scalar types|expected target dtype to be Long|tensors used as indices must"
+    r"|Expected dtype int\d+ .*for index|index tensor of type LongTensor"
+)
+CLASSIFICATION = ("cross_entropy", "nll_loss")
 
 
-def dtypes(case: Case) -> Misfit | None:
+@CHECKS.add()
+def devices_differ(case: Case) -> Misfit | None:
+    """Tensors on different devices; a single number may be anywhere."""
+    is_about_devices = "device" in case.message
+    operands = [operand for operand in case.operands if operand.facts.shape or is_about_devices]
+    if len({operand.facts.device for operand in operands}) < 2:
+        return None
+    each = [f"{operand.name or 'a tensor'} is on {operand.facts.device}" for operand in operands[:MOST_NAMED]]
+    return Misfit(f"the devices differ: {listing(each)}", names=_names(operands))
+
+
+@CHECKS.add()
+def dtypes_differ(case: Case) -> Misfit | None:
     """Tensors of different dtypes where they must be the same."""
-    given = [operand for operand in case.operands if operand.facts.dtype != "b8"]
-    complains = re.search(r"same dtype|scalar type|[Ee]xpected .*dtype", case.message) is not None
-    if len({operand.facts.dtype for operand in given}) < 2 or not (complains or case.operation.needs_one_dtype):
+    operands = [operand for operand in case.operands if operand.facts.dtype != "b8"]
+    if len({operand.facts.dtype for operand in operands}) < 2 or not _must_have_one_dtype(case):
         return None
-    if "size" in case.message or "shape" in case.message or "attn_mask" in case.message or _needs_whole(case):
-        return None
-    told = ", ".join(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in given[:WIDE])
-    return Misfit(f"the dtypes differ: {told}", advice=_converted(given), names=_names(given))
+    return Misfit(f"the dtypes differ: {_dtypes(operands)}", advice=_conversion(operands), names=_names(operands))
+
+
+def _must_have_one_dtype(case: Case) -> bool:
+    if OTHER_MISTAKE.search(case.message) or _needs_integers(case):
+        return False
+    return case.operation.needs_one_dtype or SAME_DTYPE.search(case.message) is not None
+
+
+def _dtypes(operands: Sequence[NamedOperand]) -> str:
+    return listing(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in operands[:MOST_NAMED])
 
 
 def _names(operands: Sequence[NamedOperand]) -> tuple[str, ...]:
-    return tuple(operand.name for operand in operands[:WIDE])
+    return tuple(operand.name for operand in operands[:MOST_NAMED])
 
 
-def _converted(given: list[NamedOperand]) -> str:
-    """The one to convert: whole numbers to the others' type, else what is no parameter."""
-    order = sorted(given, key=_reluctance)
+def _conversion(operands: Sequence[NamedOperand]) -> str:
+    """The operand to convert: integers first, parameters last."""
+    order = sorted(operands, key=_reluctance)
     first = order[0]
     other = next(operand.facts.dtype for operand in reversed(order) if operand.facts.dtype != first.facts.dtype)
     to = f".to(torch.{dtype_named(other).name})"
@@ -45,138 +75,144 @@ def _reluctance(operand: NamedOperand) -> tuple[bool, bool]:
     return not dtype_named(operand.facts.dtype).is_integer, operand.facts.type == "Parameter"
 
 
-def devices(case: Case) -> Misfit | None:
-    """Tensors on different devices; a single number may be anywhere."""
-    placed = [operand for operand in case.operands if operand.facts.shape or "device" in case.message]
-    if len({operand.facts.device for operand in placed}) < 2:
-        return None
-    told = ", ".join(f"{operand.name or 'a tensor'} is on {operand.facts.device}" for operand in placed[:WIDE])
-    return Misfit(f"the devices differ: {told}", names=_names(placed))
-
-
-def not_floating(case: Case) -> Misfit | None:
-    """A mean, a deviation or a gradient of whole numbers."""
-    if not re.search(
-        r"could not infer output dtype|must be either a floating point|floating point and complex", case.message
-    ):
-        return None
-    if not case.operands:
-        return None
+@CHECKS.add(says="could not infer output dtype|must be either a floating point|floating point and complex", operands=1)
+def integers_where_floats_are_needed(case: Case, match: re.Match[str]) -> Misfit:
+    """A mean, a deviation or a gradient of integers."""
     operand = case.operands[0]
-    return Misfit(f"{operand.name or 'it'} holds {operand.facts.dtype}, whole numbers", advice=".float() first")
+    return Misfit(f"{operand.name or 'it'} holds integers ({operand.facts.dtype})", advice=".float() first")
 
 
-def not_whole(case: Case) -> Misfit | None:
-    """Indices, or targets, that are no whole numbers."""
-    if not _needs_whole(case):
+@CHECKS.add(operands=1)
+def floats_where_integers_are_needed(case: Case) -> Misfit | None:
+    """Indices, or targets, that are not integers."""
+    if not _needs_integers(case):
         return None
-    indices, _ = _looked_up(case)
-    rest = case.operands[1:] or case.operands
-    given = [each for each in case.operands if each.facts is indices] if indices is not None else rest
-    wrong = next((each for each in given if dtype_named(each.facts.dtype).is_floating), None)
+    wrong = next((each for each in _indices(case) if each.facts.dtype.startswith(("f", "bf", "c"))), None)
     if wrong is None:
         return None
-    advice = f"{before_dot(wrong.name)}.long()"
-    return Misfit(f"{wrong.name or 'it'} is {wrong.facts.dtype} and must hold whole numbers", advice=advice)
+    text = f"{wrong.name or 'it'} is {wrong.facts.dtype} and must hold integers"
+    return Misfit(text, advice=f"{before_dot(wrong.name)}.long()", names=(wrong.name,))
 
 
-# What torch says where it needs whole numbers: as indices, as targets.
-WHOLE = re.compile(
-    r"'indices' to have one of the following scalar types|expected target dtype to be Long|tensors used as indices must"
-    r"|Expected dtype int\d+ .*for index|index tensor of type LongTensor"
-)
+def _needs_integers(case: Case) -> bool:
+    is_target = case.name in CLASSIFICATION and "expected scalar type Long" in case.message
+    return is_target or NEEDS_INTEGERS.search(case.message) is not None
 
 
-def _needs_whole(case: Case) -> bool:
-    is_loss = case.name in ("cross_entropy", "nll_loss")
-    return bool(WHOLE.search(case.message)) or (is_loss and "expected scalar type Long" in case.message)
+def _indices(case: Case) -> Sequence[NamedOperand]:
+    """The operands that may be indices: those of a lookup, else all but the first one."""
+    lookup = _lookup(case)
+    if lookup is not None:
+        return [each for each in case.operands if each.facts is lookup.indices]
+    return case.operands[1:] or case.operands
 
 
-def cast_back(case: Case) -> Misfit | None:
+@CHECKS.add(says=r"result type (\w+) can't be cast to the desired output type (\w+)")
+def result_of_another_dtype(case: Case, match: re.Match[str]) -> Misfit:
     """A result that cannot be written into a tensor of its dtype."""
-    found = re.search(r"result type (\w+) can't be cast to the desired output type (\w+)", case.message)
-    if found is None:
-        return None
-    told = ", ".join(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in case.operands[:WIDE])
-    text = f"a result of type {found[1]} does not go into {found[2]}"
-    return Misfit(
-        f"{text}: {told}" if told else text,
-        advice=f"make the {found[2]} one a {found[1]} one",
-        names=_names(case.operands),
-    )
+    text = f"a result of type {match[1]} does not fit into a {match[2]} tensor"
+    operands = f": {_dtypes(case.operands)}" if case.operands else ""
+    return Misfit(text + operands, advice=f"convert the {match[2]} tensor to {match[1]}", names=_names(case.operands))
 
 
-def index_out_of_range(case: Case) -> Misfit | None:
+@CHECKS.add(says=r"index (-?\d+) is out of bounds for (dimension|axis) (\d+) with size (\d+)")
+def index_out_of_range(case: Case, match: re.Match[str]) -> Misfit:
     """An index beyond the end of a dimension."""
-    found = re.search(r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", case.message)
-    array = re.search(r"index (-?\d+) is out of bounds for axis (\d+) with size (\d+)", case.message)
-    told = found or array
-    if told is None:
-        return None
-    index, size = int(told[1]), int(told[3])
-    where = _dimension(case, index, size, int(told[2]))
-    text = f"index {index} in dimension {where}, whose size is {size}"
-    if not case.name and array is None:
-        return Misfit(text)  # who knows from where on it counts
+    index, size = int(match[1]), int(match[4])
+    text = f"index {index} in dimension {_dimension(case, index, size, int(match[3]))}, whose size is {size}"
+    if not case.name and match[2] == "dimension":
+        return Misfit(text)  # the function is not known, so neither is whether it takes negative indices
     least = 0 if case.operation.counts_from_zero else -size
     return Misfit(f"{text}: it has {least} … {size - 1}")
 
 
-def _dimension(case: Case, index: int, size: int, told: int) -> int:
-    """The dimension that is meant: torch counts it after the ones that were sliced."""
-    facts, key = case.argument(0, "input"), case.argument(1, "key")
-    if not isinstance(facts, TensorFacts) or case.name != "__getitem__" or not isinstance(key, tuple):
-        return told
-    if "..." in map(str, key) or None in key or (told < len(key) and key[told] == index):
-        return told
+def _dimension(case: Case, index: int, size: int, counted: int) -> int:
+    """The dimension of an index: torch counts only those that are not sliced."""
+    facts, key = case.tensor(0, "input"), case.argument(1, "key")
+    if facts is None or case.name != "__getitem__" or not isinstance(key, tuple):
+        return counted
+    if _is_counted_by_user(key, index, counted):
+        return counted
     sizes = zip(key, facts.shape, strict=False)
     fits = [place for place, (part, room) in enumerate(sizes) if _is_index(part) and room == size]
-    return fits[0] if len(fits) == 1 else told
+    return fits[0] if len(fits) == 1 else counted
+
+
+def _is_counted_by_user(key: tuple[Any, ...], index: int, counted: int) -> bool:
+    """Whether torch's dimension is that of the key; also if the key adds or skips dimensions."""
+    adds_dimensions = None in key or "..." in map(str, key)
+    return adds_dimensions or (counted < len(key) and key[counted] == index)
 
 
 def _is_index(part: Any) -> bool:
     return isinstance(part, (int, TensorFacts)) and not isinstance(part, bool)
 
 
-def outside_table(case: Case) -> Misfit | None:
-    """Indices that the table of an embedding does not have."""
-    indices, table = _looked_up(case)
-    if not isinstance(indices, TensorFacts) or "index out of range" not in case.message:
-        return None
-    rows = (
-        f" {table.shape[0]} rows (0 … {int(table.shape[0]) - 1})" if isinstance(table, TensorFacts) else " fewer rows"
-    )
-    owner = (case.name_of(table) if isinstance(table, TensorFacts) else "") or "the table"
-    told = _holds(case, indices)
-    return Misfit(f"{told}; {owner} has{rows}" if told else f"{owner} has{rows}", names=(owner,))
+@dataclass(slots=True, frozen=True)
+class Lookup:
+    """The indices and the table of an embedding."""
+
+    indices: TensorFacts
+    table: TensorFacts | None
 
 
-def _looked_up(case: Case) -> tuple[Any, Any]:
-    """The indices and the table of an embedding; `torch.embedding`, which the others call, takes the table first."""
+def _lookup(case: Case) -> Lookup | None:
     if case.call is None or "embedding" not in case.name.lower():
-        return None, None
-    if case.call.name.startswith("torch.embedding"):
-        return case.argument(1, "indices"), case.argument(0, "weight")
-    return case.argument(0, "input"), case.argument(1, "weight")
-
-
-def target_outside(case: Case) -> Misfit | None:
-    """Targets beyond the number of classes."""
-    found = re.search(r"Target (-?\d+) is out of bounds|Class values must be smaller than num_classes", case.message)
-    if found is None:
         return None
-    scores, target = case.argument(0, "input"), case.argument(1, "target")
-    classes = scores.shape[-1 if len(scores.shape) == 1 else 1] if isinstance(scores, TensorFacts) else None
-    if case.name == "one_hot":
-        classes, target = target if isinstance(target, int) else None, scores
-    if not isinstance(target, TensorFacts):
-        return Misfit(f"target {found[1]} is no class") if found[1] else None
-    there = f"; there are {classes} classes (0 … {int(classes) - 1})" if isinstance(classes, int) else ""
-    told = _holds(case, target) or (f"target {found[1]} is no class" if found[1] else "")
-    return Misfit(f"{told}{there}" if told else there.removeprefix("; ")) if told or there else None
+    # torch.embedding, which the others call, takes the table first
+    places = (1, 0) if case.call.name.startswith("torch.embedding") else (0, 1)
+    indices = case.tensor(places[0], "indices") or case.tensor(places[0], "input")
+    return Lookup(indices, case.tensor(places[1], "weight")) if indices is not None else None
 
 
-def _holds(case: Case, facts: TensorFacts) -> str:
+@CHECKS.add(says="index out of range")
+def index_outside_of_table(case: Case, match: re.Match[str]) -> Misfit | None:
+    """Indices that the table of an embedding does not have."""
+    lookup = _lookup(case)
+    if lookup is None:
+        return None
+    table = "the table has fewer rows"
+    name = case.name_of(lookup.table) if lookup.table is not None else ""
+    if lookup.table is not None:
+        table = f"{name or 'the table'} has {_range(lookup.table.shape[0], 'rows')}"
+    limits = _limits_text(case, lookup.indices)
+    return Misfit(f"{limits}; {table}" if limits else table, names=(name,))
+
+
+def _range(count: int | str, noun: str) -> str:
+    return f"{count} {noun} (0 … {int(count) - 1})"
+
+
+@CHECKS.add(says=r"Target (-?\d+) is out of bounds")
+def target_outside_of_classes(case: Case, match: re.Match[str]) -> Misfit:
+    """Targets beyond the number of classes."""
+    scores, target = case.tensor(0, "input"), case.tensor(1, "target")
+    limits = _limits_text(case, target) if target is not None else ""
+    text = limits or f"target {match[1]} is not a class"
+    if scores is None:
+        return Misfit(text)
+    classes = scores.shape[0] if len(scores.shape) == 1 else scores.shape[1]
+    return Misfit(f"{text}; there are {_range(classes, 'classes')}")
+
+
+@CHECKS.add("one_hot", says="Class values must be smaller than num_classes", tensors="input")
+def value_outside_of_classes(case: Case, match: re.Match[str], values: TensorFacts) -> Misfit | None:
+    """Values beyond the number of classes of one_hot."""
+    classes = case.argument(1, "num_classes")
+    known = [f"there are {_range(classes, 'classes')}"] if isinstance(classes, int) else []
+    texts = [text for text in (_limits_text(case, values), *known) if text]
+    return Misfit("; ".join(texts)) if texts else None
+
+
+@CHECKS.add(says="should be between 0 and 1", operands=1)
+def not_a_probability(case: Case, match: re.Match[str]) -> Misfit:
+    """Probabilities below 0 or above 1."""
+    text = _limits_text(case, case.operands[0].facts) or "some are not between 0 and 1"
+    return Misfit(text, advice="take the sigmoid, or the loss `…_with_logits`")
+
+
+def _limits_text(case: Case, facts: TensorFacts) -> str:
+    """`ids holds 0 … 12`, if the tensor can still be read."""
     limits = case.limits(facts)
     if limits is None:
         return ""
@@ -185,46 +221,14 @@ def _holds(case: Case, facts: TensorFacts) -> str:
 
 def _number(limit: float) -> str:
     """A number; an integer is exact."""
-    is_whole = abs(limit) < MOST_EXACT and float(limit).is_integer()
-    return f"{limit:.0f}" if is_whole else f"{limit:g}"
+    is_integer = abs(limit) < MOST_EXACT and float(limit).is_integer()
+    return f"{limit:.0f}" if is_integer else f"{limit:g}"
 
 
-def outside_unit(case: Case) -> Misfit | None:
-    """Probabilities that are none."""
-    if "should be between 0 and 1" not in case.message or not case.operands:
-        return None
-    told = _holds(case, case.operands[0].facts) or "some are not between 0 and 1"
-    return Misfit(told, advice="take the sigmoid, or the loss `…_with_logits`")
-
-
-def _typed(facts: TensorFacts) -> str:
-    return f"{facts.dtype}[{', '.join(map(str, facts.shape))}]"
-
-
-def ambiguous(case: Case) -> Misfit | None:
+@CHECKS.add(says="Boolean value of Tensor with more|cannot be converted to Scalar|only one element tensors", operands=1)
+def several_elements_where_one_is_needed(case: Case, match: re.Match[str]) -> Misfit:
     """Several numbers where one is needed."""
-    if not re.search(
-        r"Boolean value of Tensor with more|cannot be converted to Scalar|only one element tensors", case.message
-    ):
-        return None
-    if not case.operands:
-        return None
     operand = case.operands[0]
-    return Misfit(
-        f"{operand.name or 'it'} is {_typed(operand.facts)}: more than one element",
-        advice=".any(), .all() or an index",
-    )
-
-
-CHECKS = (
-    devices,
-    dtypes,
-    not_floating,
-    not_whole,
-    cast_back,
-    index_out_of_range,
-    outside_table,
-    target_outside,
-    outside_unit,
-    ambiguous,
-)
+    tensor = f"{operand.facts.dtype}[{listing(operand.facts.shape)}]"
+    text = f"{operand.name or 'it'} is {tensor}: more than one element"
+    return Misfit(text, advice=".any(), .all() or an index", names=(operand.name,))

@@ -1,4 +1,4 @@
-"""What does not fit a layer: channels and kernels of convolutions, the shape of a normalisation, states, masks."""
+"""Mistakes with layers: channels and kernels of convolutions, shapes of normalizations, states, masks, checkpoints."""
 
 from __future__ import annotations
 
@@ -8,185 +8,182 @@ from typing import Any
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case, before_dot
-from insitu.trace.explain.explanation import Misfit
+from insitu.trace.explain.checks.broadcasting import Shape, fits_into, sizes_at
+from insitu.trace.explain.checks.registry import Checks, listing
+from insitu.trace.explain.explanation import Misfit, ShapeRow
 
-CONVOLUTIONS = {f"conv{n}d": n for n in (1, 2, 3)} | {f"Conv{n}d": n for n in (1, 2, 3)}
+CHECKS = Checks()
+# An image has sides of at least so many times its channels: less may be a coincidence of sizes.
+LEAST_SIDE = 4
 
-IMAGE = 4  # times as large as the number of channels are the sides of an image, at least
+
+@CHECKS.add("conv1d conv2d conv3d Conv1d Conv2d Conv3d", tensors="input weight")
+def convolution(case: Case, given: TensorFacts, weight: TensorFacts) -> Misfit | None:
+    """The dimensions and the channels of a convolution, and its kernel."""
+    sides = int(case.name[-2])
+    rows = case.rows(input=given, weight=weight)
+    if len(weight.shape) != sides + 2:
+        return Misfit(f"the weight has {len(weight.shape)} of the {sides + 2} dimensions that {case.name} takes", rows)
+    if len(given.shape) not in (sides + 1, sides + 2):
+        text = f"the input has {len(given.shape)} dimensions, {case.name} takes {sides + 2} (with the batch)"
+        return Misfit(text, rows)
+    return _channels(case, given, weight, sides) or _kernel(case, given, weight, sides)
 
 
-def channels(case: Case) -> Misfit | None:
+def _channels(case: Case, given: TensorFacts, weight: TensorFacts, sides: int) -> Misfit | None:
     """The channels that go into a convolution, and those it takes."""
-    given, weight = case.argument(0, "input"), case.argument(1, "weight")
-    if case.name not in CONVOLUTIONS or not isinstance(given, TensorFacts) or not isinstance(weight, TensorFacts):
-        return None
-    spatial = CONVOLUTIONS[case.name]
-    rows = (case.row("input", given), case.row("weight", weight))
-    if len(weight.shape) != spatial + 2:
-        return Misfit(
-            f"the weight has {len(weight.shape)} of the {spatial + 2} dimensions that {case.name} takes", rows
-        )
-    if len(given.shape) not in (spatial + 1, spatial + 2):
-        return Misfit(
-            f"the input has {len(given.shape)} dimensions, {case.name} takes {spatial + 2} (with the batch)", rows
-        )
     groups = case.argument(6, "groups", 1)
     takes = int(weight.shape[1]) * (groups if isinstance(groups, int) else 1)
-    has = given.shape[-spatial - 1]
-    if has != takes:
-        advice = _channels_last(given.shape, spatial, takes)
-        return Misfit(f"the input has {has} channels, the layer takes {takes}", rows, -spatial - 1, advice)
-    return _kernel(case, given, weight, spatial)
+    has = given.shape[-sides - 1]
+    if has == takes:
+        return None
+    text = f"the input has {has} channels, the layer takes {takes}"
+    rows = case.rows(input=given, weight=weight)
+    return Misfit(text, rows, -sides - 1, _move_channels(given.shape, sides, takes))
 
 
-def _channels_last(shape: tuple[Any, ...], spatial: int, takes: int) -> str:
-    others = shape[-spatial - 1 : -1]
-    if shape[-1] != takes or any(size < IMAGE * takes for size in others):
-        return ""  # it may have that size by chance
-    order = (0, spatial + 1, *range(1, spatial + 1)) if len(shape) == spatial + 2 else (spatial, *range(spatial))
+def _move_channels(shape: Shape, sides: int, takes: int) -> str:
+    """The permutation to use if the channels come last; empty if the last size is equal by coincidence."""
+    others = shape[-sides - 1 : -1]
+    if shape[-1] != takes or min(map(int, others)) < LEAST_SIDE * takes:
+        return ""
+    last = len(shape) - 1
+    order = (*range(last - sides), last, *range(last - sides, last))
     return f"the channels come last: .permute{order}"
 
 
-def _kernel(case: Case, given: TensorFacts, weight: TensorFacts, spatial: int) -> Misfit | None:
-    """A kernel that is larger than what it slides over."""
-    padding = case.argument(4, "padding", 0)
-    dilation = case.argument(5, "dilation", 1)
-    for dim in range(-spatial, 0):
+def _kernel(case: Case, given: TensorFacts, weight: TensorFacts, sides: int) -> Misfit | None:
+    """A kernel that is larger than the input with its padding."""
+    paddings = _for_each_side(case.argument(4, "padding", 0), sides)
+    dilations = _for_each_side(case.argument(5, "dilation", 1), sides)
+    for dim, padding, dilation in zip(range(-sides, 0), paddings, dilations, strict=False):
         room = given.shape[dim]
-        kernel = (int(weight.shape[dim]) - 1) * _at(dilation, dim, 1) + 1
-        if (
-            isinstance(room, int)
-            and isinstance(padding, (int, tuple, list))
-            and room + 2 * _at(padding, dim, 0) < kernel
-        ):
-            rows = (case.row("input", given), case.row("weight", weight))
-            return Misfit(
-                f"the kernel takes {kernel}, the input has {room} with a padding of {_at(padding, dim, 0)}", rows, dim
-            )
+        kernel = (int(weight.shape[dim]) - 1) * dilation + 1
+        if isinstance(room, int) and room + 2 * padding < kernel:
+            text = f"the kernel takes {kernel}, the input has {room} with a padding of {padding}"
+            return Misfit(text, case.rows(input=given, weight=weight), dim)
     return None
 
 
-def _at(item: Any, dim: int, default: int) -> int:
-    if isinstance(item, int):
-        return item
-    return item[dim] if isinstance(item, (tuple, list)) and len(item) >= -dim else default
+def _for_each_side(setting: Any, sides: int) -> tuple[int, ...]:
+    """A setting of a convolution for each side; empty where it is not a number (`padding="same"`)."""
+    if isinstance(setting, int):
+        return (setting,) * sides
+    is_plain = isinstance(setting, (tuple, list)) and len(setting) == sides
+    return tuple(setting) if is_plain else ()
 
 
-def normalized(case: Case) -> Misfit | None:
-    """The dimensions that a layer normalises."""
-    given, shape = case.argument(0, "input"), case.argument(1, "normalized_shape")
-    if case.name not in ("layer_norm", "rms_norm") or not isinstance(given, TensorFacts):
-        return None
+@CHECKS.add("layer_norm rms_norm", tensors="input")
+def normalized_shape(case: Case, given: TensorFacts) -> Misfit | None:
+    """The dimensions that a layer normalizes."""
+    shape = case.argument(1, "normalized_shape")
     wanted = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    if given.shape[len(given.shape) - len(wanted) :] == wanted:
+    count = len(wanted)
+    if given.shape[-count:] == wanted:
         return None
-    text = f"the last {len(wanted)} dimensions" if len(wanted) > 1 else "the last dimension"
-    sizes = ", ".join(map(str, wanted))
-    found = [place - len(given.shape) for place, size in enumerate(given.shape) if (size,) == wanted]
-    advice = f"{sizes} is dimension {found[0]}: transpose it to the end" if found else ""
-    return Misfit(f"{text} must be {sizes}", (case.row("input", given),), -1, advice)
+    which = f"the last {count} dimensions" if count > 1 else "the last dimension"
+    found = [index - len(given.shape) for index, size in enumerate(given.shape) if (size,) == wanted]
+    advice = f"{wanted[0]} is dimension {found[0]}: transpose it to the end" if found else ""
+    return Misfit(f"{which} must be {listing(wanted)}", case.rows(input=given), -1, advice)
 
 
-def batch_normalized(case: Case) -> Misfit | None:
-    """The channels of a batch normalisation, and how many values each has."""
-    given, mean = case.argument(0, "input"), case.argument(1, "running_mean")
-    if case.name != "batch_norm" or not isinstance(given, TensorFacts) or len(given.shape) < 2:
+@CHECKS.add("batch_norm", tensors="input running_mean")
+def channels_of_batch_norm(case: Case, given: TensorFacts, mean: TensorFacts) -> Misfit | None:
+    """The channels of a batch normalization."""
+    if len(given.shape) < 2 or not mean.shape or given.shape[1] == mean.shape[0]:
         return None
-    if isinstance(mean, TensorFacts) and mean.shape and given.shape[1] != mean.shape[0]:
-        text = f"the input has {given.shape[1]} channels, the layer takes {mean.shape[0]}"
-        return Misfit(text, (case.row("input", given),), 1 - len(given.shape))
-    if "more than 1 value per channel" in case.message:
-        text = "one value for each channel has no deviation: training needs a batch of two or more"
-        advice = "leave the last small batch out (drop_last=True), or call .eval()"
-        return Misfit(text, (case.row("input", given),), -len(given.shape), advice)
-    return None
+    text = f"the input has {given.shape[1]} channels, the layer takes {mean.shape[0]}"
+    return Misfit(text, case.rows(input=given), 1 - len(given.shape))
 
 
-def recurrent(case: Case) -> Misfit | None:
+@CHECKS.add("batch_norm", says="more than 1 value per channel", tensors="input")
+def batch_of_one(case: Case, match: re.Match[str], given: TensorFacts) -> Misfit:
+    """A batch normalization in training that gets one value for each channel."""
+    text = "one value for each channel has no deviation: training needs a batch of two or more"
+    advice = "leave the last small batch out (drop_last=True), or call .eval()"
+    return Misfit(text, case.rows(input=given), -len(given.shape), advice)
+
+
+@CHECKS.add("LSTM GRU RNN LSTMCell GRUCell RNNCell")
+def recurrent_states(case: Case) -> Misfit:
     """The features and the states of LSTM, GRU and RNN."""
-    if case.call is None or case.name not in ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"):
-        return None
-    rows = tuple(
-        case.row(role, operand.facts) for role, operand in zip(("input", "state", "cell"), case.operands, strict=False)
-    )
+    roles = zip(("input", "state", "cell"), case.operands, strict=False)
+    rows = tuple(case.row(role, operand.facts) for role, operand in roles)
     expected = re.search(r"[Ee]xpected (.*?), got (.*)", case.message)
-    text = f"{case.name} expects {expected[1]}, not {expected[2]}" if expected else case.message.partition("\n")[0]
-    module = case.call.module
-    first = module is not None and module.settings.get("batch_first")
-    advice = "a state is [layers, batch, features], also with batch_first" if "hidden" in case.message and first else ""
-    return Misfit(text, rows, advice=advice)
+    if expected is None:
+        return Misfit(case.message.partition("\n")[0], rows)
+    text = f"{case.name} expects {expected[1]}, not {expected[2]}"
+    return Misfit(text, rows, advice=_order_of_state(case))
 
 
-def attention(case: Case) -> Misfit | None:
-    """Queries, keys, values and the mask of an attention."""
-    if case.name == "scaled_dot_product_attention":
-        return _attention(case)
-    mask = re.search(
-        r"shape of the (?:2D |3D )?(attn_mask|key_padding_mask) is (.*?), but should be (.*?)\.?$", case.message
-    )
-    if mask is None:
-        return None
-    advice = "a mask of tokens goes to key_padding_mask" if mask[1] == "attn_mask" else ""
-    return Misfit(f"{mask[1]} is {_sizes(mask[2])} and should be {_sizes(mask[3])}", advice=advice)
+def _order_of_state(case: Case) -> str:
+    module = case.call.module if case.call is not None else None
+    if module is None or not module.settings.get("batch_first") or "hidden" not in case.message:
+        return ""
+    return "a state is [layers, batch, features], even with batch_first"
 
 
-def _sizes(text: str) -> str:
+@CHECKS.add(says=r"shape of the (?:2D |3D )?(attn_mask|key_padding_mask) is (.*?), but should be (.*?)\.?$")
+def shape_of_attention_mask(case: Case, match: re.Match[str]) -> Misfit:
+    """A mask of nn.MultiheadAttention."""
+    advice = "a mask of tokens goes to key_padding_mask" if match[1] == "attn_mask" else ""
+    return Misfit(f"{match[1]} is {_sizes_in(match[2])} and should be {_sizes_in(match[3])}", advice=advice)
+
+
+def _sizes_in(text: str) -> str:
+    """`torch.Size([3, 6])` and `(3, 6)` as `[3, 6]`; other text as it is."""
+    if not re.fullmatch(r"(torch\.Size)?[(\[, \d\-)\]]*", text):
+        return text
     sizes = re.findall(r"-?\d+", text)
-    return f"[{', '.join(sizes)}]" if re.fullmatch(r"(torch\.Size)?[(\[, \d\-)\]]*", text) else text
+    return f"[{listing(sizes)}]"
 
 
-def _attention(case: Case) -> Misfit | None:
-    query, key, value = (case.argument(index, name) for index, name in enumerate(("query", "key", "value")))
-    if not all(isinstance(facts, TensorFacts) and len(facts.shape) > 1 for facts in (query, key, value)):
+@CHECKS.add("scaled_dot_product_attention", tensors="query key value")
+def attention(case: Case, query: TensorFacts, key: TensorFacts, value: TensorFacts) -> Misfit | None:
+    """Queries, keys, values and the mask of an attention."""
+    if min(len(query.shape), len(key.shape), len(value.shape)) < 2:
         return None
-    rows = (case.row("query", query), case.row("key", key), case.row("value", value))
+    rows = case.rows(query=query, key=key, value=value)
     if query.shape[-1] != key.shape[-1]:
         return Misfit(f"query has {query.shape[-1]} features, key {key.shape[-1]}", rows, -1)
     if key.shape[-2] != value.shape[-2]:
         return Misfit(f"there are {key.shape[-2]} keys and {value.shape[-2]} values", rows, -2)
-    return _batches(case, query, key, value) or _mask(case, query, key)
+    return _heads_and_batches(case, rows) or _mask(case, query, key)
 
 
-def _batches(case: Case, query: TensorFacts, key: TensorFacts, value: TensorFacts) -> Misfit | None:
+def _heads_and_batches(case: Case, rows: tuple[ShapeRow, ...]) -> Misfit | None:
     """The dimensions before the last two: they must be the same, or 1; with `enable_gqa` keys have fewer heads."""
-    rows = (case.row("query", query), case.row("key", key), case.row("value", value))
-    grouped = bool(case.argument(7, "enable_gqa", False))
-    for index in range(3, max(len(row.shape) for row in rows) + 1):
-        sizes = {row.role: row.shape[-index] for row in rows if len(row.shape) >= index and row.shape[-index] != 1}
-        if len(set(sizes.values())) < 2 or (grouped and index == 3):
-            continue
-        what = "heads: " if index == 3 and max(len(row.shape) for row in rows) == 4 else ""
-        told = ", ".join(f"{role} has {size}" for role, size in sizes.items())
-        return Misfit(f"dimension {-index}, {what}{told}", rows, -index)
+    most = max(len(row.shape) for row in rows)
+    first = -4 if case.argument(7, "enable_gqa", False) else -3
+    for dimension in range(first, -most - 1, -1):
+        if len(sizes_at([row.shape for row in rows], dimension)) > 1:
+            noun = "heads: " if (dimension, most) == (-3, 4) else ""
+            return Misfit(f"dimension {dimension}, {noun}{_sizes_by_role(rows, dimension)}", rows, dimension)
     return None
 
 
+def _sizes_by_role(rows: tuple[ShapeRow, ...], dimension: int) -> str:
+    long = [row for row in rows if len(row.shape) >= -dimension]
+    return listing(f"{row.role} has {row.shape[dimension]}" for row in long if row.shape[dimension] != 1)
+
+
 def _mask(case: Case, query: TensorFacts, key: TensorFacts) -> Misfit | None:
-    mask = case.argument(3, "attn_mask")
-    if not isinstance(mask, TensorFacts):
+    mask = case.tensor(3, "attn_mask")
+    if mask is None:
         return None
-    rows = (case.row("query", query), case.row("key", key), case.row("attn_mask", mask))
+    rows = case.rows(query=query, key=key, attn_mask=mask)
     if "attn_mask dtype" in case.message:
+        name, is_integer = before_dot(case.name_of(mask) or "attn_mask"), dtype_named(mask.dtype).is_integer
         text = f"attn_mask is {mask.dtype}: it must be b8, or a float as query is"
-        name = before_dot(case.name_of(mask) or "attn_mask")
-        return Misfit(text, rows, advice=f"{name}.bool()" if dtype_named(mask.dtype).is_integer else "")
+        return Misfit(text, rows, advice=f"{name}.bool()" if is_integer else "")
     wanted = (*query.shape[:-1], key.shape[-2])
-    fits = all(size in (1, room) for size, room in zip(reversed(mask.shape), reversed(wanted), strict=False))
-    if fits and len(mask.shape) <= len(wanted):
+    if fits_into(mask.shape, wanted):
         return None
-    return Misfit(f"attn_mask must broadcast to {', '.join(map(str, wanted))} (query, key)", rows)
+    return Misfit(f"attn_mask must broadcast to {listing(wanted)} (query, key)", rows)
 
 
-def state_dict(case: Case) -> Misfit | None:
-    """A checkpoint of another model: the message names each entry; one of them is told."""
-    found = re.search(
-        r"size mismatch for (\S+): copying a param with shape (.*?) from checkpoint, .* is (.*?)\.?$",
-        case.message,
-        re.M,
-    )
-    if "loading state_dict" not in case.message or found is None:
-        return None
-    return Misfit(f"{found[1]} is {_sizes(found[2])} in the checkpoint and {_sizes(found[3])} in the model")
-
-
-CHECKS = (channels, normalized, batch_normalized, recurrent, attention, state_dict)
+@CHECKS.add(says=r"size mismatch for (\S+): copying a param with shape (.*?) from checkpoint, .* is (.*?)\.?$")
+def checkpoint_of_another_model(case: Case, match: re.Match[str]) -> Misfit:
+    """A checkpoint of another model: the message names each entry; the first one is shown."""
+    text = f"{match[1]} is {_sizes_in(match[2])} in the checkpoint and {_sizes_in(match[3])} in the model"
+    return Misfit(text)

@@ -1,4 +1,4 @@
-"""What does not fit in shapes: broadcasting, views, dimensions that are not there."""
+"""Mistakes in shapes: broadcasting, views, expansions, dimensions that do not exist."""
 
 from __future__ import annotations
 
@@ -10,103 +10,90 @@ from typing import Any
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case, before_dot
+from insitu.trace.explain.checks.broadcasting import Shape, fits_into, size_conflict
+from insitu.trace.explain.checks.registry import Checks, listing
 from insitu.trace.explain.explanation import Misfit, ShapeRow
 
+CHECKS = Checks()
 # Families that broadcast some dimensions only; other checks explain what does not fit in them.
 NOT_ELEMENTWISE = ("product", "attention")
-SAME_SHAPE = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
+SAME_SHAPE = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
+TWO_SIZES = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
+_LOSS = ("input", "target", "weight")
+ROLES = {
+    "masked_fill": ("input", "mask", "value"),
+    "where": ("condition", "input", "other"),
+    **dict.fromkeys((*SAME_SHAPE, "mse_loss", "l1_loss"), _LOSS),
+}
 
 
-def broadcast(case: Case) -> Misfit | None:
-    """Shapes that do not go together, aligned from the right."""
-    what = case.operation
-    name = what.base
-    told = re.search(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", case.message)
-    if len(case.operands) < 2 or what.family in NOT_ELEMENTWISE or not (what.broadcasts or told):
-        return None
-    facts = [operand.facts for operand in case.operands]
-    roles = ("left", "right") if len(facts) == 2 else tuple(map(str, range(len(facts))))
-    if name in ("masked_fill", "where", *SAME_SHAPE, "mse_loss", "l1_loss"):
-        roles = {"masked_fill": ("input", "mask", "value"), "where": ("condition", "input", "other")}.get(
-            name, ("input", "target", "weight")
-        )
-    if len(facts) > len(roles):
-        roles = tuple(map(str, range(len(facts))))
-    rows = tuple(case.row(role, each) for role, each in zip(roles, facts, strict=False))
-    for index in range(1, max(len(each.shape) for each in facts) + 1):
-        sizes = list(
-            dict.fromkeys(each.shape[-index] for each in facts if len(each.shape) >= index and each.shape[-index] != 1)
-        )
-        if len(sizes) > 1:
-            if not what.broadcasts and told is not None and {int(told[1]), int(told[2])} != set(sizes):
-                return None  # the function broadcasts something else
-            return Misfit(f"dimension {-index}: {sizes[0]} and {sizes[1]} differ and neither is 1", rows, -index)
-    if name in SAME_SHAPE and facts[0].shape != facts[1].shape:
-        return Misfit("input and target must have the same shape", rows)
-    return _grown(case, facts, rows)
-
-
-def _grown(case: Case, facts: list[TensorFacts], rows: tuple[ShapeRow, ...]) -> Misfit | None:
-    """A result that is larger than the tensor it is to be written into."""
-    if case.name.endswith("_") and len(facts[0].shape) < len(facts[1].shape):
-        return Misfit("the result is larger than left, into which it is to be written", rows)
-    return None
-
-
-def batch_sizes(case: Case) -> Misfit | None:
-    """Scores and targets of different numbers of samples."""
-    scores, target = case.argument(0, "input"), case.argument(1, "target")
-    if case.name not in ("cross_entropy", "nll_loss") or not isinstance(scores, TensorFacts):
-        return None
-    if not isinstance(target, TensorFacts) or len(scores.shape) < 2 or not target.shape:
+@CHECKS.add("cross_entropy nll_loss", tensors="input target")
+def samples_and_targets(case: Case, scores: TensorFacts, target: TensorFacts) -> Misfit | None:
+    """Scores and targets of different numbers of samples, or targets of another shape."""
+    if len(scores.shape) < 2 or not target.shape:
         return None  # scores without a batch are of one sample
-    rows = (case.row("scores", scores), case.row("target", target))
+    rows = case.rows(scores=scores, target=target)
     if scores.shape[0] != target.shape[0]:
         return Misfit(f"{scores.shape[0]} samples in the scores, {target.shape[0]} in the targets", rows)
     wanted = (scores.shape[0], *scores.shape[2:])
-    if not dtype_named(target.dtype).is_floating and target.shape != wanted:
-        classes_last = len(scores.shape) > 2 and target.shape == scores.shape[:-1]
-        advice = "the classes are dimension 1 of the scores: transpose them there" if classes_last else ""
-        return Misfit(f"the targets must be {', '.join(map(str, wanted))}", rows, advice=advice)
-    return None
-
-
-def viewed(case: Case) -> Misfit | None:
-    """A view or a reshape to another number of elements, or of a tensor that is not laid out for it."""
-    given = case.argument(0, "input")
-    if case.name not in ("view", "reshape", "unflatten", "view_as") or not isinstance(given, TensorFacts):
+    if dtype_named(target.dtype).is_floating or target.shape == wanted:
         return None
-    rows = (case.row("input", given),)
-    if "view size is not compatible" in case.message:
-        strides = f"its strides are {', '.join(map(str, given.strides))}" if given.strides else "it is not contiguous"
-        return Misfit(f"the view would have to copy: {strides}", rows, advice=".reshape(…), or .contiguous() first")
-    sizes = _sizes(case)
-    if case.name not in ("view", "reshape") or not sizes or not all(isinstance(size, int) for size in given.shape):
+    are_classes_last = len(scores.shape) > 2 and target.shape == scores.shape[:-1]
+    advice = "the classes are dimension 1 of the scores: transpose them there" if are_classes_last else ""
+    return Misfit(f"the targets must be {listing(wanted)}", rows, advice=advice)
+
+
+@CHECKS.add("view reshape unflatten view_as", says="view size is not compatible", tensors="input")
+def view_of_strided(case: Case, match: re.Match[str], given: TensorFacts) -> Misfit:
+    """A view of a tensor that is not laid out for it."""
+    strides = f"its strides are {listing(given.strides)}" if given.strides else "it is not contiguous"
+    advice = ".reshape(…), or .contiguous() first"
+    return Misfit(f"the view would have to copy: {strides}", case.rows(input=given), advice=advice)
+
+
+@CHECKS.add("view reshape", tensors="input")
+def number_of_elements(case: Case, given: TensorFacts) -> Misfit | None:
+    """A view or a reshape to another number of elements."""
+    sizes, has = _requested_sizes(case), _element_count(given.shape)
+    if has is None or not sizes or not _are_valid(sizes):
         return None
-    if min(sizes) < -1 or sizes.count(-1) > 1:
-        return None  # the message says it
-    has, known = math.prod(int(size) for size in given.shape), math.prod(size for size in sizes if size != -1)
-    text = f"{_product(given.shape)} elements do not go into"
-    if -1 not in sizes:
-        return Misfit(f"{text} {_product(sizes)}", rows, advice=_completed(has, sizes)) if has != known else None
-    text = f"{text} {_times(sizes)}: {has:,} is no multiple of {known:,}"
-    return Misfit(text, rows) if known and has % known else None
+    known = math.prod(size for size in sizes if size != -1)
+    is_open = -1 in sizes
+    fits = (not known or has % known == 0) if is_open else has == known
+    if fits:
+        return None
+    text = f"{_product(given.shape)} elements do not fit into"
+    rows = case.rows(input=given)
+    if is_open:
+        return Misfit(f"{text} {_times(sizes)}: {has:,} is not a multiple of {known:,}", rows)
+    return Misfit(f"{text} {_product(sizes)}", rows, advice=_other_size(has, sizes))
 
 
-def _completed(has: int, sizes: Sequence[int]) -> str:
-    """The one size that could be another, if the first is the batch."""
-    rest = math.prod(sizes[1:])
-    if rest and has % rest == 0:
-        return f"with -1 or {has // rest} in place of {sizes[0]} it would fit"
-    last = math.prod(sizes[:-1])
-    return f"with -1 or {has // last} in place of {sizes[-1]} it would fit" if last and has % last == 0 else ""
+def _element_count(shape: Shape) -> int | None:
+    """The number of elements; None if a size is symbolic."""
+    sizes = [size for size in shape if isinstance(size, int)]
+    return math.prod(sizes) if len(sizes) == len(shape) else None
 
 
-def _sizes(case: Case) -> list[int]:
-    """The sizes that were asked for, however they were given."""
+def _are_valid(sizes: Sequence[int]) -> bool:
+    """Whether sizes may be asked for at all; if not, the message of torch says why."""
+    return min(sizes) >= -1 and sizes.count(-1) <= 1
+
+
+def _other_size(has: int, sizes: Sequence[int]) -> str:
+    """The first or the last size that would make it fit."""
+    for size, others in ((sizes[0], math.prod(sizes[1:])), (sizes[-1], math.prod(sizes[:-1]))):
+        if others and has % others == 0:
+            return f"with -1 or {has // others} in place of {size} it would fit"
+    return ""
+
+
+def _requested_sizes(case: Case) -> list[int]:
+    """The sizes that a call asks for, as one argument or as several; empty if they are not all integers."""
     assert case.call is not None
-    given = case.call.args[1:] or (case.call.kwargs.get("shape") or case.call.kwargs.get("size") or ())
-    flat = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+    given = case.call.args[1:] or case.call.kwargs.get("shape") or case.call.kwargs.get("size") or ()
+    is_one_argument = len(given) == 1 and isinstance(given[0], (list, tuple))
+    flat = given[0] if is_one_argument else given
     return list(flat) if all(type(size) is int for size in flat) else []
 
 
@@ -118,130 +105,157 @@ def _times(sizes: Sequence[Any]) -> str:
     return " × ".join(map(str, sizes)) or "1"
 
 
-def expanded(case: Case) -> Misfit | None:
+@CHECKS.add("expand expand_as broadcast_to", tensors="input")
+def expanded_dimension(case: Case, given: TensorFacts) -> Misfit | None:
     """An expansion of a dimension that is not 1."""
-    given = case.argument(0, "input")
-    if case.name not in ("expand", "expand_as", "broadcast_to") or not isinstance(given, TensorFacts):
-        return None
-    sizes = _sizes(case)
-    other = case.argument(1, "other")
-    if isinstance(other, TensorFacts):
-        sizes = [int(size) for size in other.shape]
+    other = case.tensor(1, "other")
+    sizes = [int(size) for size in other.shape] if other is not None else _requested_sizes(case)
     rows = (case.row("input", given), ShapeRow("wanted", tuple(sizes)))
     if len(sizes) < len(given.shape):
         return Misfit(f"there are {len(given.shape)} dimensions, {len(sizes)} are asked for", rows)
-    for index in range(1, len(given.shape) + 1):
-        if given.shape[-index] != 1 and sizes[-index] not in (-1, given.shape[-index]):
-            advice = _unsqueezed(given.shape, sizes)
-            return Misfit(
-                f"dimension {-index} is {given.shape[-index]}, and only 1 can be expanded to {sizes[-index]}",
-                rows,
-                -index,
-                advice,
-            )
-    return None
+    wrong = [index for index in range(-1, -len(given.shape) - 1, -1) if not _expands(given.shape[index], sizes[index])]
+    if not wrong:
+        return None
+    index = wrong[0]
+    text = f"dimension {index} is {given.shape[index]}, and only 1 can be expanded to {sizes[index]}"
+    return Misfit(text, rows, index, _missing_dimension(given.shape, sizes))
 
 
-def _unsqueezed(shape: tuple[Any, ...], sizes: list[int]) -> str:
-    """The dimension that was forgotten, if one makes it fit."""
+def _expands(size: int | str, wanted: int) -> bool:
+    return size == 1 or wanted in (-1, size)
+
+
+def _missing_dimension(shape: Shape, sizes: list[int]) -> str:
+    """The dimension to add, if one makes it fit."""
     for place in range(-1, -len(shape) - 1, -1):
-        longer = [*shape[: len(shape) + place + 1], 1, *shape[len(shape) + place + 1 :]]
-        fits = all(old in (1, new) or new == -1 for old, new in zip(reversed(longer), reversed(sizes), strict=False))
-        if fits and len(longer) <= len(sizes):
+        split = len(shape) + place + 1
+        longer = (*shape[:split], 1, *shape[split:])
+        pairs = zip(reversed(longer), reversed(sizes), strict=False)
+        if len(longer) <= len(sizes) and all(_expands(size, wanted) for size, wanted in pairs):
             return f".unsqueeze({place}) first would fit"
     return ""
 
 
-def dimension_number(case: Case) -> Misfit | None:
-    """A dimension that the tensor does not have."""
-    found = re.search(
-        r"Dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)", case.message
-    )
-    axis = re.search(r"axis (-?\d+) is out of bounds for array of dimension (\d+)", case.message)
-    if found is None and axis is None:
-        return None
-    rows = (case.row("input", case.operands[0].facts),) if case.operands else ()
-    if found is not None:
-        return Misfit(f"there is no dimension {found[3]}: there are {found[1]} … {found[2]}", rows)
-    assert axis is not None
-    return Misfit(f"there is no dimension {axis[1]}: there are {axis[2]}", rows)
-
-
-def permuted(case: Case) -> Misfit | None:
+@CHECKS.add("permute", tensors="input")
+def permuted_dimensions(case: Case, given: TensorFacts) -> Misfit | None:
     """A permutation of more or fewer dimensions than there are."""
-    given = case.argument(0, "input")
-    if case.name != "permute" or not isinstance(given, TensorFacts):
-        return None
-    order = _sizes(case) or case.argument(1, "dims")
+    order = _requested_sizes(case) or case.argument(1, "dims")
     if not isinstance(order, (list, tuple)) or len(order) == len(given.shape):
         return None
     text = f"the tensor has {len(given.shape)} dimensions, the order names {len(order)}"
     return Misfit(text, (case.row("input", given), ShapeRow("order", tuple(order))))
 
 
-def indexed_by_mask(case: Case) -> Misfit | None:
-    """A mask of another shape than what it selects from, or an index of another number of dimensions."""
-    given = case.argument(0, "input")
-    if not isinstance(given, TensorFacts) or len(case.operands) < 2:
+@CHECKS.add(says=r"Dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)")
+def dimension_of_tensor(case: Case, match: re.Match[str]) -> Misfit:
+    """A dimension that the tensor does not have."""
+    return Misfit(f"dimension {match[3]} does not exist: there are {match[1]} … {match[2]}", _input_row(case))
+
+
+@CHECKS.add(says=r"axis (-?\d+) is out of bounds for array of dimension (\d+)")
+def axis_of_array(case: Case, match: re.Match[str]) -> Misfit:
+    """An axis that the array does not have."""
+    return Misfit(f"dimension {match[1]} does not exist: there are {match[2]}", _input_row(case))
+
+
+def _input_row(case: Case) -> tuple[ShapeRow, ...]:
+    return case.rows(input=case.first.facts) if case.first is not None else ()
+
+
+@CHECKS.add(says="does not match the shape of the indexed tensor", tensors="input", operands=2)
+def shape_of_mask(case: Case, match: re.Match[str], given: TensorFacts) -> Misfit:
+    """A mask of another shape than the tensor that it selects from."""
+    mask = case.operands[1].facts
+    rows = case.rows(tensor=given, mask=mask)
+    pairs = list(zip(given.shape, mask.shape, strict=False))
+    where = next((index for index, (size, selected) in enumerate(pairs) if size != selected), None)
+    if where is None:
+        return Misfit("the mask has more dimensions", rows)
+    return Misfit(f"dimension {where}: {given.shape[where]} and {mask.shape[where]} differ", rows)
+
+
+@CHECKS.add("gather scatter scatter_add take_along_dim", tensors="input", operands=2)
+def dimensions_of_index(case: Case, given: TensorFacts) -> Misfit | None:
+    """An index of another number of dimensions than its tensor."""
+    index = case.operands[1].facts
+    missing = len(given.shape) - len(index.shape)
+    if missing == 0:
         return None
-    other = case.operands[1].facts
-    if "does not match the shape of the indexed tensor" in case.message:
-        rows = (case.row("tensor", given), case.row("mask", other))
-        sizes = zip(given.shape, other.shape, strict=False)
-        where = next((i for i, (size, kept) in enumerate(sizes) if size != kept), None)
-        text = (
-            f"dimension {where}: {given.shape[where]} and {other.shape[where]} differ"
-            if where is not None
-            else "the mask has more dimensions"
-        )
-        return Misfit(text, rows)
-    if case.operation.base in ("gather", "scatter", "scatter_add", "take_along_dim") and len(given.shape) != len(
-        other.shape
-    ):
-        rows = (case.row("input", given), case.row("index", other))
-        name = before_dot(case.name_of(other) or "index")
-        advice = f"{name}.unsqueeze(-1)" if len(other.shape) == len(given.shape) - 1 else ""
-        return Misfit(f"the input has {len(given.shape)} dimensions, the index {len(other.shape)}", rows, advice=advice)
-    return None
+    text = f"the input has {len(given.shape)} dimensions, the index {len(index.shape)}"
+    advice = f"{before_dot(case.name_of(index) or 'index')}.unsqueeze(-1)" if missing == 1 else ""
+    return Misfit(text, case.rows(input=given, index=index), advice=advice)
 
 
-def stored(case: Case) -> Misfit | None:
-    """A value that does not go where it is to be stored."""
-    sliced = r"Target sizes: \[(?P<place>.*?)\]\. +Tensor sizes: \[(?P<value>.*?)\]"
-    masked = r"value tensor of shape \[(?P<value>.*?)\] cannot be broadcast to .* shape \[(?P<place>.*?)\]"
-    found = re.search(sliced, case.message) or re.search(masked, case.message)
-    if found is None or case.name != "__setitem__":
-        return None
-    place, value = (tuple(int(size) for size in found[part].split(",") if size.strip()) for part in ("place", "value"))
-    facts = case.argument(2, "value")
-    row = ShapeRow("value", value, case.name_of(facts) if isinstance(facts, TensorFacts) else "")
-    rows = (ShapeRow("place", place), row)
-    for index in range(1, min(len(place), len(value)) + 1):
-        if value[-index] not in (1, place[-index]):
-            return Misfit(f"dimension {-index}: the place has {place[-index]}, the value {value[-index]}", rows, -index)
-    return Misfit(f"the place has {len(place)} dimensions, the value {len(value)}", rows)
-
-
-def split_sizes(case: Case) -> Misfit | None:
-    """Parts that do not add up."""
-    found = re.search(
-        r"split_sizes to sum exactly to (\d+) \(.* dimension (-?\d+)\), but got split_sizes=\[(.*?)\]",
-        case.message,
-    )
-    if found is None:
-        return None
-    total = sum(int(size) for size in found[3].split(",") if size.strip())
-    return Misfit(f"the parts {found[3]} add up to {total}, dimension {found[2]} is {found[1]}")
-
-
-CHECKS = (
-    batch_sizes,
-    viewed,
-    expanded,
-    permuted,
-    dimension_number,
-    indexed_by_mask,
-    split_sizes,
-    stored,
-    broadcast,
+@CHECKS.add(
+    says=r"split_sizes to sum exactly to (\d+) \(.* dimension (-?\d+)\), but got split_sizes=\[(.*?)\]",
 )
+def sizes_of_split(case: Case, match: re.Match[str]) -> Misfit:
+    """Parts that do not add up."""
+    total = sum(_sizes_in(match[3]))
+    return Misfit(f"the parts {match[3]} add up to {total}, dimension {match[2]} is {match[1]}")
+
+
+def _sizes_in(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split(",") if size.strip())
+
+
+@CHECKS.add("__setitem__", says=r"Target sizes: \[(.*?)\]\. +Tensor sizes: \[(.*?)\]")
+def stored_in_slice(case: Case, match: re.Match[str]) -> Misfit:
+    """A value that does not fit into a slice."""
+    return _stored(case, _sizes_in(match[1]), _sizes_in(match[2]))
+
+
+@CHECKS.add("__setitem__", says=r"value tensor of shape \[(.*?)\] cannot be broadcast to .* shape \[(.*?)\]")
+def stored_by_mask(case: Case, match: re.Match[str]) -> Misfit:
+    """A value that does not fit into the elements that a mask selects."""
+    return _stored(case, _sizes_in(match[2]), _sizes_in(match[1]))
+
+
+def _stored(case: Case, place: Shape, value: Shape) -> Misfit:
+    facts = case.tensor(2, "value")
+    rows = (ShapeRow("place", place), ShapeRow("value", value, case.name_of(facts) if facts is not None else ""))
+    dimensions = range(-1, -min(len(place), len(value)) - 1, -1)
+    wrong = next((index for index in dimensions if not fits_into((value[index],), (place[index],))), None)
+    if wrong is None:
+        return Misfit(f"the place has {len(place)} dimensions, the value {len(value)}", rows)
+    return Misfit(f"dimension {wrong}: the place has {place[wrong]}, the value {value[wrong]}", rows, wrong)
+
+
+@CHECKS.add(operands=2)
+def broadcast_shapes(case: Case) -> Misfit | None:
+    """Shapes that do not fit each other, aligned from the right."""
+    known = case.operation
+    match = TWO_SIZES.search(case.message)
+    if known.family in NOT_ELEMENTWISE or not (known.broadcasts or match):
+        return None
+    shapes = [operand.facts.shape for operand in case.operands]
+    rows = _broadcast_rows(case)
+    conflict = size_conflict(shapes)
+    if conflict is None:
+        return _same_shape(case, rows) or _result_in_place(case, rows)
+    if match is not None and not known.broadcasts and set(_sizes_in(f"{match[1]},{match[2]}")) != set(conflict.sizes):
+        return None  # the function broadcasts something else
+    return Misfit(conflict.text, rows, conflict.dimension)
+
+
+def _broadcast_rows(case: Case) -> tuple[ShapeRow, ...]:
+    """The operands by their roles; by numbers, if the roles are not known."""
+    count = len(case.operands)
+    roles: tuple[str, ...] = ROLES.get(case.operation.base, ("left", "right"))
+    if count > len(roles):
+        roles = tuple(map(str, range(count)))
+    return tuple(case.row(role, operand.facts) for role, operand in zip(roles, case.operands, strict=False))
+
+
+def _same_shape(case: Case, rows: tuple[ShapeRow, ...]) -> Misfit | None:
+    """A loss that does not broadcast although its sizes would fit."""
+    if case.operation.base not in SAME_SHAPE or rows[0].shape == rows[1].shape:
+        return None
+    return Misfit("input and target must have the same shape", rows)
+
+
+def _result_in_place(case: Case, rows: tuple[ShapeRow, ...]) -> Misfit | None:
+    """A result that is larger than the tensor that it is written into."""
+    if not case.name.endswith("_") or len(rows[0].shape) >= len(rows[1].shape):
+        return None
+    return Misfit("the result is larger than left, which it is written into", rows)

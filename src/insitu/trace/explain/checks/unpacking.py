@@ -1,55 +1,61 @@
-"""What does not fit for Python itself: None where a value is needed, names that are more or fewer than values."""
+"""Mistakes of plain Python: None where a value is needed, more or fewer names than values."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case
+from insitu.trace.explain.checks.registry import Checks
 from insitu.trace.explain.explanation import Misfit
+from insitu.trace.explain.messages import NONE
 
-SMALL = ("no", "one", "two", "three", "four", "five", "six")
+CHECKS = Checks()
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 
 
-def nothing(case: Case) -> Misfit | None:
+@CHECKS.add(says=NONE)
+def value_is_none(case: Case, match: re.Match[str]) -> Misfit | None:
     """A name whose value is None."""
-    if "NoneType" not in case.message or not case.missing:
+    if not case.missing:
         return None
     missing = case.missing[0]
     if not missing.returned_by:
         return Misfit(f"{missing.name} is None")
-    return Misfit(
-        f"{missing.name} is None: {missing.returned_by} returned nothing", advice="does it end without `return`?"
-    )
+    text = f"{missing.name} is None: {missing.returned_by} returned nothing"
+    return Misfit(text, advice="does it end without `return`?")
 
 
-def unpacked(case: Case) -> Misfit | None:
-    """More or fewer values than there are names for."""
-    few = re.search(r"not enough values to unpack \(expected (?:at least )?(\d+), got (\d+)\)", case.message)
-    many = re.search(r"too many values to unpack \(expected (\d+)", case.message)
-    found = few or many
-    if found is None:
-        return None
-    names, item = int(found[1]), case.unpacked
-    has = int(few[2]) if few else _length(item)
-    text = f"{_counted(has, 'value')} for {_counted(names, 'name')}"
-    if isinstance(item, TensorFacts):
-        rows = (case.row("value", item),)
-        return Misfit(f"{text}: a tensor gives as many as its first dimension", rows, -len(item.shape))
-    return Misfit(text)
+@CHECKS.add(says=r"not enough values to unpack \(expected (?:at least )?(\d+), got (\d+)\)")
+def too_few_values(case: Case, match: re.Match[str]) -> Misfit:
+    """Fewer values than names."""
+    return _count_mismatch(case, int(match[2]), int(match[1]))
 
 
-def _length(item: object) -> int | None:
+@CHECKS.add(says=r"too many values to unpack \(expected (\d+)")
+def too_many_values(case: Case, match: re.Match[str]) -> Misfit:
+    """More values than names."""
+    return _count_mismatch(case, _length(case.unpacked), int(match[1]))
+
+
+def _count_mismatch(case: Case, values: int | None, names: int) -> Misfit:
+    text, item = f"{_quantity(values, 'value')} for {_quantity(names, 'name')}", case.unpacked
+    if not isinstance(item, TensorFacts):
+        return Misfit(text)
+    text = f"{text}: a tensor gives as many as its first dimension"
+    return Misfit(text, case.rows(value=item), -len(item.shape))
+
+
+def _length(item: Any) -> int | None:
     if isinstance(item, TensorFacts):
         return int(item.shape[0]) if item.shape else None
     return len(item) if isinstance(item, (list, tuple, dict)) else None
 
 
-def _counted(count: int | None, what: str) -> str:
+def _quantity(count: int | None, noun: str) -> str:
     """`one value`, `12 names`, `more values`."""
     if count is None:
-        return f"more {what}s"
-    return f"{SMALL[count] if count < len(SMALL) else count} {what}{'s' * (count != 1)}"
-
-
-CHECKS = (nothing, unpacked)
+        return f"more {noun}s"
+    number = NUMBERS[count] if count < len(NUMBERS) else str(count)
+    return f"{number} {noun}{'s' * (count != 1)}"
