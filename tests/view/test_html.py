@@ -27,7 +27,7 @@ from insitu.verbs.save import save
 from insitu.view import html
 from insitu.view.html import page
 from insitu.view.page.nonfinite import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG, Nonfinite
-from insitu.view.page.packing import Columns
+from insitu.view.page.packing import PackedColumns
 from insitu.view.page.series import of_variables
 from insitu.view.page.tables import bars
 
@@ -92,7 +92,7 @@ def model() -> Run:
 
 
 def test_columns_come_back() -> None:
-    columns = Columns()
+    columns = PackedColumns()
     numbers = {"small": [0, 255], "negative": [-1, 5], "wide": [2**31, 7], "huge": [2**40, -(2**60)], "none": []}
     for name, values in numbers.items():
         columns.integers(name, values)

@@ -20,17 +20,35 @@ from insitu.trace.run import Curve
 from insitu.trace.trace import Trace
 from insitu.view.missing_text import about_texts
 from insitu.view.page import pairs, series
-from insitu.view.page.packing import Columns
-from insitu.view.page.rows import RowColumns, ordered, places
+from insitu.view.page.nonfinite import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG
+from insitu.view.page.packing import PackedColumns
+from insitu.view.page.row_columns import KINDS, RowColumns
+from insitu.view.page.rows import page_rows, places
 from insitu.view.page.tables import Tables
 from insitu.view.value import safe, short
 
-SCRIPTS = ("data", "model", "grid", "search", "calls", "details", "charts", "variables", "pairs", "main", "start")
+SCRIPTS = (
+    "data",
+    "formats",
+    "model",
+    "grid",
+    "search",
+    "calls",
+    "details",
+    "charts",
+    "variables",
+    "pairs",
+    "main",
+    "start",
+)
 STYLES = ("page", "panes")
 LARGE = 50_000_000  # characters, from which on browsers take long
 POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 )
+
+# The flags of a row for what is not finite; the page gets them with its data.
+FLAGS = {"HAS_NAN": HAS_NAN, "HAS_INF": HAS_INF, "IS_WRONG": IS_WRONG, "IS_ORIGIN": IS_ORIGIN}
 
 Named = tuple[str, Sequence[Curve]]
 
@@ -58,9 +76,9 @@ def page(
     if not isinstance(subject, (Trace, Diff, type(None))):
         raise SubjectError(f"a page shows a Trace or a Diff, not a {type(subject).__name__}: page(trace)")
     with collector_paused():
-        tables, columns, drawn = Tables(source=source), Columns(), series.of_curves(curves)
+        tables, columns, drawn = Tables(source=source), PackedColumns(), series.of_curves(curves)
         rows = RowColumns(tables)
-        header: dict[str, Any] = {"about": {}}
+        header: dict[str, Any] = {"about": {}, "kinds": KINDS, "flags": FLAGS}
         if isinstance(subject, Diff):
             header["diff"] = pairs.fill(subject, tables, rows, columns)
         elif subject is not None:
@@ -81,11 +99,13 @@ def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int]
     return events if wanted is None else [event for event in events if event.step in wanted]
 
 
-def _fill(trace: Trace, events: list[Event], tables: Tables, rows: RowColumns, depth: int | None) -> list[series.Drawn]:
-    every, found = ordered(trace.events, shown={event.id for event in events}, depth=depth)
+def _fill(
+    trace: Trace, events: list[Event], tables: Tables, rows: RowColumns, depth: int | None
+) -> list[series.DrawnSeries]:
+    every, facts = page_rows(trace.events, shown={event.id for event in events}, depth=depth)
     tables.begin(places(every))
     for row in counted(every, len(every), "filling the page"):
-        rows.add(row, found)
+        rows.add(row, facts)
     return series.of_variables([event for event in events if isinstance(event, Variable)], tables.places)
 
 

@@ -2,7 +2,6 @@
 
 const MOST_RANGES = 4; // that are shown one by one
 const INTEGER = 1;
-const PYTHON = 3; // the last kind that is a call
 
 /**
  * @typedef {{min: number, max: number, nan: number, inf: number, count: number, isKnown: boolean, isWhole: boolean}} Range
@@ -232,7 +231,7 @@ class Calls {
   /** A name for links: what was called, and in which module. @param {number} i */
   named(i) {
     const path = this.path(i);
-    return this.row.kind[i] === 0 && path ? `${path} ${this.label(i)}` : this.label(i);
+    return this.row.kind[i] === MODULE && path ? `${path} ${this.label(i)}` : this.label(i);
   }
 
   /** @param {number} i */

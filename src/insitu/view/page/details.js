@@ -258,7 +258,7 @@ function spent(app, i) {
 }
 
 /** @param {Calls} calls @param {number} i */
-const shortName = (calls, i) => (calls.row.kind[i] === 0 && calls.path(i)) || calls.label(i);
+const shortName = (calls, i) => (calls.row.kind[i] === MODULE && calls.path(i)) || calls.label(i);
 
 /** @param {App} app @param {number} i */
 function module(app, i) {

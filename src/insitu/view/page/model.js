@@ -1,8 +1,17 @@
 // The tree of rows: what is open, which siblings that are alike are folded, which rows are to be seen.
 
-const KINDS = ["module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass"];
-const STEP = 7;
-const HAS_NAN = 1, HAS_INF = 2, IS_WRONG = 4, IS_ORIGIN = 8;
+// The kinds of rows in the order of their numbers, the numbers of some, and the flags of `row.odd`: the data has them.
+/** @type {string[]} */
+let KINDS = [];
+let MODULE = 0, PYTHON = 0, STEP = 0;
+let HAS_NAN = 0, HAS_INF = 0, IS_WRONG = 0, IS_ORIGIN = 0;
+
+/** Take the numbers of kinds and flags from the data. @param {Data} data */
+function adopt({ kinds, flags }) {
+  KINDS = kinds;
+  [MODULE, PYTHON, STEP] = ["module", "python", "step"].map((kind) => kinds.indexOf(kind));
+  ({ HAS_NAN, HAS_INF, IS_WRONG, IS_ORIGIN } = flags);
+}
 
 class Tree {
   /** @param {Numbers} depth @param {Numbers} run how many siblings that are alike begin at a row, 0 for the others */

@@ -16,10 +16,10 @@ _EXACT = 2**24  # of the integers that four bytes hold exactly
 _SINGLE = (1e-37, 3.4e38)  # what fits into four bytes without loss of digits
 
 
-class Columns:
+class PackedColumns:
     """Collects columns under their names.
 
-    >>> columns = Columns()
+    >>> columns = PackedColumns()
     >>> columns.integers("id", [7, 8, 9], delta=True)
     >>> columns.floats("mean", [0.5, None])
     >>> columns.packed({"title": "run"})[:4]

@@ -6,8 +6,9 @@ from typing import Any, get_args
 
 from insitu.trace.diff import Cause, Compared, Diff, Status
 from insitu.view.agreement import agreement, results_text
-from insitu.view.page.packing import Columns
-from insitu.view.page.rows import Row, RowColumns, judged, places
+from insitu.view.page.packing import PackedColumns
+from insitu.view.page.row_columns import RowColumns
+from insitu.view.page.rows import PageRow, places, row_facts
 from insitu.view.page.tables import Tables
 from insitu.view.value import safe, short
 
@@ -17,7 +18,7 @@ MOST_TEXT = 400
 _Numbers = dict[int, int]
 
 
-def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: Columns) -> dict[str, Any]:
+def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: PackedColumns) -> dict[str, Any]:
     """Add the calls of both sides as rows, and the pairs of them; returned is what is said of the whole."""
     numbers: _Numbers = {}
     every = diff.differences
@@ -45,12 +46,12 @@ def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: Columns) -> dict
 
 def _side(events: list[Compared], tables: Tables, rows: RowColumns, numbers: _Numbers) -> None:
     distinct = list({id(event): event for event in events}.values())
-    side = [Row(event, 0) for event in distinct]
+    side = [PageRow(event, 0) for event in distinct]
     tables.begin(places(side, len(rows)))
-    found = judged(distinct)
+    facts = row_facts(distinct)
     for row in side:
         numbers[id(row.event)] = len(rows) + 1
-        rows.add(row, found)
+        rows.add(row, facts)
 
 
 def _number(event: Compared | None, numbers: _Numbers) -> int:

@@ -26,7 +26,7 @@ function test(data, word) {
     case "inf": return (i) => (row.odd[i] & HAS_INF) > 0;
     case "raised": return (i) => row.raised[i] > 0 && data.texts[row.raised[i]].toLowerCase().includes(wanted);
     case "kind": return (i) => KINDS[row.kind[i]].startsWith(wanted);
-    case "phase": return (i) => row.kind[i] < 4 && (row.is_backward[i] ? "backward" : "forward").startsWith(wanted);
+    case "phase": return (i) => row.kind[i] <= PYTHON && (row.is_backward[i] ? "backward" : "forward").startsWith(wanted);
     case "step": return inRange(row.step, "step", wanted);
     case "rank": return inRange(row.rank, "rank", wanted);
     case "shape": return byOutput(data, shaped(wanted));
@@ -45,7 +45,7 @@ function spoken(data, word) {
   const isOfBackward = holds("backward");
   return (i) => {
     for (const column of columns) if (texts[column[i]]) return true;
-    return (row.kind[i] === 0 && modules[row.module[i]] > 0) || (isOfBackward && row.is_backward[i] > 0);
+    return (row.kind[i] === MODULE && modules[row.module[i]] > 0) || (isOfBackward && row.is_backward[i] > 0);
   };
 }
 

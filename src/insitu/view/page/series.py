@@ -9,14 +9,14 @@ from typing import Any
 
 from insitu.trace.event import Stats, Variable, tensors
 from insitu.trace.run import Curve
-from insitu.view.page.packing import Columns
+from insitu.view.page.packing import PackedColumns
 from insitu.view.value import is_whole, safe, short
 
 MOST_NAME = 200
 
 
 @dataclass(slots=True)
-class Drawn:
+class DrawnSeries:
     """A variable of one rank as it is drawn: points from left to right, and the row that a click on each leads to."""
 
     name: str
@@ -31,7 +31,7 @@ class Drawn:
     rows: list[int] = field(default_factory=list)
 
 
-def of_variables(variables: Sequence[Variable], places: Mapping[int, int]) -> list[Drawn]:
+def of_variables(variables: Sequence[Variable], places: Mapping[int, int]) -> list[DrawnSeries]:
     """The variables of a trace that are numbers or tensors with statistics.
 
     What a variable was several times in a step is one point; in a trace of a single step each change is a point.
@@ -42,7 +42,7 @@ def of_variables(variables: Sequence[Variable], places: Mapping[int, int]) -> li
     ([0, 1], [2.5, 1.5], [1, 2])
     """
     stepped = len({variable.step for variable in variables}) > 1
-    found: dict[tuple[str, int], Drawn] = {}
+    found: dict[tuple[str, int], DrawnSeries] = {}
     for variable in variables:
         numbers = _numbers(variable.value)
         if numbers is None or "deleted" in variable.changes:
@@ -51,17 +51,17 @@ def of_variables(variables: Sequence[Variable], places: Mapping[int, int]) -> li
         drawn = found.get(key)
         if drawn is None:
             name = short(safe(variable.name), MOST_NAME)
-            drawn = found[key] = Drawn(name, variable.rank, "step" if stepped else "change", is_whole=True)
+            drawn = found[key] = DrawnSeries(name, variable.rank, "step" if stepped else "change", is_whole=True)
         drawn.is_whole &= _is_whole(variable.value)
         x = variable.step if stepped else len(drawn.x)
         _add(drawn, x, numbers, places.get(variable.id, -1) + 1)
     return list(found.values())
 
 
-def of_curves(named: Iterable[tuple[str, Sequence[Curve]]]) -> list[Drawn]:
+def of_curves(named: Iterable[tuple[str, Sequence[Curve]]]) -> list[DrawnSeries]:
     """Curves of recorded variables, which have no rows."""
     return [
-        Drawn(
+        DrawnSeries(
             *(short(safe(name), MOST_NAME) or "(root)", curve.rank, "step", curve.is_whole, list(curve.steps)),
             *(list(curve.low), list(curve.mean), list(curve.high)),
             is_odd=[int(step in curve.odd) for step in curve.steps],
@@ -72,7 +72,7 @@ def of_curves(named: Iterable[tuple[str, Sequence[Curve]]]) -> list[Drawn]:
     ]
 
 
-def fill(columns: Columns, series: Sequence[Drawn]) -> list[Any]:
+def fill(columns: PackedColumns, series: Sequence[DrawnSeries]) -> list[Any]:
     """Add the columns of the points; returned is what is said of each variable."""
     for name in ("x", "is_odd", "rows"):
         numbers = [number for drawn in series for number in getattr(drawn, name)]
@@ -109,7 +109,7 @@ def _of_stats(every: list[Stats]) -> tuple[float, float, float, bool]:
     return low, mean, high, any(stats.nan or stats.inf for stats in every)
 
 
-def _add(drawn: Drawn, x: int, numbers: tuple[float, float, float, bool], row: int) -> None:
+def _add(drawn: DrawnSeries, x: int, numbers: tuple[float, float, float, bool], row: int) -> None:
     low, mean, high, is_odd = numbers
     is_known = low <= high
     point = (low, mean, high) if is_known else (None, None, None)

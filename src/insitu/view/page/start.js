@@ -97,6 +97,7 @@ async function start() {
     // a frame without storage of its own
   }
   const data = await unpacked(at("data").textContent ?? "");
+  adopt(data);
   at("data").remove();
   const app = new App(data);
   if (app.pairs) {

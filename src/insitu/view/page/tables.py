@@ -8,7 +8,7 @@ from typing import Any
 from insitu.trace.costs import size
 from insitu.trace.event import ModuleFacts, Site, Stats, TensorFacts
 from insitu.view.name import module_type
-from insitu.view.page.packing import Columns
+from insitu.view.page.packing import PackedColumns
 from insitu.view.value import kept_text, safe, short, tensor, value_text
 
 BINS = 16
@@ -103,7 +103,7 @@ class Tables:
             number = self._stats[id(stats)] = len(self._stat_rows)
         return number
 
-    def fill(self, columns: Columns) -> dict[str, Any]:
+    def fill(self, columns: PackedColumns) -> dict[str, Any]:
         """Add the columns of tensors and statistics; returned are the tables that are lists."""
         for name, numbers in zip(_TENSOR, zip(*self._tensor_rows, strict=True), strict=True):
             columns.integers(f"tensor.{name}", numbers, delta=name in ("made", "stats", "same"))

@@ -1,0 +1,210 @@
+"""The columns of the rows of a page: a number for each fact; texts, sites and tensors are numbers in tables."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from insitu.trace.costs import Costs
+from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, tensors
+from insitu.view.name import compact, module_type
+from insitu.view.page.packing import PackedColumns
+from insitu.view.page.rows import Heading, PageRow, RowFacts
+from insitu.view.page.tables import Tables
+from insitu.view.value import MOST_EXACT, held_text, result, safe, short, tensor, value_text
+
+# The number of a kind is its place; the page gets the list with its data. Those up to "python" are calls.
+KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
+NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+UNIT = 100  # nanoseconds: as exact as times are shown
+MOST_MESSAGE = 2000
+MOST_ARGUMENT = 400
+MOST_NAME = 200
+MOST_FLOAT = 10**300
+NO_NUMBER, INTEGER, FLOAT = 0, 1, 2
+
+
+class RowCells(NamedTuple):
+    """The columns of a row, by name; 0 where a row has no such fact. `calls.js` and `details.js` read them."""
+
+    id: int
+    depth: int
+    run: int  # how many siblings that are alike begin here
+    kind: int
+    label: int
+    name: int
+    start: int
+    thread: int
+    step: int
+    rank: int
+    module: int = 0
+    output: int = 0
+    args: int = 0
+    site: int = 0
+    defined: int = 0
+    duration: int = 0  # 1 more than it is, so that 0 means unknown
+    inside: int = 0  # the time of the calls inside
+    flops: int = 0
+    forward: int = 0  # the row of the forward call, 1 more than it is
+    is_backward: int = 0
+    raised: int = 0
+    message: int = 0
+    odd: int = 0  # flags of what is not finite
+
+
+DELTAS = frozenset({"id", "start", "forward", "site"})  # columns in which neighbours are close
+
+
+class RowColumns:
+    """Collects the columns of rows."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._rows: list[RowCells] = []
+        self._inputs: list[int] = []
+        self._input_counts: list[int] = []
+        self._outputs: list[int] = []
+        self._output_counts: list[int] = []
+        self._number_kinds: list[int] = []
+        self._numbers: list[float | None] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: PageRow, facts: RowFacts) -> None:
+        """Add a row."""
+        inputs, outputs = len(self._inputs), len(self._outputs)
+        self._rows.append(self._cells(row, facts))
+        self._add_number(row.event)
+        self._input_counts.append(len(self._inputs) - inputs)
+        self._output_counts.append(len(self._outputs) - outputs)
+
+    def _cells(self, row: PageRow, facts: RowFacts) -> RowCells:
+        event = row.event
+        if isinstance(event, Heading):
+            return self._plain(-1, row, event.title, event.first, event.duration // UNIT + 1, event.site)
+        if isinstance(event, Mark):
+            return self._plain(event.id, row, safe(event.text), event)
+        if isinstance(event, Variable):
+            return self._variable(event, row, facts.odd.get(event.id, 0))
+        return self._call(event, row, facts.costs.get(event.id) or Costs(), facts.odd.get(event.id, 0))
+
+    def _add_number(self, event: Event | Heading) -> None:
+        """Add the number that was returned, or that a variable holds."""
+        item: Any = event.result if isinstance(event, Call) else getattr(event, "value", None)
+        kind = _number_kind(item)
+        self._number_kinds.append(kind)
+        self._numbers.append(float(item) if kind else None)
+
+    def _plain(
+        self, id: int, row: PageRow, text: str, event: Event, duration: int = 0, site: Site | None = None
+    ) -> RowCells:
+        """A heading or a mark; the event says when it happened, and where."""
+        label = self._tables.text(short(text, MOST_MESSAGE))
+        return RowCells(
+            id=id,
+            depth=row.depth,
+            run=row.run,
+            kind=NUMBERS[row.kind],
+            label=label,
+            name=label,
+            start=event.start // UNIT,
+            thread=event.thread,
+            step=event.step,
+            rank=event.rank,
+            site=self._tables.site(site),
+            duration=duration,
+        )
+
+    def _variable(self, event: Variable, row: PageRow, odd: int) -> RowCells:
+        tables = self._tables
+        self._outputs += [tables.tensor(facts) for facts in tensors(event.value)]
+        name = tables.text(short(safe(event.name), MOST_NAME))
+        return RowCells(
+            id=event.id,
+            depth=row.depth,
+            run=row.run,
+            kind=NUMBERS["variable"],
+            label=name,
+            name=name,
+            start=event.start // UNIT,
+            thread=event.thread,
+            step=event.step,
+            rank=event.rank,
+            output=tables.text("" if event.changes == ("deleted",) else held_text(event.value)),
+            args=tables.text(f"changed\t{', '.join(event.changes)}"),
+            site=tables.site(event.site),
+            odd=odd,
+        )
+
+    def _call(self, call: Call, row: PageRow, costs: Costs, odd: int) -> RowCells:
+        tables, out = self._tables, call.result
+        self._inputs += [tables.tensor(facts) for facts in call.inputs]
+        if type(out) is TensorFacts:
+            self._outputs.append(tables.tensor(out))
+            output = tensor(out)
+        else:
+            self._outputs += [tables.tensor(facts) for facts in call.outputs]
+            output = result(out)
+        duration = inside = 0
+        if call.duration is not None:
+            duration = call.duration // UNIT + 1
+            inside = (call.duration - costs.own) // UNIT
+        return RowCells(
+            id=call.id,
+            depth=row.depth,
+            run=row.run,
+            kind=NUMBERS[call.kind],
+            label=tables.text(call_label(call)),
+            name=tables.text(safe(call.name)),
+            start=call.start // UNIT,
+            thread=call.thread,
+            step=call.step,
+            rank=call.rank,
+            module=tables.module(call.module),
+            output=tables.text(output),
+            args=tables.text(_arguments(call)),
+            site=tables.site(call.site),
+            defined=tables.site(call.defined),
+            duration=duration,
+            inside=inside,
+            flops=costs.flops,
+            forward=tables.places.get(call.forward, -1) + 1 if call.forward is not None else 0,
+            is_backward=int(call.phase == "backward"),
+            raised=tables.text(call.raised and safe(call.raised)),
+            message=tables.text(call.message and short(safe(call.message), MOST_MESSAGE)),
+            odd=odd,
+        )
+
+    def fill(self, columns: PackedColumns) -> None:
+        """Add the columns."""
+        for place, name in enumerate(RowCells._fields):
+            columns.integers(f"row.{name}", [row[place] for row in self._rows], delta=name in DELTAS)
+        columns.integers("row.number_kind", self._number_kinds)
+        columns.floats("row.number", self._numbers)
+        columns.integers("row.taken", self._input_counts)
+        columns.integers("row.returned", self._output_counts)
+        columns.integers("given", self._inputs, delta=True)
+        columns.integers("made", self._outputs, delta=True)
+
+
+def _number_kind(item: Any) -> int:
+    """Whether something is a number that a page can hold, and whether it is an integer."""
+    if type(item) is float:
+        return FLOAT
+    if type(item) is not int or abs(item) >= MOST_FLOAT:
+        return NO_NUMBER
+    return INTEGER if abs(item) <= MOST_EXACT else FLOAT
+
+
+def call_label(call: Call) -> str:
+    """What was called, in a few words."""
+    if call.kind == "module" and call.module is not None:
+        return module_type(call.module)
+    return safe(call.name) if call.kind == "aten" else compact(call)
+
+
+def _arguments(call: Call) -> str:
+    """The arguments, a line for each: its name or place, a tab, its value."""
+    lines = [f"{place}\t{short(value_text(item), MOST_ARGUMENT)}" for place, item in enumerate(call.args)]
+    lines += [f"{value_text(name)}\t{short(value_text(item), MOST_ARGUMENT)}" for name, item in call.kwargs.items()]
+    return "\n".join(lines)
