@@ -15,7 +15,7 @@ from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.variables.function_watch import probes_here
-from insitu.capture.variables.reach import in_block
+from insitu.capture.variables.variants import in_block
 from insitu.errors import choose, not_entered, tell
 from insitu.session.about import about_trace
 from insitu.session.dist import current_rank

@@ -1,7 +1,7 @@
-"""Who hears what a rewritten function reports: the probes of the thread it runs in.
+"""Who hears the reports of a rewritten function: the probes of the thread that it runs in.
 
-Code that any thread may run looks up what its thread follows. The copy of a watched function that runs for one probe
-alone knows it, which is faster.
+Code that any thread may run looks up the audience of its thread. The copy of a watched function that runs for one probe
+only knows that probe, which is faster.
 """
 
 from __future__ import annotations
@@ -30,72 +30,81 @@ _getframe = sys._getframe
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """What one thread follows now: the variables, and which of them each probe is told."""
+    """The variables that one thread follows now, and the probes that hear of them, each with its own patterns."""
 
-    told: tuple[tuple[Probe, VariablePatterns], ...]
+    listeners: tuple[tuple[Probe, VariablePatterns], ...]
     patterns: VariablePatterns
 
     def report(self, point: Point, value: Any, frame: FrameType, *, own: bool = False) -> None:
-        """Tell the probes."""
-        for probe, patterns in self.told:
+        """Report a variable to the probes that follow it; a point without a name says that a function begins."""
+        for probe, patterns in self.listeners:
             if not probe.paused and (not point.name or patterns.wanted(point.name)):
                 probe.tracker.report(point, value, frame, patterns, own=own)
 
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """What some probes are to be told while a watched call or a block runs."""
+    """The variables that some probes follow while a watched call or a block runs."""
 
     probes: tuple[Probe, ...]
     patterns: tuple[str, ...]
 
 
 class Audiences(dict[int, Audience]):
-    """What each thread follows: all the wishes that it has now, which may end in any order."""
+    """The audience of each thread: all its subscriptions, which may end in any order."""
 
     def __init__(self) -> None:
-        self._wishes: dict[int, list[Subscription]] = {}
+        self._subscriptions: dict[int, list[Subscription]] = {}
 
     @contextmanager
     def follow(self, probes: tuple[Probe, ...], patterns: tuple[str, ...]) -> Iterator[Audience]:
-        """Let these probes follow these variables in this thread, besides those that they follow already."""
-        ident, wish = get_ident(), Subscription(probes, patterns)
-        self._wishes.setdefault(ident, []).append(wish)
+        """Let these probes follow these variables in this thread, and those that they follow already."""
+        ident, subscription = get_ident(), Subscription(probes, patterns)
+        self._subscriptions.setdefault(ident, []).append(subscription)
         for probe in probes:
             probe.follows += 1
         try:
-            yield self._settle(ident)
+            yield self._update(ident)
         finally:
             for probe in probes:
                 probe.follows -= 1
                 if not probe.follows and not probe.suspended:
                     probe.tracker.forget()
-            self._wishes[ident] = [other for other in self._wishes.get(ident, ()) if other is not wish]
-            self._settle(ident)
+            others = [other for other in self._subscriptions.get(ident, ()) if other is not subscription]
+            self._subscriptions[ident] = others
+            self._update(ident)
 
-    def _settle(self, ident: int) -> Audience:
-        wishes = self._wishes[ident]
-        if len(wishes) == 1:  # mostly
-            patterns = patterns_of(wishes[0].patterns)
-            following = self[ident] = Audience(tuple((probe, patterns) for probe in wishes[0].probes), patterns)
-            return following
-        names: dict[int, tuple[Probe, list[str]]] = {}
-        for wish in wishes:
-            for probe in wish.probes:
-                names.setdefault(id(probe), (probe, []))[1].extend(wish.patterns)
-        told = tuple((probe, patterns_of(unique(found))) for probe, found in names.values())
-        following = Audience(told, patterns_of(unique(name for _, known in told for name in known.patterns)))
-        if told:
-            self[ident] = following
+    def _update(self, ident: int) -> Audience:
+        """Make the audience of a thread anew from its subscriptions."""
+        subscriptions = self._subscriptions[ident]
+        audience = audience_of(subscriptions[0]) if len(subscriptions) == 1 else joint_audience(subscriptions)
+        if subscriptions:
+            self[ident] = audience
         else:
             self.pop(ident, None)
-            del self._wishes[ident]
-        return following
+            del self._subscriptions[ident]
+        return audience
 
     def abandon(self) -> None:
         """This process is the child of a fork: the other threads are not here."""
         self.clear()
-        self._wishes.clear()
+        self._subscriptions.clear()
+
+
+def audience_of(subscription: Subscription) -> Audience:
+    """The audience of one subscription."""
+    patterns = patterns_of(subscription.patterns)
+    return Audience(tuple((probe, patterns) for probe in subscription.probes), patterns)
+
+
+def joint_audience(subscriptions: list[Subscription]) -> Audience:
+    """The audience of several subscriptions: a probe that has several gets the patterns of all."""
+    names: dict[int, tuple[Probe, list[str]]] = {}
+    for subscription in subscriptions:
+        for probe in subscription.probes:
+            names.setdefault(id(probe), (probe, []))[1].extend(subscription.patterns)
+    listeners = tuple((probe, patterns_of(unique(found))) for probe, found in names.values())
+    return Audience(listeners, patterns_of(unique(name for _, known in listeners for name in known.patterns)))
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:
@@ -105,16 +114,14 @@ def unique(names: Iterable[str]) -> tuple[str, ...]:
 
 audiences = Audiences()
 os.register_at_fork(after_in_child=audiences.abandon)
-# Who hears the reports of all threads: recordings of values.
+# Recordings of values hear the reports of all threads.
 recordings: list[Callable[[Point, Any, FrameType], None]] = []
 os.register_at_fork(after_in_child=recordings.clear)
-
-
-# The functions whose arguments are told when they are called, by file and name: they are watched.
+# The file and the name of each watched function: its call has its arguments, so no record is needed for them.
 watched_places: set[tuple[str, str]] = set()
 
 
-def make_general() -> Callable[[Point], Reporter]:
+def make_thread_reporter() -> Callable[[Point], Reporter]:
     """Reporters for code that any thread may run."""
     get = audiences.get
 
@@ -122,25 +129,24 @@ def make_general() -> Callable[[Point], Reporter]:
         own = (point.file, point.function) in watched_places
 
         def report(value: Any) -> None:
-            following = get(get_ident())
-            if following is not None:
-                following.report(point, value, _getframe(1), own=own)
-            for hearer in recordings:
-                hearer(point, value, _getframe(1))
+            audience = get(get_ident())
+            if audience is not None:
+                audience.report(point, value, _getframe(1), own=own)
+            for hear in recordings:
+                hear(point, value, _getframe(1))
 
         return report
 
     return reporter
 
 
-def reporting(
+def rewritten(
     code: CodeType,
     patterns: VariablePatterns,
     reporter: Callable[[Point], Reporter],
     shortcut: Shortcut | None = None,
 ) -> CodeType:
-    """The code of a function, rewritten. What is nested in it may be compiled once it is out of our hands: dynamo
-    cannot, and passes over it."""
+    """The code of a function with reports. Dynamo must pass over the functions nested in it: it cannot compile them."""
     new = rewrite(code, patterns.wanted, reporter, shortcut)
     if new is not code:
         for inner in nested_codes(new):
@@ -167,11 +173,11 @@ def make_shortcut(probe: Probe, patterns: VariablePatterns, code: CodeType) -> S
 def make_reporter(probe: Probe, patterns: VariablePatterns, code: CodeType) -> Callable[[Point], Reporter]:
     """Reporters for one watched function that runs for one probe, in the thread of that probe.
 
-    Its nested functions may run anywhere and at any time; variables that it shares may change elsewhere, and what is
-    inside of one must be looked at: there, every report is compared at once.
+    Its nested functions may run in any thread at any time, the variables that it shares with them may change there,
+    and patterns may name parts of a variable: in these cases every report is compared at once.
     """
     extend, track, function = probe.tape.extend, probe.tracker.report, code.co_qualname
-    local, general = local_names(code), make_general()
+    local, general = local_names(code), make_thread_reporter()
 
     def reporter(point: Point) -> Reporter:
         if point.function != function:

@@ -17,7 +17,7 @@ from insitu.capture.compiled import regions
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.variables.follow.definitions import NoSource
 from insitu.capture.variables.patterns import patterns_of
-from insitu.capture.variables.reporters import make_general, reporting
+from insitu.capture.variables.reporters import make_thread_reporter, rewritten
 from insitu.errors import tell
 
 
@@ -86,7 +86,7 @@ class Swaps:
         key = (id(original), names)
         if key not in self._codes:
             try:
-                new = reporting(original, patterns_of(tuple(sorted(names))), make_general())
+                new = rewritten(original, patterns_of(tuple(sorted(names))), make_thread_reporter())
             except Exception as reason:
                 new = original
                 why = reason if isinstance(reason, NoSource) else f"{original.co_qualname}: {reason!r}"
