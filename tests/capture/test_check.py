@@ -17,8 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import insitu
+from insitu.capture.finite import finiteness_of, first_bad, total
 from insitu.capture.guard.check import LATE, SOON
-from insitu.capture.guard.values import first_bad, state_of, total
 from insitu.trace.findings import Finding, NonFiniteInput, NonFiniteResult
 
 NAN, INF = math.nan, math.inf
@@ -529,7 +529,7 @@ def test_memory_is_flat_over_a_training() -> None:
         sizes = []
         for _ in range(20):
             training(model, 100)
-            sizes.append((len(check.probe.tape), len(check.past), len(check.probe.table), len(check.pending)))
+            sizes.append((len(check.probe.tape), len(check.past), len(check.probe.table), len(check.unchecked)))
         assert check.gone > 10 * SOON
         assert all(tape <= 2 * SOON and past <= 2 * SOON for tape, past, *_ in sizes)
         early, late = (max(sum(size[2:]) for size in part) for part in (sizes[:10], sizes[10:]))
@@ -579,8 +579,8 @@ def test_a_gradient_is_found_after_the_tape_was_cleared() -> None:
     ],
 )
 def test_what_is_not_finite_in_a_tensor(tensor: Tensor, bad: tuple[int, ...] | None) -> None:
-    state = state_of(tensor)
-    assert bool(state) == (bad != ())
-    assert math.isfinite(total(tensor)) or tensor.numel() == 4 or state
-    if state:
-        assert first_bad(tensor, nan=state.nan) == bad
+    found = finiteness_of(tensor)
+    assert found.is_finite == (bad == ())
+    assert math.isfinite(total(tensor)) or tensor.numel() == 4 or not found.is_finite
+    if not found.is_finite:
+        assert first_bad(tensor, nan=found.nan) == bad

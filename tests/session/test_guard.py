@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 import insitu
 from insitu import InsituWarning, NonFiniteError
-from insitu.capture.guard.values import total
+from insitu.capture.finite import total
 from insitu.demo import GPT
 from insitu.trace.findings import (
     MissingGradients,
@@ -251,7 +251,7 @@ def test_an_own_failure_is_told_once_and_stays_out_of_the_program(monkeypatch: p
     def fail(*_: Any) -> None:
         raise RuntimeError("of ours")
 
-    monkeypatch.setattr("insitu.capture.guard.check.cause", fail)
+    monkeypatch.setattr("insitu.capture.guard.handlers.output_finding", fail)
     with pytest.warns(InsituWarning, match="finding a cause") as told, insitu.guard():
         for _ in range(3):
             torch.zeros(2).log()

@@ -1,7 +1,7 @@
-"""What a guard checks at each torch function: that what comes out is finite, with one sum where it is looked at.
+"""The checks of a guard: that the output of each torch function is finite, with one sum where it is looked at.
 
-Which functions are checked is in ways.py; why something is not finite, and whether that is news, is found out in
-cause.py; what the backward pass makes is checked in backward.py.
+handlers.py says which outputs are looked at; `trace.origin` decides where a NaN or Inf began, on facts that forward.py,
+loss.py and gradient.py collect; nodes.py checks the backward pass.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from math import isfinite
 from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, float16
+from torch import Tensor
 
 from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.note import save_waiting_tapes
-from insitu.capture.explain.reading import values
-from insitu.capture.guard.backward import Nodes
-from insitu.capture.guard.cause import came_in, cause, made_before, made_unseen, waiting_behind
-from insitu.capture.guard.entry import come_to_loss
+from insitu.capture.explain.reading import Reading, values
+from insitu.capture.finite import careful_total, is_finite
+from insitu.capture.guard.forward import incoming_finding, opaque_finding, waiting_behind
+from insitu.capture.guard.handlers import make_after, make_before
 from insitu.capture.guard.hooks import Hooks
+from insitu.capture.guard.nodes import Nodes
 from insitu.capture.guard.pause import Pause
-from insitu.capture.guard.values import FINITE, State, careful_total, state_of, tensors_in, total
+from insitu.capture.guard.risk import can_produce
 from insitu.capture.guard.waiting import Waiting
-from insitu.capture.guard.ways import DIVIDES, HIDES, LEAVING, NODES, OUTPUTS, UNLIKELY, WAYS, changes, way_of
 from insitu.capture.modes import skip_when_compiling
-from insitu.capture.tape import ARGS, FIXED, OUTERMOST, Raised, Tape, VariableEntry
+from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, Raised, Tape, VariableEntry
 from insitu.capture.tensors import FORGOTTEN, GIVEN, ParameterValue, RichValue, Value
-from insitu.capture.torch_internals import DisableTorchFunction, next_node_number
+from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.trace.event import Fields
 from insitu.trace.findings import Finding, NonFiniteResult
 from insitu.trace.operation import own_name
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 SOON, LATE = 1 << 14, 1 << 18
 
 CONTAINERS = (list, tuple, dict, Fields, RichValue)  # a value of another class is treated as one
-
-Before = Callable[[FunctionCallee, int, Any, Any], State]
-After = Callable[..., None]
 
 
 class Checks:
@@ -89,7 +86,7 @@ class Checks:
         """A call has ended, by an exception or not: the tape may be too long."""
         callee, check = probe.tape[at], probe.check
         if check is not None and type(callee) is not FunctionCallee and callee.kind in ("module", "function"):
-            check.look_at_unseen(at, is_ours=_getframe(1).f_code is probe.on_module.__code__)
+            check.look_at_opaque(at, is_ours=_getframe(1).f_code is probe.on_module.__code__)
         if check is not None and (len(probe.tape) > SOON or self.enters):
             backward = type(callee) is FunctionCallee and callee.runs_backward
             if backward:
@@ -130,92 +127,113 @@ def names(pattern: str, name: str, path: str) -> bool:
 
 
 class Check:
-    """The checks of one probe; `past` is what was on its tape before it was cleared last."""
+    """The checks of one probe; `past` is what was on its tape before it was cleared last.
+
+    `unchecked` are the calls whose outputs nobody has looked at, or that got such outputs; `nonfinite` are the calls
+    whose outputs are not finite, be that news or not.
+    """
 
     def __init__(self, probe: Probe, checks: Checks) -> None:
         self.probe, self.checks = probe, checks
         self.past = Tape()
-        self.pending: set[int] = set()  # the calls whose results were not checked, or came from such
-        self.bad: set[int] = set()  # those whose results are not finite, be that news or not
+        self.unchecked: set[int] = set()
+        self.nonfinite: set[int] = set()
         self.waiting = Waiting(self)
         self.nodes, self.hooks, self.pause = Nodes(self), Hooks(self), Pause(probe)
         self.gone = 0  # how much of the tape was cleared so far
         before, after = make_before(self), make_after(self)
         self.pair = (unheard(before), unheard(after)) if probe.modes.is_careful else (before, after)
 
-    def is_checked(self, at: int) -> bool:
-        """Whether the results of a call were checked, or nobody knows what it calls."""
-        callee = self.probe.tape[at]
-        return not isinstance(callee, FunctionCallee) or (at not in self.pending and self.can_make(callee))
+    @property
+    def path(self) -> str:
+        """The path of the module that runs."""
+        return self.probe.module.path if self.probe.module is not None else ""
 
-    def has_pending(self, at: int) -> bool:
+    def is_allowed(self, reading: Reading, at: int) -> bool:
+        """Whether the call at an offset may produce what it wants."""
+        call = reading.call(at)
+        return self.checks.allowed(call.name, call.path)
+
+    def value_of(self, tensor: Tensor) -> Value | None:
+        """What the tape knows about a tensor."""
+        value = self.probe.table.get(id(tensor))
+        return value if value is not None and value() is tensor else None
+
+    def is_checked(self, at: int) -> bool:
+        """Whether the outputs of a call were checked; of modules and compiled regions nobody knows what they call."""
+        callee = self.probe.tape.callee(at)
+        if not isinstance(callee, FunctionCallee):
+            return True
+        return at not in self.unchecked and can_produce(callee)
+
+    def is_suspect(self, call: int) -> bool:
+        """Whether the outputs of a call were not checked, or are not finite."""
+        return call in self.unchecked or call in self.nonfinite
+
+    def has_suspect(self, at: int) -> bool:
         """Whether an argument of a call was not checked, or is not finite; parameters can still be checked later."""
-        tape, pending, bad = self.probe.tape, self.pending, self.bad
-        for item in tape.inputs(at):
+        tape, unchecked, nonfinite = self.probe.tape, self.unchecked, self.nonfinite
+        first = at + FIXED  # `tape.inputs` in line: this runs for most calls
+        for item in tape[first : first + tape[at + ARGS] + tape[at + KWARGS]]:
             kind = type(item)
             if kind is Value:
-                maker = item.producer
-                if maker == GIVEN or maker in pending or maker in bad:
+                producer = item.producer
+                if producer == GIVEN or producer in unchecked or producer in nonfinite:
                     return True
             elif kind is ParameterValue:
-                if item.producer in bad:
+                if item.producer in nonfinite:
                     return True
-            elif kind in CONTAINERS and any(map(self._is_pending, values(item))):
+            elif kind in CONTAINERS and any(map(self._is_suspect_value, values(item))):
                 return True
         return False
 
-    def _is_pending(self, value: Value) -> bool:
-        return value.producer in self.pending or value.producer in self.bad or value.producer == GIVEN
+    def _is_suspect_value(self, value: Value) -> bool:
+        return value.producer == GIVEN or self.is_suspect(value.producer)
 
-    def spoiled(self, at: int, look: Callable[[Tensor], float]) -> list[Tensor]:
-        """The arguments of a call that were not checked and are not finite, which its result may hide."""
-        tape, pending = self.probe.tape, self.pending
+    def hidden(self, at: int, look: Callable[[Tensor], float]) -> list[Tensor]:
+        """The arguments of a call that were not checked and are not finite, which its output may hide."""
+        tape, unchecked = self.probe.tape, self.unchecked
         found = []
         for item in tape.inputs(at):
-            if isinstance(item, Value) and item.producer in pending and (tensor := item()) is not None:
-                if not isfinite(look(tensor)):
-                    found.append(tensor)
-                elif isinstance(tape.result(item.producer), Value):  # else it is one of several
-                    pending.discard(item.producer)
+            if not isinstance(item, Value) or item.producer not in unchecked:
+                continue
+            tensor = item()
+            if tensor is None:
+                continue
+            if not isfinite(look(tensor)):
+                found.append(tensor)
+            elif isinstance(tape.result(item.producer), Value):  # else it is one of several
+                unchecked.discard(item.producer)
         return found
 
-    def look_at_unseen(self, at: int, *, is_ours: bool) -> None:
-        """A module, or a compiled region, has ended: what no function that was seen has made is checked here.
+    def look_at_opaque(self, at: int, *, is_ours: bool) -> None:
+        """A module, or a compiled region, has ended: check the outputs that no function returned which was seen.
 
-        Not where dynamo would be interrupted: there, whoever uses the result is to find it.
+        Not where dynamo would be interrupted: there, the next call finds them.
         """
         result = self.probe.tape.result(at)
-        made = [value for value in values(result) if value.producer == at] if not isinstance(result, Raised) else []
-        if made and not is_ours:
-            self.pending.add(at)
-        for tensor in (value() for value in made if is_ours):
-            if tensor is not None and not isfinite(careful_total(tensor)):
-                self.bad.add(at)
-                self.tell(made_unseen, self, at, tensor, state_of(tensor))
+        own = [] if isinstance(result, Raised) else [value for value in values(result) if value.producer == at]
+        if own and not is_ours:
+            self.unchecked.add(at)
+            return
+        for tensor in filter_alive(own):
+            if not isfinite(careful_total(tensor)):
+                self.nonfinite.add(at)
+                self.tell(opaque_finding, self, at, tensor)
 
     def waiting_behind(self, found: list[Value]) -> NonFiniteResult | None:
         """The finding that waits behind one of some values."""
         return waiting_behind(self, found)
 
     def rest(self) -> Iterator[Finding]:
-        """What to say of the results that nobody has used, and that were not checked therefore."""
-        for at in sorted(self.pending):
-            if self.checks.found or not self.can_make(self.probe.tape[at]):
+        """The findings of outputs that nobody has used, and that were not checked therefore."""
+        for at in sorted(self.unchecked):
+            if self.checks.found or not can_produce(self.probe.tape.callee(at)):
                 continue
-            tensors = [tensor for value in values(self.probe.tape.result(at)) if (tensor := value()) is not None]
-            finding = came_in(self, at, tensors, "") if any(map(state_of, tensors)) else None
+            tensors = filter_alive(values(self.probe.tape.result(at)))
+            finding = None if all(map(is_finite, tensors)) else incoming_finding(self, at, tensors, "")
             if finding is not None:
                 yield finding
-
-    @staticmethod
-    def can_make(callee: Any) -> bool:
-        """Whether a call does more than to pass on what it is given."""
-        return not isinstance(callee, FunctionCallee) or bool(WAYS.get(callee.name, OUTPUTS) & (OUTPUTS | DIVIDES))
-
-    @staticmethod
-    def has_hooks(callee: Any) -> bool:
-        """Whether the gradients that a call computes are checked."""
-        return not isinstance(callee, FunctionCallee) or bool(WAYS.get(callee.name, NODES) & NODES)
 
     def clear(self) -> None:
         """Move what is on the tape into the past: a backward pass may still ask for it."""
@@ -229,8 +247,8 @@ class Check:
         probe.table.clear()
         probe.table.update(alive)
         self.gone += len(probe.tape)
-        self.pending.clear()
-        self.bad.clear()
+        self.unchecked.clear()
+        self.nonfinite.clear()
         probe.tape.clear()
         probe.codes.clear()
 
@@ -243,7 +261,7 @@ class Check:
         self.hooks.end()
 
     def tell(self, look: Callable[..., Finding | None], *args: Any) -> None:
-        """Report what looking closer finds; if that fails, it is the tool's own trouble."""
+        """Report what a closer look finds; if that fails, it is the tool's own trouble."""
         try:
             with DisableTorchFunction():  # the getters of a subclass are the user's code
                 finding = look(*args)
@@ -252,6 +270,11 @@ class Check:
             return
         if finding is not None:
             self.checks.report(finding)
+
+
+def filter_alive(found: Iterable[Value]) -> list[Tensor]:
+    """The tensors of some values that are still there."""
+    return [tensor for value in found if (tensor := value()) is not None]
 
 
 def unheard(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -263,131 +286,3 @@ def unheard(function: Callable[..., Any]) -> Callable[..., Any]:
 
     skip_when_compiling(call)
     return call
-
-
-def make_before(check: Check) -> Before:
-    """What is done before a function: it may change a tensor that is not finite already."""
-    probe, checks = check.probe, check.checks
-    look = careful_total if probe.modes.is_careful else total
-
-    def before(callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> State:
-        try:
-            with DisableTorchFunction():
-                if not callee.runs_backward:
-                    target = args[0] if changes(callee, args, kwargs) and isinstance(args[0], Tensor) else None
-                    if target is None or isfinite(look(target)):
-                        return FINITE
-                    state = state_of(target)
-                else:
-                    checks.trains = True
-                    check.nodes.end()
-                    check.nodes.find_unseen(next_node_number(), args, kwargs)
-                    checks.on_backward(probe, None)
-                    losses = tensors_in(args[0] if args else kwargs)
-                    if not check.has_pending(at) or all(isfinite(look(loss)) for loss in losses):
-                        return FINITE
-        except Exception as error:
-            probe.trouble("checking an argument", error)
-            return FINITE
-        if callee.runs_backward:
-            check.tell(come_to_loss, check, at, losses)
-            return FINITE
-        check.tell(made_before, check, [target])
-        return state
-
-    skip_when_compiling(before)
-    return before
-
-
-def make_after(check: Check) -> After:
-    """What is done with the result of a function."""
-    probe, nodes, ways, pending, bad = check.probe, check.nodes, WAYS, check.pending, check.bad
-    look = careful_total if probe.modes.is_careful else total
-
-    def after(
-        callee: FunctionCallee,
-        at: int,
-        args: Any,
-        kwargs: Any,
-        result: Any,
-        first: int,
-        made: int,
-        before: State | None,
-    ) -> None:
-        try:
-            way = ways.get(callee.name)
-            if way is None:
-                way = way_of(callee)
-            if first != nodes.next or nodes.unseen:
-                nodes.find_unseen(first, args, kwargs)
-            nodes.next = first + made
-            if way & DIVIDES:
-                way = OUTPUTS | (NODES | HIDES if isinstance(args[-1], Tensor) else UNLIKELY)
-            spoiled = check.spoiled(at, look) if way & HIDES and pending else None
-        except Exception as error:
-            probe.trouble("checking an argument", error)
-            return
-        if spoiled:
-            check.tell(made_before, check, spoiled)
-        try:
-            if not way & OUTPUTS:
-                pass_on(at)
-                if not way & UNLIKELY:
-                    return
-            if type(result) is Tensor:
-                half = result.dtype is float16
-                if made and (way & NODES or half):
-                    nodes.add(result, first, made)
-                if not way & OUTPUTS:
-                    return
-                if way & UNLIKELY and made and not half and not kwargs and not check.has_pending(at):
-                    pending.add(at)
-                    return
-                if isfinite(look(result)):
-                    return
-            else:
-                with DisableTorchFunction():
-                    if is_fine(callee, at, args, result, first, made, way):
-                        return
-        except Exception as error:
-            probe.trouble("checking a result", error)
-            return
-        bad.add(at)
-        check.tell(cause, check, callee, at, args, kwargs, result, before)
-
-    def is_fine(callee: FunctionCallee, at: int, args: Any, result: Any, first: int, made: int, way: int) -> bool:
-        """The same for what returns no tensor, or several."""
-        if callee.runs_backward:
-            check.checks.on_backward(probe, at)
-            way = NODES  # those of the gradients themselves
-        if type(result) is float:
-            return isfinite(result)
-        if check.waiting and callee.name in LEAVING:
-            return not check.has_pending(at)
-        tensors = tensors_in(result)
-        if callee.in_place and args:
-            tensors += tensors_in(args[0])
-        if made and (way & NODES or any(tensor.dtype is float16 for tensor in tensors)):
-            nodes.add_all(tensors, first, made)
-        return not way & OUTPUTS or all(isfinite(look(tensor)) for tensor in tensors)
-
-    pass_on = make_pass_on(check)
-    skip_when_compiling(after, is_fine)
-    return after
-
-
-def make_pass_on(check: Check) -> Callable[[int], None]:
-    """Notes that what a call passes on was not checked, where what it was given was not."""
-    tape, pending, bad = check.probe.tape, check.pending, check.bad
-
-    def pass_on(at: int) -> None:
-        given = tape[at + FIXED] if tape[at + ARGS] else None
-        if type(given) is Value:  # mostly there is but one tensor
-            maker = given.producer
-            if maker == GIVEN or maker in pending or maker in bad:
-                pending.add(at)
-        elif check.has_pending(at):
-            pending.add(at)
-
-    skip_when_compiling(pass_on)
-    return pass_on

@@ -1,86 +1,163 @@
-"""Why a gradient is not finite: the forward call whose gradient an autograd node computed, and what went into it."""
+"""The finding of a gradient that is not finite: the forward call whose gradient a node computed, and what went in."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.guard.cause import report_waiting, waiting_at
+from insitu.capture.finite import finiteness_of, first_bad
 from insitu.capture.guard.facts import facts_of, module_chain, noted_values, operands, saved, saved_tensors
-from insitu.capture.guard.values import State, first_bad, state_of
+from insitu.capture.guard.forward import report_waiting, waiting_at
+from insitu.capture.guard.risk import has_hooks
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.tape import Tape
 from insitu.capture.torch_internals import FORWARD_CLASS, current_node, node_number
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import ConsequentGradient, Finding, FindingKind, NonFiniteGradient, UncheckedGradient
+from insitu.trace.origin import Finiteness, GradientOrigin, follows_forward, union
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import Check
 
 
-def gradient_cause(check: Check, bad: Tensor, *, given: bool, entered: State) -> Finding | None:
-    """The finding of an autograd node that made NaN or Inf, or got it (`given`) from where nothing was checked.
+@dataclass(frozen=True, slots=True)
+class BadGradient:
+    """A gradient that is not finite and leaves an autograd node; `incoming` is what went into the node."""
 
-    `entered` is what was not finite in the gradient that it got.
-    """
+    tensor: Tensor
+    node: Any
+    origin: GradientOrigin
+    incoming: Finiteness
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether it contains NaN, and not only Inf."""
+        return finiteness_of(self.tensor).nan
+
+    @property
+    def kind(self) -> FindingKind:
+        """The kind of finding that it is."""
+        return "nan" if self.has_nan else "inf"
+
+    def index(self) -> tuple[int, ...] | None:
+        """The index of its first bad element."""
+        return first_bad(self.tensor, nan=self.has_nan)
+
+
+def gradient_finding(check: Check, tensor: Tensor, origin: GradientOrigin, incoming: Finiteness) -> Finding | None:
+    """The finding of the autograd node that runs now, and of which a gradient that is not finite leaves."""
     node: Any = current_node()
-    state, name = state_of(bad), node.name()
-    kind: FindingKind = "nan" if state.nan else "inf"
-    output, index = facts_of(bad), first_bad(bad, nan=state.nan)
+    gradient = BadGradient(tensor, node, origin, incoming)
     tape, at = place_of(check, node_number(node))
     if at is None:
-        return unplaced_cause(check, bad, node, given=given, entered=entered)
-    reading, is_unchecked = Reading(tape), False
+        return unplaced_finding(check, gradient)
+    reading = Reading(tape)
     try:
-        if given:
-            user = unchecked_user(check, reading, at)
-            is_unchecked = user is None
-            at, node, name = (user, None, "autograd") if user is not None else (at, node, name)
-        call = reading.call(at)
-        alive = [tensor for value in noted_values(reading, at) if (tensor := value()) is not None]
-        if check.checks.allowed(call.name, call.path):
-            return None
-        waiting = waiting_at(check, reading, at) if node is not None else None
-        if waiting is not None:
-            return report_waiting(check, waiting, "gradient", reading, at)
-        passed = follows(node, alive, nan=state.nan and not check.checks.found)
-        if passed:
-            if check.checks.found or check.checks.told:
-                return None
-            check.checks.told = True
-        check.checks.found = check.checks.found or not (passed or is_unchecked) or given
-        found = operands(check.probe, reading, at, alive)
-        if any(operand.facts.stats is None for operand in found):
-            found += saved(node)
-        facts: dict[str, Any] = {"path": call.path, "call": call, "site": call.site, "output": output, "index": index}
-        facts |= {"operands": tuple(found), "modules": module_chain(reading, at), "node": name}
-        if passed:
-            return ConsequentGradient(**facts)
-        if is_unchecked:
-            return UncheckedGradient(**facts)
-        is_infinite = bool(entered) and node is not None
-        return NonFiniteGradient(kind=kind, has_finite_inputs=not entered, has_infinite_gradient=is_infinite, **facts)
+        user = unchecked_user(check, reading, at) if origin is GradientOrigin.UNCHECKED else None
+        if user is not None:
+            return user_finding(check, reading, user, gradient)
+        return node_finding(check, reading, at, gradient)
     finally:
         reading.close()
 
 
-def unplaced_cause(check: Check, bad: Tensor, node: Any, *, given: bool, entered: State) -> Finding | None:
-    """The same for a node that no call on a tape has made: of a hand-written function, or a compiled region."""
+def node_finding(check: Check, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:
+    """The finding of the node that computed the gradient of the call at an offset."""
+    if check.is_allowed(reading, at):
+        return None
+    waiting = waiting_at(check, reading, at)
+    if waiting is not None:
+        return report_waiting(check, waiting, "gradient", reading, at)
+    saved = [tensor for _, tensor in saved_tensors(gradient.node)]
+    if follows(check, [*alive(reading, at), *saved], gradient):
+        return consequence(check, reading, at, gradient, gradient.node.name())
+    check.checks.found = True
+    facts = facts_at(check, reading, at, gradient)
+    if gradient.origin is GradientOrigin.UNCHECKED:
+        return UncheckedGradient(node=gradient.node.name(), **facts)
+    is_finite = gradient.incoming.is_finite
+    return NonFiniteGradient(
+        kind=gradient.kind,
+        node=gradient.node.name(),
+        has_finite_inputs=is_finite,
+        has_infinite_gradient=not is_finite,
+        **facts,
+    )
+
+
+def user_finding(check: Check, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:
+    """The finding of an unchecked call at an offset, whose gradient autograd computed without a hook."""
+    if check.is_allowed(reading, at):
+        return None
+    if follows(check, alive(reading, at), gradient):
+        return consequence(check, reading, at, gradient, "autograd")
+    check.checks.found = True
+    facts = facts_at(check, reading, at, gradient, has_node=False)
+    is_finite = gradient.incoming.is_finite
+    return NonFiniteGradient(kind=gradient.kind, node="autograd", has_finite_inputs=is_finite, **facts)
+
+
+def consequence(check: Check, reading: Reading, at: int, gradient: BadGradient, node: str) -> Finding | None:
+    """The finding of a gradient that follows from the forward pass, unless the forward pass was reported."""
+    if check.checks.found or check.checks.told:
+        return None
+    check.checks.told = True
+    check.checks.found = gradient.origin is GradientOrigin.UNCHECKED
+    return ConsequentGradient(node=node, **facts_at(check, reading, at, gradient, has_node=node != "autograd"))
+
+
+def follows(check: Check, tensors: list[Tensor], gradient: BadGradient) -> bool:
+    """Whether a gradient is not finite because the tensors of the forward call are not."""
+    forward = union(map(finiteness_of, tensors))
+    return follows_forward(forward, nan=gradient.has_nan and not check.checks.found)
+
+
+def alive(reading: Reading, at: int) -> list[Tensor]:
+    """The tensors that went into a call and are still there."""
+    return [tensor for value in noted_values(reading, at) if (tensor := value()) is not None]
+
+
+def facts_at(
+    check: Check, reading: Reading, at: int, gradient: BadGradient, *, has_node: bool = True
+) -> dict[str, Any]:
+    """The fields that all findings about the gradient of a call have."""
+    call = reading.call(at)
+    found = operands(check.probe, reading, at, alive(reading, at))
+    if has_node and any(operand.facts.stats is None for operand in found):
+        found += saved(gradient.node)
+    return {
+        "path": call.path,
+        "call": call,
+        "site": call.site,
+        "output": facts_of(gradient.tensor),
+        "index": gradient.index(),
+        "operands": tuple(found),
+        "modules": module_chain(reading, at),
+    }
+
+
+def unplaced_finding(check: Check, gradient: BadGradient) -> Finding | None:
+    """The finding of a node that no call on a tape made: of a hand-written function, or of a compiled region."""
     if check.checks.found:
         return None
     check.checks.found = True
-    state, call = state_of(bad), unseen_call(check.probe.tape, node_number(node))
-    kind: FindingKind = "nan" if state.nan else "inf"
-    site = definition_of(node) or (call.site if call is not None else None)
-    path = call.path if call is not None else ""
-    facts: dict[str, Any] = {"path": path, "call": call, "site": site, "output": facts_of(bad), "node": node.name()}
-    facts |= {"index": first_bad(bad, nan=state.nan), "operands": tuple(saved(node))}
-    if given:
+    node, call = gradient.node, unseen_call(check.probe.tape, node_number(gradient.node))
+    facts: dict[str, Any] = {
+        "call": call,
+        "path": call.path if call is not None else "",
+        "site": definition_of(node) or (call.site if call is not None else None),
+        "output": facts_of(gradient.tensor),
+        "index": gradient.index(),
+        "operands": tuple(saved(node)),
+        "node": node.name(),
+    }
+    if gradient.origin is GradientOrigin.UNCHECKED:
         return UncheckedGradient(**facts)
-    return NonFiniteGradient(kind=kind, has_finite_inputs=not entered, **facts)
+    return NonFiniteGradient(kind=gradient.kind, has_finite_inputs=gradient.incoming.is_finite, **facts)
 
 
 def definition_of(node: Any) -> Site | None:
@@ -112,12 +189,6 @@ def unchecked_user(check: Check, reading: Reading, at: int) -> int | None:
     """The call that used the result of another one, and whose gradients are not checked."""
     results = {id(value) for value in values(reading.result(at))}
     later = (other for other in reading.before(len(reading.tape)) if other > at)
-    unchecked = (other for other in later if not check.has_hooks(reading.callee(other)))
+    unchecked = (other for other in later if not has_hooks(reading.callee(other)))
     uses = (other for other in unchecked if any(id(value) in results for value in noted_values(reading, other)))
     return next(uses, None)
-
-
-def follows(node: Any, operands: list[Tensor], *, nan: bool) -> bool:
-    """Whether a gradient is not finite because the forward pass was not; with `nan` only NaN explains it."""
-    states = [state_of(tensor) for tensor in (*operands, *(tensor for _, tensor in saved_tensors(node)))]
-    return any(state.nan if nan else state for state in states)

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from insitu.capture.explain.reading import Reading
+from insitu.capture.finite import finiteness_of, first_bad, is_finite, total
 from insitu.capture.guard.cut import cut_before
 from insitu.capture.guard.facts import facts_of, noted_values, own_tensors
-from insitu.capture.guard.values import first_bad, state_of, total
 from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import unwrapped
@@ -192,7 +192,7 @@ class Health:
             if not self._optimizers:
                 self._totals = Totals()
             stepping = self._optimizers[id(optimizer)] = Stepping(optimizer)
-            stepping.bad = {id(parameter) for parameter in owned(optimizer) if state_of(parameter)}
+            stepping.bad = {id(parameter) for parameter in owned(optimizer) if not is_finite(parameter)}
         if is_due(stepping.steps):
             self._look_at_called()
         weights = [self._see(parameter) for parameter in owned(optimizer)]
@@ -228,16 +228,16 @@ class Health:
         parameters = owned(optimizer)
         if all(isfinite(total(parameter)) for parameter in parameters):
             return None
-        new = [each for each in parameters if id(each) not in stepping.bad and state_of(each)]
+        new = [each for each in parameters if id(each) not in stepping.bad and not is_finite(each)]
         stepping.bad.update(map(id, new))
-        spoiled = any(parameter.grad is not None and state_of(parameter.grad) for parameter in new)
+        spoiled = any(parameter.grad is not None and not is_finite(parameter.grad) for parameter in new)
         if not new or (spoiled and self._checks.found):
             return None
         parameter, path = new[0], self._paths().get(id(new[0]), "")
         if self._checks.allowed("", path):
             return None
         self._checks.found = True
-        index = first_bad(parameter, nan=state_of(parameter).nan)
+        index = first_bad(parameter, nan=finiteness_of(parameter).nan)
         return NonFiniteUpdate(
             path=path,
             site=site_here(),
@@ -308,8 +308,10 @@ class Health:
         model = unwrapped(self._model).named_parameters() if self._model is not None else ()
         for path, parameter in (*model, *(item for items in known for item in items)):
             grad = dense_grad(parameter)
-            if grad is not None and (state := state_of(grad)):
-                yield LeftoverGradient(path=path, output=facts_of(grad), index=first_bad(grad, nan=state.nan))
+            if grad is not None and not is_finite(grad):
+                yield LeftoverGradient(
+                    path=path, output=facts_of(grad), index=first_bad(grad, nan=finiteness_of(grad).nan)
+                )
                 return
 
     def _none(self, weights: list[Any]) -> Iterator[Finding]:

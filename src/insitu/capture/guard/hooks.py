@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from insitu.capture.explain.reading import Reading
+from insitu.capture.finite import careful_total, finiteness_of, first_bad
 from insitu.capture.guard.facts import facts_of, parameter_path
 from insitu.capture.guard.gradient import place_of
-from insitu.capture.guard.values import FINITE, careful_total, first_bad, state_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.torch_internals import DisableTorchFunction, backward_hooks, node_number, version_counter
 from insitu.capture.variables.function_watch import code_of
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, FindingKind, NonFiniteFromHook, TensorOperand
+from insitu.trace.origin import FINITE
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import Check
@@ -99,8 +100,8 @@ class Hooks:
 
 def hook_cause(check: Check, hook: Hook, made: Any, given: Tensor | None, place: Place) -> Finding | None:
     """What to say of what a hook made of a finite gradient, which is `given` unless it was changed in place."""
-    state = state_of(made) if isinstance(made, Tensor) else FINITE
-    if not state:
+    found = finiteness_of(made) if isinstance(made, Tensor) else FINITE
+    if found.is_finite:
         return None
     check.nodes.spoil()
     call, path = call_at(check, place), ""
@@ -108,13 +109,13 @@ def hook_cause(check: Check, hook: Hook, made: Any, given: Tensor | None, place:
         path = parameter_path(check.probe, place())
     elif call is not None:
         path = call.path
-    if (check.checks.is_scaled and not state.nan) or check.checks.allowed(call.name if call is not None else "", path):
+    if (check.checks.is_scaled and not found.nan) or check.checks.allowed(call.name if call is not None else "", path):
         return None
     check.checks.found = True
     operands = (TensorOperand(facts_of(given), "the gradient"),) if given is not None else ()
     name = getattr(hook, "__name__", type(hook).__name__)
-    kind: FindingKind = "nan" if state.nan else "inf"
-    index = first_bad(made, nan=state.nan)
+    kind: FindingKind = "nan" if found.nan else "inf"
+    index = first_bad(made, nan=found.nan)
     return NonFiniteFromHook(
         kind=kind,
         path=path,

@@ -1,22 +1,22 @@
 """NaN and Inf that may still heal: nothing is reported until they reach something that matters.
 
 A mask made by `torch.log` holds -inf on purpose: it is added to scores, and softmax turns it into zeros. So does a
-reciprocal whose infinities are replaced by zeros in the next line. What is produced in a tensor that needs no gradient
-waits here, with its finding. It is reported when it reaches a loss or a gradient, when NaN is computed from it, when it
-leaves torch as a number or an array, and when no call has used it by the end. Where all calls that used it gave finite
-results, nothing is said.
+reciprocal whose infinities are replaced by zeros in the next line. NaN or Inf in a tensor that needs no gradient waits
+here, with its finding. It is reported when it reaches a loss or a gradient, when NaN is computed from it, when it
+leaves torch as a number or an array, and when no call has used it by the end. Where all calls that used it returned
+finite results, nothing is reported. `trace.origin` decides what may heal, and what has reached something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from insitu.capture.explain.reading import Reading, values
+from insitu.capture.finite import is_finite
 from insitu.capture.guard.facts import noted_values
-from insitu.capture.guard.values import state_of
 from insitu.capture.tensors import Value
 from insitu.trace.findings import NonFiniteResult
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from insitu.capture.guard.check import Check
 
 
+@dataclass(frozen=True, slots=True)
 class Carrier:
-    """A tensor that holds what waits, made by a call that is no longer on the tape."""
+    """A tensor that holds what waits, produced by a call that is no longer on the tape."""
 
-    __slots__ = ("finding", "is_used", "value")
-
-    def __init__(self, value: Value, finding: NonFiniteResult, *, is_used: bool) -> None:
-        self.value, self.finding, self.is_used = value, finding, is_used
+    value: Value
+    finding: NonFiniteResult
+    is_used: bool
 
 
 class Waiting:
@@ -73,21 +73,22 @@ class Waiting:
         """The tape is about to be cleared: keep what is alive by its value, and what nobody has used."""
         if not self:
             return
-        producers, met = self._uses()
-        for carrier in list(self._by_value.values()):
-            carrier.is_used = carrier.is_used or id(carrier.value) in met
-            if carrier.value() is None:
-                del self._by_value[id(carrier.value)]
-                self._note_unused(carrier)
-        tape = self._check.probe.tape
-        for at, finding in self._by_call.items():
-            for value in values(Reading(tape).result(at)):
-                carrier = Carrier(value, finding, is_used=at in producers)
-                if value() is not None:
-                    self._by_value[id(value)] = carrier
-                else:
-                    self._note_unused(carrier)
+        producers, used = self._uses()
+        earlier = [
+            Carrier(each.value, each.finding, is_used=each.is_used or id(each.value) in used)
+            for each in self._by_value.values()
+        ]
+        reading = Reading(self._check.probe.tape)
+        new = [
+            Carrier(value, finding, is_used=at in producers)
+            for at, finding in self._by_call.items()
+            for value in values(reading.result(at))
+        ]
         self._by_call.clear()
+        self._by_value = {id(each.value): each for each in (*earlier, *new) if each.value() is not None}
+        for carrier in (*earlier, *new):
+            if carrier.value() is None:
+                self._count_unused(carrier)
 
     def _uses(self) -> tuple[set[int], set[int]]:
         """The calls whose results were used on the tape, and the ids of all values that were."""
@@ -95,7 +96,7 @@ class Waiting:
         used = [value for at in reading.tape.calls() for value in noted(reading, at)]
         return {value.producer for value in used}, set(map(id, used))
 
-    def _note_unused(self, carrier: Carrier) -> None:
+    def _count_unused(self, carrier: Carrier) -> None:
         is_unknown = carrier.value() is None and len(self._check.checks.checks) > 1  # another thread may have used it
         if not carrier.is_used and not is_unknown:
             first, count = self._unused.get(carrier.finding.place, (carrier.finding, 0))
@@ -108,19 +109,24 @@ class Waiting:
             self.clear_tape()
             for carrier in self._by_value.values():
                 if not self._is_known_elsewhere(carrier.value):
-                    self._note_unused(carrier)
+                    self._count_unused(carrier)
         for finding, count in self._unused.values():
             yield from repeat(replace(finding, reach="unused", is_metric=self._check.checks.trains), count)
 
     def _settle_passed_on(self) -> None:
         """Views and parts are not checked one by one: look at those that are alive and hold what waits."""
         tape = self._check.probe.tape
-        for at in sorted(self._check.pending) if self else ():
-            alive = [value for value in values(Reading(tape).result(at)) if value() is not None]
-            if any(state_of(tensor) for value in alive if (tensor := value()) is not None):
-                finding = self._check.waiting_behind(alive)
-                if finding is not None:
-                    self._by_call.setdefault(at, finding)
+        for at in sorted(self._check.unchecked) if self else ():
+            bad = [value for value in values(Reading(tape).result(at)) if self._is_bad(value)]
+            finding = self._check.waiting_behind(bad) if bad else None
+            if finding is not None:
+                self._by_call.setdefault(at, finding)
+
+    @staticmethod
+    def _is_bad(value: Value) -> bool:
+        """Whether a tensor is alive and not finite."""
+        tensor = value()
+        return tensor is not None and not is_finite(tensor)
 
     def _is_known_elsewhere(self, value: Value) -> bool:
         """Whether another thread has met a tensor: it may have used it."""

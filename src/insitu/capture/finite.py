@@ -1,9 +1,8 @@
-"""Whether the values of a tensor are finite: with one sum, looking closer only where that is not."""
+"""Whether the values of a tensor are finite: one sum for each tensor, and a closer look only where it is not."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +21,10 @@ from insitu.capture.torch_internals import (
     tracing_state,
     transform_interpreter,
 )
+from insitu.trace.origin import FINITE, Finiteness
 
+# How near the least number of a dtype a mask comes that is added to scores.
+NEARLY_LEAST = 0.9
 # The types that are summed as they are, and those whose sum needs a wider one. The others are converted.
 SUMMED = {torch.float32: torch.float32, torch.float64: torch.float64}
 WIDENED = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
@@ -98,47 +100,46 @@ def stored(tensor: Tensor) -> Tensor:
     return tensor.to_dense() if tensor.layout is MKLDNN else tensor.values()
 
 
-class State(NamedTuple):
-    """What there is in a tensor that is not finite."""
+def finiteness_of(tensor: Tensor, found: float | None = None) -> Finiteness:
+    """Which numbers that are not finite a tensor contains; its sum may be known already.
 
-    nan: bool = False
-    inf: bool = False
-    minus: bool = False
-
-    def __bool__(self) -> bool:
-        return self.nan or self.inf or self.minus
-
-    @property
-    def news(self) -> bool:
-        """Whether there is more than -inf, which is mostly a mask."""
-        return self.nan or self.inf
-
-
-FINITE = State()
-
-
-def state_of(tensor: Tensor, found: float | None = None) -> State:
-    """What is not finite in a tensor, whose sum may be known already.
-
-    >>> state_of(torch.tensor([1.0, float("nan")])), bool(state_of(torch.full((2, 2), 3e38)))
-    (State(nan=True, inf=False, minus=False), False)
+    >>> finiteness_of(torch.tensor([1.0, float("nan")])), finiteness_of(torch.full((2, 2), 3e38)).is_finite
+    (Finiteness(nan=True, inf=False, minus_inf=False), True)
     """
     found = careful_total(tensor) if found is None else found
     if math.isfinite(found):
         return FINITE
-    return unnoticed(lambda: closer_state(tensor))
+    return unnoticed(lambda: _finiteness(tensor))
 
 
-def closer_state(tensor: Tensor) -> State:
-    """What is not finite in a tensor, by looking at all its values."""
+def _finiteness(tensor: Tensor) -> Finiteness:
+    """The same, by looking at all values."""
     values = floats(tensor)
     if values is None:
         return FINITE
     low = values.amin().item()  # NaN if there is one
-    if low != low:
-        inf = values.isinf().any().item()
-        return State(True, bool(inf and values.isposinf().any()), bool(inf and values.isneginf().any()))
-    return State(False, values.amax().item() == math.inf, low == -math.inf)
+    if low == low:
+        return Finiteness(False, values.amax().item() == math.inf, low == -math.inf)
+    return Finiteness(True, bool(values.isposinf().any()), bool(values.isneginf().any()))
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether a tensor contains neither NaN nor Inf."""
+    return finiteness_of(tensor).is_finite
+
+
+def has_least(inputs: list[Tensor], result: Tensor) -> bool:
+    """Whether an input holds the least number of its dtype, with which scores are masked."""
+    return unnoticed(lambda: any(_reaches_least(tensor, result) for tensor in inputs))
+
+
+def _reaches_least(tensor: Tensor, result: Tensor) -> bool:
+    """Whether a tensor holds the least number of its dtype, or of the dtype of a result."""
+    found = floats(tensor)
+    if found is None or not found.numel():
+        return False
+    least = max(torch.finfo(tensor.dtype).min, torch.finfo(result.dtype).min)
+    return bool(found.amin().item() <= NEARLY_LEAST * least)
 
 
 def first_bad(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:
@@ -166,20 +167,4 @@ def index_of(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:
     return tuple(reversed(index))
 
 
-def tensors_in(item: Any, depth: int = 0) -> list[Tensor]:
-    """Every tensor in nested lists, tuples and dicts, in the order in which calls note them."""
-    if isinstance(item, Tensor):
-        return [item]
-    if depth > MOST_DEPTH:
-        return []
-    if isinstance(item, (list, tuple)):
-        parts = (list if isinstance(item, list) else tuple).__iter__(item)  # type: ignore[arg-type]
-    elif isinstance(item, dict):
-        parts = iter(dict.values(item))
-    else:
-        return []
-    return [tensor for part in parts for tensor in tensors_in(part, depth + 1)]
-
-
-MOST_DEPTH = 8
-skip_when_compiling(total, careful_total, state_of)
+skip_when_compiling(total, careful_total, finiteness_of)

@@ -1,0 +1,320 @@
+"""The finding of a forward call whose output is not finite: collects the facts, and asks `trace.origin`.
+
+This runs when a sum was not finite, which is rare: it may take its time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from insitu.capture.calls import FunctionCallee
+from insitu.capture.containers import tensors_in
+from insitu.capture.explain.reading import Reading
+from insitu.capture.finite import finiteness_of, first_bad, has_least, is_finite
+from insitu.capture.guard.facts import (
+    facts_of,
+    module_chain,
+    names_at,
+    noted_values,
+    operands,
+    parameter_path,
+)
+from insitu.capture.guard.history import TapeHistory
+from insitu.capture.tensors import GIVEN, ParameterValue, Value
+from insitu.trace.findings import Finding, NonFiniteInput, NonFiniteResult, Reach, TensorOperand
+from insitu.trace.operation import operation
+from insitu.trace.origin import (
+    FINITE,
+    Finiteness,
+    Passage,
+    literals,
+    may_heal,
+    origin_output,
+    reach_of,
+    unchecked_source,
+)
+
+if TYPE_CHECKING:
+    from insitu.capture.guard.check import Check
+
+
+@dataclass(frozen=True, slots=True)
+class CallTensors:
+    """The tensors of a call that has just returned; `before` is what the one that it changed in place contained."""
+
+    callee: FunctionCallee
+    at: int
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    arguments: tuple[Any, Any]
+    before: tuple[Finiteness, ...]
+
+    def passage(self) -> Passage:
+        """The call as `trace.origin` needs it."""
+        inputs = (*map(finiteness_of, self.inputs), *self.before)
+        outputs = tuple(map(finiteness_of, self.outputs))
+        passage = Passage(operation(self.callee.kind, self.callee.name), inputs, outputs, literals(self.arguments))
+        return replace(passage, has_least=self._has_least(passage))
+
+    def _has_least(self, passage: Passage) -> bool:
+        """Whether an input holds the least number of its dtype; it is read only where the answer matters."""
+        masked = [tensor for tensor, each in zip(self.outputs, passage.outputs, strict=True) if each.is_minus_inf]
+        return passage.incoming.is_finite and any(has_least(self.inputs, tensor) for tensor in masked)
+
+
+def call_tensors(
+    callee: FunctionCallee, at: int, args: Any, kwargs: Any, result: Any, before: Finiteness | None
+) -> CallTensors:
+    """The tensors of a call; a tensor that the call changes in place is an output."""
+    changed = args[0] if changes(callee, args, kwargs) else None
+    outputs = tensors_in(result)
+    if callee.in_place:
+        outputs += [tensor for tensor in tensors_in(changed) if not any(one is tensor for one in outputs)]
+    read = {name: item for name, item in kwargs.items() if name != "out"} if kwargs else {}
+    inputs = [tensor for tensor in tensors_in((args, read)) if tensor is not changed]
+    earlier = () if changed is None else (before or FINITE,)
+    return CallTensors(callee, at, inputs, outputs, (args, kwargs), earlier)
+
+
+def changes(callee: FunctionCallee, args: Any, kwargs: Any) -> bool:
+    """Whether a function changes its first argument; what returns that, as `x.to(device)` often does, need not."""
+    if not args:
+        return False
+    return callee.in_place or (bool(kwargs) and kwargs.get("inplace") is True)
+
+
+def output_finding(
+    check: Check, callee: FunctionCallee, at: int, args: Any, kwargs: Any, result: Any, before: Finiteness | None
+) -> Finding | None:
+    """The finding of a call whose output is not finite; None if it is not news, or may still heal."""
+    if check.checks.allowed(callee.name, check.path):
+        return None
+    tensors = call_tensors(callee, at, args, kwargs, result, before)
+    passage = tensors.passage()
+    if passage.literals.nan or not passage.inputs:
+        return None
+    waiting = waiting_at(check, Reading(check.probe.tape), at)
+    if waiting is not None:
+        return pass_on(check, tensors, passage, waiting)
+    if passage.is_literal:
+        return None
+    return earlier_finding(check, tensors, passage) or new_finding(check, tensors, passage)
+
+
+def earlier_finding(check: Check, tensors: CallTensors, passage: Passage) -> Finding | None:
+    """The finding of an unchecked call before this one, which produced the NaN or Inf that went in."""
+    if passage.incoming.is_finite:
+        return None
+    return unchecked_finding(check, tensors.inputs)
+
+
+def new_finding(check: Check, tensors: CallTensors, passage: Passage) -> Finding | None:
+    """The finding of the call itself; one that may heal waits."""
+    index = origin_output(passage)
+    if index is None:
+        return incoming_finding(check, tensors.at, tensors.inputs, check.path)
+    output = tensors.outputs[index]
+    finding = result_finding(
+        check,
+        tensors.at,
+        output,
+        tensors_in(tensors.arguments),
+        has_finite_inputs=passage.has_finite_inputs,
+    )
+    has_gradient = output.requires_grad or check.probe.backward
+    if may_heal(passage.outputs[index], has_gradient=has_gradient, is_in_model=check.probe.module is not None):
+        check.waiting.add(tensors.at, finding)
+        return None
+    check.checks.found = True
+    return finding
+
+
+# NaN and Inf that may heal.
+
+
+def waiting_at(check: Check, reading: Reading, at: int) -> NonFiniteResult | None:
+    """The finding that waits behind the arguments of a call, on the tape or in the past."""
+    if not check.waiting:
+        return None
+    noted = noted_values(reading, at)
+    return waiting_behind(check, noted) if reading.tape is check.probe.tape else check.waiting.of_earlier(noted)
+
+
+def waiting_behind(check: Check, values: list[Value]) -> NonFiniteResult | None:
+    """The finding that waits behind some values, through the calls that pass them on unchecked."""
+    history = TapeHistory(check)
+    bad = [value for value in values if value() is None or not history.finiteness(value).is_finite]
+    return check.waiting.of(bad) or check.waiting.of(unchecked_source(history, value)[0] for value in bad)
+
+
+def pass_on(check: Check, tensors: CallTensors, passage: Passage, finding: NonFiniteResult) -> Finding | None:
+    """A finding that waits has come into a call whose result is not finite either: report it if it matters now."""
+    is_in_model = check.probe.module is not None or any(tensor.requires_grad for tensor in tensors.outputs)
+    reach = reach_of(passage, is_nan=finding.kind == "nan", is_in_model=is_in_model)
+    if reach is None:
+        bad = [tensor for tensor in tensors.outputs if not is_finite(tensor)]
+        check.nodes.add_unlikely(tensors.at, bad)
+        check.waiting.add(tensors.at, finding)
+        return None
+    reading = Reading(check.probe.tape)
+    try:
+        return report_waiting(check, finding, reach, reading, tensors.at)
+    finally:
+        reading.close()
+
+
+def report_waiting(check: Check, finding: NonFiniteResult, reach: Reach, reading: Reading, at: int) -> Finding:
+    """The finding that waited, once it has reached what matters: the call at an offset shows it."""
+    check.waiting.end(finding)
+    check.checks.found = True
+    is_metric = reach == "number" and check.checks.trains
+    return replace(finding, reach=reach, consumer=reading.call(at), is_metric=is_metric)
+
+
+# NaN and Inf that came in.
+
+
+def incoming_finding(
+    check: Check, at: int, inputs: list[Tensor], path: str, *, is_loss: bool = False
+) -> Finding | None:
+    """The finding of a call that only passes on what came in, if that came from where nothing was checked.
+
+    Inf that was there before may heal, except in a parameter: it counts once it has reached a loss.
+    """
+    earlier = unchecked_finding(check, inputs)
+    if earlier is not None or check.checks.found:
+        return earlier
+    for tensor in inputs:
+        value = check.value_of(tensor)
+        if value is None or not matters(tensor, value, is_loss=is_loss):
+            continue
+        source, _ = unchecked_source(TapeHistory(check), value)
+        if source.producer >= 0 and not isinstance(check.probe.tape.callee(source.producer), FunctionCallee):
+            return opaque_finding(check, source.producer, tensor)
+        if source.producer == GIVEN:
+            check.checks.told = True
+            return input_finding(check, at, source if isinstance(source, ParameterValue) else value, tensor, path)
+    return None
+
+
+def matters(tensor: Tensor, value: Value, *, is_loss: bool) -> bool:
+    """Whether a NaN or Inf that a call got is worth a finding."""
+    found = finiteness_of(tensor)
+    if found.is_finite:
+        return False
+    return found.nan or is_loss or isinstance(value, ParameterValue)
+
+
+def unchecked_finding(check: Check, tensors: list[Tensor]) -> Finding | None:
+    """The finding of the unchecked call that produced the first of some tensors that is not finite, if there is one."""
+    history = TapeHistory(check)
+    for tensor in tensors:
+        value = check.value_of(tensor)
+        if value is None or is_finite(tensor):
+            continue
+        source, is_produced = unchecked_source(history, value)
+        finding = overflow_finding(check, history, source, tensor) if is_produced else None
+        if finding is not None:
+            return finding
+    return None
+
+
+def overflow_finding(check: Check, history: TapeHistory, value: Value, tensor: Tensor) -> Finding | None:
+    """The finding of a call that was not checked, because it produces NaN or Inf only by an overflow."""
+    call = value.producer
+    check.unchecked.discard(call)
+    check.nonfinite.add(call)
+    output = value()
+    output = tensor if output is None else output
+    if is_excused(check, history, call, output):
+        return None
+    check.checks.found = True
+    alive = [each for item in history.inputs(call) if (each := item()) is not None]
+    return result_finding(check, call, output, alive, has_finite_inputs=True)
+
+
+def is_excused(check: Check, history: TapeHistory, call: int, output: Tensor) -> bool:
+    """Whether the NaN or Inf of an unchecked call is allowed, was written down, or is a mask."""
+    passage, callee = history.entry(call), check.probe.tape.callee(call)
+    found, inputs = finiteness_of(output), history.inputs(call)
+    if passage is None or check.checks.allowed(callee.name, call_path(check, call)):
+        return True
+    if replace(passage, outputs=(found,)).is_literal or any(map(history.is_literal, gone(inputs))):
+        return True
+    alive = [tensor for item in inputs if (tensor := item()) is not None]
+    return found.is_minus_inf and (len(alive) < len(inputs) or has_least(alive, output))
+
+
+def gone(values: list[Value]) -> list[Value]:
+    """The values whose tensors are gone."""
+    return [value for value in values if value() is None]
+
+
+def call_path(check: Check, at: int) -> str:
+    """The path of the module in which a call was made."""
+    reading = Reading(check.probe.tape)
+    try:
+        return reading.call(at).path
+    finally:
+        reading.close()
+
+
+# Findings.
+
+
+def opaque_finding(check: Check, at: int, tensor: Tensor) -> Finding | None:
+    """The finding of a module, or a compiled region, in which no function was seen, unless an input is not finite."""
+    history, found = TapeHistory(check), finiteness_of(tensor)
+    inputs = history.inputs(at)
+    if found.is_minus_inf or any(not history.finiteness(each).is_finite for each in inputs):
+        return None
+    check.checks.found = True
+    alive = [each for item in inputs if (each := item()) is not None]
+    return result_finding(check, at, tensor, alive, has_finite_inputs=len(alive) == len(inputs))
+
+
+def input_finding(check: Check, at: int, value: Value, tensor: Tensor, path: str) -> Finding:
+    """The finding of a tensor that was not finite before the guard began, or of the parameter that it came from."""
+    there, reading = value(), Reading(check.probe.tape)
+    tensor = tensor if there is None else there
+    try:
+        call, facts = reading.call(at), facts_of(tensor)
+        name = parameter_path(check.probe, tensor) or names_at(reading, at).get(id(value), "")
+        return NonFiniteInput(
+            phase=call.phase,
+            path=path,
+            call=call,
+            site=call.site,
+            output=facts,
+            index=first_bad(tensor, nan=finiteness_of(tensor).nan),
+            operands=(TensorOperand(facts, name),),
+        )
+    finally:
+        reading.close()
+
+
+def result_finding(
+    check: Check, at: int, output: Tensor, inputs: list[Tensor], *, has_finite_inputs: bool
+) -> NonFiniteResult:
+    """The finding of a call that produced NaN or Inf; `inputs` are the tensors that went in and are still there."""
+    reading, nan = Reading(check.probe.tape), finiteness_of(output).nan
+    try:
+        call = reading.call(at)
+        return NonFiniteResult(
+            kind="nan" if nan else "inf",
+            phase=call.phase,
+            path=call.path,
+            call=call,
+            site=call.site,
+            output=facts_of(output),
+            index=first_bad(output, nan=nan),
+            operands=tuple(operands(check.probe, reading, at, inputs, changed=output)),
+            modules=module_chain(reading, at),
+            has_finite_inputs=has_finite_inputs,
+            has_positive_infinity=any(finiteness_of(each).inf for each in inputs if each is not output),
+        )
+    finally:
+        reading.close()

@@ -1,0 +1,266 @@
+"""What a guard does before and after each torch function: the hot path of a guard.
+
+How a function can produce NaN or Inf (`Operation.risk`) decides what is done after it:
+
+    none       the output is not checked; where an input was not checked either, that is remembered
+    backward   the same, and in fp16 the autograd nodes are checked
+    overflow   the output is checked only where an input was not: so two unchecked calls never follow each other, and it
+               is plain which of them is at fault
+    division   as overflow for a plain number as divisor, else as any
+    any        the output and the autograd nodes are checked
+
+A function that hides NaN and Inf returns finite numbers although an input is not finite: such inputs are checked there.
+The handlers may be dense: each is called for each torch function, and a call of a Python function is dear here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, float16
+
+from insitu.capture.calls import FunctionCallee
+from insitu.capture.containers import tensors_in
+from insitu.capture.finite import careful_total, finiteness_of, total
+from insitu.capture.guard.forward import changes, output_finding, unchecked_finding
+from insitu.capture.guard.loss import loss_finding
+from insitu.capture.guard.risk import has_hooks, risk_of
+from insitu.capture.modes import skip_when_compiling
+from insitu.capture.tape import ARGS, FIXED
+from insitu.capture.tensors import GIVEN, Value
+from insitu.capture.torch_internals import DisableTorchFunction, next_node_number, node_number
+from insitu.trace.operation import Risk, operation
+from insitu.trace.origin import FINITE, Finiteness
+
+if TYPE_CHECKING:
+    from insitu.capture.guard.check import Check
+
+Before = Callable[[FunctionCallee, int, Any, Any], Finiteness]
+After = Callable[..., None]
+# Whether the outputs of a call are not finite, from: offset, args, kwargs, result, first node, number of nodes.
+Strategy = Callable[[int, Any, Any, Any, int, int], bool]
+
+
+def hides(callee: FunctionCallee) -> bool:
+    """Whether the output of a function can be finite although an input is not."""
+    if callee.runs_backward:
+        return False
+    return operation(callee.kind, callee.name).hides or risk_of(callee) in ("any", "division")
+
+
+def make_before(check: Check) -> Before:
+    """The function that looks at what a call changes in place, or begins a backward pass with."""
+    probe = check.probe
+    look = careful_total if probe.modes.is_careful else total
+
+    def before(callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> Finiteness:
+        try:
+            with DisableTorchFunction():
+                read = losses_of if callee.runs_backward else changed
+                tensors = read(check, callee, at, args, kwargs)
+                if all(isfinite(look(tensor)) for tensor in tensors):
+                    return FINITE
+                found = finiteness_of(tensors[0])
+        except Exception as error:
+            probe.trouble("checking an argument", error)
+            return FINITE
+        if callee.runs_backward:
+            check.tell(loss_finding, check, at, tensors)
+            return FINITE
+        check.tell(unchecked_finding, check, tensors)
+        return found
+
+    skip_when_compiling(before)
+    return before
+
+
+def changed(check: Check, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
+    """The tensor that a function is about to change in place."""
+    return [args[0]] if changes(callee, args, kwargs) and isinstance(args[0], Tensor) else []
+
+
+def losses_of(check: Check, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
+    """Prepare for a backward pass; returns the losses that are worth a look."""
+    check.checks.trains = True
+    check.nodes.end()
+    check.nodes.find_unseen(next_node_number(), args, kwargs)
+    check.checks.on_backward(check.probe, None)
+    return tensors_in(args[0] if args else kwargs) if check.has_suspect(at) else []
+
+
+def make_after(check: Check) -> After:
+    """The function that looks at the output of a call."""
+    probe, nodes, unchecked, nonfinite = check.probe, check.nodes, check.unchecked, check.nonfinite
+    look = careful_total if probe.modes.is_careful else total
+    strategies: dict[str, tuple[bool, Strategy]] = {}
+    choose = make_choose(check, strategies)
+
+    def after(
+        callee: FunctionCallee, at: int, args: Any, kwargs: Any, result: Any, first: int, count: int, before: Any
+    ) -> None:
+        try:
+            if first != nodes.next or nodes.unseen:
+                nodes.find_unseen(first, args, kwargs)
+            nodes.next = first + count
+            may_hide, strategy = strategies.get(callee.name) or choose(callee)
+            hidden = check.hidden(at, look) if may_hide and unchecked else None
+            is_bad = strategy(at, args, kwargs, result, first, count)
+        except Exception as error:
+            probe.trouble("checking a result", error)
+            return
+        if hidden:
+            check.tell(unchecked_finding, check, hidden)
+        if is_bad:
+            nonfinite.add(at)
+            check.tell(output_finding, check, callee, at, args, kwargs, result, before)
+
+    skip_when_compiling(after)
+    return after
+
+
+def make_choose(
+    check: Check, strategies: dict[str, tuple[bool, Strategy]]
+) -> Callable[[FunctionCallee], tuple[bool, Strategy]]:
+    """The function that chooses the strategy for a function that was not met before."""
+
+    def choose(callee: FunctionCallee) -> tuple[bool, Strategy]:
+        make = SPECIAL.get(callee.name) or MAKERS[risk_of(callee)]
+        if callee.runs_backward:
+            make = make_check_backward
+        strategies[callee.name] = (hides(callee), make(check, callee))
+        return strategies[callee.name]
+
+    return choose
+
+
+# The strategies: whether the output of a call is not finite.
+
+
+def make_pass_on(check: Check, callee: FunctionCallee) -> Strategy:
+    """For functions that only pass on what they get: remember that nobody checked the output."""
+    tape, unchecked, nonfinite, nodes = check.probe.tape, check.unchecked, check.nonfinite, check.nodes
+    is_harmless = risk_of(callee) == "none"
+
+    def pass_on(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
+        given = tape[at + FIXED] if tape[at + ARGS] else None
+        if type(given) is Value:  # mostly there is but one tensor
+            producer = given.producer
+            if producer == GIVEN or producer in unchecked or producer in nonfinite:
+                unchecked.add(at)
+        elif check.has_suspect(at):
+            unchecked.add(at)
+        if is_harmless or not count:
+            return False
+        halves = [tensor for tensor in tensors_in(result) if tensor.dtype is float16]
+        if halves:
+            nodes.add_all(halves, first, count)
+        return False
+
+    skip_when_compiling(pass_on)
+    return pass_on
+
+
+def make_check_rarely(check: Check, callee: FunctionCallee) -> Strategy:
+    """For functions that produce NaN or Inf only by an overflow, of which little but fp16 is in danger."""
+    unchecked, nodes, several = check.unchecked, check.nodes, make_several(check, callee)
+    look = careful_total if check.probe.modes.is_careful else total
+
+    def check_rarely(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
+        if type(result) is not Tensor:
+            return several(result, args, first, count)
+        if count:
+            if result.dtype is float16:
+                nodes.add(result, first, count)
+            elif not kwargs and not check.has_suspect(at):
+                unchecked.add(at)
+                return False
+        return not isfinite(look(result))
+
+    skip_when_compiling(check_rarely)
+    return check_rarely
+
+
+def make_check_always(check: Check, callee: FunctionCallee) -> Strategy:
+    """For all functions that can have a pole, or about which nothing is known."""
+    nodes, leaving, several = check.nodes, check.nodes.leaving, make_several(check, callee)
+    look = careful_total if check.probe.modes.is_careful else total
+
+    def check_always(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
+        if type(result) is not Tensor:
+            return several(result, args, first, count)
+        if count:
+            node = result.grad_fn
+            if count == 1 and node is not None and node_number(node) == first:  # as most often
+                node.register_hook(leaving)
+            else:
+                nodes.add(result, first, count)
+        return not isfinite(look(result))
+
+    skip_when_compiling(check_always)
+    return check_always
+
+
+def make_check_division(check: Check, callee: FunctionCallee) -> Strategy:
+    """For divisions: those by a plain number only overflow."""
+    rarely, always = make_check_rarely(check, callee), make_check_always(check, callee)
+
+    def check_division(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
+        is_by_number = bool(args) and not isinstance(args[-1], Tensor)
+        return (rarely if is_by_number else always)(at, args, kwargs, result, first, count)
+
+    skip_when_compiling(check_division)
+    return check_division
+
+
+def make_check_leaving(check: Check, callee: FunctionCallee) -> Strategy:
+    """For functions that take numbers out of torch, where nobody can follow them: it matters what went in."""
+
+    def check_leaving(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
+        return bool(check.waiting) and check.has_suspect(at)
+
+    skip_when_compiling(check_leaving)
+    return check_leaving
+
+
+def make_check_backward(check: Check, callee: FunctionCallee) -> Strategy:
+    """For functions that run a backward pass: only the nodes of the gradients themselves are checked."""
+
+    def check_backward(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
+        with DisableTorchFunction():
+            check.checks.on_backward(check.probe, at)
+            if count:
+                check.nodes.add_all(tensors_in(result), first, count)
+        return False
+
+    skip_when_compiling(check_backward)
+    return check_backward
+
+
+def make_several(check: Check, callee: FunctionCallee) -> Callable[[Any, Any, int, int], bool]:
+    """The function that looks at the output of a call that is not a plain tensor."""
+    look, nodes = careful_total if check.probe.modes.is_careful else total, check.nodes
+    is_risky, is_in_place = has_hooks(callee), callee.in_place
+
+    def several(result: Any, args: Any, first: int, count: int) -> bool:
+        if type(result) is float:
+            return not isfinite(result)
+        with DisableTorchFunction():
+            tensors = tensors_in((result, args[:1] if is_in_place else ()))
+            if count and (is_risky or any(tensor.dtype is float16 for tensor in tensors)):
+                nodes.add_all(tensors, first, count)
+            return not all(isfinite(look(tensor)) for tensor in tensors)
+
+    skip_when_compiling(several)
+    return several
+
+
+MAKERS: dict[Risk, Callable[[Check, FunctionCallee], Strategy]] = {
+    "none": make_pass_on,
+    "backward": make_pass_on,
+    "overflow": make_check_rarely,
+    "division": make_check_division,
+    "any": make_check_always,
+}
+SPECIAL = {f"torch.Tensor.{name}": make_check_leaving for name in ("numpy", "tolist", "__array__")}
