@@ -252,7 +252,7 @@ def follows_forward(forward: Finiteness, *, nan: bool) -> bool:
 Item = TypeVar("Item")
 
 
-class History(Protocol[Item]):
+class CallHistory(Protocol[Item]):
     """The calls behind some tensors, as far as they are known. Calls are numbers that grow; tensors are `Item`s."""
 
     def producer(self, tensor: Item) -> int:
@@ -280,7 +280,7 @@ class History(Protocol[Item]):
         """A call of a function with its literals; None for other calls."""
 
 
-def unchecked_source(history: History[Item], tensor: Item) -> tuple[Item, bool]:
+def unchecked_source(history: CallHistory[Item], tensor: Item) -> tuple[Item, bool]:
     """The tensor in which a NaN or Inf began behind calls that were not checked, and whether such a call produced it.
 
     A tensor that went into a call and is gone by now was finite, unless it came from a call that was not checked
@@ -304,7 +304,7 @@ class Doubt(Enum):
     MEMORY = 2
 
 
-def entry_call(history: History[Item], tensor: Item, *, nan: bool) -> int | None:
+def entry_call(history: CallHistory[Item], tensor: Item, *, nan: bool) -> int | None:
     """The call that introduced the NaN or Inf in a tensor, as a literal or as data; None if it is not known.
 
     The search goes backwards, first through tensors that are known not to be finite.

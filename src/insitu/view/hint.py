@@ -11,7 +11,7 @@ from functools import singledispatch
 
 from insitu.trace.findings import Finding, NonFiniteGradient, NonFiniteResult
 from insitu.trace.operation import operation
-from insitu.view.inputs import UNKNOWN, Inputs, Side, inputs_of, number, side_of
+from insitu.view.inputs import UNKNOWN, Inputs, NumberRange, inputs_of, number, side_of
 from insitu.view.overflow import overflow, quotient_overflow
 
 Condition = Callable[[Inputs], bool]
@@ -102,7 +102,7 @@ def _is_at_minus_one(inputs: Inputs) -> bool:
     return inputs.first.low == -1 or not inputs.first.is_known
 
 
-def _division(divisor: Side) -> str:
+def _division(divisor: NumberRange) -> str:
     if not divisor.is_known:
         return "division by zero"
     if not divisor.zeros:

@@ -17,7 +17,7 @@ Explicable = NonFiniteResult | NonFiniteGradient
 
 
 @dataclass(frozen=True)
-class Side:
+class NumberRange:
     """One side of an operator: a tensor, or a plain number. Numbers that are not known are NaN: no comparison holds."""
 
     low: float = nan
@@ -42,7 +42,7 @@ class Side:
         return min(abs(self.low), abs(self.high))
 
 
-UNKNOWN = Side(is_known=False)
+UNKNOWN = NumberRange(is_known=False)
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Inputs:
 
     name: str
     finding: Explicable
-    tensors: tuple[Side, ...]
+    tensors: tuple[NumberRange, ...]
     is_finite: bool
-    left: Side
-    right: Side
+    left: NumberRange
+    right: NumberRange
 
     @property
     def operands(self) -> tuple[TensorOperand, ...]:
@@ -65,14 +65,14 @@ class Inputs:
         return self.finding.operands
 
     @property
-    def first(self) -> Side:
+    def first(self) -> NumberRange:
         """The first tensor, if its numbers are known as they were before the call: a call in place overwrites them."""
         first = next(iter(self.tensors), UNKNOWN)
         is_overwritten = first.infinities or _contains_nan(self.operands)
         return UNKNOWN if is_overwritten else first
 
     @property
-    def known(self) -> list[Side]:
+    def known(self) -> list[NumberRange]:
         """All tensors that could be read."""
         return [side for side in self.tensors if side.is_known]
 
@@ -111,7 +111,7 @@ def inputs_of(finding: Explicable, call: Call) -> Inputs:
     return Inputs(operation(call.kind, call.name).arithmetic, finding, tensors, is_finite, left, right)
 
 
-def side_of(item: Any) -> Side:
+def side_of(item: Any) -> NumberRange:
     """The statistics of a tensor, or a plain number, as a side of an operator.
 
     >>> side_of(2.5).magnitude, side_of(None).is_known, side_of(0).zeros
@@ -119,13 +119,13 @@ def side_of(item: Any) -> Side:
     """
     if isinstance(item, Stats):
         low, high, std = (nan if number is None else number for number in (item.min, item.max, item.std))
-        return Side(low, high, std, item.count, item.zeros, item.inf)
+        return NumberRange(low, high, std, item.count, item.zeros, item.inf)
     if isinstance(item, (int, float)):
-        return Side(item, item, 0.0, 1, int(item == 0), int(isinf(item)), is_number=True)
+        return NumberRange(item, item, 0.0, 1, int(item == 0), int(isinf(item)), is_number=True)
     return UNKNOWN
 
 
-def _sides(call: Call, tensors: tuple[Side, ...]) -> tuple[Side, Side]:
+def _sides(call: Call, tensors: tuple[NumberRange, ...]) -> tuple[NumberRange, NumberRange]:
     """The two sides of an operator."""
     arguments = (*call.args, *call.kwargs.values())
     sides = chain(_arguments(arguments, tensors) if arguments else tensors, repeat(UNKNOWN))
@@ -133,7 +133,7 @@ def _sides(call: Call, tensors: tuple[Side, ...]) -> tuple[Side, Side]:
     return (right, left) if operation(call.kind, call.name).is_reflected else (left, right)
 
 
-def _arguments(arguments: tuple[Any, ...], tensors: tuple[Side, ...]) -> Iterator[Side]:
+def _arguments(arguments: tuple[Any, ...], tensors: tuple[NumberRange, ...]) -> Iterator[NumberRange]:
     remaining = iter(tensors)
     for item in arguments:
         yield next(remaining, UNKNOWN) if isinstance(item, TensorFacts) else side_of(item)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, log2, nan
 
-from insitu.view.inputs import Inputs, Side, number, power
+from insitu.view.inputs import Inputs, NumberRange, number, power
 
 # What rounding may take off a result that is estimated from the largest inputs.
 NEARLY = 0.99
@@ -30,7 +30,7 @@ class Exponential:
 
     name: str
     end: Callable[[float], float]
-    largest: Callable[[Side], float]
+    largest: Callable[[NumberRange], float]
     what: str = "input"
 
 
@@ -43,7 +43,7 @@ def _exponential(inputs: Inputs, function: Exponential) -> str:
     return f"overflow: {exact}, and the largest {function.what} is {number(largest)}"
 
 
-def quotient_overflow(inputs: Inputs, above: Side, below: Side) -> str:
+def quotient_overflow(inputs: Inputs, above: NumberRange, below: NumberRange) -> str:
     """That a quotient is too large for its type: possible only where no divisor is 0."""
     largest, smallest = above.magnitude, below.smallest_magnitude
     if smallest == 0 and largest >= 0 and inputs.limit > 0:  # the divisor that is closest to 0 is not known
@@ -113,11 +113,11 @@ ESTIMATES: dict[str, Callable[[Inputs], float]] = {
 }
 
 
-def _highest(side: Side) -> float:
+def _highest(side: NumberRange) -> float:
     return side.high
 
 
-def _magnitude(side: Side) -> float:
+def _magnitude(side: NumberRange) -> float:
     return side.magnitude
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TapeHistory:
-    """A `History` whose tensors are values of a tape."""
+    """A `CallHistory` whose tensors are values of a tape."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
