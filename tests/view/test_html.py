@@ -26,7 +26,6 @@ from insitu.trace.trace import Trace
 from insitu.verbs.save import save
 from insitu.view import html
 from insitu.view.html import page
-from insitu.view.page.nonfinite import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG, Nonfinite
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.series import of_variables
 from insitu.view.page.tables import bars
@@ -220,53 +219,6 @@ def test_a_page_that_is_too_large_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(html, "LARGE", 1000)
     with pytest.warns(InsituWarning, match="give only=, steps= or depth="):
         page(Trace())
-
-
-def odd(id: int, *, nan: int = 0, inf: int = 0, producer: int | None = None) -> TensorFacts:
-    return TensorFacts(id, (4,), "f32", "cpu", producer=producer, stats=Stats(4, 0.0, 1.0, 0.5, 0.1, nan, inf, 0))
-
-
-def test_nan_is_news_where_it_begins_and_wrong_from_there_on() -> None:
-    judge, fine, bad = Nonfinite(), odd(1), odd(2, nan=3)
-    assert judge(Call(0, None, "function", "torch.log", None, (fine,), {}, bad)) == HAS_NAN | IS_WRONG | IS_ORIGIN
-    assert judge(Call(1, None, "function", "torch.add", None, (bad,), {}, odd(3, nan=1))) == HAS_NAN | IS_WRONG
-    assert judge(Call(2, None, "module", "Net", None, (fine,), {}, bad)) == HAS_NAN | IS_WRONG
-    assert judge(Variable(3, None, "x", bad, ("new",))) == HAS_NAN | IS_WRONG
-    assert judge(Variable(4, None, "loss", float("nan"), ("new",))) == HAS_NAN | IS_WRONG
-    assert judge(Call(5, None, "function", "torch.relu", None, (fine,), {}, odd(4))) == 0
-
-
-@pytest.mark.parametrize("name", ["torch.empty", "torch.Tensor.new_empty", "torch.empty_like"])
-def test_memory_that_nobody_wrote_is_no_news(name: str) -> None:
-    judge, found = Nonfinite(), odd(1, nan=2)
-    assert judge(Call(0, None, "function", name, None, (4,), {}, found)) == HAS_NAN
-    assert judge(Call(1, None, "function", "torch.Tensor.view", None, (found,), {}, odd(2, nan=2))) == HAS_NAN
-
-
-def test_a_mask_is_no_news_but_what_it_breaks_is() -> None:
-    judge, masked = Nonfinite(), odd(2, inf=3)
-    fill = Call(0, None, "function", "torch.Tensor.masked_fill", None, (odd(1), float("-inf")), {}, masked)
-    assert judge(fill) == HAS_INF
-    assert judge(Call(1, None, "function", "torch.add", None, (masked,), {}, odd(3, inf=3))) == HAS_INF
-    softmax = Call(2, None, "function", "torch.softmax", None, (masked,), {}, odd(4, nan=4))
-    assert judge(softmax) == HAS_NAN | IS_WRONG | IS_ORIGIN
-    full = Call(3, None, "function", "torch.full", None, ((4,),), {"fill_value": float("-inf")}, odd(5, inf=4))
-    assert judge(full) == HAS_INF
-    assert judge(Call(4, None, "function", "torch.div", None, (odd(1), 0), {}, odd(6, inf=1))) & IS_ORIGIN
-
-
-def test_a_nan_from_outside_is_news_to_the_first_who_meets_it() -> None:
-    judge, given = Nonfinite(), odd(1, nan=1)
-    assert judge(Call(0, None, "function", "torch.add", None, (given,), {}, odd(2, nan=1, producer=0))) & IS_ORIGIN
-    outside = Call(1, None, "function", "torch.add", None, (odd(3, inf=2),), {}, odd(4, inf=2))
-    assert judge(outside) == HAS_INF  # as a mask that a model keeps
-
-
-def test_autograd_passes_a_nan_on_as_another_tensor() -> None:
-    judge = Nonfinite()
-    assert judge(Call(3, None, "aten", "aten.log", None, (odd(1),), {}, odd(2, nan=1, producer=3))) & IS_ORIGIN
-    passed = Call(4, None, "aten", "aten.view", None, (odd(7, nan=1, producer=3),), {}, odd(8, nan=1, producer=4))
-    assert judge(passed) == HAS_NAN | IS_WRONG
 
 
 def test_variables_are_points_over_steps() -> None:

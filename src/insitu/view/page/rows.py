@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress
 
 from insitu.trace.analysis import completed
@@ -12,9 +13,10 @@ from insitu.trace.event import Call, Event, Mark, Site
 from insitu.trace.folding import Fold, path_of, runs, steps
 from insitu.trace.grouping import grouped
 from insitu.trace.nesting import Forest, Group, Node
+from insitu.trace.nonfinite import NonFiniteSearch
 from insitu.trace.operation import operation
 from insitu.view.name import expression
-from insitu.view.page.nonfinite import Nonfinite
+from insitu.view.page.nonfinite import flags
 
 Inside = dict[int, list[list[Node]]]
 
@@ -52,8 +54,7 @@ class RowFacts:
 
     def __init__(self) -> None:
         self.costs: dict[int, Costs] = {}
-        self.odd: dict[int, int] = {}
-        self._ledger, self._nonfinite = Ledger(), Nonfinite()
+        self._ledger, self._search = Ledger(), NonFiniteSearch()
 
     def add_costs(self, event: Event) -> None:
         """Count what a call costs."""
@@ -61,9 +62,14 @@ class RowFacts:
             self.costs[event.id] = self._ledger.add(event)
 
     def add_flags(self, event: Event) -> None:
-        """Judge whether NaN or Inf began in an event."""
-        if not isinstance(event, Mark) and (flags := self._nonfinite(event)):
-            self.odd[event.id] = flags
+        """Follow NaN and Inf through an event."""
+        if not isinstance(event, Mark):
+            self._search.add(event)
+
+    @cached_property
+    def odd(self) -> dict[int, int]:
+        """The flags of events that are not finite, by id; ask for them after the last event."""
+        return flags(self._search)
 
 
 def page_rows(

@@ -1,0 +1,215 @@
+"""NaN and Inf in the events of a trace: which are wrong, and where they began, by the rule of origin.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from math import isfinite
+
+from insitu.trace.dtype import dtype_named
+from insitu.trace.event import Call, TensorFacts, Variable, tensors
+from insitu.trace.operation import operation
+from insitu.trace.origin import (
+    FINITE,
+    Beginning,
+    Finiteness,
+    Passage,
+    beginning,
+    finiteness,
+    literals,
+    may_heal,
+    reach_of,
+    union,
+)
+
+NEARLY_LEAST = 0.9  # how near the least number of a dtype a mask comes that is added to scores
+LEAVING = frozenset(("numpy", "tolist", "__array__"))  # functions that take numbers out of torch
+
+Key = tuple[int, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NonFiniteEvent:
+    """What an event contains that is not finite, whether that is wrong, and whether it began there."""
+
+    contents: Finiteness
+    is_wrong: bool = False
+    is_origin: bool = False
+
+
+@dataclass(slots=True)
+class Chain:
+    """A NaN or Inf that may heal, and the events that contain it."""
+
+    is_nan: bool
+    events: list[int] = field(default_factory=list)
+    is_used: bool = False
+    has_reached: bool = False
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether all calls that used it returned finite numbers."""
+        return self.is_used and not self.has_reached
+
+
+class NonFiniteSearch:
+    """Follows NaN and Inf through events in the order in which they ended: a call comes before those around it.
+
+    >>> from insitu.trace.event import Stats
+    >>> bad = TensorFacts(5, (2,), "f32", "cpu", stats=Stats(2, 0.0, 0.0, 0.0, None, 1, 0, 1))
+    >>> search = NonFiniteSearch()
+    >>> search.add(Call(1, 0, "function", "torch.log", args=(TensorFacts(4, (2,), "f32", "cpu"),), result=bad))
+    >>> search.add(Call(0, None, "module", "Net", result=bad))
+    >>> {id: (found.is_wrong, found.is_origin) for id, found in search.result().items()}
+    {1: (True, True), 0: (True, False)}
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, NonFiniteEvent] = {}
+        self._wrong: dict[Key, bool] = {}  # of each tensor that is not finite
+        self._wrong_calls: dict[int, bool] = {}
+        self._chains: dict[Key, Chain] = {}
+        self._chain_users: dict[int, Chain] = {}
+
+    def add(self, event: Call | Variable) -> None:
+        """Look at the next event."""
+        if isinstance(event, Variable):
+            self._add_variable(event)
+        else:
+            self._add_call(event)
+
+    def result(self) -> dict[int, NonFiniteEvent]:
+        """What was found, by the ids of the events; call it once, after the last event."""
+        for chain in self._chains.values():
+            if chain.is_healed:
+                self._found |= {id: NonFiniteEvent(self._found[id].contents) for id in chain.events}
+        return self._found
+
+    def _add_variable(self, variable: Variable) -> None:
+        value = variable.value
+        if isinstance(value, float) and not isfinite(value):
+            self._found[variable.id] = NonFiniteEvent(literals(value), is_wrong=True)
+            return
+        bad = [facts for facts in tensors(value) if not finiteness(facts.stats).is_finite]
+        if bad:
+            is_wrong = any(self._wrong.get(key(facts), finiteness(facts.stats).nan) for facts in bad)
+            self._keep(variable.id, bad, is_wrong=is_wrong, is_origin=False)
+
+    def _add_call(self, call: Call) -> None:
+        bad = [facts for facts in call.outputs if not finiteness(facts.stats).is_finite]
+        chain = self._chain_behind(call) if self._chains else None
+        if chain is not None:
+            self._use(chain, call)
+        if bad:
+            new = [facts for facts in bad if key(facts) not in self._wrong]
+            origins = [facts for facts in new if self._judge(call, facts, chain)]
+            is_wrong = any(self._wrong[key(facts)] for facts in bad)
+            self._wrong_calls[call.id] = is_wrong
+            self._keep(call.id, bad, is_wrong=is_wrong, is_origin=bool(origins))
+
+    def _keep(self, id: int, bad: list[TensorFacts], *, is_wrong: bool, is_origin: bool) -> None:
+        self._found[id] = NonFiniteEvent(union(finiteness(facts.stats) for facts in bad), is_wrong, is_origin)
+        chains = [self._chains.get(key(facts)) for facts in bad]
+        if None not in chains:  # else something in it cannot heal
+            for chain in filter(None, chains):
+                chain.events.append(id)
+
+    # What is wrong, and where it began.
+
+    def _judge(self, call: Call, facts: TensorFacts, chain: Chain | None) -> bool:
+        """Whether the NaN or Inf in an output that is new began in this call; remembers whether it is wrong."""
+        if chain is not None:
+            self._wrong[key(facts)] = True
+            if not chain.has_reached:
+                self._chains[key(facts)] = chain
+            return False
+        is_wrong, is_origin = self._verdict(call, facts)
+        self._wrong[key(facts)] = is_wrong
+        if is_origin and self._may_heal(call, facts):
+            self._chains[key(facts)] = Chain(finiteness(facts.stats).nan)
+        return is_origin
+
+    def _verdict(self, call: Call, facts: TensorFacts) -> tuple[bool, bool]:
+        """Whether the NaN or Inf in an output is wrong, and whether it began in the call."""
+        output = finiteness(facts.stats)
+        begins = beginning(passage_of(call, facts), output)
+        if begins in (Beginning.HERE, Beginning.DATA):
+            return True, True
+        if begins is Beginning.MEMORY:
+            return False, False
+        known = [self._is_wrong(item) for item in explaining(call, facts, output)]
+        if True in known:
+            return True, False
+        # A NaN that is written down begins there. One that was there before the trace began is news to the first call
+        # that meets it; an Inf from there is a mask.
+        is_news = output.nan and (begins is Beginning.LITERAL or None in known)
+        return is_news, is_news
+
+    def _is_wrong(self, facts: TensorFacts) -> bool | None:
+        """What is known about a tensor, or else about the call that returned it: autograd passes on other tensors."""
+        known = self._wrong.get(key(facts))
+        if known is None and facts.producer is not None:
+            return self._wrong_calls.get(facts.producer)
+        return known
+
+    # What may heal.
+
+    def _may_heal(self, call: Call, facts: TensorFacts) -> bool:
+        has_gradient = facts.requires_grad or call.phase != "forward"
+        return may_heal(finiteness(facts.stats), has_gradient=has_gradient, is_in_model=call.module is not None)
+
+    def _chain_behind(self, call: Call) -> Chain | None:
+        """The NaN or Inf that may heal and goes into a call, or into the forward call whose gradient it computes."""
+        if call.forward in self._chain_users:
+            return self._chain_users[call.forward]
+        found = (self._chains.get(key(facts)) for facts in call.inputs)
+        return next(filter(None, found), None)
+
+    def _use(self, chain: Chain, call: Call) -> None:
+        """A NaN or Inf that may heal goes into a call."""
+        what, passage = operation(call.kind, call.name), passage_of(call)
+        chain.is_used = True
+        self._chain_users[call.id] = chain
+        is_bad = not passage.outgoing.is_finite
+        is_number = what.own in LEAVING or not literals(call.result).is_finite
+        is_gradient = is_bad and call.phase == "backward"
+        if what.runs_backward or is_gradient:
+            chain.has_reached = True
+        elif is_bad or is_number:
+            is_in_model = call.module is not None or any(facts.requires_grad for facts in call.outputs)
+            reach = reach_of(passage, is_nan=chain.is_nan, is_in_model=is_in_model)
+            chain.has_reached = chain.has_reached or reach is not None
+
+
+def passage_of(call: Call, output: TensorFacts | None = None) -> Passage:
+    """A call as the rule needs it; a tensor that it changes in place does not explain itself."""
+    inputs = [facts for facts in call.inputs if facts is not output]
+    passage = Passage(
+        operation(call.kind, call.name),
+        tuple(finiteness(facts.stats) for facts in inputs),
+        tuple(finiteness(facts.stats) for facts in call.outputs),
+        literals((call.args, call.kwargs)),
+    )
+    if output is None or not passage.incoming.is_finite:
+        return passage
+    return replace(passage, has_least=any(has_least(facts, output) for facts in inputs))
+
+
+def explaining(call: Call, output: TensorFacts, contents: Finiteness) -> Iterable[TensorFacts]:
+    """The inputs that explain an output: NaN is explained by NaN."""
+    for facts in call.inputs:
+        found = finiteness(facts.stats)
+        if facts is not output and found != FINITE and (found.nan or not contents.nan):
+            yield facts
+
+
+def has_least(facts: TensorFacts, output: TensorFacts) -> bool:
+    """Whether a tensor holds the least number of its dtype, or of the dtype of an output, as masks do."""
+    lowest = facts.stats.min if facts.stats is not None else None
+    limits = [limit for each in (facts, output) if (limit := dtype_named(each.dtype).largest) is not None]
+    return lowest is not None and bool(limits) and lowest <= -NEARLY_LEAST * min(limits)
+
+
+def key(facts: TensorFacts) -> Key:
+    """What tells one content of a tensor from another."""
+    return facts.id, facts.producer
