@@ -175,8 +175,7 @@ class RunEntry(Entry):
             return
         paths = self.recorder.seen
         for pattern in options.only:
-            output = pattern.removesuffix(".forward") or pattern  # the output of a module has two names
-            if not has_match(pattern, paths) and not has_match(output, paths):
+            if not names_output(pattern, paths):
                 tell(f"nothing was recorded at {pattern!r}{Pattern.of(pattern).nearest(paths)}")
         for pattern in options.keeps:
             if pattern != "**" and not has_match(pattern, paths):
@@ -194,3 +193,8 @@ class RunEntry(Entry):
 def has_match(pattern: str, paths: set[str]) -> bool:
     """Whether a pattern names one of the paths, or something that holds it."""
     return any(map(Pattern.of(pattern).covers, paths))
+
+
+def names_output(pattern: str, paths: set[str]) -> bool:
+    """Whether a pattern names one of the paths; `encoder` and `encoder.forward` name the same output."""
+    return has_match(pattern, paths) or has_match(pattern.removesuffix(".forward"), paths)

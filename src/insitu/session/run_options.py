@@ -45,16 +45,11 @@ class RunOptions:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise SubjectError(f"insitu.record_run needs a torch.nn.Module, got {model!r:.80}")
-        if type(every) is not int or every < 1:
-            raise ChoiceError(f"every={every!r} is not a number of steps: 1 records each step, 4 each fourth")
-        if when is not None:
-            choose("when", when, WHENS)
+        check_steps(every, when)
         check_target(to)
         check_compression(compression)
-        if resume and overwrite:
-            raise ChoiceError("resume=True continues a run and overwrite=True replaces it: pass one of them")
-        if resume and (to is None or callable(to)):
-            raise ChoiceError("resume=True continues the run in a file: name the file, as in to='run.h5'")
+        if resume:
+            check_resume(to, overwrite=overwrite)
         self.model: nn.Module = model
         self.only = pattern_list("only", only, "'encoder.*'") or ("**",)
         self.every, self.when = every, when
@@ -88,6 +83,22 @@ class RunOptions:
             if Pattern.of(pattern).match(path) or Pattern.of(pattern).match(whole):
                 return keep
         return None
+
+
+def check_steps(every: object, when: str | None) -> None:
+    """Refuse a choice of steps that does not exist."""
+    if type(every) is not int or every < 1:
+        raise ChoiceError(f"every={every!r} is not a number of steps: 1 records each step, 4 each fourth")
+    if when is not None:
+        choose("when", when, WHENS)
+
+
+def check_resume(to: object, *, overwrite: bool) -> None:
+    """Refuse to continue a run that is replaced, or that has no file."""
+    if overwrite:
+        raise ChoiceError("resume=True continues a run and overwrite=True replaces it: pass one of them")
+    if to is None or callable(to):
+        raise ChoiceError("resume=True continues the run in a file: name the file, as in to='run.h5'")
 
 
 def check_target(to: object) -> None:
