@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.errors import MissingError
+from insitu.trace.compare.change import SAME_MANNER, Change, Changes, Manner, Remark
 from insitu.trace.compare.closeness import Certainty, Tolerance, weakest
 from insitu.trace.event import Call, Site, Variable
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 Status = Literal["same", "close", "differs", "argument", "follows", "structure", "raised", "only in a", "only in b"]
 CauseKind = Literal["output", "random", "argument", "input", "calls", "raised", "gradient"]
 Effect = Literal["results", "lost", "unknown"]
+Outcome = Literal["", "agrees", "undone", "replaced", "unseen"]
 Compared = Call | Variable
 
 
@@ -29,19 +31,51 @@ class Difference:
     that shows in its output; "argument" a call with another argument, or with another tensor; "follows" a call that
     differs because of what went into it; "structure" the same values in another dtype or shape, on another device,
     without a gradient, in place, or by other calls; "raised" an exception on one side, or another one; "only in a" and
-    "only in b" calls that the other run does not make. `what` says it in words, `delta` is how large the difference is,
-    and `measure` in which measure; `certainty` says what that is known from. `cause` is the number in `Diff.causes` of
-    the cause that it is, or that it follows from.
+    "only in b" calls that the other run does not make. `delta` is how large the difference is, and `measure` in which
+    measure; `certainty` says what that is known from. `cause` is the number in `Diff.causes` of the cause that it is,
+    or that it follows from. `what` says in words what `changes` and `outcome` are: how the calls are made differently,
+    and what becomes of that. The outcome "agrees" is a result that is the same, "undone" a difference that other calls
+    make up for, "replaced" the same result by other calls, "unseen" a call without an effect that anything shows.
     """
 
     status: Status
     a: Compared | None
     b: Compared | None
-    what: str = ""
+    changes: Changes = ()
     delta: float | None = None
     measure: str = ""
     certainty: Certainty = "structure"
     cause: int | None = None
+    outcome: Outcome = ""
+
+    @property
+    def what(self) -> str:
+        """What differs, in words."""
+        from insitu.view.reason import what  # as with print(diff)
+
+        return what(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What is known of why a call is a cause.
+
+    `manner` is how the calls are made differently, `around` are the calls around them that are made differently too.
+    `cut` says how a call keeps gradients from passing, in one run only. `is_equal` says that the output of the cause
+    itself was found to be the same, within the tolerance, `drift` by how much it is off then, and `input_drift` by how
+    much what goes in is. `draws` says that the call draws random numbers, `shifts_draws` that later draws differ, and
+    `is_stretch` that these are calls that the other run does not make.
+    """
+
+    manner: Manner = SAME_MANNER
+    around: tuple[tuple[str, Manner], ...] = ()
+    cut: Change | None = None
+    is_equal: bool = False
+    drift: float = 0.0
+    input_drift: float = 0.0
+    draws: bool = False
+    shifts_draws: bool = False
+    is_stretch: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +87,7 @@ class Cause:
     one run lacks, or makes others instead of: `calls_a` and `calls_b`; "raised" for an exception on one side;
     "gradient" for a call that passes another gradient back, or none, where all values agree. `a` and `b` are the calls
     where it begins; where one run has none, `instead` are the calls of that run that made what it goes on with, and
-    that come next. `why` says it in a sentence.
+    that come next. `reason` is why it is the cause, as data, and `why` says it in a sentence.
 
     `effect` is "results" if something differs because of it that comes out of the run, "lost" if its effect is lost on
     the way there, and "unknown" if no values were recorded that show it. `times` counts the places where the same line
@@ -67,7 +101,7 @@ class Cause:
     kind: CauseKind
     a: Compared | None
     b: Compared | None
-    why: str
+    reason: Reason = Reason()
     calls_a: tuple[Compared, ...] = ()
     calls_b: tuple[Compared, ...] = ()
     instead: tuple[Compared, ...] = ()
@@ -79,6 +113,13 @@ class Cause:
     seen_at: Compared | None = None
     effect: Effect = "results"
     again: tuple[tuple[Compared | None, Compared | None], ...] = ()
+
+    @property
+    def why(self) -> str:
+        """Why it is the cause, in a sentence."""
+        from insitu.view.reason import why  # as with print(diff)
+
+        return why(self)
 
     @property
     def times(self) -> int:
@@ -114,11 +155,18 @@ class Diff:
 
     differences: list[Difference] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
     evidence: dict[Certainty, int] = field(default_factory=dict)
     labels: tuple[str, str] = ("a", "b")
     tolerance: Tolerance = field(default_factory=Tolerance)
     results: list[Difference] = field(default_factory=list)
+
+    @property
+    def notes(self) -> list[str]:
+        """What `remarks` are, in words."""
+        from insitu.view.reason import remark_texts  # as with print(diff)
+
+        return remark_texts(self.remarks)
 
     @property
     def first(self) -> Cause | None:
@@ -128,12 +176,12 @@ class Diff:
     @property
     def same(self) -> bool:
         """Whether nothing at all is different."""
-        return not self.causes and not self.notes and set(self.counts) <= {"same"}
+        return not self.causes and not self.remarks and set(self.counts) <= {"same"}
 
     @property
     def close(self) -> bool:
         """Whether the same calls are made, and all values agree within the tolerance."""
-        return not self.causes and not self.notes and set(self.counts) <= {"same", "close"}
+        return not self.causes and not self.remarks and set(self.counts) <= {"same", "close"}
 
     @property
     def agrees(self) -> bool:

@@ -14,17 +14,17 @@ from collections.abc import Hashable, Sequence
 MOST_DIFFERENCES = 64  # of one search
 
 Tokens = Sequence[Hashable]
-Pair = tuple[int, int]
+Match = tuple[int, int]
 _Range = tuple[int, int, int, int]
 
 
-def align(a: Tokens, b: Tokens) -> list[Pair]:
+def align(a: Tokens, b: Tokens) -> list[Match]:
     """The places of the items that are the same on both sides, in ascending order.
 
     >>> align("abcabd", "abxabd")
     [(0, 0), (1, 1), (3, 3), (4, 4), (5, 5)]
     """
-    pairs: list[Pair] = []
+    pairs: list[Match] = []
     waiting: list[_Range] = [(0, len(a), 0, len(b))]
     while waiting:
         start_a, end_a, start_b, end_b = _without_ends(a, b, waiting.pop(), pairs)
@@ -43,7 +43,7 @@ def align(a: Tokens, b: Tokens) -> list[Pair]:
     return pairs
 
 
-def _without_ends(a: Tokens, b: Tokens, within: _Range, pairs: list[Pair]) -> _Range:
+def _without_ends(a: Tokens, b: Tokens, within: _Range, pairs: list[Match]) -> _Range:
     """The range without what is the same at its beginning and its end, which is added to the pairs."""
     start_a, end_a, start_b, end_b = within
     while start_a < end_a and start_b < end_b and a[start_a] == b[start_b]:
@@ -55,7 +55,7 @@ def _without_ends(a: Tokens, b: Tokens, within: _Range, pairs: list[Pair]) -> _R
     return start_a, end_a, start_b, end_b
 
 
-def _ties(a: Tokens, b: Tokens, within: _Range) -> list[Pair]:
+def _ties(a: Tokens, b: Tokens, within: _Range) -> list[Match]:
     """The longest ascending row of items that occur once on each side."""
     start_a, end_a, start_b, end_b = within
     counts_a, counts_b = Counter(a[start_a:end_a]), Counter(b[start_b:end_b])
@@ -66,7 +66,7 @@ def _ties(a: Tokens, b: Tokens, within: _Range) -> list[Pair]:
     return _ascending([(index, places[a[index]]) for index in range(start_a, end_a) if a[index] in once])
 
 
-def _ascending(pairs: list[Pair]) -> list[Pair]:
+def _ascending(pairs: list[Match]) -> list[Match]:
     """The longest part of the pairs, which ascend on the left, that ascends on the right too."""
     ends: list[int] = []
     last: list[int] = []
@@ -79,7 +79,7 @@ def _ascending(pairs: list[Pair]) -> list[Pair]:
             last.append(number)
         else:
             ends[length], last[length] = place, number
-    chosen: list[Pair] = []
+    chosen: list[Match] = []
     number = last[-1]
     while number >= 0:
         chosen.append(pairs[number])
@@ -88,14 +88,14 @@ def _ascending(pairs: list[Pair]) -> list[Pair]:
     return chosen
 
 
-def _searched(a: Tokens, b: Tokens, within: _Range) -> list[Pair]:
+def _searched(a: Tokens, b: Tokens, within: _Range) -> list[Match]:
     """Myers' search, of items that the other side has at all; one piece after the other where there is much to find."""
     start_a, end_a, start_b, end_b = within
     known_a, known_b = set(a[start_a:end_a]), set(b[start_b:end_b])
     here_a = [index for index in range(start_a, end_a) if a[index] in known_b]
     here_b = [index for index in range(start_b, end_b) if b[index] in known_a]
     tokens_a, tokens_b = [a[index] for index in here_a], [b[index] for index in here_b]
-    pairs: list[Pair] = []
+    pairs: list[Match] = []
     x = y = 0
     while x < len(tokens_a) and y < len(tokens_b):
         found, x, y = _piece(tokens_a, tokens_b, x, y)
@@ -103,7 +103,7 @@ def _searched(a: Tokens, b: Tokens, within: _Range) -> list[Pair]:
     return pairs
 
 
-def _piece(a: Tokens, b: Tokens, start_a: int, start_b: int) -> tuple[list[Pair], int, int]:
+def _piece(a: Tokens, b: Tokens, start_a: int, start_b: int) -> tuple[list[Match], int, int]:
     """The pairs from a place on, up to the end or to the best place that a bounded search reaches."""
     length_a, length_b = len(a), len(b)
     reached = {1: start_a}
@@ -128,9 +128,9 @@ def _piece(a: Tokens, b: Tokens, start_a: int, start_b: int) -> tuple[list[Pair]
     return _traced(trail[: depth + 1], k, x, shift), x, total - x
 
 
-def _traced(trail: list[dict[int, int]], k: int, x: int, shift: int) -> list[Pair]:
+def _traced(trail: list[dict[int, int]], k: int, x: int, shift: int) -> list[Match]:
     """The pairs on the way to a place, found from its end; the trail is what was reached before each difference."""
-    pairs: list[Pair] = []
+    pairs: list[Match] = []
     for differences in range(len(trail) - 1, -1, -1):
         reached = trail[differences]
         down = k == -differences or (k != differences and reached.get(k - 1, -1) < reached.get(k + 1, -1))

@@ -6,11 +6,10 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from insitu.trace.compare.change import DEFAULT, UNRECORDED
 from insitu.trace.compare.closeness import close_plain
-from insitu.trace.event import Call, TensorFacts, Word, tensors
+from insitu.trace.event import Call, TensorFacts, tensors
 
-DEFAULT = Word("default")
-UNNOTED = Word("not recorded")
 _ROUNDING = 1e-9
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|meta|xla|mtia)(:\d+)?")
 
@@ -89,7 +88,7 @@ def differing_settings(a: Call, b: Call) -> list[Argument]:
 
 def _noted(item: Any) -> Any:
     """A setting as it was noted: None and what is not plain is left out."""
-    return UNNOTED if item is DEFAULT else item
+    return UNRECORDED if item is DEFAULT else item
 
 
 def _plain(call: Call) -> tuple[list[Any], dict[str, Any]]:

@@ -1,107 +1,128 @@
 """Where a gradient is cut off in one run only: a `detach`, a call under `no_grad`, a parameter that is frozen.
 
-Values do not show it. What a tensor says of itself does: `requires_grad` is True in one run and False in the other.
-It has an effect if what is made of that tensor reaches a backward pass.
+Values do not show it. The tensor itself does: `requires_grad` is True in one run and False in the other. That has an
+effect if what is made of the tensor reaches a backward pass.
 """
 
 from __future__ import annotations
 
-from insitu.trace.compare.blame import Facts, Lineage, described, joined
-from insitu.trace.compare.manner import apart
+from insitu.trace.compare.change import Change
+from insitu.trace.compare.closeness import Closeness
+from insitu.trace.compare.evidence import Evidence, TensorPair, TensorPairs, operand
+from insitu.trace.compare.inputs import InputLineage
+from insitu.trace.compare.ledger import NO_ACCOUNT, NONE, Ledger, Numbers, Sighting, joined
+from insitu.trace.compare.pairs import Pair
+from insitu.trace.compare.producers import Producers
 from insitu.trace.compare.stops import Side
-from insitu.trace.compare.units import NONE, Numbers, Unit
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.operation import operation
 
 
 class Cuts:
-    """Follows tensors through which a gradient passes in one run and not in the other."""
+    """Follows tensors through which a gradient passes in one run and not in the other.
 
-    def __init__(self, lineage: Lineage) -> None:
-        self._lineage = lineage
-        self.roots = NONE  # of the latest backward pass that a cut has reached
-        self._begun = False
+    `changes` says of each pair that cuts a gradient off how it does so, and `leaving` are the tensors that show it.
+    `causes` are those of the latest backward pass that a cut has reached.
+    """
 
-    def pair(self, unit: Unit, into: tuple[Facts, Facts], a: Call, b: Call) -> None:
-        """Note in a pair of calls which cuts lie behind what it makes."""
-        if not self._begun and _require_alike(into) and _require_alike((a.outputs, b.outputs)):  # as most often
+    def __init__(self, producers: Producers, lineage: InputLineage, ledger: Ledger) -> None:
+        self._producers, self._lineage, self._ledger = producers, lineage, ledger
+        self.changes: dict[int, Change] = {}
+        self.leaving: dict[int, tuple[TensorFacts, TensorFacts]] = {}
+        self.causes = NONE
+        self._behind: dict[int, Numbers] = {}
+        self._has_any = False
+
+    def follow(self, pair: Pair, evidence: Evidence) -> None:
+        """Remember which cuts are behind the output of a pair of calls."""
+        if not self._has_any and _require_alike(evidence.inputs) and _require_alike(evidence.outputs):  # as most often
             return
-        self._begun = True
-        found = self.behind(unit, into)
-        outs = list(zip(a.outputs, b.outputs, strict=False))
-        if outs and not any(left.requires_grad or right.requires_grad for left, right in outs):
+        self._has_any = True
+        found = self.behind(pair, evidence.inputs, evidence)
+        if evidence.outputs and not any(map(_requires, evidence.outputs)):
             return  # no gradient passes in either run
-        if not found:
-            found = _beginning(unit, outs)
-        unit.cuts = found
+        found = found or self._begin(pair, evidence.outputs)
+        if found:
+            self._behind[pair.number] = found
 
-    def behind(self, unit: Unit, into: tuple[Facts, Facts]) -> Numbers:
-        """The cuts that lie behind the inputs of a pair of calls, those that begin with them among these."""
-        found = NONE
-        for index, pair in enumerate(zip(*into, strict=False)):
-            if pair[0].requires_grad or pair[1].requires_grad:
-                found = joined(found, self._of_input(unit, index, into[0], pair))
+    def follow_stretch(self, pair: Pair) -> None:
+        """Remember which cuts are behind the output of calls that the other run does not make."""
+        if not self._behind:
+            return
+        found = [self._behind.get(producer.number, NONE) for producer in self._producers_with_gradient(pair)]
+        self._behind[pair.number] = joined(*found)
+
+    def _producers_with_gradient(self, pair: Pair) -> list[Pair]:
+        """The earlier pairs that made inputs of a stretch through which a gradient passes."""
+        found: list[Pair] = []
+        for side, stops in enumerate((pair.a, pair.b)):
+            calls = [stop.event for stop in stops if type(stop.event) is Call]
+            into = [facts for call in calls for facts in call.inputs if facts.requires_grad]
+            producers = [self._producers.of(side, facts) for facts in into]
+            found += [producer for producer in producers if producer is not None and producer is not pair]
         return found
 
-    def _of_input(self, unit: Unit, index: int, a: Facts, pair: tuple[TensorFacts, TensorFacts]) -> Numbers:
-        left, right = pair
-        makers = (self._lineage.maker(0, left), self._lineage.maker(1, right))
-        known = joined(*(maker.cuts for maker in makers if maker is not None))
-        if known or left.requires_grad == right.requires_grad:
+    def behind(self, pair: Pair, tensors: TensorPairs, evidence: Evidence) -> Numbers:
+        """The cuts behind tensors that go into a pair of calls, those that begin with them among these."""
+        found = NONE
+        for index, tensor in enumerate(tensors):
+            if _requires(tensor):
+                found = joined(found, self._behind_input(pair, index, tensor, evidence))
+        return found
+
+    def _behind_input(self, pair: Pair, index: int, tensor: TensorPair, evidence: Evidence) -> Numbers:
+        ends = (self._producers.of(0, tensor.a), self._producers.of(1, tensor.b))
+        made_by = [producer for producer in ends if producer is not None]
+        known = joined(*[self._behind.get(producer.number, NONE) for producer in made_by])
+        if known or tensor.a.requires_grad == tensor.b.requires_grad:
             return known
-        if self._lineage.close(left, right).same is False:  # another tensor: its values are the difference
+        if self._lineage.closeness(tensor).same is False:  # another tensor: its values are the difference
             return NONE
-        if makers == (None, None):
-            unit.cut = apart(f"requires_grad of {described(index, a, unit.a[0].operation, {})}", *_flags(left, right))
-            return frozenset((unit.number,))
-        stretch = next((maker for maker in makers if maker is not None and not maker.matched), None)
+        if not made_by:
+            return self._cut(pair, tensor, operand(index, evidence.operands, pair.a[0].operation, {}))
+        stretch = next((producer for producer in made_by if not producer.matched), None)
         if stretch is None:
             return NONE
-        stretch.cut = apart("requires_grad", *_flags(left, right))
-        stretch.leaving = pair
-        return frozenset((stretch.number,))
+        self.leaving[stretch.number] = (tensor.a, tensor.b)
+        return self._cut(stretch, tensor)
 
-    def stretch(self, unit: Unit) -> None:
-        """Note in calls that the other run does not make which cuts lie behind what they make."""
-        if not self._begun:
-            return
-        for side, stops in enumerate((unit.a, unit.b)):
-            for stop in stops:
-                for facts in stop.event.inputs if type(stop.event) is Call else ():
-                    maker = self._lineage.maker(side, facts)
-                    if maker is not None and maker is not unit and facts.requires_grad:
-                        unit.cuts = joined(unit.cuts, maker.cuts)
+    def _begin(self, pair: Pair, outputs: TensorPairs) -> Numbers:
+        """The pair itself, if inputs agree in whether they require a gradient, and outputs do not."""
+        cut = next((tensor for tensor in outputs if not _requires_alike(tensor)), None)
+        return NONE if cut is None else self._cut(pair, cut)
 
-    def reach_backward(self, cuts: Numbers, units: list[Unit]) -> Numbers:
+    def _cut(self, pair: Pair, tensor: TensorPair, name: str = "") -> Numbers:
+        """Remember that a pair cuts a gradient off."""
+        self.changes[pair.number] = Change("requires_grad", name, tensor.a.requires_grad, tensor.b.requires_grad)
+        return frozenset((pair.number,))
+
+    def reach_backward(self, cuts: Numbers) -> Numbers:
         """The causes of other gradients, after a backward pass that cuts have reached: from here on they are causes."""
-        for number in cuts:
-            cut = units[number]
-            if not cut.roots:
-                cut.kind, cut.roots, cut.differs, cut.certainty = "gradient", frozenset((number,)), True, "structure"
-        self.roots = joined(*(units[number].roots for number in cuts))
-        return self.roots
+        ledger = self._ledger
+        for number in cuts - ledger.sightings.keys():
+            found = ledger.accounts.get(number, NO_ACCOUNT).closeness
+            size = Closeness(False, "structure", found.delta, found.measure)
+            ledger.sightings[number] = Sighting(frozenset((number,)), "gradient", size, self.leaving.get(number))
+        self.causes = joined(*[ledger.sightings[number].causes for number in cuts])
+        return self.causes
 
 
-def _require_alike(pairs: tuple[Facts, Facts]) -> bool:
+def _requires(tensor: TensorPair) -> bool:
+    """Whether a gradient passes through a tensor in one of the runs."""
+    return tensor.a.requires_grad or tensor.b.requires_grad
+
+
+def _requires_alike(tensor: TensorPair) -> bool:
+    return tensor.a.requires_grad is tensor.b.requires_grad
+
+
+def _require_alike(tensors: TensorPairs) -> bool:
     """Whether tensors agree in whether they require a gradient."""
-    return all(left.requires_grad is right.requires_grad for left, right in zip(*pairs, strict=False))
-
-
-def _beginning(unit: Unit, outs: list[tuple[TensorFacts, TensorFacts]]) -> Numbers:
-    """The unit itself, if inputs agree in whether they require a gradient, and outputs do not."""
-    for left, right in outs:
-        if left.requires_grad != right.requires_grad:
-            unit.cut = apart("requires_grad", *_flags(left, right))
-            return frozenset((unit.number,))
-    return NONE
-
-
-def _flags(left: TensorFacts, right: TensorFacts) -> tuple[bool, bool]:
-    return left.requires_grad, right.requires_grad
+    return all(map(_requires_alike, tensors))
 
 
 def learns_unseen(side: Side) -> bool:
-    """Whether a run went backward, as gradients tell, and no call that did so was recorded."""
+    """Whether a run went backward, as gradients show, and no call that did so was recorded."""
     calls = [stop.event for stops in side.groups.values() for stop in stops if type(stop.event) is Call]
     if any(operation(call.kind, call.name).runs_backward for call in calls):
         return False

@@ -4,44 +4,48 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 from insitu.trace.compare.closeness import Closeness
-from insitu.trace.compare.manner import draws
+from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.stops import Stop
-from insitu.trace.compare.units import Unit
-from insitu.trace.event import Call
+from insitu.trace.event import Call, TensorFacts
+from insitu.trace.operation import Operation
 
 Draw = tuple[str, int]  # the device, and how many numbers
 
 
 class Generators:
-    """The calls after which the default generators of two runs are in different states, by device."""
+    """The pairs after which the default generators of two runs are in different states, by device."""
 
     def __init__(self) -> None:
-        self._moved: dict[str, Unit] = {}
+        self._moved: dict[str, Pair] = {}
 
-    def moved(self, unit: Unit) -> Unit | None:
-        """The earlier call because of which a pair draws other numbers; None if there is none that was recorded."""
+    def moved(self, pair: Pair) -> Pair | None:
+        """The earlier pair because of which a pair draws other numbers; None if there is none that was recorded."""
         if not self._moved:
             return None
-        return next((self._moved[device] for device, _ in _drawn(unit.a) if device in self._moved), None)
+        devices = [device for device, _ in _draws(pair.a)]
+        return next((self._moved[device] for device in devices if device in self._moved), None)
 
-    def note(self, unit: Unit, out: Closeness | None = None) -> None:
-        """Note whether a unit draws as many numbers in both runs, and whether these are the same."""
-        if unit.matched and unit.a[0].operation.draws == "never" == unit.b[0].operation.draws:  # as most often
+    def follow(self, pair: Pair, output: Closeness | None = None) -> None:
+        """Remember whether a pair draws as many numbers in both runs, and whether these are the same."""
+        if pair.matched and pair.a[0].operation.draws == "never" == pair.b[0].operation.draws:  # as most often
             return
-        one, other = _drawn(unit.a), _drawn(unit.b)
+        one, other = _draws(pair.a), _draws(pair.b)
         if one != other:
             for device, _ in (one - other) + (other - one):
-                self._moved.setdefault(device, unit)
-        elif out is not None and out.same and unit.a[0].operation.draws != "order":  # the seed has been set again
+                self._moved.setdefault(device, pair)
+        elif output is not None and output.same and pair.a[0].operation.draws != "order":  # the seed has been set again
             for device, _ in one:
                 self._moved.pop(device, None)
 
 
-def _drawn(stops: list[Stop]) -> Counter[Draw]:
+def _draws(stops: Iterable[Stop]) -> Counter[Draw]:
     """How many numbers calls draw from the default generator of each device."""
-    return Counter([_draw(stop.event) for stop in stops if type(stop.event) is Call and _is_default(stop)])
+    drawing = [stop for stop in stops if draws(stop) and not is_seeded(stop)]
+    return Counter([_draw(stop.event) for stop in drawing if type(stop.event) is Call])
 
 
 def is_seeded(stop: Stop) -> bool:
@@ -50,12 +54,37 @@ def is_seeded(stop: Stop) -> bool:
     return type(call) is Call and draws(stop) and call.kwargs.get("generator") is not None
 
 
-def _is_default(stop: Stop) -> bool:
-    return draws(stop) and not is_seeded(stop)
-
-
 def _draw(call: Call) -> Draw:
-    made = call.outputs[0] if call.outputs else None
-    if made is None:
+    if not call.outputs:
         return "cpu", 0
-    return made.device, math.prod(size for size in made.shape if isinstance(size, int))
+    output = call.outputs[0]
+    return output.device, math.prod(size for size in output.shape if isinstance(size, int))
+
+
+def draws(stop: Stop) -> bool:
+    """Whether a call draws random numbers."""
+    call = stop.event
+    if type(call) is not Call:
+        return False
+    if stop.operation.draws == "if dropout_p":
+        return _drops(call)
+    if stop.operation.draws == "in training":
+        return _regularizes(stop.operation, call)
+    return stop.operation.is_random
+
+
+def _drops(call: Call) -> bool:
+    """Whether attention drops anything: by place it is given the probability as the only float."""
+    by_place = next((item for item in call.args if type(item) is float), 0.0)
+    return bool(call.kwargs.get("dropout_p", by_place)) and call.kwargs.get("training") is not False
+
+
+def _regularizes(operation: Operation, call: Call) -> bool:
+    """Whether a dropout is at work: by place it is given the probability, then whether it trains."""
+    arguments: dict[str, Any] = {}
+    if operation.base != "rrelu":
+        by_place = [item for item in call.args if type(item) is not TensorFacts]
+        arguments = dict(zip(("p", "training"), by_place, strict=False))
+    arguments |= {argument: call.kwargs[argument] for argument in ("p", "training") if argument in call.kwargs}
+    trains = arguments.get("training", *operation.default("training"))
+    return bool(trains) and arguments.get("p", 0.5) != 0

@@ -3,82 +3,128 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from insitu.trace.compare.blame import Lineage
+from insitu.trace.compare.change import Change
 from insitu.trace.compare.closeness import Closeness
-from insitu.trace.compare.units import Unit
+from insitu.trace.compare.evidence import Comparison
+from insitu.trace.compare.ledger import Ledger, Sighting
+from insitu.trace.compare.pairs import Pair
+from insitu.trace.compare.producers import Producers
 from insitu.trace.event import Call, TensorFacts
 
-Apart = tuple[TensorFacts, Closeness]
+
+class _Apart(NamedTuple):
+    """A pair with a tensor whose gradient differs."""
+
+    pair: Pair
+    tensor: TensorFacts
+    closeness: Closeness
 
 
-def parting_gradient(units: list[Unit], lineage: Lineage) -> list[int]:
-    """The number of the unit that is the cause, if there is one; it and all that follows from it are marked.
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientDifference:
+    """The pair that passes another gradient back, how, and the sightings of all pairs that differ because of it."""
+
+    cause: Pair
+    change: Change
+    sightings: dict[int, Sighting]
+
+
+def gradient_difference(
+    pairs: list[Pair], ledger: Ledger, producers: Producers, comparison: Comparison
+) -> GradientDifference | None:
+    """The pair where gradients begin to differ, if there is one.
 
     Gradients flow from the last call to the first. So in the first step that shows a difference, the last call whose
     output has another gradient is looked for: what uses that output is the cause.
     """
-    calls = [unit for unit in units if unit.matched and unit.shown and type(unit.a[0].event) is Call]
-    apart = {unit.number: found for unit in calls if (found := _apart(unit, lineage, made=True))}
-    made = bool(apart)
+    calls = [pair for pair in pairs if pair.matched and ledger.account(pair).shown and type(pair.a[0].event) is Call]
+    search = _Search(producers, comparison)
+    apart = search.apart(calls, of_outputs=True)
+    if apart:
+        last = _last_of_first_step(apart)
+        cause, change = _user(last, calls)
+        return GradientDifference(cause, change, _sightings(cause, apart, last.closeness, ledger))
     # A tensor that was given has the sum of what its users pass back: it tells only if nothing else does.
-    apart = apart or {unit.number: found for unit in calls if (found := _apart(unit, lineage, made=False))}
+    apart = search.apart(calls, of_outputs=False)
     if not apart:
-        return []
-    first = _place(units[min(apart)])
-    last = units[max(number for number in apart if _place(units[number]) == first)]
-    tensor, closeness = apart[last.number]
-    cause, text = _user(last, tensor, calls) if made else (last, _told(last))
-    for number in (*apart, cause.number):
-        units[number].roots, units[number].differs = frozenset((cause.number,)), True
-    cause.kind, cause.notes = "gradient", (*cause.notes, text)
-    cause.delta, cause.measure, cause.certainty = closeness.delta, f"gradient {closeness.measure}", closeness.certainty
-    return [cause.number]
+        return None
+    last = _last_of_first_step(apart)
+    return GradientDifference(last.pair, _change(last.pair), _sightings(last.pair, apart, last.closeness, ledger))
 
 
-def _place(unit: Unit) -> tuple[int, int]:
-    return unit.a[0].event.rank, unit.a[0].event.step
+def _sightings(cause: Pair, apart: list[_Apart], closeness: Closeness, ledger: Ledger) -> dict[int, Sighting]:
+    """That the cause, and all pairs with another gradient, differ."""
+    causes = frozenset((cause.number,))
+    found: dict[int, Sighting] = {}
+    for pair, _, _ in apart:
+        account = ledger.account(pair)
+        known = ledger.sightings.get(pair.number) or Sighting(causes, account.kind, account.closeness)
+        found[pair.number] = replace(known, causes=causes)
+    size = Closeness(False, closeness.certainty, closeness.delta, f"gradient {closeness.measure}")
+    found[cause.number] = Sighting(causes, "gradient", size)
+    return found
 
 
-def _apart(unit: Unit, lineage: Lineage, *, made: bool) -> Apart | None:
-    """The first tensor whose gradient differs: of those that a pair of calls made, or else that both were given."""
-    a, b = unit.a[0].event, unit.b[0].event
-    assert type(a) is Call and type(b) is Call
-    for left, right in zip(*((a.outputs, b.outputs) if made else (a.inputs, b.inputs)), strict=False):
-        if left.grad is None or right.grad is None or lineage.maker(0, left) is not (unit if made else None):
-            continue
-        if lineage.close(left, right).same is False:  # other calls make up for it, and so for its gradient
-            continue
-        found = lineage.close(left.grad, right.grad)
-        if found.same is False:
-            return left, found
-    return None
+def _last_of_first_step(apart: list[_Apart]) -> _Apart:
+    """The last pair of the step in which gradients differ first."""
+    first = _place(apart[0].pair)
+    return [found for found in apart if _place(found.pair) == first][-1]
 
 
-def _user(last: Unit, tensor: TensorFacts, calls: Iterable[Unit]) -> tuple[Unit, str]:
+def _place(pair: Pair) -> tuple[int, int]:
+    return pair.a[0].event.rank, pair.a[0].event.step
+
+
+class _Search:
+    """Looks for tensors whose gradients differ."""
+
+    def __init__(self, producers: Producers, comparison: Comparison) -> None:
+        self._producers = producers
+        self._comparison = comparison
+
+    def apart(self, calls: Iterable[Pair], *, of_outputs: bool) -> list[_Apart]:
+        """The pairs with a tensor whose gradient differs: one that they made, or one that both were given."""
+        found = [self._first_apart(pair, of_outputs) for pair in calls]
+        return [one for one in found if one is not None]
+
+    def _first_apart(self, pair: Pair, of_outputs: bool) -> _Apart | None:
+        a, b = pair.a[0].event, pair.b[0].event
+        assert type(a) is Call and type(b) is Call
+        tensors = zip(a.outputs, b.outputs, strict=False) if of_outputs else zip(a.inputs, b.inputs, strict=False)
+        producer = pair if of_outputs else None
+        for left, right in tensors:
+            if left.grad is None or right.grad is None or self._producers.of(0, left) is not producer:
+                continue
+            found = self._comparison.close(left.grad, right.grad)
+            # Where the tensors themselves differ, other calls make up for it, and so for the gradient.
+            if found.same is False and self._comparison.close(left, right).same is not False:
+                return _Apart(pair, left, found)
+        return None
+
+
+def _user(last: _Apart, calls: Iterable[Pair]) -> tuple[Pair, Change]:
     """The call that passes another gradient back to a tensor; the last one, if several may do so."""
-    users = [unit for unit in calls if unit.number > last.number and _uses(unit, tensor)]
+    users = [pair for pair in calls if pair.number > last.pair.number and _uses(pair, last.tensor)]
     if not users:
-        return last, "the gradient of its output differs, and no call in both runs uses that"
-    known = [unit for unit in users if _knows(unit)]
+        return last.pair, Change("gradient", "unused", 0)
+    known = [pair for pair in users if _knows_gradient(pair)]
     cause = (known or users)[-1]
-    others = len(users) - 1
-    more = f"; so may {others} other call{'s' * (others != 1)} that use{'s' * (others == 1)} it" if others else ""
-    return cause, _told(cause) + more
+    return cause, _change(cause, others=len(users) - 1)
 
 
-def _uses(unit: Unit, tensor: TensorFacts) -> bool:
-    event = unit.a[0].event
+def _uses(pair: Pair, tensor: TensorFacts) -> bool:
+    event = pair.a[0].event
     return type(event) is Call and any(facts is tensor for facts in event.inputs)
 
 
-def _told(unit: Unit) -> str:
-    if _knows(unit):
-        return "its output's gradient agrees, that of its input differs"
-    return "the gradient of its input differs, that of its output is not known"
+def _change(pair: Pair, others: int = 0) -> Change:
+    return Change("gradient", "agrees" if _knows_gradient(pair) else "unknown", others)
 
 
-def _knows(unit: Unit) -> bool:
+def _knows_gradient(pair: Pair) -> bool:
     """Whether the gradient of what a call makes is known."""
-    event = unit.a[0].event
+    event = pair.a[0].event
     return type(event) is Call and any(facts.grad is not None for facts in event.outputs)

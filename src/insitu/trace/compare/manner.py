@@ -1,126 +1,87 @@
-"""How two calls are made, in words: arguments, exceptions, dtypes and devices."""
+"""How two calls are made differently: arguments, settings, exceptions, dtypes, devices and shapes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from insitu.trace.compare.arguments import DEFAULT, Argument
-from insitu.trace.compare.stops import Stop
-from insitu.trace.diff import Compared
+from insitu.trace.compare.arguments import Argument, differing_arguments, differing_settings
+from insitu.trace.compare.change import DEFAULT, SAME_MANNER, Aspect, Change, Changes, Manner
+from insitu.trace.compare.pairs import Pair
 from insitu.trace.event import Call, TensorFacts
-from insitu.trace.operation import UNKNOWN, Operation
+from insitu.trace.operation import Operation
+
+_LAYOUT: tuple[Aspect, ...] = ("dtype", "device", "shape")
 
 
-def apart(what: str, a: object, b: object) -> str:
-    """Something that differs, in words.
+def manner_of_calls(pair: Pair, a: Call, b: Call, counts: tuple[int, int]) -> Manner:
+    """How two calls are made differently; `counts` is how many tensors go into them."""
+    name, other = pair.a[0].name, pair.b[0].name
+    changes: Changes = argument_changes(a, b, pair.a[0].operation)
+    layout: Changes = _layout_changes(a, b)
+    if counts[0] != counts[1]:
+        changes += (Change("tensor count", a=counts[0], b=counts[1]),)
+    if a.kind == "module":
+        changes += setting_changes(a, b)
+    changes += exception_changes(a, b)
+    if a.kind == "module" and a.name != b.name:
+        changes += (Change("class", a=a.name, b=b.name),)
+    elif name != other:
+        layout = (Change("call", a=name, b=other), *layout)
+    return Manner(changes, layout) if changes or layout else SAME_MANNER
 
-    >>> apart("eps", 1e-05, 0.001)
-    'eps is 0.001 in b, 1e-05 in a'
+
+def argument_changes(a: Call, b: Call, operation: Operation) -> Changes:
+    """The arguments that differ, with the default of torch where it is known and the argument is not given.
+
+    >>> from insitu.trace.operation import operation
+    >>> calls = [Call(0, None, "function", "torch.layer_norm", kwargs=kwargs) for kwargs in ({}, {"eps": 0.1})]
+    >>> argument_changes(*calls, operation("function", "torch.layer_norm"))
+    (Change(aspect='argument', name='eps', a=1e-05, b=0.1),)
     """
-    return f"{what} is {b} in b, {a} in a"
+    found = differing_arguments(a, b, operation.name)
+    return tuple([_argument_change(argument, operation) for argument in found]) if found else ()
 
 
-def exception(a: Call, b: Call) -> str:
-    """The exceptions that end two calls, of which not both end in the same."""
-    if a.raised is not None and b.raised is not None:
-        return f"raises {b.raised} in b, {a.raised} in a"
-    call = a if a.raised is not None else b
-    text = f": {_first_line(call.message)}" if call.message else ""
-    return f"raises {call.raised}{text} in {'a' if call is a else 'b'} only"
+def _argument_change(argument: Argument, operation: Operation) -> Change:
+    name, a, b = argument
+    default = operation.default(name)
+    return Change("argument", name, _given(a, default), _given(b, default))
 
 
-def _first_line(text: str) -> str:
-    line = text.partition("\n")[0]
-    return line if len(line) <= 80 else line[:79] + "…"
+def _given(item: Any, default: tuple[Any, ...]) -> Any:
+    return default[0] if item is DEFAULT and default else item
 
 
-def places(a: Call, b: Call) -> tuple[str, ...]:
+def setting_changes(a: Call, b: Call) -> Changes:
+    """The settings of two modules that differ."""
+    return tuple([Change("setting", *setting) for setting in differing_settings(a, b)])
+
+
+def exception_changes(a: Call, b: Call) -> Changes:
+    """The exceptions that end two calls, unless both end in the same or in none."""
+    if a.raised == b.raised:
+        return ()
+    return (Change("exception", a=_exception(a), b=_exception(b)),)
+
+
+def _exception(call: Call) -> tuple[str, str] | None:
+    return None if call.raised is None else (call.raised, call.message or "")
+
+
+def _layout_changes(a: Call, b: Call) -> Changes:
     """The dtypes, devices and shapes that differ in what comes out."""
     one, other = a.result, b.result
     if type(one) is type(other) is TensorFacts and _has_same_layout(one, other):  # as most often
         return ()
-    outs = list(zip(a.outputs, b.outputs, strict=False))
-    found: list[str] = []
-    for what in ("dtype", "device", "shape"):
-        pairs = dict.fromkeys((getattr(left, what), getattr(right, what)) for left, right in outs)
-        found += [apart(what, _size(left), _size(right)) for left, right in pairs if left != right]
-    return tuple(found)
+    return tuple(_layouts(list(zip(a.outputs, b.outputs, strict=False))))
+
+
+def _layouts(outputs: list[tuple[TensorFacts, TensorFacts]]) -> Iterator[Change]:
+    for aspect in _LAYOUT:
+        pairs = dict.fromkeys((getattr(left, aspect), getattr(right, aspect)) for left, right in outputs)
+        yield from (Change(aspect, "", left, right) for left, right in pairs if left != right)
 
 
 def _has_same_layout(a: TensorFacts, b: TensorFacts) -> bool:
     return a.dtype == b.dtype and a.device == b.device and a.shape == b.shape
-
-
-def _size(item: Any) -> Any:
-    return list(item) if isinstance(item, tuple) else item
-
-
-def is_loose(a: Call, b: Call) -> bool:
-    """Whether what comes out has another dtype, or another shape: then it may be close, and still not the same."""
-    return any(
-        left.dtype != right.dtype or left.shape != right.shape
-        for left, right in zip(a.outputs, b.outputs, strict=False)
-    )
-
-
-def is_reshaped(a: Call, b: Call) -> bool:
-    """Whether what comes out has another shape."""
-    return any(left.shape != right.shape for left, right in zip(a.outputs, b.outputs, strict=False))
-
-
-def texts(arguments: list[Argument], operation: Operation = UNKNOWN) -> tuple[str, ...]:
-    """Arguments that differ, each as `name is right in b, left in a`."""
-    found = []
-    for name, left, right in arguments:
-        default = operation.default(name)
-        found.append(apart(name, _text(left, default), _text(right, default)))
-    return tuple(found)
-
-
-def _text(item: Any, default: tuple[Any, ...]) -> str:
-    if item is DEFAULT and not default:
-        return "the default"
-    text = repr(default[0] if item is DEFAULT else item)
-    return text if len(text) <= 40 else text[:39] + "…"
-
-
-def draws(stop: Stop) -> bool:
-    """Whether a call draws random numbers."""
-    call = stop.event
-    if type(call) is not Call:
-        return False
-    if stop.operation.draws == "if dropout_p":
-        by_place = next((item for item in call.args if type(item) is float), 0.0)
-        return bool(call.kwargs.get("dropout_p", by_place)) and call.kwargs.get("training") is not False
-    if stop.operation.draws == "in training":
-        return _regularizes(stop.operation, call)
-    return stop.operation.is_random
-
-
-def _regularizes(operation: Operation, call: Call) -> bool:
-    """Whether a dropout is at work: by place it is given the probability, then whether it trains."""
-    by_place = [item for item in call.args if type(item) is not TensorFacts]
-    given = dict(zip(("p", "training"), by_place, strict=False)) if operation.base != "rrelu" else {}
-    given |= {argument: call.kwargs[argument] for argument in ("p", "training") if argument in call.kwargs}
-    trains = given.get("training", *operation.default("training"))
-    return bool(trains) and given.get("p", 0.5) != 0
-
-
-def casts(stop: Stop) -> bool:
-    """Whether a call gives its tensor another dtype."""
-    if type(stop.event) is not Call:
-        return False
-    return {facts.dtype for facts in stop.event.inputs} != {facts.dtype for facts in stop.event.outputs}
-
-
-def has_nan(event: Compared) -> bool:
-    """Whether there is NaN in what a call makes: whatever went in, NaN is equal to NaN."""
-    outs = event.outputs if type(event) is Call else ()
-    return any(facts.stats.nan > 0 if facts.stats is not None else _holds_nan(facts.kept) for facts in outs)
-
-
-def _holds_nan(kept: Any) -> bool:
-    if isinstance(kept, float):
-        return kept != kept
-    is_array_of_floats = getattr(getattr(kept, "dtype", None), "kind", "") in ("f", "c", "V")  # V: as bfloat16 has it
-    return is_array_of_floats and bool((kept != kept).any())

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from insitu.trace.compare.align import Pair, align
+from insitu.trace.compare.align import Match, align
+from insitu.trace.compare.change import MovedLayers, Remark
 from insitu.trace.compare.rename import Renamer
 from insitu.trace.event import Call, Event, TensorFacts, Variable
 from insitu.trace.nesting import frozen
 
-MOST_NOTES = 3
 MOST_VALUES = 8  # of a weight that was kept: enough to know it by
 _DIGITS = 4  # statistics of one weight on two devices agree as far
 
@@ -76,18 +76,16 @@ class Numbered:
 
 
 class Renumbering:
-    """Gives paths of a the names that they have in b; `notes` say which layers only one of them has."""
+    """Gives paths of a the names that they have in b; `remarks` say which layers only one of them has."""
 
     def __init__(self, a: Numbered, b: Numbered, renamed: Renamer) -> None:
-        self.notes: list[str] = []
+        self.remarks: list[Remark] = []
         self._renamed = renamed
         self._moved: dict[str, str] = {}
         self._a, self._b = a, b
         for container in sorted(a.containers, key=len):  # outer ones first
             if not any(renamed.names(*inner) for inner in _inner(a.containers[container], container)):
                 self._renumber(container, self(container))
-        if len(self.notes) > MOST_NOTES:
-            self.notes[MOST_NOTES:] = [f"other layers in {len(self.notes) - MOST_NOTES:,} more containers"]
 
     def __call__(self, path: str) -> str:
         """The name in b of a path of a."""
@@ -109,7 +107,7 @@ class Renumbering:
             return
         self._moved |= {layer.path: f"{layer.path} only in a" for layer in a}
         self._moved |= {a[i].path: b[j].path for i, j in pairs}
-        self.notes.append(_note(pairs, a, b))
+        self.remarks.append(_moved_layers(pairs, a, b))
 
 
 def _numbers(path: str) -> Iterator[tuple[str, int]]:
@@ -145,9 +143,9 @@ def _rounded(value: Any) -> str:
     return f"{value:.{_DIGITS}g}" if isinstance(value, float) else repr(value)
 
 
-def _paired(a: list[Layer], b: list[Layer]) -> list[Pair]:
+def _paired(a: list[Layer], b: list[Layer]) -> list[Match]:
     """The places of layers that belong together; those that nothing is like go with what stands in their place."""
-    pairs: list[Pair] = []
+    pairs: list[Match] = []
     for key in ("known", "make", "type"):
         for gap_a, gap_b in list(_gaps(pairs, len(a), len(b))):
             found = align([getattr(a[i], key) for i in gap_a], [getattr(b[j], key) for j in gap_b])
@@ -158,7 +156,7 @@ def _paired(a: list[Layer], b: list[Layer]) -> list[Pair]:
     return sorted(pairs)
 
 
-def _gaps(pairs: list[Pair], length_a: int, length_b: int) -> Iterator[tuple[range, range]]:
+def _gaps(pairs: list[Match], length_a: int, length_b: int) -> Iterator[tuple[range, range]]:
     """The places between pairs, where both sides have some."""
     before = (0, 0)
     for i, j in [*pairs, (length_a, length_b)]:
@@ -167,33 +165,23 @@ def _gaps(pairs: list[Pair], length_a: int, length_b: int) -> Iterator[tuple[ran
         before = (i + 1, j + 1)
 
 
-def _as_numbered(a: list[Layer], b: list[Layer]) -> list[Pair]:
+def _as_numbered(a: list[Layer], b: list[Layer]) -> list[Match]:
     places = {layer.number: place for place, layer in enumerate(b)}
     return [(place, places[layer.number]) for place, layer in enumerate(a) if layer.number in places]
 
 
-def _likeness(pairs: Sequence[Pair], a: list[Layer], b: list[Layer]) -> int:
+def _likeness(pairs: Sequence[Match], a: list[Layer], b: list[Layer]) -> int:
     """How much is the same in layers that are put side by side."""
     both = [(a[i], b[j]) for i, j in pairs]
     return sum((x.known == y.known) + (x.make == y.make) + (x.type == y.type) for x, y in both)
 
 
-def _note(pairs: list[Pair], a: list[Layer], b: list[Layer]) -> str:
-    """Which layers only one side has, and which have another number for it."""
-    texts: list[str] = []
-    for layers, side, name in ((a, 0, "a"), (b, 1, "b")):
-        paired = {pair[side] for pair in pairs}
-        alone = [f"{layer.path} {layer.type}".strip() for place, layer in enumerate(layers) if place not in paired]
-        if alone:
-            more = f" and {len(alone) - MOST_NOTES} more" if len(alone) > MOST_NOTES else ""
-            texts.append(f"only in {name}: {', '.join(alone[:MOST_NOTES])}{more}")
-    moved = [(a[i], b[j]) for i, j in pairs if a[i].number != b[j].number]
-    if moved:
-        left, right = ([pair[side].path for pair in (moved[0], moved[-1])] for side in (0, 1))
-        verb = "is" if len(moved) == 1 else "are"
-        texts.append(f"{_span(left)} of a {verb} {_span(right)} of b")
-    return "; ".join(texts)
+def _moved_layers(matches: list[Match], a: list[Layer], b: list[Layer]) -> MovedLayers:
+    """The layers that only one side has, and those that have another number for it."""
+    moved = [(a[i].path, b[j].path) for i, j in matches if a[i].number != b[j].number]
+    places_a, places_b = {i for i, _ in matches}, {j for _, j in matches}
+    return MovedLayers(_lone_layers(a, places_a), _lone_layers(b, places_b), tuple(moved))
 
 
-def _span(paths: list[str]) -> str:
-    return " … ".join(dict.fromkeys(paths))
+def _lone_layers(layers: list[Layer], matched: set[int]) -> tuple[tuple[str, str], ...]:
+    return tuple([(layer.path, layer.type) for place, layer in enumerate(layers) if place not in matched])

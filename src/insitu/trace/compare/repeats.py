@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from insitu.trace.compare.change import Changes
 from insitu.trace.diff import Cause, Compared
 from insitu.trace.event import Call
+from insitu.trace.nesting import frozen
 
 
 def merged(found: list[tuple[int, Cause]]) -> tuple[list[Cause], dict[int, int]]:
     """Causes without repeats, and for the number of each unit that is a cause the place of its cause among them.
 
     >>> calls = [Call(number, None, "function", "torch.rand", step=number) for number in range(3)]
-    >>> every = [(call.id, Cause("random", call, call, "it draws random numbers")) for call in calls]
+    >>> every = [(call.id, Cause("random", call, call)) for call in calls]
     >>> causes, places = merged(every)
     >>> causes[0].times, places
     (3, {0: 0, 1: 0, 2: 0})
@@ -30,15 +33,32 @@ def merged(found: list[tuple[int, Cause]]) -> tuple[list[Cause], dict[int, int]]
 def _joined(causes: list[Cause]) -> Cause:
     """The first of several causes that are one, with the places of the others and the largest difference."""
     first = causes[0]
-    first.again = tuple([(cause.a, cause.b) for cause in causes[1:]])
+    again = tuple([(cause.a, cause.b) for cause in causes[1:]])
     sizes = [cause.delta for cause in causes if cause.delta is not None and cause.measure == first.measure]
-    first.delta = max(sizes, default=None)
-    return first
+    return replace(first, again=again, delta=max(sizes, default=None))
 
 
 def _likeness(cause: Cause) -> Any:
     """What two causes have in common that are one: the effect, the reason, the lines and the calls."""
-    return cause.effect, cause.kind, cause.why, _place(cause.a), _place(cause.b), cause.certainty
+    return cause.effect, cause.kind, cause.certainty, _place(cause.a), _place(cause.b), cause.unknown, _reason(cause)
+
+
+def _reason(cause: Cause) -> Any:
+    """What the sentence about a cause says: the changes, or else what is known of its inputs and of what is around."""
+    reason = cause.reason
+    if cause.kind == "gradient":
+        return reason.cut, _frozen(reason.manner.layout)
+    if reason.manner.changes:
+        return _frozen(reason.manner.changes)
+    around = [(name, _frozen(manner.changes + manner.layout)) for name, manner in reason.around]
+    layout = _frozen(reason.manner.layout) if reason.is_equal else ()
+    has_drift = cause.kind == "output" and reason.input_drift > 0
+    return reason.shifts_draws, has_drift, layout, tuple(around)
+
+
+def _frozen(changes: Changes) -> Any:
+    """Changes as something with a hash."""
+    return tuple([(change.aspect, change.name, frozen(change.a), frozen(change.b)) for change in changes])
 
 
 def _place(event: Compared | None) -> Any:

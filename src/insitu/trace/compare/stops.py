@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from insitu.trace.event import Call, Event, Kind, Mark, Phase, TensorFacts, Variable
 from insitu.trace.operation import UNKNOWN, Operation, operation
@@ -19,8 +19,7 @@ Role = Literal["call", "begin", "end", "variable"]
 Group = tuple[int, int, int]
 
 
-@dataclass(slots=True, eq=False)
-class Stop:
+class Stop(NamedTuple):
     """A place in a run. Stops that share `exact` belong together, else those that share `loose`."""
 
     event: Call | Variable
@@ -37,6 +36,11 @@ class Side:
 
     groups: dict[Group, list[Stop]] = field(default_factory=dict)
     within: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many calls and variables there are."""
+        return sum(stop.role in ("call", "variable") for stops in self.groups.values() for stop in stops)
 
 
 def kinds(events: Iterable[Event]) -> set[str]:

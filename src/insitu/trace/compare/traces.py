@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 from insitu.errors import ChoiceError
 from insitu.trace.collector import collector_paused
-from insitu.trace.compare.closeness import Tolerance
-from insitu.trace.compare.judge import Judge
+from insitu.trace.compare.causes import find_causes
+from insitu.trace.compare.change import Remark
+from insitu.trace.compare.closeness import CERTAINTIES, Tolerance
+from insitu.trace.compare.differences import Findings
+from insitu.trace.compare.evidence import Comparison, counted, evidence_of
 from insitu.trace.compare.numbers import Numbered, Renumbering
+from insitu.trace.compare.pairs import paired
 from insitu.trace.compare.rename import renamer
 from insitu.trace.compare.stops import Side, kinds, side
-from insitu.trace.compare.units import units
-from insitu.trace.compare.verdict import Verdict
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event
 from insitu.trace.trace import Trace
@@ -38,17 +40,23 @@ def compare_traces(
     ('random', 0.5, 0)
     """
     with collector_paused():  # what was needed on the way is gone when it goes on: only the diff is left to look at
-        return _compared(*_sides(a.events, b.events, rename), tolerance, labels)
+        return _diff(*_sides(a.events, b.events, rename), tolerance, labels)
 
 
-def _compared(sides: tuple[Side, Side], layers: list[str], tolerance: Tolerance, labels: tuple[str, str]) -> Diff:
-    every, notes = units(*sides)
-    judge = Judge(*sides, tolerance)
-    judge(every)
-    return Verdict(every, judge, sides).diff(notes + layers, labels)
+def _diff(sides: tuple[Side, Side], layers: list[Remark], tolerance: Tolerance, labels: tuple[str, str]) -> Diff:
+    """Align, look at each pair, find the causes, and put together what was found."""
+    pairs, remarks = paired(*sides)
+    comparison = Comparison(tolerance)
+    evidence = [evidence_of(pair, comparison) for pair in pairs]
+    found = find_causes(pairs, evidence, sides, comparison)
+    findings = Findings(pairs, found, sides, comparison)
+    rows, results = findings.rows()
+    counts = counted(evidence)
+    known = {certainty: counts[certainty] for certainty in reversed(CERTAINTIES)}
+    return Diff(rows, findings.causes(), remarks + layers, known, labels, tolerance, results)
 
 
-def _sides(a: list[Event], b: list[Event], rename: Mapping[str, str] | None) -> tuple[tuple[Side, Side], list[str]]:
+def _sides(a: list[Event], b: list[Event], rename: Mapping[str, str] | None) -> tuple[tuple[Side, Side], list[Remark]]:
     """The stops of both runs, at the finest level that both have, and what is said of layers that only one has."""
     kinds_a, kinds_b = kinds(a), kinds(b)
     chosen = kinds_a & kinds_b if kinds_a and kinds_b else kinds_a | kinds_b
@@ -60,4 +68,4 @@ def _sides(a: list[Event], b: list[Event], rename: Mapping[str, str] | None) -> 
     numbered_a, numbered_b = Numbered(a), Numbered(b)
     renamed = Renumbering(numbered_a, numbered_b, renamer(rename, numbered_a.paths))
     shared = {renamed(path) for path in numbered_a.paths} & numbered_b.paths
-    return (side(a, chosen, renamed, shared), side(b, chosen, str, shared)), renamed.notes
+    return (side(a, chosen, renamed, shared), side(b, chosen, str, shared)), renamed.remarks

@@ -1,0 +1,93 @@
+"""The causal pass where a module or a watched function begins and ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from insitu.trace.compare.calls import Visit, decide, differ_from_start
+from insitu.trace.compare.change import SAME_MANNER
+from insitu.trace.compare.closeness import NOTHING_DIFFERS, worst
+from insitu.trace.compare.evidence import Evidence
+from insitu.trace.compare.inputs import Inputs
+from insitu.trace.compare.ledger import Account, Link, joined
+from insitu.trace.compare.pairs import Pair
+from insitu.trace.compare.state import State
+from insitu.trace.event import Call
+
+
+def visit_beginning(state: State, pair: Pair, evidence: Evidence) -> None:
+    """A module or a watched function is called: with which arguments, and with which tensors from the start."""
+    call = pair.a[0].event
+    assert type(call) is Call
+    state.containers.begun[call.id] = pair
+    inputs = state.lineage.inputs(pair, evidence.inputs, uses=False)
+    link = Link(has_suspect_input=bool(inputs.causes or inputs.suspects))
+    if pair.a[0].operation.runs_backward:
+        inputs = state.go_backward(pair, evidence, inputs)
+    account = Account(manner=evidence.manner, around=state.containers.around)
+    if inputs.given and not inputs.causes:
+        differing = worst([state.lineage.closeness(evidence.inputs[index]) for index in inputs.given])
+        visit = Visit(pair, call, evidence, inputs, NOTHING_DIFFERS, evidence.manner)
+        account = differ_from_start(state, visit, replace(account, closeness=differing))
+    account = replace(account, shown=bool(account.manner.changes))
+    if account.manner.changes or account.manner.layout:
+        state.containers.around += (pair,)
+    state.ledger.links[pair.number] = link
+    state.ledger.accounts[pair.number] = account
+
+
+def visit_end(state: State, pair: Pair, evidence: Evidence) -> None:
+    """A module or a watched function returns: an inner call made the result, or else the container counts as maker."""
+    a, b = pair.a[0].event, pair.b[0].event
+    assert type(a) is Call and type(b) is Call
+    begin = state.containers.end(a.id)
+    results = state.lineage.inputs(pair, evidence.outputs, uses=False)
+    if begin is not None and a.outputs and _agree(results):
+        state.ledger.agreed.add(begin.number)
+    manner = evidence.manner if state.raised is None else SAME_MANNER  # else the exception only passes through here
+    has_row = evidence.is_producer and bool(a.outputs) and a.raised is None and b.raised is None
+    state.ledger.accounts[pair.number] = Account(manner=manner, around=state.containers.around, shown=has_row)
+    _come_out(state, pair, evidence, begin, results)
+    if evidence.is_producer:
+        state.producers.add(pair)
+    output = state.output(evidence)
+    if output.same is False or manner.raises:
+        inputs = _inputs_of_container(state, pair, evidence, begin)
+        decide(state, Visit(pair, a, evidence, inputs, output, manner))
+
+
+def _agree(inputs: Inputs) -> bool:
+    """Whether tensors are known to agree."""
+    return not (inputs.causes or inputs.given or inputs.rewired or inputs.unknown)
+
+
+def _inputs_of_container(state: State, pair: Pair, evidence: Evidence, begin: Pair | None) -> Inputs:
+    """What goes into a container; what differs within it goes into its result, too."""
+    inputs = state.lineage.inputs(pair, evidence.inputs)
+    latest = state.history.latest
+    if latest is None or begin is None or latest.number <= begin.number:
+        return inputs
+    return inputs._replace(causes=joined(inputs.causes, state.ledger.causes(latest)))
+
+
+def _come_out(state: State, pair: Pair, evidence: Evidence, begin: Pair | None, results: Inputs) -> None:
+    """Remember which causes show in what a module returns: those within it, and all if it is the outermost one."""
+    call = pair.a[0].event
+    if type(call) is not Call or call.kind != "module" or call.module is None:
+        return
+    if call.parent is None and not call.module.leaf:
+        state.history.reach_results(results.causes)
+    is_same_module = pair.a[0].exact == pair.b[0].exact and not call.module.leaf
+    if begin is not None and is_same_module:
+        state.history.inside |= {number for number in results.causes if number > begin.number}
+    if call.parent is None:
+        _may_go_backward(state, pair, evidence)
+
+
+def _may_go_backward(state: State, pair: Pair, evidence: Evidence) -> None:
+    """The model returns: if a backward pass that was not recorded begins with its result, cuts show in gradients."""
+    cuts = state.cuts.behind(pair, evidence.outputs, evidence)
+    if cuts and state.learns_unseen:
+        causes = state.cuts.reach_backward(cuts)
+        state.sight(pair, causes, state.ledger.account(pair))
+        state.history.reach_results(causes)

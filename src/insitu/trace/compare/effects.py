@@ -1,0 +1,76 @@
+"""Which causes have an effect: what they change comes out of the run, or is lost on the way."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from insitu.trace.compare.causes import Causes
+from insitu.trace.compare.ledger import NONE, Numbers, Sighting
+from insitu.trace.compare.pairs import Pair
+from insitu.trace.diff import Effect
+
+
+class Effects:
+    """Looks at what became of each cause that the pass found."""
+
+    def __init__(self, pairs: list[Pair], causes: Causes) -> None:
+        self._pairs = pairs
+        self._causes = causes
+        self._ledger = causes.ledger
+
+    def real_causes(self) -> list[int]:
+        """The causes that have an effect, those whose effect reaches the results first."""
+        found = NONE.union(*[sighting.causes for sighting in self._ledger.sightings.values()])
+        has_effect = self._reaching | self._causes.inside
+        causes = [number for number in found if number in has_effect or self._is_unexplained(number)]
+        return sorted(causes, key=self._rank)
+
+    def possible_causes(self) -> list[int]:
+        """Where nothing is known to differ: calls that are made differently, with an effect that nothing shows."""
+        ledger = self._ledger
+        unseen = [pair for pair in self._pairs if self._may_matter(pair)]
+        return [pair.number for pair in unseen if not ledger.link(pair).has_suspect_input]
+
+    def effect(self, number: int, sighting: Sighting | None) -> Effect:
+        """What becomes of the difference that a cause makes."""
+        if sighting is None:
+            return "unknown"
+        is_result = number in self._reaching or self._raises(number) or sighting.kind == "gradient"
+        return "results" if is_result else "lost"
+
+    def _is_unexplained(self, number: int) -> bool:
+        """Whether the same call with the same inputs ends differently: to be reported, whatever becomes of it."""
+        return self._raises(number) or self._ledger.sightings[number].kind in ("output", "random", "gradient")
+
+    def _raises(self, number: int) -> bool:
+        return self._ledger.accounts[number].manner.raises
+
+    @cached_property
+    def _reaching(self) -> Numbers:
+        """The causes because of which something differs that no other call uses: what comes out of the run.
+
+        A difference that other calls make up for again is not among them.
+        """
+        ledger = self._ledger
+        differing = {number: link.beyond for number, link in ledger.links.items() if link.beyond}
+        differing |= {number: sighting.causes for number, sighting in ledger.sightings.items()}
+        ends = [causes for number, causes in differing.items() if self._comes_out(number)]
+        return NONE.union(*ends)
+
+    def _comes_out(self, number: int) -> bool:
+        """Whether no other call uses an output, and it was not found to agree."""
+        return number not in self._ledger.used and number not in self._ledger.agreed
+
+    def _rank(self, number: int) -> tuple[bool, bool, int]:
+        """The order of causes: by what their effect reaches, then as in the run."""
+        is_lost = self.effect(number, self._ledger.sightings.get(number)) == "lost"
+        return is_lost, number not in self._causes.results, number
+
+    def _may_matter(self, pair: Pair) -> bool:
+        """Whether calls are made differently, and their result was never seen to be the same."""
+        ledger = self._ledger
+        if pair.number in ledger.sightings or pair.number in ledger.agreed:
+            return False
+        if pair.matched and ledger.account(pair).manner.changes:
+            return True
+        return ledger.link(pair).suspect is pair and pair.number in ledger.used

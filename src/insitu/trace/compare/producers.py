@@ -1,0 +1,52 @@
+"""Which pair of calls made which tensor."""
+
+from __future__ import annotations
+
+from insitu.trace.compare.pairs import Pair
+from insitu.trace.compare.stops import Side, Stop
+from insitu.trace.event import Call, TensorFacts
+
+Producer = Pair | None
+
+
+class Producers:
+    """The pairs that made the tensors of either run, as far as the runs have been followed.
+
+    `blank` are the numbers of the pairs that make memory as it was found, which cannot be compared.
+    """
+
+    def __init__(self, a: Side, b: Side) -> None:
+        self._within = (a.within, b.within)
+        self._by_call: tuple[dict[int, Pair], dict[int, Pair]] = ({}, {})
+        self.blank: set[int] = set()
+
+    def add(self, pair: Pair) -> None:
+        """Note that the calls of this pair make tensors."""
+        for side, stops in enumerate((pair.a, pair.b)):
+            by_call = self._by_call[side]
+            for stop in stops:
+                by_call[stop.event.id] = pair
+                if stop.operation.is_uninitialized or (stop.operation.fills and self._fills_blank(side, stop)):
+                    self.blank.add(pair.number)
+
+    def _fills_blank(self, side: int, stop: Stop) -> bool:
+        """Whether a call fills a part of memory that is as it was found."""
+        call = stop.event
+        if type(call) is not Call or not call.inputs:
+            return False
+        producer = self.of(side, call.inputs[0])
+        return producer is not None and producer.number in self.blank
+
+    def of(self, side: int, facts: TensorFacts) -> Producer:
+        """The pair that made a tensor; None if the run was given it, or made it in a call that was not recorded."""
+        return self.of_call(side, facts.producer)
+
+    def of_call(self, side: int, call: int | None) -> Producer:
+        """The pair of a call, or of the call around it that is compared."""
+        if call is None:
+            return None
+        return self._by_call[side].get(self._within[side].get(call, call))
+
+    def forward(self, side: int, call: Call) -> Producer:
+        """The pair of the call whose gradient a backward call computes."""
+        return self.of_call(side, call.forward)
