@@ -36,6 +36,7 @@ ALLOWED = {
 BACK = {
     ("trace/trace.py", "insitu.view"),
     ("trace/diff.py", "insitu.view.diff"),
+    ("trace/diff.py", "insitu.view.reason"),
     ("trace/diff.py", "insitu.view.notebook"),
     ("trace/trace.py", "insitu.view.notebook"),
     ("trace/explain/explanation.py", "insitu.view.error"),
