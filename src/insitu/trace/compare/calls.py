@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from insitu.trace.compare.change import SAME_MANNER, Change, Manner
 from insitu.trace.compare.closeness import CERTAINTIES, Certainty, Closeness, weakest
@@ -24,8 +25,7 @@ _PLAIN = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Visit:
+class Visit(NamedTuple):
     """A pair of calls that the pass has come to, with all that is known of it; `call` is that of a."""
 
     pair: Pair
@@ -70,7 +70,8 @@ def visit_call(state: State, pair: Pair, evidence: Evidence) -> None:
         state.raised = None
     else:
         manner, causes = _manner(state, pair, call, evidence, inputs)
-        inputs = inputs._replace(causes=causes)
+        if causes is not inputs.causes:
+            inputs = inputs._replace(causes=causes)
         if pair.a[0].operation.runs_backward:
             inputs = state.go_backward(pair, evidence, inputs)
         decide(state, Visit(pair, call, evidence, inputs, output, manner))
@@ -94,6 +95,8 @@ def _manner(state: State, pair: Pair, call: Call, evidence: Evidence, inputs: In
     nothing differs, is another tensor.
     """
     manner = evidence.manner
+    if manner is SAME_MANNER and not inputs.rewired:
+        return manner, inputs.causes
     arguments = [change for change in manner.changes if change.aspect == "argument"]
     followed = [state.numbers.causes_of(change.a, change.b) for change in arguments]
     causes = inputs.causes
@@ -106,26 +109,38 @@ def _manner(state: State, pair: Pair, call: Call, evidence: Evidence, inputs: In
     return manner, causes
 
 
-def decide(state: State, visit: Visit, *, shown: bool = True) -> None:
+def decide(state: State, visit: Visit) -> None:
     """Whether a pair of calls is a cause, follows, or is the same."""
-    inputs, output = visit.inputs, visit.output
-    link = Link(joined(inputs.causes, inputs.faint), inputs.causes, None, bool(inputs.causes or inputs.suspects))
-    closeness = Closeness(output.same, visit.certainty, output.delta, output.measure)
-    around = state.containers.around
-    account = Account("output", closeness, visit.manner, (), inputs.drift, around, shown)
+    ledger, inputs, number = state.ledger, visit.inputs, visit.pair.number
+    account = _account(state, visit)
     if inputs.given and not inputs.causes:
         account = differ_from_start(state, visit, account)
-    elif output.same is False or visit.manner.raises:
+        ledger.links[number] = _link(inputs)
+    elif visit.output.same is False or visit.manner.raises:
         account = _differ(state, visit, account)
+        ledger.links[number] = _link(inputs)
     else:
-        link, account = _agree(state, visit, link, account)
+        ledger.links[number] = _agree(state, visit)
         state.update(visit.pair, account)
-    if inputs.unknown and state.ledger.causes(visit.pair) == visit.itself:
-        account = replace(account, unknown=visit.operands(inputs.unknown))
+    if inputs.unknown and ledger.causes(visit.pair) == visit.itself:
+        account = account._replace(unknown=visit.operands(inputs.unknown))
     if visit.manner.is_reshaped:
         state.reshaped.append(visit.pair)
-    state.ledger.links[visit.pair.number] = link
-    state.ledger.accounts[visit.pair.number] = account
+    ledger.accounts[number] = account
+
+
+def _account(state: State, visit: Visit) -> Account:
+    """What is to be said of a pair, unless it turns out to be a cause."""
+    output, certainty, around = visit.output, visit.certainty, state.containers.around
+    kind: CauseKind = "random" if visit.operation.draws == "order" else "output"
+    closeness = Closeness(output.same, certainty, output.delta, output.measure)
+    return Account(kind, closeness, visit.manner, (), visit.inputs.drift, around)
+
+
+def _link(inputs: Inputs) -> Link:
+    """How a pair that differs hangs together with what came before it."""
+    causes = joined(inputs.causes, inputs.faint)
+    return Link(causes, inputs.causes, None, bool(inputs.causes or inputs.suspects))
 
 
 def differ_from_start(state: State, visit: Visit, account: Account) -> Account:
@@ -134,7 +149,7 @@ def differ_from_start(state: State, visit: Visit, account: Account) -> Account:
     causes = state.history.carried(visit.call, given)
     if not causes:
         causes = visit.itself
-        account = replace(account, kind="input", manner=_manner_of_given(visit, given))
+        account = account._replace(kind="input", manner=_manner_of_given(visit, given))
     state.sight(visit.pair, causes, account)
     if visit.output.same:
         state.ledger.agreed.add(visit.pair.number)
@@ -166,7 +181,7 @@ def _differ(state: State, visit: Visit, account: Account) -> Account:
     causes = _followed(state, visit)
     if not causes:
         causes = visit.itself
-        account = replace(account, kind=_kind_of_cause(visit))
+        account = account._replace(kind=_kind_of_cause(visit))
     state.sight(pair, causes, account)
     other = pair.b[0].event
     if type(other) is Call and type(call.result) is not TensorFacts and not call.outputs:
@@ -208,25 +223,26 @@ def _kind_of_cause(visit: Visit) -> CauseKind:
     return "random" if draws(visit.pair.a[0]) else "output"
 
 
-def _agree(state: State, visit: Visit, link: Link, account: Account) -> tuple[Link, Account]:
+def _agree(state: State, visit: Visit) -> Link:
     """An output that is the same, or of which nothing is known: what may still be wrong with it.
 
     Values in another order have the same statistics, and still have them after a call with that tensor alone.
     """
     inputs, output, pair = visit.inputs, visit.output, visit.pair
-    is_loose = visit.manner.is_loose
+    causes, drifters = joined(inputs.causes, inputs.faint), NONE
+    has_suspect_input = bool(inputs.causes or inputs.suspects)
     if output.drifts:
-        link = replace(link, drifters=_drifters(visit))
+        drifters = _drifters(visit)
         state.ledger.add_drift(pair, output.delta or 0.0)
     if output.same:
         _lose(state, visit, inputs.causes)
         state.ledger.agreed.add(pair.number)
-        if output.certainty == "values" and not is_loose:
-            return (link if output.drifts else replace(link, causes=NONE)), account
+        if output.certainty == "values" and not visit.manner.is_loose:
+            causes = causes if output.drifts else NONE
+            return Link(causes, inputs.causes, None, has_suspect_input, drifters)
     if visit.operation.draws == "order":
-        causes = joined(link.causes, state.drawn(pair, output))
-        return replace(link, suspect=pair, causes=causes), replace(account, kind="random")
-    return replace(link, suspect=_suspect(visit)), account
+        causes = joined(causes, state.drawn(pair, output))
+    return Link(causes, inputs.causes, _suspect(visit), has_suspect_input, drifters)
 
 
 def _drifters(visit: Visit) -> Numbers:
@@ -238,7 +254,7 @@ def _drifters(visit: Visit) -> Numbers:
 def _suspect(visit: Visit) -> Pair | None:
     """The pair that may have changed an output although no difference was measured."""
     suspects, is_loose = visit.inputs.suspects, visit.manner.is_loose
-    if visit.manner.changes or (is_loose and not suspects):
+    if visit.operation.draws == "order" or visit.manner.changes or (is_loose and not suspects):
         return visit.pair
     is_kept = is_loose or visit.output.same is None or visit.operation.is_move
     if suspects and (is_kept or len(visit.evidence.operands) == 1):

@@ -54,6 +54,10 @@ class Change:
 
 Changes = tuple[Change, ...]
 
+_EXCEPTIONS: frozenset[Aspect] = frozenset(("exception", "raises"))
+_FORMS: frozenset[Aspect] = frozenset(("dtype", "shape"))
+_SHAPES: frozenset[Aspect] = frozenset(("shape",))
+
 
 @dataclass(frozen=True, slots=True)
 class Manner:
@@ -65,17 +69,17 @@ class Manner:
     @property
     def raises(self) -> bool:
         """Whether a call ends in an exception that the other run does not have."""
-        return any(change.aspect in ("exception", "raises") for change in self.changes)
+        return not _EXCEPTIONS.isdisjoint([change.aspect for change in self.changes])
 
     @property
     def is_loose(self) -> bool:
         """Whether the output has another dtype or shape: then it may be close, and still not the same."""
-        return any(change.aspect in ("dtype", "shape") for change in self.layout)
+        return not _FORMS.isdisjoint([change.aspect for change in self.layout])
 
     @property
     def is_reshaped(self) -> bool:
         """Whether the output has another shape."""
-        return any(change.aspect == "shape" for change in self.layout)
+        return not _SHAPES.isdisjoint([change.aspect for change in self.layout])
 
 
 SAME_MANNER = Manner()

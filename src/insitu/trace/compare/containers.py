@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from insitu.trace.compare.calls import Visit, decide, differ_from_start
 from insitu.trace.compare.change import SAME_MANNER
 from insitu.trace.compare.closeness import NOTHING_DIFFERS, worst
@@ -28,8 +26,8 @@ def visit_beginning(state: State, pair: Pair, evidence: Evidence) -> None:
     if inputs.given and not inputs.causes:
         differing = worst([state.lineage.closeness(evidence.inputs[index]) for index in inputs.given])
         visit = Visit(pair, call, evidence, inputs, NOTHING_DIFFERS, evidence.manner)
-        account = differ_from_start(state, visit, replace(account, closeness=differing))
-    account = replace(account, shown=bool(account.manner.changes))
+        account = differ_from_start(state, visit, account._replace(closeness=differing))
+    account = account._replace(shown=bool(account.manner.changes))
     if account.manner.changes or account.manner.layout:
         state.containers.around += (pair,)
     state.ledger.links[pair.number] = link

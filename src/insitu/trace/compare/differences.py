@@ -10,7 +10,7 @@ from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.change import Changes, Manner
 from insitu.trace.compare.closeness import Certainty
 from insitu.trace.compare.effects import Effects
-from insitu.trace.compare.evidence import Comparison
+from insitu.trace.compare.evidence import Comparison, Evidence
 from insitu.trace.compare.generators import draws
 from insitu.trace.compare.gradients import GradientDifference, gradient_difference
 from insitu.trace.compare.ledger import Account, Numbers, Sighting
@@ -23,7 +23,14 @@ from insitu.trace.diff import Cause, Difference, Outcome, Reason, Status
 class Findings:
     """What the pass found, as rows and causes."""
 
-    def __init__(self, pairs: list[Pair], found: Causes, sides: tuple[Side, Side], comparison: Comparison) -> None:
+    def __init__(
+        self,
+        pairs: list[Pair],
+        evidence: list[Evidence | None],
+        found: Causes,
+        sides: tuple[Side, Side],
+        comparison: Comparison,
+    ) -> None:
         self._pairs, self._found, self._ledger = pairs, found, found.ledger
         self._sightings = found.ledger.sightings
         self._effects = Effects(pairs, found)
@@ -31,7 +38,7 @@ class Findings:
         self._gradient: GradientDifference | None = None
         numbers = self._effects.real_causes() or self._effects.possible_causes()
         if not numbers:
-            self._gradient = gradient_difference(pairs, found.ledger, found.producers, comparison)
+            self._gradient = gradient_difference(pairs, evidence, found, comparison)
         if self._gradient is not None:
             numbers = [self._gradient.cause.number]
             self._sightings = found.ledger.sightings | self._gradient.sightings

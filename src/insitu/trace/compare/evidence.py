@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from insitu.trace.compare.change import SAME_MANNER, Manner
@@ -41,8 +40,7 @@ class TensorPair(NamedTuple):
 TensorPairs = tuple[TensorPair, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class Evidence(NamedTuple):
     """What is known of a pair: of a call, of the beginning or end of one, of a variable.
 
     `inputs` are the tensors that go in, those of b in the order of a; `operands` are those of a, even if b has fewer.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.change import Change
 from insitu.trace.compare.closeness import Closeness
-from insitu.trace.compare.evidence import Comparison
+from insitu.trace.compare.evidence import Comparison, Evidence, TensorPairs
 from insitu.trace.compare.ledger import Ledger, Sighting
 from insitu.trace.compare.pairs import Pair
-from insitu.trace.compare.producers import Producers
+from insitu.trace.compare.producers import Producer, Producers
 from insitu.trace.event import Call, TensorFacts
+
+Calls = list[tuple[Pair, Evidence]]
 
 
 class _Apart(NamedTuple):
@@ -33,22 +36,22 @@ class GradientDifference:
 
 
 def gradient_difference(
-    pairs: list[Pair], ledger: Ledger, producers: Producers, comparison: Comparison
+    pairs: list[Pair], evidence: list[Evidence | None], found: Causes, comparison: Comparison
 ) -> GradientDifference | None:
     """The pair where gradients begin to differ, if there is one.
 
     Gradients flow from the last call to the first. So in the first step that shows a difference, the last call whose
     output has another gradient is looked for: what uses that output is the cause.
     """
-    calls = [pair for pair in pairs if pair.matched and ledger.account(pair).shown and type(pair.a[0].event) is Call]
-    search = _Search(producers, comparison)
-    apart = search.apart(calls, of_outputs=True)
+    ledger, search = found.ledger, _Search(found.producers, comparison)
+    calls = [(pair, known) for pair, known in zip(pairs, evidence, strict=True) if known and ledger.account(pair).shown]
+    apart = search.outputs(calls)
     if apart:
         last = _last_of_first_step(apart)
-        cause, change = _user(last, calls)
+        cause, change = _user(last, [pair for pair, _ in calls])
         return GradientDifference(cause, change, _sightings(cause, apart, last.closeness, ledger))
     # A tensor that was given has the sum of what its users pass back: it tells only if nothing else does.
-    apart = search.apart(calls, of_outputs=False)
+    apart = search.inputs(calls)
     if not apart:
         return None
     last = _last_of_first_step(apart)
@@ -62,7 +65,7 @@ def _sightings(cause: Pair, apart: list[_Apart], closeness: Closeness, ledger: L
     for pair, _, _ in apart:
         account = ledger.account(pair)
         known = ledger.sightings.get(pair.number) or Sighting(causes, account.kind, account.closeness)
-        found[pair.number] = replace(known, causes=causes)
+        found[pair.number] = known._replace(causes=causes)
     size = Closeness(False, closeness.certainty, closeness.delta, f"gradient {closeness.measure}")
     found[cause.number] = Sighting(causes, "gradient", size)
     return found
@@ -85,23 +88,26 @@ class _Search:
         self._producers = producers
         self._comparison = comparison
 
-    def apart(self, calls: Iterable[Pair], *, of_outputs: bool) -> list[_Apart]:
-        """The pairs with a tensor whose gradient differs: one that they made, or one that both were given."""
-        found = [self._first_apart(pair, of_outputs) for pair in calls]
+    def outputs(self, calls: Calls) -> list[_Apart]:
+        """The pairs that made a tensor whose gradient differs."""
+        found = [self._first(pair, known.outputs, pair) for pair, known in calls]
         return [one for one in found if one is not None]
 
-    def _first_apart(self, pair: Pair, of_outputs: bool) -> _Apart | None:
-        a, b = pair.a[0].event, pair.b[0].event
-        assert type(a) is Call and type(b) is Call
-        tensors = zip(a.outputs, b.outputs, strict=False) if of_outputs else zip(a.inputs, b.inputs, strict=False)
-        producer = pair if of_outputs else None
-        for left, right in tensors:
-            if left.grad is None or right.grad is None or self._producers.of(0, left) is not producer:
+    def inputs(self, calls: Calls) -> list[_Apart]:
+        """The pairs that were given a tensor whose gradient differs, which no recorded call made."""
+        found = [self._first(pair, known.inputs, None) for pair, known in calls]
+        return [one for one in found if one is not None]
+
+    def _first(self, pair: Pair, tensors: TensorPairs, producer: Producer) -> _Apart | None:
+        """The first tensor of this producer whose gradient differs."""
+        for tensor in tensors:
+            left, right = tensor.a.grad, tensor.b.grad
+            if left is None or right is None or self._producers.of(0, tensor.a) is not producer:
                 continue
-            found = self._comparison.close(left.grad, right.grad)
+            found = self._comparison.close(left, right)
             # Where the tensors themselves differ, other calls make up for it, and so for the gradient.
-            if found.same is False and self._comparison.close(left, right).same is not False:
-                return _Apart(pair, left, found)
+            if found.same is False and tensor.closeness.same is not False:
+                return _Apart(pair, tensor.a, found)
         return None
 
 

@@ -89,10 +89,10 @@ class InputLineage:
 
     def _input(self, pair: Pair, index: int, tensor: TensorPair, uses: bool) -> Inputs:
         one, other = self._producers.of(0, tensor.a), self._producers.of(1, tensor.b)
-        ends = (one,) if one is other else (one, other)
-        made_by = [producer for producer in ends if producer is not None]
+        made_by = _distinct(one, other)
         if uses:
-            self._ledger.used.update([producer.number for producer in made_by])
+            for producer in made_by:
+                self._ledger.used.add(producer.number)
         if self._producers.blank and any(producer.number in self._producers.blank for producer in made_by):
             return NO_INPUTS
         closeness = self.closeness(tensor)
@@ -102,11 +102,12 @@ class InputLineage:
             return self._agreeing(tensor, made_by, closeness)
         return self._unknown(index, tensor, (one, other), made_by)
 
-    def _agreeing(self, tensor: TensorPair, made_by: list[Pair], closeness: Closeness) -> Inputs:
+    def _agreeing(self, tensor: TensorPair, made_by: tuple[Pair, ...], closeness: Closeness) -> Inputs:
         """An input that is the same, or close: what may still be wrong with it."""
         ledger = self._ledger
-        ledger.agreed.update([producer.number for producer in made_by])
-        drifts = closeness.drifts
+        for producer in made_by:
+            ledger.agreed.add(producer.number)
+        drifts = closeness.measure != ""
         links = [ledger.links[producer.number] for producer in made_by if producer.number in ledger.links]
         if not drifts and not links:  # as most often
             return AGREE[closeness.certainty]
@@ -122,7 +123,7 @@ class InputLineage:
         return Inputs(NONE, faint, suspects, certainty=closeness.certainty, drift=delta, drifters=drifters)
 
     def _unknown(
-        self, index: int, tensor: TensorPair, producers: tuple[Producer, Producer], made_by: list[Pair]
+        self, index: int, tensor: TensorPair, producers: tuple[Producer, Producer], made_by: tuple[Pair, ...]
     ) -> Inputs:
         """An input of which only shape and dtype are known: it differs if what made it took what differs."""
         one, other = producers
@@ -180,6 +181,13 @@ class InputLineage:
         if first is pair:
             return Inputs(given=(index,), certainty=closeness.certainty)
         return Inputs(self._ledger.causes(first), certainty=closeness.certainty)
+
+
+def _distinct(one: Producer, other: Producer) -> tuple[Pair, ...]:
+    """The pairs that made a tensor of a and its counterpart: most often one."""
+    if one is other:
+        return () if one is None else (one,)
+    return tuple([producer for producer in (one, other) if producer is not None])
 
 
 def _has_same_form(tensor: TensorPair) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from insitu.trace.compare.change import SAME_MANNER, Manner
 from insitu.trace.compare.closeness import NOTHING_DIFFERS, Closeness
@@ -27,8 +27,7 @@ def joined(*numbers: Numbers) -> Numbers:
     return every if len(every) <= MOST_CAUSES else frozenset(sorted(every)[:MOST_CAUSES])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Link:
+class Link(NamedTuple):
     """How the output of a pair hangs together with what came before it.
 
     `causes` are the causes of inputs that differ at all, `beyond` those of inputs that differ beyond the tolerance.
@@ -47,8 +46,7 @@ class Link:
 NO_LINK = Link()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Account:
+class Account(NamedTuple):
     """What the pass found at a pair itself: for the row of the pair, and for the reason if it is a cause.
 
     `closeness` is how close the outputs are, `certainty` of inputs included. `unknown` names the inputs of which only
@@ -68,8 +66,7 @@ class Account:
 NO_ACCOUNT = Account()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sighting:
+class Sighting(NamedTuple):
     """That a pair was found to differ, and because of which causes.
 
     `leaving` are the tensors by which a stretch of calls was found to differ. `seen_at` is the later pair whose output

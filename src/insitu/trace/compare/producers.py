@@ -39,14 +39,13 @@ class Producers:
 
     def of(self, side: int, facts: TensorFacts) -> Producer:
         """The pair that made a tensor; None if the run was given it, or made it in a call that was not recorded."""
-        return self.of_call(side, facts.producer)
-
-    def of_call(self, side: int, call: int | None) -> Producer:
-        """The pair of a call, or of the call around it that is compared."""
-        if call is None:
+        producer = facts.producer
+        if producer is None:
             return None
-        return self._by_call[side].get(self._within[side].get(call, call))
+        return self._by_call[side].get(self._within[side].get(producer, producer))
 
     def forward(self, side: int, call: Call) -> Producer:
         """The pair of the call whose gradient a backward call computes."""
-        return self.of_call(side, call.forward)
+        if call.forward is None:
+            return None
+        return self._by_call[side].get(self._within[side].get(call.forward, call.forward))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from insitu.trace.compare.closeness import Closeness, worst
@@ -86,7 +86,7 @@ class State:
         """Remember that a pair differs because of these causes."""
         known = self.ledger.sightings.get(pair.number)
         if known is not None and known.kind == "gradient":
-            self.ledger.sightings[pair.number] = replace(known, causes=causes)
+            self.ledger.sightings[pair.number] = known._replace(causes=causes)
         else:
             self.ledger.sightings[pair.number] = Sighting(causes, account.kind, account.closeness)
 

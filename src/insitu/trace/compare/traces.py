@@ -49,7 +49,7 @@ def _diff(sides: tuple[Side, Side], layers: list[Remark], tolerance: Tolerance, 
     comparison = Comparison(tolerance)
     evidence = [evidence_of(pair, comparison) for pair in pairs]
     found = find_causes(pairs, evidence, sides, comparison)
-    findings = Findings(pairs, found, sides, comparison)
+    findings = Findings(pairs, evidence, found, sides, comparison)
     rows, results = findings.rows()
     counts = counted(evidence)
     known = {certainty: counts[certainty] for certainty in reversed(CERTAINTIES)}
