@@ -168,6 +168,10 @@ FOUND = [
         case("torch.Tensor.gather", t(6, 2), 1, t(6, dtype="i64")),
         "the input has 2 dimensions, the index 1",
     ),
+    (
+        case("torch.linalg.inv", t(2, 3), message="A must be batches of square matrices, but they are 2 by 3 matrices"),
+        "the matrix has 2 rows and 3 columns and must be square",
+    ),
 ]  # fmt: skip
 
 

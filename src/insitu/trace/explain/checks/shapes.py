@@ -162,6 +162,12 @@ def _input_row(case: Case) -> tuple[ShapeRow, ...]:
     return case.rows(input=case.first.facts) if case.first is not None else ()
 
 
+@CHECKS.add(says=r"must be batches of square matrices, but they are (\d+) by (\d+) matrices")
+def matrix_is_not_square(case: Case, match: re.Match[str]) -> Misfit:
+    """An inverse, a determinant or a decomposition of a matrix that is not square."""
+    return Misfit(f"the matrix has {match[1]} rows and {match[2]} columns and must be square", _input_row(case))
+
+
 @CHECKS.add(says="does not match the shape of the indexed tensor", tensors="input", operands=2)
 def shape_of_mask(case: Case, match: re.Match[str], given: TensorFacts) -> Misfit:
     """A mask of another shape than the tensor that it selects from."""
