@@ -250,7 +250,7 @@ def test_what_is_no_model_is_refused_and_leaves_the_tracer_free(
     model: nn.Module, x: torch.Tensor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tracer, no_model = Tracer("A"), nn.Linear
-    with pytest.raises(insitu.SubjectError, match="give an instance"):
+    with pytest.raises(insitu.SubjectError, match="pass an instance"):
         tracer.start(no_model)  # type: ignore[arg-type]
     with tracer.trace(model):
         model(x)

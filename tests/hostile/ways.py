@@ -51,8 +51,8 @@ def _guard(of_model: bool) -> Session:
     return lambda model, program: insitu.guard(*([model] if of_model else []), action="record")
 
 
-def _values(model: Any, program: Any) -> Any:
-    return insitu.record_run(model, only=["**", "forward.x", "forward.y"], to=lambda *of: None)
+def _record_run(**options: Any) -> Session:
+    return lambda model, program: insitu.record_run(model, **options)
 
 
 WAYS: dict[str, Session] = {
@@ -66,9 +66,10 @@ WAYS: dict[str, Session] = {
     "record stats of a model": _record("model", keep="stats"),
     "record with a function": _record(keep=small),
     "record only": _record("model", only="**.part0"),
-    "record values": _record("model", keep="values"),
-    "record values to a function": _values,
-    "record each other step": _record("model", keep={"**": "stats"}, every=2, when="train"),
+    "record the values of a trace": _record("model", keep="values"),
+    "record a run": _record_run(),
+    "record a run to a function": _record_run(only=["**", "forward.x", "forward.y"], to=lambda *of: None),
+    "record each other step": _record_run(keep={"**": "stats"}, every=2, when="train"),
     "watch": _watch(),
     "watch a model": _watch(of_model=True, keep="stats"),
     "watch blocks": _watch(of_model=True, view=Blocks),

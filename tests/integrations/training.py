@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import optimizer
 
 from insitu.capture.modules import patch
-from insitu.capture.variables.reporters import hearers
+from insitu.capture.variables.reporters import recordings
 
 
 class Boom(Exception):
@@ -36,4 +36,4 @@ class Model(nn.Module):
 def is_clean() -> bool:
     """Whether no recording listens any more."""
     hooks: Any = optimizer._global_optimizer_pre_hooks
-    return not (hooks or patch.takers or hearers) and nn.Module._call_impl.__module__ == nn.Module.__module__
+    return not (hooks or patch.value_probes or recordings) and nn.Module._call_impl.__module__ == nn.Module.__module__
