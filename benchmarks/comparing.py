@@ -58,7 +58,7 @@ def run(*, scale: float = 1.0) -> Trace:
 
 
 def _tensor(number: int, producer: int | None, value: float) -> TensorFacts:
-    stats = Stats(4608, -value, value, 0.1 * value, 0.5 * value, 0, 0, 3)
+    stats = Stats(count=4608, min=-value, max=value, mean=0.1 * value, std=0.5 * value, zeros=3)
     return TensorFacts(number, (2, 24, 96), "f32", "cpu", producer=producer, stats=stats)
 
 

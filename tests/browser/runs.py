@@ -42,7 +42,16 @@ class Program:
         for size in shape:
             count *= size
         bins = tuple(map(self._random.randrange, BELL))
-        stats = Stats(count, low, high, self._random.gauss(0, 0.1), self._random.random(), nan, inf, 0, bins)
+        stats = Stats(
+            count=count,
+            min=low,
+            max=high,
+            mean=self._random.gauss(0, 0.1),
+            std=self._random.random(),
+            nan=nan,
+            inf=inf,
+            histogram=bins,
+        )
         self._tensors += 1
         return TensorFacts(self._tensors, shape, "f32", "cpu", producer=producer, stats=stats)
 
@@ -147,7 +156,18 @@ def hostile() -> Trace:
     bad = HOSTILE
     site = Site(bad, 3, bad, bad, 2, 9, Site(bad, 1, bad, bad))
     module = ModuleFacts(f"{bad}.0", bad, (bad,), {bad: bad, "n": Word(bad)}, 4, 4, 4)
-    kept = TensorFacts(1, (2, bad), bad, bad, True, (1, bad), bad, None, Stats(2, -1.0, 1.0, 0.0, 1.0, 1, 0, 0), bad)  # type: ignore[arg-type]
+    kept = TensorFacts(
+        1,
+        (2, bad),
+        bad,
+        bad,
+        True,
+        (1, bad),
+        bad,
+        None,
+        Stats(count=2, min=-1.0, max=1.0, mean=0.0, std=1.0, nan=1),
+        bad,
+    )  # type: ignore[arg-type]
     kept.grad = TensorFacts(2, (2,), bad, bad)
     args = (kept, bad, [bad, {bad: bad}], Opaque(bad), Fields(bad, {bad: bad}), Word(bad), b"</script>", 1j)
     events: list[Event] = [

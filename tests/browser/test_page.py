@@ -362,7 +362,7 @@ def test_numbers_are_rounded_as_in_the_terminal(open_page: Open) -> None:
     numbers += [999.75, 1000.0, 4096.0, 4100.5, 8034.75, 65504.0, 99999.75, 131072.0, 1.25e9, 3e38]
     calls: list[Call] = []
     for low, high in pairwise(numbers):
-        out = TensorFacts(len(calls), (2,), "f64", "cpu", stats=Stats(2, low, high, 0.0, 1.0, 0, 0, 0))
+        out = TensorFacts(len(calls), (2,), "f64", "cpu", stats=Stats(count=2, min=low, max=high, mean=0.0, std=1.0))
         calls.append(Call(len(calls), None, "function", f"torch.f{len(calls)}", result=out))
     opened = open_page(page(Trace(calls)))
     cells = "[...document.querySelectorAll('#rows .row:not([hidden])')].map((row) => row.children[3].innerText)"

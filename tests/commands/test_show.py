@@ -16,7 +16,7 @@ from insitu.trace.trace import Trace
 @pytest.fixture
 def saved(tmp_path: Path) -> str:
     module = ModuleFacts("fc", "Linear", parameters=6)
-    stats = Stats(4, float("-inf"), 1.0, float("nan"), 0.5, 1, 1, 0)
+    stats = Stats(count=4, min=float("-inf"), max=1.0, mean=float("nan"), std=0.5, nan=1, inf=1)
     out = TensorFacts(1, (2, 2), "f32", "cpu", producer=0, stats=stats)
     trace = Trace([Call(0, None, "module", "Linear", module, result=out), Call(1, None, "function", "torch.relu")])
     insitu.save(trace, tmp_path / "run.h5")

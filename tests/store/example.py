@@ -47,9 +47,9 @@ def everything() -> Trace:
     layer = ModuleFacts("layers.0", "Linear", (), {}, 6, 6, 0)
     x = TensorFacts(7, (2, 3), "f32", "cpu")
     w = TensorFacts(3, (3, "s0"), "bf16", "cuda:0", True, (1, "s0"), "Parameter", None, None, {"top": [1.0, None]})
-    stats = Stats(6, -0.0, 1e300, float("inf"), None, 1, 2, 3, (1, 0, 2))
+    stats = Stats(count=6, min=-0.0, max=1e300, mean=float("inf"), nan=1, inf=2, zeros=3, histogram=(1, 0, 2))
     y = TensorFacts(9, (), "f8_e4m3fn", "meta", producer=8, stats=stats)
-    none = TensorFacts(2**40, (0,), "i64", "cpu", stats=Stats(0, None, None, None, None, 0, 0, 0), kept="word")
+    none = TensorFacts(2**40, (0,), "i64", "cpu", stats=Stats(count=0), kept="word")
     x.grad = TensorFacts(60, (2, 3), "f32", "cpu", stats=stats)
     kept = [TensorFacts(20 + i, (i,), "u8", "cpu", kept=array) for i, array in enumerate(ARRAYS)]
     defined = Site("/home/me/model.py", 30, "Model.get", "def get(self, x):")

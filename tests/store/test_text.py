@@ -225,14 +225,22 @@ def test_rounding_is_no_difference(dtype: str) -> None:
         low, high = sorted(random.uniform(-1, 1) * 10**exponent for _ in range(2))
         spread = (high - low) / 3
         for mean in (random.uniform(low, high), 1e-9 * high):
-            facts = TensorFacts(0, (8,), dtype, "cpu", producer=0, stats=Stats(8, low, high, mean, spread, 0, 0, 1))
+            facts = TensorFacts(
+                0,
+                (8,),
+                dtype,
+                "cpu",
+                producer=0,
+                stats=Stats(count=8, min=low, max=high, mean=mean, std=spread, zeros=1),
+            )
             (back,) = from_text(to_text(Trace([Call(0, None, "function", "f", result=facts)]))).calls[0].outputs
             assert close(facts, back, Tolerance()).same and close(back, facts, Tolerance()).same
 
 
 def test_a_difference_is_still_one_after_rounding() -> None:
     one, other = (
-        TensorFacts(0, (8,), "f32", "cpu", stats=Stats(8, 0.0, high, 1.0, 1.0, 0, 0, 0)) for high in (2.0, 2.0001)
+        TensorFacts(0, (8,), "f32", "cpu", stats=Stats(count=8, min=0.0, max=high, mean=1.0, std=1.0))
+        for high in (2.0, 2.0001)
     )
     texts = [to_text(Trace([Call(0, None, "function", "f", result=facts)])) for facts in (one, other)]
     facts = [from_text(text).calls[0].outputs[0] for text in texts]
@@ -248,8 +256,8 @@ def test_a_function_without_letters_in_its_name(name: str) -> None:
 
 
 def test_statistics_and_facts_are_kept() -> None:
-    grad = TensorFacts(2, (2, 0), "f32", "cpu", stats=Stats(0, None, None, None, None, 0, 0, 0))
-    stats = Stats(9, None, None, None, None, 9, 0, 0)
+    grad = TensorFacts(2, (2, 0), "f32", "cpu", stats=Stats(count=0))
+    stats = Stats(count=9, nan=9)
     facts = TensorFacts(1, ("s0", 3), "bf16", "cuda:1", True, None, "DTensor", None, stats, {"top": [1.5]}, grad)
     (back,) = from_text(to_text(Trace([Call(0, None, "function", "f", result=[facts])]))).calls[0].outputs
     assert (back.shape, back.dtype, back.device, back.type) == (("s0", 3), "bf16", "cuda:1", "DTensor")

@@ -25,7 +25,7 @@ class Program(Run):
 
 
 def given(value: float | None = None, **more: Any) -> TensorFacts:
-    stats = None if value is None else Stats(2, value, value + 1, value, 0.5, 0, 0, 0)
+    stats = None if value is None else Stats(count=2, min=value, max=value + 1, mean=value, std=0.5)
     return TensorFacts(0, more.pop("shape", (2,)), more.pop("dtype", "f32"), "cpu", stats=stats, **more)
 
 

@@ -64,14 +64,14 @@ def test_elements_that_are_close_have_statistics_that_are() -> None:
 
 
 def test_statistics_that_cannot_be_of_close_elements() -> None:
-    base = Stats(100, -1.0, 1.0, 0.0, 0.5, 0, 0, 3)
+    base = Stats(count=100, min=-1.0, max=1.0, mean=0.0, std=0.5, zeros=3)
     for change in ({"mean": 0.001}, {"max": 1.001}, {"nan": 1}, {"inf": 2}, {"std": 0.6}, {"min": None}):
         other = Stats(**{**{name: getattr(base, name) for name in Stats.__slots__}, **change})
         assert close_stats(base, other, 1.3e-6, 1e-5).same is False, change
 
 
 def test_integers_must_have_the_same_histogram() -> None:
-    a, b = (Stats(4, 0.0, 3.0, 1.5, 1.0, 0, 0, 1, bins) for bins in ((2, 2), (1, 3)))
+    a, b = (Stats(count=4, min=0.0, max=3.0, mean=1.5, std=1.0, zeros=1, histogram=bins) for bins in ((2, 2), (1, 3)))
     assert close(facts("i64", stats=a), facts("i64", stats=b), Tolerance()).same is False
     assert close(facts("f32", stats=a), facts("f32", stats=b), Tolerance()).same
 
@@ -108,7 +108,7 @@ def test_a_number_beside_an_array() -> None:
 @pytest.mark.parametrize("name", ["mean", "std", "min", "max"])
 def test_moments_that_are_not_finite(name: str) -> None:
     def of(value: float) -> Stats:
-        return replace(Stats(4, 1.0, 1.0, 1.0, 1.0, 0, 0, 0), **{name: value})  # type: ignore[arg-type]
+        return replace(Stats(count=4, min=1.0, max=1.0, mean=1.0, std=1.0), **{name: value})  # type: ignore[arg-type]
 
     nan, inf = float("nan"), float("inf")
     for a, b in ((nan, 1.0), (1.0, nan), (inf, 1.0), (1.0, inf), (inf, -inf), (nan, inf)):
@@ -119,7 +119,7 @@ def test_moments_that_are_not_finite(name: str) -> None:
 
 
 def test_infinite_bounds_hide_nothing() -> None:
-    a, b = (Stats(4, -1.0, 1.0, mean, float("inf"), 0, 0, 0) for mean in (0.1, 0.9))
+    a, b = (Stats(count=4, min=-1.0, max=1.0, mean=mean, std=float("inf")) for mean in (0.1, 0.9))
     assert close_stats(a, b, 1e-3, 1e-3).same is False
 
 
@@ -130,7 +130,7 @@ def test_a_table_of_tolerances() -> None:
 
 
 def test_what_is_not_kept_is_not_known() -> None:
-    known = facts(stats=Stats(3, 0.0, 1.0, 0.5, 0.1, 0, 0, 0))
+    known = facts(stats=Stats(count=3, min=0.0, max=1.0, mean=0.5, std=0.1))
     assert close(facts(), known, Tolerance()).same is None
     assert close(facts(), TensorFacts(0, (4,), "f32", "cpu"), Tolerance()).measure == "shape"
     mixed = close(facts(stats=known.stats, kept=np.zeros(3)), known, Tolerance())

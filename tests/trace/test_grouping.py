@@ -58,7 +58,7 @@ def test_operators_stay() -> None:
 
 
 def test_a_call_that_raised_or_gave_nan_is_seen() -> None:
-    nan = Stats(2, 0.0, 1.0, 0.5, 0.5, 1, 0, 0)
+    nan = Stats(count=2, min=0.0, max=1.0, mean=0.5, std=0.5, nan=1)
     assert shape([*adam(1), call("div", 1, raised="RuntimeError")])[-1] == "div"
     assert shape([*adam(1), call("div", 1, stats=nan)])[-1] == "div"
     assert shape([call("torch.empty", 1, stats=nan), *adam(1)]) == [
@@ -112,7 +112,7 @@ def test_lists_that_are_returned_are_values() -> None:
 
 
 def test_a_child_that_gave_nan_is_seen() -> None:
-    nan = Stats(2, 0.0, 1.0, 0.5, 0.5, 1, 0, 0)
+    nan = Stats(count=2, min=0.0, max=1.0, mean=0.5, std=0.5, nan=1)
     forest = Forest()
     child = call("aten.div", 1, stats=nan)
     child.id, child.parent = 1, 0

@@ -16,7 +16,9 @@ BEGINS, FOLLOWS = IS_WRONG | IS_ORIGIN, IS_WRONG
 
 
 def tensor(id: int, *, nan: int = 0, inf: int = 0, low: float = 0.0, **more: Any) -> TensorFacts:
-    return TensorFacts(id, (4,), "f32", "cpu", stats=Stats(4, low, 1.0, 0.5, 0.1, nan, inf, 0), **more)
+    return TensorFacts(
+        id, (4,), "f32", "cpu", stats=Stats(count=4, min=low, max=1.0, mean=0.5, std=0.1, nan=nan, inf=inf), **more
+    )
 
 
 def call(id: int, name: str, *given: Any, result: Any, **more: Any) -> Call:

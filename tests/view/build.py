@@ -17,7 +17,7 @@ def tensor(*shape: int | str, dtype: str = "f32", device: str = "cpu", **more: A
 
 def stats(low: float | None, high: float | None, *, nan: int = 0, inf: int = 0) -> Stats:
     """The statistics of a tensor with this range."""
-    return Stats(10, low, high, 0.0, 1.0, nan, inf, 0)
+    return Stats(count=10, min=low, max=high, mean=0.0, std=1.0, nan=nan, inf=inf)
 
 
 class Run:

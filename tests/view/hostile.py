@@ -38,7 +38,7 @@ def long_trace(count: int) -> Trace:
     """Many steps of a hundred modules, no step like another, so that nothing is folded."""
     whole, place = ModuleFacts("", "Net", leaf=False), Site("model.py", 3, "Net.forward", "x = self.h[i](x)")
     weight = TensorFacts(-1, (3, 3), "f32", "cpu", type="Parameter")
-    known = Stats(6, 0.0, 1.0, 0.5, 0.1, 0, 0, 0)
+    known = Stats(count=6, min=0.0, max=1.0, mean=0.5, std=0.1)
     x = TensorFacts(0, (2, 3), "f32", "cpu")
     events: list[Event] = []
     for step in range(count // 201):

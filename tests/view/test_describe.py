@@ -62,8 +62,8 @@ HELD: list[tuple[Any, str]] = [
     (tensor(9, kept=np.zeros(100_000)), "f32[9] cpu"),
     (tensor(9, kept=np.zeros(100_000), stats=stats(0.0, 0.0)), "f32[9] cpu  0  mean 0"),
     (tensor(2, kept="what\nI kept"), r"f32[2] cpu  what\nI kept"),
-    (tensor(2, stats=Stats(2, None, None, None, None, 1, 1, 0)), "f32[2] cpu  ✗ 1 NaN, 1 Inf"),
-    (tensor(0, stats=Stats(0, None, None, None, None, 0, 0, 0)), "f32[0] cpu"),
+    (tensor(2, stats=Stats(count=2, nan=1, inf=1)), "f32[2] cpu  ✗ 1 NaN, 1 Inf"),
+    (tensor(0, stats=Stats(count=0)), "f32[0] cpu"),
     (tensor(2, dtype="odd\x07", device="d\n"), r"odd\x07[2] d\n"),
     (object(), "<object>"),
 ]

@@ -228,7 +228,7 @@ def test_variables_are_points_over_steps() -> None:
     (drawn,) = of_variables(changes, {0: 7, 1: 8, 2: 9, 3: 10})
     assert (drawn.x, drawn.low, drawn.mean, drawn.high) == ([0, 1], [3.0, 1.0], [3.0, 1.0], [4.0, 2.5])
     assert drawn.rows == [9, 11]
-    most = Stats(4, 1e308, 1.7e308, 1.5e308, 0.0, 0, 0, 0)
+    most = Stats(count=4, min=1e308, max=1.7e308, mean=1.5e308, std=0.0)
     both = [TensorFacts(n, (2,), "f64", "cpu", stats=most) for n in range(2)]
     (drawn,) = of_variables([Variable(0, None, "x", both, ("new",))], {})
     assert drawn.mean == [1.5e308]

@@ -11,7 +11,7 @@ from insitu.trace.event import Fields, Stats, Word
 from insitu.view import make, render, replay
 from insitu.view.tree import Tree
 
-EMPTY = Stats(0, None, None, None, None, 0, 0, 0)
+EMPTY = Stats(count=0)
 
 
 def block(run: Run, index: int, *, width: int = 96, nan: int = 0) -> None:

@@ -17,7 +17,7 @@ from insitu.view.variables import Variables
 
 WORKER = Site("/usr/lib/thread.py", 57, "worker", caller=Site("/usr/lib/thread.py", 80, "run"))
 GETITEM = Site("/home/me/t2v_dataset.py", 283, "T2VDataset.__getitem__", caller=WORKER)
-VIDEO = tensor(3, 73, 384, 544, stats=Stats(100, 0.0, 1.0, 0.43, 0.2, 0, 0, 0))
+VIDEO = tensor(3, 73, 384, 544, stats=Stats(count=100, min=0.0, max=1.0, mean=0.43, std=0.2))
 
 
 def program() -> Run:

@@ -27,15 +27,15 @@ from insitu.capture.torch_internals import (
 )
 from insitu.errors import ChoiceError, choose
 from insitu.trace.dtype import DTYPES
-from insitu.trace.event import Stats
+from insitu.trace.event import STATISTICS, Stats
 
 T = TypeVar("T")
 
 KEEPS = ("meta", "stats", "values")
 BINS = 16
 SMALL = 16  # elements of a tensor whose values are shown themselves
-STATISTICS = ("count", "min", "max", "mean", "std", "nan", "inf", "zeros")
 INTEGERS = tuple(getattr(torch, row.name) for row in DTYPES if row.is_integer and row.storage == "numpy")
+EXTREMES = [row.name for row in STATISTICS if row.bound == "extreme"]
 MOST_EXACT = 2**53  # of the integers that a float holds exactly
 MANY = 4096  # elements from which on another way of counting is worth it
 
@@ -243,7 +243,7 @@ def range_and_mean(tensor: Tensor) -> Stats | None:
     low, high = (float(bound) for bound in (tensor if tensor.dtype is not torch.bool else tensor.byte()).aminmax())
     count = tensor.numel()
     zeros = count - int(tensor.count_nonzero())
-    return Stats(count, low, high, total / count, None, 0, 0, zeros)
+    return Stats(count=count, min=low, max=high, mean=total / count, zeros=zeros)
 
 
 HALVES = (torch.float16, torch.bfloat16)  # their sums are too coarse
@@ -262,7 +262,7 @@ def statistics(tensor: Tensor, *, bins: bool = True) -> Stats | None:
         return None
     count = values.numel()
     if count == 0:
-        return Stats(0, None, None, None, None, 0, 0, 0)
+        return Stats(count=0)
     total = values.sum().item()
     nan = inf = 0
     if not math.isfinite(total):
@@ -270,10 +270,20 @@ def statistics(tensor: Tensor, *, bins: bool = True) -> Stats | None:
         values = values[values.isfinite()] if nan or inf else values
     zeros = count_zeros(values)
     if values.numel() == 0:
-        return Stats(count, None, None, None, None, nan, inf, zeros)
+        return Stats(count=count, nan=nan, inf=inf, zeros=zeros)
     low, high = (bound.item() for bound in values.aminmax())
     mean, std = moments(values, total if math.isfinite(total) else None, max(abs(low), abs(high)))
-    return Stats(count, low, high, mean, std, nan, inf, zeros, histogram(values, low, high) if bins else ())
+    return Stats(
+        count=count,
+        min=low,
+        max=high,
+        mean=mean,
+        std=std,
+        nan=nan,
+        inf=inf,
+        zeros=zeros,
+        histogram=histogram(values, low, high) if bins else (),
+    )
 
 
 class Small(dict[str, Any]):
@@ -286,9 +296,9 @@ def stats(value: Any) -> Small | None:
     found = statistics(tensor, bins=False) if tensor is not None else None
     if tensor is None or found is None:
         return None
-    named = {name: getattr(found, name) for name in STATISTICS}
+    named = {row.name: getattr(found, row.name) for row in STATISTICS}
     if tensor.dtype in INTEGERS and found.count:
-        named |= {name: int(named[name]) for name in ("min", "max") if abs(named[name]) <= MOST_EXACT}
+        named |= {name: int(named[name]) for name in EXTREMES if abs(named[name]) <= MOST_EXACT}
     return Small(named)
 
 

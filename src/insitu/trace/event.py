@@ -47,22 +47,56 @@ class Fields:
         return f"{self.type}({', '.join(f'{name}={item!r}' for name, item in self.items.items())})"
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class Stats:
     """The values of a tensor in a few numbers; min, max, mean and std are over the finite elements.
 
     Where no element is finite they are None. `histogram` counts the finite elements in equal bins from min to max.
+    The table `STATISTICS` says how each of the numbers is shown and compared.
     """
 
-    count: int
-    min: float | None
-    max: float | None
-    mean: float | None
-    std: float | None
-    nan: int
-    inf: int
-    zeros: int
+    count: int = 0
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    std: float | None = None
+    nan: int = 0
+    inf: int = 0
+    zeros: int = 0
     histogram: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """One number of `Stats`: files, tables, pages and comparisons have all of those that are in `STATISTICS`.
+
+    `kind` is "number" for a float that can be unknown, or "count". `bound` says what two close tensors can differ by:
+    a "count" must be equal; an "extreme" moves as the elements do, by a part of the largest; an "average" by a part of
+    the root mean square; "detail" is compared only where the elements must be equal. `depends_on_order` says that a
+    machine that adds in another order gets another number.
+    """
+
+    name: str
+    label: str
+    kind: Literal["number", "count"]
+    bound: Literal["count", "extreme", "average", "detail"]
+    is_alarming: bool = False
+    depends_on_order: bool = False
+    is_column: bool = True  # has a column in `Trace.to_pandas`
+
+
+STATISTICS = (
+    Statistic("count", "count", "count", "count", is_column=False),
+    Statistic("min", "min", "number", "extreme"),
+    Statistic("max", "max", "number", "extreme"),
+    Statistic("mean", "mean", "number", "average"),
+    Statistic("std", "std", "number", "average", depends_on_order=True),
+    Statistic("nan", "NaN", "count", "count", is_alarming=True),
+    Statistic("inf", "Inf", "count", "count", is_alarming=True),
+    Statistic("zeros", "zeros", "count", "detail"),
+)
+NUMBERS = tuple(row for row in STATISTICS if row.kind == "number")
+COUNTS = tuple(row for row in STATISTICS if row.kind == "count")
 
 
 @dataclass(slots=True, eq=False)

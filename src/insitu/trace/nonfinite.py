@@ -56,7 +56,7 @@ class NonFiniteSearch:
     """Follows NaN and Inf through events in the order in which they ended: a call comes before those around it.
 
     >>> from insitu.trace.event import Stats
-    >>> bad = TensorFacts(5, (2,), "f32", "cpu", stats=Stats(2, 0.0, 0.0, 0.0, None, 1, 0, 1))
+    >>> bad = TensorFacts(5, (2,), "f32", "cpu", stats=Stats(count=2, min=0.0, max=0.0, mean=0.0, nan=1, zeros=1))
     >>> search = NonFiniteSearch()
     >>> search.add(Call(1, 0, "function", "torch.log", args=(TensorFacts(4, (2,), "f32", "cpu"),), result=bad))
     >>> search.add(Call(0, None, "module", "Net", result=bad))

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, get_args
 
 from insitu.errors import InsituError, MissingError, SubjectError, choose
-from insitu.trace.event import Call, Event, Kind, Mark, ModuleFacts, Phase, TensorFacts, Variable
+from insitu.trace.event import STATISTICS, Call, Event, Kind, Mark, ModuleFacts, Phase, TensorFacts, Variable
 from insitu.trace.missing import Missing, missing_of
 from insitu.trace.path import Pattern
 
@@ -230,12 +230,13 @@ class Trace:
         return f"<Trace: {len(events)} events, {len(self.modules)} modules{missing}>"
 
 
+_STATISTICS = tuple(row.name for row in STATISTICS if row.is_column)
 COLUMNS = (
     *("id", "parent", "kind", "name", "path", "type", "inputs", "output", "start", "duration"),
     *("file", "line", "function", "operator", "phase", "step", "rank", "thread", "raised"),
-    *("min", "max", "mean", "std", "nan", "inf", "kept", "others"),
+    *_STATISTICS,
+    *("kept", "others"),
 )
-STATISTICS = ("min", "max", "mean", "std", "nan", "inf")
 
 
 def row(call: Call) -> tuple[Any, ...]:
@@ -247,7 +248,7 @@ def row(call: Call) -> tuple[Any, ...]:
         *(", ".join(map(repr, call.inputs)), ", ".join(map(repr, call.outputs)), call.start, call.duration),
         *((site.file, site.line, site.function) if site else (None, None, None)),
         *(call.operator, call.phase, call.step, call.rank, call.thread, call.raised),
-        *[getattr(stats, name) if stats else None for name in STATISTICS],
+        *[getattr(stats, name) if stats else None for name in _STATISTICS],
         outputs[0].kept if outputs else None,
         _others(outputs),
     )
@@ -257,7 +258,9 @@ def _others(outputs: tuple[TensorFacts, ...]) -> list[dict[str, Any] | None] | N
     """The statistics of all outputs but the first; None where nothing is known of them."""
     if all(facts.stats is None for facts in outputs[1:]):
         return None
-    return [{name: getattr(facts.stats, name) for name in STATISTICS} if facts.stats else None for facts in outputs[1:]]
+    return [
+        {name: getattr(facts.stats, name) for name in _STATISTICS} if facts.stats else None for facts in outputs[1:]
+    ]
 
 
 def _not_an_id(item: object) -> str:

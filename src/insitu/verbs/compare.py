@@ -40,8 +40,9 @@ def compare(
 
     >>> from insitu.trace.event import Call, Stats
     >>> def run(dim, high):
-    ...     x = TensorFacts(0, (2, 2), "f32", "cpu", stats=Stats(4, 0.0, 3.0, 1.5, 1.1, 0, 0, 1))
-    ...     y = TensorFacts(1, (2, 2), "f32", "cpu", producer=0, stats=Stats(4, 0.1, high, 0.5, 0.2, 0, 0, 0))
+    ...     x = TensorFacts(0, (2, 2), "f32", "cpu", stats=Stats(count=4, min=0.0, max=3.0, mean=1.5, std=1.1, zeros=1))
+    ...     made = Stats(count=4, min=0.1, max=high, mean=0.5, std=0.2)
+    ...     y = TensorFacts(1, (2, 2), "f32", "cpu", producer=0, stats=made)
     ...     site = Site("model.py", 3, "forward")
     ...     return Trace([Call(0, None, "function", "torch.softmax", args=(x, dim), result=y, site=site)])
     >>> diff = compare(run(dim=-1, high=0.7), run(dim=0, high=0.9))

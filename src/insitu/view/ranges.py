@@ -33,8 +33,8 @@ class OutputRange:
 def values_cell(every: Sequence[Outputs]) -> Span | None:
     """The ranges of the outputs of one call or of several like it, red where there is NaN; None if none is known.
 
-    >>> logits = TensorFacts(0, (4, 8), "f32", "cpu", stats=Stats(32, -0.381, 0.679, 0.0, 1.0, 0, 0, 0))
-    >>> loss = TensorFacts(1, (), "f32", "cpu", stats=Stats(1, 3.28, 3.28, 3.28, 0.0, 0, 0, 0))
+    >>> logits = TensorFacts(0, (4, 8), "f32", "cpu", stats=Stats(count=32, min=-0.381, max=0.679, mean=0.0, std=1.0))
+    >>> loss = TensorFacts(1, (), "f32", "cpu", stats=Stats(count=1, min=3.28, max=3.28, mean=3.28, std=0.0))
     >>> values_cell([(logits, loss)])
     ('-0.381 … 0.679 | 3.28', '')
     """

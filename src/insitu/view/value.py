@@ -228,9 +228,9 @@ def limits(low: float, high: float, *, whole: bool = False) -> str:
 def spread(stats: Stats, dtype: str = "") -> str:
     """The range of the values, or what is wrong with them; those of an integer dtype are exact.
 
-    >>> spread(Stats(4, -2.2, 2.271, 0.0, 1.0, 0, 0, 0)), spread(Stats(4, 0.0, 1.0, 0.5, 1.0, 2, 0, 0))
+    >>> spread(Stats(count=4, min=-2.2, max=2.271)), spread(Stats(count=4, min=0.0, max=1.0, nan=2))
     ('-2.2 … 2.27', '✗ 2 NaN')
-    >>> spread(Stats(2, 8031.0, 122801.0, 0.0, 1.0, 0, 0, 0), "i64")
+    >>> spread(Stats(count=2, min=8031.0, max=122801.0, mean=0.0, std=1.0), "i64")
     '8031 … 122801'
     """
     odd = nonfinite_counts(stats)
@@ -245,7 +245,7 @@ def spread(stats: Stats, dtype: str = "") -> str:
 def nonfinite_counts(stats: Stats) -> str:
     """How many values are NaN and Inf; empty if none is.
 
-    >>> nonfinite_counts(Stats(4, 0.0, 1.0, 0.5, 1.0, 2, 1, 0))
+    >>> nonfinite_counts(Stats(count=4, min=0.0, max=1.0, mean=0.5, std=1.0, nan=2, inf=1))
     '2 NaN, 1 Inf'
     """
     if not (stats.nan or stats.inf):

@@ -67,7 +67,7 @@ def layered() -> Trace:
     """A trace of many like calls, so that its columns are large enough to be compressed."""
     events: list[Any] = []
     for number in range(0, 1560, 3):
-        stats = Stats(6, -1.0, float(number), 0.5, None, 0, 0, 0, (1, 2, 3))
+        stats = Stats(count=6, min=-1.0, max=float(number), mean=0.5, histogram=(1, 2, 3))
         x = TensorFacts(number, (2, 3), "f32", "cpu", producer=number - 2 if number else None, stats=stats)
         events.append(Call(number, None, "module", f"Layer{number}", args=(x,), result=x, start=number))
         events.append(Call(number + 1, number, "function", "torch.relu", args=(x, 0.5), result=x, start=number + 1))

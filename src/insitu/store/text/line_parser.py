@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from insitu.store.text.trace_text_writer import RESERVED
-from insitu.store.text.value_text import COUNTS, DEEPEST, MOMENTS, expected_count
-from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word
+from insitu.store.text.value_text import DEEPEST, expected_count
+from insitu.trace.event import STATISTICS, Fields, Opaque, Stats, TensorFacts, Word
 
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _TOKEN = re.compile(
@@ -225,7 +225,7 @@ class Line:
         numbers: dict[str, Any] = {}
 
         def item() -> None:
-            key = self.expect("grad", "given", "on", "kept", "gradient", "count", *MOMENTS, *COUNTS)
+            key = self.expect("grad", "given", "on", "kept", "gradient", *_KINDS)
             if key == "grad":
                 facts.requires_grad = True
             elif key == "given":
@@ -237,15 +237,14 @@ class Line:
             elif key == "gradient":
                 facts.grad = self._deeper(self.facts)
             else:
-                numbers[key] = float(self._next()[1]) if key in MOMENTS else self.integer()
+                numbers[key] = float(self._next()[1]) if _KINDS[key] == "number" else self.integer()
 
         self.many(item, "}")
         if numbers:
-            count = numbers.get("count", expected_count(facts.shape))
-            moments: list[Any] = [numbers.get(name) for name in MOMENTS]
-            facts.stats = Stats(count, *moments, *[numbers.get(name, 0) for name in COUNTS])
+            facts.stats = Stats(**{"count": expected_count(facts.shape), **numbers})
 
 
+_KINDS = {row.name: row.kind for row in STATISTICS}
 GIVEN = -1  # the producer of a tensor that no call of the trace made, as long as its line is read
 
 

@@ -17,10 +17,8 @@ from math import floor, hypot, inf, log10, prod
 from typing import Any
 
 from insitu.trace.dtype import dtype_named
-from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word
+from insitu.trace.event import COUNTS, NUMBERS, Fields, Opaque, Statistic, Stats, TensorFacts, Word
 
-MOMENTS = ("min", "max", "mean", "std")
-COUNTS = ("nan", "inf", "zeros")
 DEEPEST = 64
 _ARRAYS = "biufc"  # the kinds of arrays that are written
 _LONGEST_INT = 10**4000  # Python refuses to write much longer ones in decimal
@@ -126,24 +124,33 @@ def _flat(array: Any) -> Any:
 
 
 def _stats(stats: Stats, facts: TensorFacts) -> list[str]:
-    found = [f"{name} {text}" for name, text in _moments(stats, dtype_named(facts.dtype).digits).items()]
-    found += [f"{name} {number}" for name in COUNTS if (number := getattr(stats, name))]
-    return found if found and stats.count == expected_count(facts.shape) else [*found, f"count {stats.count}"]
+    found = [f"{name} {text}" for name, text in _numbers(stats, dtype_named(facts.dtype).digits).items()]
+    counts = {row.name: getattr(stats, row.name) for row in COUNTS if row.name != "count"}
+    found += [f"{name} {number}" for name, number in counts.items() if number]
+    is_complete = found and stats.count == expected_count(facts.shape)
+    return found if is_complete else [*found, f"count {stats.count}"]
 
 
-def _moments(stats: Stats, digits: int | None) -> dict[str, str]:
-    """The statistics that are there, rounded as their type allows.
+def _numbers(stats: Stats, digits: int | None) -> dict[str, str]:
+    """The statistics that are known, rounded as their type allows.
 
-    >>> _moments(Stats(9, -2 / 3, 1.0, 1.5e-9, 0.3333333333, 0, 0, 0), 7)
+    >>> _numbers(Stats(count=9, min=-2 / 3, max=1.0, mean=1.5e-9, std=0.3333333333), 7)
     {'min': '-0.666667', 'max': '1', 'mean': '0', 'std': '0.3333333'}
     """
-    known = {name: number for name in MOMENTS if (number := getattr(stats, name)) is not None}
-    if digits is None:
-        # Whole numbers must be the same; their deviation depends on the order in which a machine adds.
-        return {name: repr(number).removesuffix(".0") for name, number in known.items() if name != "std"}
-    most = max((abs(known[name]) for name in MOMENTS[:2] if name in known), default=0.0)
-    usual = hypot(*(known.get(name, 0.0) for name in MOMENTS[2:]))
-    return {name: _rounded(number, most if name in MOMENTS[:2] else usual, digits) for name, number in known.items()}
+    known = {row: getattr(stats, row.name) for row in NUMBERS if getattr(stats, row.name) is not None}
+    if digits is None:  # whole numbers must be the same
+        exact = {row.name: number for row, number in known.items() if not row.depends_on_order}
+        return {name: repr(number).removesuffix(".0") for name, number in exact.items()}
+    scales = {"extreme": _largest(known), "average": hypot(*_of(known, "average"))}
+    return {row.name: _rounded(number, scales.get(row.bound, abs(number)), digits) for row, number in known.items()}
+
+
+def _of(known: dict[Statistic, float], bound: str) -> list[float]:
+    return [number for row, number in known.items() if row.bound == bound]
+
+
+def _largest(known: dict[Statistic, float]) -> float:
+    return max(map(abs, _of(known, "extreme")), default=0.0)
 
 
 def _rounded(number: float, scale: float, digits: int) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.errors import StoreError
+from insitu.trace.event import STATISTICS
 
 Column = NDArray[Any]
 Tables = dict[str, dict[str, Column]]
@@ -70,8 +71,8 @@ SCHEMA: dict[str, dict[str, Rule]] = {
         "grad": Rule(to="tensors", optional=True, later=True),
     },
     "stats": {
-        **{"count": _INT, "min": _FLOAT, "max": _FLOAT, "mean": _FLOAT, "std": _FLOAT, "known": _INT},
-        **{"nan": _INT, "inf": _INT, "zeros": _INT, "bins": _INT},
+        **{row.name: _FLOAT if row.kind == "number" else _INT for row in STATISTICS},
+        **{"known": _INT, "bins": _INT},
     },
     "histograms": {"count": _INT},
     "modules": {

@@ -17,6 +17,8 @@ from insitu.store.trace.cycles import check_depth, check_events
 from insitu.store.trace.schema import Column, Tables, pieces_of, unpacked
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import (
+    NUMBERS,
+    STATISTICS,
     Call,
     Change,
     Event,
@@ -147,10 +149,11 @@ class Decoder:
 
     def _stats(self) -> list[Stats]:
         counts, found, taken = self.tables["histograms"]["count"].tolist(), [], 0
-        for count, *moments, known, nan, inf, zeros, bins in self._rows("stats"):
-            low, high, mean, std = (moment if known >> bit & 1 else None for bit, moment in enumerate(moments))
+        for *numbers, known, bins in self._rows("stats"):
+            named = {row.name: number for row, number in zip(STATISTICS, numbers, strict=True)}
+            named |= {row.name: None for bit, row in enumerate(NUMBERS) if not known >> bit & 1}
             histogram = tuple(counts[taken : taken + bins])
-            found.append(Stats(count, low, high, mean, std, nan, inf, zeros, histogram))
+            found.append(Stats(**named, histogram=histogram))
             taken += bins
             if len(histogram) != bins:
                 raise StoreError(f"a histogram has {bins} bins, and {len(counts)} are there in all")

@@ -14,7 +14,7 @@ from insitu.store.trace.cycles import check_events
 from insitu.store.trace.schema import Tables, bytes_of, columns
 from insitu.trace.collector import collector_paused
 from insitu.trace.counting import counted
-from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable
+from insitu.trace.event import NUMBERS, STATISTICS, Call, Event, Mark, ModuleFacts, Site, Stats, TensorFacts, Variable
 from insitu.trace.trace import Trace
 
 T = TypeVar("T")
@@ -161,10 +161,9 @@ def _known(number: int | None) -> int:
 
 
 def _stats_row(stats: Stats) -> tuple[float, ...]:
-    moments = (stats.min, stats.max, stats.mean, stats.std)
-    known = sum(1 << bit for bit, moment in enumerate(moments) if moment is not None)
-    filled = (0.0 if moment is None else moment for moment in moments)
-    return (stats.count, *filled, known, stats.nan, stats.inf, stats.zeros, len(stats.histogram))
+    numbers = (getattr(stats, row.name) for row in STATISTICS)
+    known = sum(1 << bit for bit, row in enumerate(NUMBERS) if getattr(stats, row.name) is not None)
+    return (*(0 if number is None else number for number in numbers), known, len(stats.histogram))
 
 
 def encode(trace: Trace, about: dict[str, Any] | None = None) -> Tables:

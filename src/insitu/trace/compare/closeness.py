@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from insitu.errors import ChoiceError
 from insitu.trace.dtype import DTYPES
-from insitu.trace.event import Fields, Opaque, Stats, TensorFacts
+from insitu.trace.event import NUMBERS, STATISTICS, Fields, Opaque, Statistic, Stats, TensorFacts
 
 Certainty = Literal["values", "statistics", "structure"]
 # From the weakest to the strongest.
@@ -224,53 +224,76 @@ def _integers_apart(a: Any, b: Any) -> Any:
 def close_stats(a: Stats, b: Stats, rtol: float, atol: float, *, exact: bool = False) -> Closeness:
     """Compare statistics: they may differ by no more than elements that are close allow.
 
-    >>> one, other = Stats(4, 0.0, 1.0, 0.5, 0.5, 0, 0, 2), Stats(4, 0.0, 1.0, 0.75, 0.4, 0, 0, 1)
+    >>> one = Stats(count=4, min=0.0, max=1.0, mean=0.5, std=0.5, zeros=2)
+    >>> other = Stats(count=4, min=0.0, max=1.0, mean=0.75, std=0.4, zeros=1)
     >>> close_stats(one, other, 1e-6, 1e-5)
     Closeness(same=False, certainty='statistics', delta=0.25, measure='Δ mean')
     """
     if a == b:
         return _SAME_STATISTICS
-    for name, left, right in (("count", a.count, b.count), ("NaN", a.nan, b.nan), ("Inf", a.inf, b.inf)):
-        if left != right:
-            return Closeness(False, "statistics", float(abs(left - right)), f"Δ {name}")
-    excess, apart, name = _worst_moment(a, b, rtol, atol)
+    for row in STATISTICS:
+        apart = _count_difference(row, a, b)
+        if apart:
+            return Closeness(False, "statistics", apart, f"Δ {row.label}")
+    excess, apart, name = _worst_number(a, b, rtol, atol)
     if excess > 1:
         return Closeness(False, "statistics", apart, f"Δ {name}")
-    if exact and (a.zeros, a.histogram) != (b.zeros, b.histogram) and (a.histogram and b.histogram):
+    counted = _details(a) == _details(b)
+    if exact and not counted and a.histogram and b.histogram:
         return Closeness(False, "statistics", measure="histogram")
     if apart:
         return Closeness(True, "statistics", apart, f"Δ {name}")
-    counted = (a.zeros, a.histogram) == (b.zeros, b.histogram)
     return _SAME_STATISTICS if counted else Closeness(True, "statistics", measure="histogram")
 
 
-def _worst_moment(a: Stats, b: Stats, rtol: float, atol: float) -> tuple[float, float, str]:
-    """How many times its bound the worst statistic differs by, the difference, and its name."""
-    most = max(abs(b.min or 0.0), abs(b.max or 0.0))
-    # The root mean square is a norm: it bounds what mean and deviation can move by, and is smaller than the largest.
-    usual = math.hypot(b.mean, b.std) if b.mean is not None and b.std is not None else most
-    usual = usual if math.isfinite(usual) else most
-    # What rounding does to them when they are computed in another order is no difference of elements.
-    inner, outer = atol + rtol * usual, atol + rtol * most
-    inner += 1e-7 * usual if inner else 0.0
+def _count_difference(row: Statistic, a: Stats, b: Stats) -> float:
+    return float(abs(getattr(a, row.name) - getattr(b, row.name))) if row.bound == "count" else 0.0
+
+
+def _details(stats: Stats) -> tuple[Any, ...]:
+    """What must be equal only where the elements must be."""
+    return (stats.histogram, *(getattr(stats, row.name) for row in STATISTICS if row.bound == "detail"))
+
+
+def _worst_number(a: Stats, b: Stats, rtol: float, atol: float) -> tuple[float, float, str]:
+    """How many times its bound the worst statistic differs by, the difference, and its label."""
+    bounds = _bounds(b, rtol, atol)
     found = (0.0, 0.0, "mean")
-    for name, left, right, bound in (
-        *(("mean", a.mean, b.mean, inner), ("std", a.std, b.std, inner)),
-        *(("min", a.min, b.min, outer), ("max", a.max, b.max, outer)),
-    ):
-        if left == right or (left != left and right != right):
+    for row in _BY_WEIGHT:
+        apart = _difference(row, getattr(a, row.name), getattr(b, row.name))
+        if not apart:
             continue
-        if left is None or right is None:
-            if name != "std":
-                found = (math.inf, math.inf, name)
-            continue
-        apart = abs(left - right)
-        if apart != apart:  # one is NaN
-            apart = math.inf
-        excess = apart / bound if apart < math.inf and 0.0 < bound < math.inf else math.inf
-        if excess > found[0] or (excess == found[0] and apart > found[1]):
-            found = (excess, apart, name)
+        bound = bounds[row.bound]
+        has_excess = apart < math.inf and 0.0 < bound < math.inf
+        excess = apart / bound if has_excess else math.inf
+        if (excess, apart) > found[:2]:
+            found = (excess, apart, row.label)
     return found
+
+
+def _bounds(stats: Stats, rtol: float, atol: float) -> dict[str, float]:
+    """How far numbers can move while the elements stay within the tolerance."""
+    most = max(abs(stats.min or 0.0), abs(stats.max or 0.0))
+    # The root mean square is a norm: it bounds what mean and deviation can move by, and is smaller than the largest.
+    usual = math.hypot(stats.mean, stats.std) if stats.mean is not None and stats.std is not None else most
+    usual = usual if math.isfinite(usual) else most
+    inner = atol + rtol * usual
+    # Rounding in another order moves averages, too, and is not a difference of elements.
+    return {"extreme": atol + rtol * most, "average": inner + (1e-7 * usual if inner else 0.0)}
+
+
+def _difference(row: Statistic, left: float | None, right: float | None) -> float:
+    """How far two numbers are apart: infinitely far where only one is known, or is NaN."""
+    if left == right or (left != left and right != right):
+        return 0.0
+    if left is None or right is None:
+        return 0.0 if row.depends_on_order else math.inf
+    apart = abs(left - right)
+    return math.inf if apart != apart else apart
+
+
+# Averages are named first where the excess of both is the same.
+_BY_WEIGHT = sorted(NUMBERS, key=lambda row: row.bound != "average")
 
 
 def close_plain(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> Closeness | None:

@@ -14,7 +14,7 @@ from typing import Any
 from insitu.trace.compare.align import Match, align
 from insitu.trace.compare.change import MovedLayers, Remark
 from insitu.trace.compare.rename import Renamer
-from insitu.trace.event import Call, Event, TensorFacts, Variable
+from insitu.trace.event import NUMBERS, Call, Event, TensorFacts, Variable
 from insitu.trace.nesting import frozen
 
 MOST_VALUES = 8  # of a weight that was kept: enough to know it by
@@ -133,7 +133,7 @@ def _weight(facts: TensorFacts) -> Any:
     """What a parameter is known by: its statistics, or some of its values."""
     if facts.stats is not None:
         stats = facts.stats
-        return (stats.count, *map(_rounded, (stats.min, stats.max, stats.mean, stats.std)))
+        return (stats.count, *(_rounded(getattr(stats, row.name)) for row in NUMBERS))
     if hasattr(facts.kept, "ravel"):
         return (facts.shape, *map(_rounded, facts.kept.ravel()[:MOST_VALUES].tolist()))
     return (facts.shape, _rounded(facts.kept))

@@ -167,26 +167,22 @@ function tensor(calls, number) {
   const more = [device, notes, bytesText(size)].filter(Boolean).join(" · ");
   const parts = [make("p", "typed", make("b", "", text), ` ${more}`)];
   const stats = data.tensor.stats[number];
-  if (stats) parts.push(...statistics(data.stats, stats, isWhole));
+  if (stats) parts.push(...statistics(data, stats, isWhole));
   if (hasSpread(data, stats)) parts.push(histogram(data, stats, isWhole));
   if (data.tensor.kept[number]) parts.push(make("code", "value", data.texts[data.tensor.kept[number]]));
   return make("div", "tensor", ...parts);
 }
 
-const COUNTS = [
-  ["count", "count", "pair"], ["zeros", "zeros", "pair"], ["nan", "NaN", "pair red"], ["inf", "Inf", "pair red"],
-];
-
-/** @param {Table} stats @param {number} number @param {boolean} isWhole */
-function statistics(stats, number, isWhole) {
-  const cells = [];
-  for (const name of ["min", "max", "mean", "std"]) {
-    const value = stats[name][number], isExact = isWhole && (name === "min" || name === "max");
-    if (!Number.isNaN(value)) cells.push(entry(name, digits(value, 4, isExact)));
+/** The known numbers, then the counts that are not zero. @param {Data} data @param {number} number @param {boolean} isWhole */
+function statistics(data, number, isWhole) {
+  const numbers = [], counts = [];
+  for (const [name, label, kind, bound, isAlarming] of data.statistics) {
+    const value = data.stats[name][number];
+    if (kind === "count" && value) counts.push(entry(label, many(value), isAlarming ? "pair red" : "pair"));
+    const isKnown = kind === "number" && !Number.isNaN(value);
+    if (isKnown) numbers.push(entry(label, digits(value, 4, isWhole && bound === "extreme")));
   }
-  for (const [name, label, look] of COUNTS)
-    if (stats[name][number]) cells.push(entry(label, many(stats[name][number]), look));
-  return [make("dl", "stats", ...cells)];
+  return [make("dl", "stats", ...numbers, ...counts)];
 }
 
 /** @param {App} app @param {number} i */

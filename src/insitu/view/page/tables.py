@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from insitu.trace.costs import size
-from insitu.trace.event import ModuleFacts, Site, Stats, TensorFacts
+from insitu.trace.event import COUNTS, NUMBERS, STATISTICS, ModuleFacts, Site, Stats, TensorFacts
 from insitu.view.name import module_type
 from insitu.view.page.packing import PackedColumns
 from insitu.view.value import kept_text, safe, short, tensor, value_text
@@ -108,13 +108,20 @@ class Tables:
         for name, numbers in zip(_TENSOR, zip(*self._tensor_rows, strict=True), strict=True):
             columns.integers(f"tensor.{name}", numbers, delta=name in ("made", "stats", "same"))
         rows = [None, *self._stat_rows]
-        for name in ("min", "max", "mean", "std"):
-            columns.floats(f"stats.{name}", [getattr(stats, name, None) for stats in rows])
-        for name in ("count", "nan", "inf", "zeros"):
-            columns.integers(f"stats.{name}", [getattr(stats, name, 0) for stats in rows])
+        for row in NUMBERS:
+            columns.floats(f"stats.{row.name}", [getattr(stats, row.name, None) for stats in rows])
+        for row in COUNTS:
+            columns.integers(f"stats.{row.name}", [getattr(stats, row.name, 0) for stats in rows])
         columns.bytes("stats.bars", b"".join([bars(stats.histogram if stats is not None else ()) for stats in rows]))
         types = [None, *(_described(*key) for key in self._types)]
-        return {"texts": list(self._texts), "sites": self._site_rows, "modules": self._module_rows, "types": types}
+        statistics = [[row.name, row.label, row.kind, row.bound, row.is_alarming] for row in STATISTICS]
+        return {
+            "statistics": statistics,
+            "texts": list(self._texts),
+            "sites": self._site_rows,
+            "modules": self._module_rows,
+            "types": types,
+        }
 
 
 _TENSOR = ("type", "made", "stats", "grad", "kept", "same")
