@@ -1,7 +1,7 @@
 """Whether a value has changed: a print of it, taken at one moment, that keeps nothing alive and compares exactly.
 
-Tensors and arrays are told apart by all their bytes, containers by their items, and strangers by which object they are:
-no code of the user runs.
+Tensors and arrays are compared by all their bytes, containers by their items, and other objects by identity: no code
+of the user runs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from insitu.capture.tensors import array_layout, layout_of, short_dtype
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Change
 
-# What a value was: its kind, what is said of it apart from its contents, and its contents.
+# The kind of a value, its facts or length, and its contents.
 Print = tuple[Any, Any, Any]
 
 # Items that are looked at in all: a container with more is compared by its length and these.
 MOST_ITEMS = 100_000
 LONG_TEXT = 200
-# By id: to look a type up in a set could run code of its class.
+# By id: a lookup of a type in a set could run code of its metaclass.
 PLAIN = {id(kind) for kind in (int, bool, type(None), type(...), bytes, range, torch.dtype, torch.device, torch.Size)}
 TENSOR, ARRAY = "tensor", "array"
 # Objects whose attributes do not belong to the variable that holds them: they are compared by identity.
@@ -157,7 +157,7 @@ ATOM_PRINTS: tuple[tuple[type, Callable[[Any], Print]], ...] = (
 
 
 def tensor_print(tensor: Tensor) -> Print:
-    """The print of a tensor; where there are no values to read, it is told apart by which object it is."""
+    """The print of a tensor; one without values to read is compared by identity."""
     return unnoticed(lambda: _tensor_print(tensor))
 
 
@@ -172,8 +172,11 @@ def _tensor_print(tensor: Tensor) -> Print:
     return (TENSOR, facts, contents)
 
 
+ASPECTS: tuple[Change, ...] = ("type", "shape", "dtype", "device")
+
+
 def differences(before: Print | None, now: Print) -> tuple[Change, ...]:
-    """What is different now, in words; nothing when nothing is.
+    """What has changed, in words; nothing if the prints are equal.
 
     >>> differences(print_of([1]), print_of([1, 2])), differences(None, print_of(1))
     (('length',), ('new',))
@@ -182,10 +185,11 @@ def differences(before: Print | None, now: Print) -> tuple[Change, ...]:
         return ("new",)
     if before == now:
         return ()
-    if {before[0], now[0]} <= {TENSOR, ARRAY}:
-        aspects: tuple[Change, ...] = ("type", "shape", "dtype", "device")
-        found = tuple(word for word, one, other in zip(aspects, before[1], now[1], strict=True) if one != other)
+    (old_kind, old_facts, _), (kind, facts, _) = before, now
+    if {old_kind, kind} <= {TENSOR, ARRAY}:
+        found = tuple(word for word, one, other in zip(ASPECTS, old_facts, facts, strict=True) if one != other)
         return found or ("values",)
-    if before[0] is not now[0]:
+    if old_kind is not kind:
         return ("type",)
-    return ("length",) if before[1] != now[1] and now[0] is not str else ("values",)
+    has_length = kind is not str
+    return ("length",) if has_length and old_facts != facts else ("values",)

@@ -1,7 +1,7 @@
 """Copies of tensors of every kind, as the dense ones that a file can hold.
 
-Nothing here runs code of a class that dispatches in Python: with dispatch turned off, an operator on a tensor without
-memory of its own ends the process.
+Nothing here runs code of a class that dispatches in Python: with dispatch turned off, an operator on a tensor that has
+no memory ends the process.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from insitu.capture.keep import is_fake, is_plain_class, is_transformed, local, stats
 from insitu.capture.torch_internals import COLLECTIVES, LOCAL_TENSOR, SPARSE_PARTS, jagged_parts
 
-# A path, the copy, and what is to be known of it besides its values.
+# A path, the copy, and facts about it that its values do not show.
 Copy = tuple[str, Any, dict[str, Any]]
 
 PLAIN = (Tensor, nn.Parameter)
 MOST_COMPONENTS = 1000  # of a nested tensor
-DEEPEST = 8
+MOST_WRAPPERS = 8  # tensors that wrap each other
 
 
 class LeftOutError(Exception):
@@ -38,12 +38,12 @@ def is_dense(tensor: Any) -> bool:
 
 
 def has_no_values(tensor: Tensor) -> bool:
-    """Whether a tensor of torch's own class has nothing that can be read."""
+    """Whether a tensor of a class of torch has no values to read."""
     return tensor.is_meta or is_transformed(tensor)
 
 
 def dense_copy(tensor: Tensor) -> Tensor:
-    """A copy of a dense tensor, of one of less than a byte by its bytes."""
+    """A copy of a dense tensor; one whose elements are smaller than a byte is copied by its bytes."""
     try:
         return tensor.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
     except NotImplementedError:
@@ -51,18 +51,18 @@ def dense_copy(tensor: Tensor) -> Tensor:
 
 
 def copies(path: str, value: Any, depth: int = 0) -> Iterator[Copy]:
-    """A tensor or array as its own: later changes of the original do not reach it.
+    """Copies of a tensor or array that later changes of the original do not reach.
 
-    Raises LeftOutError, after the copies that could be made, if something cannot be copied.
+    Raises LeftOutError, after the copies that are possible, if a part cannot be copied.
     """
     if not isinstance(value, Tensor):
         yield path, value.copy() if isinstance(value, numpy.ndarray) else value, {}
     elif is_plain_class(value):
         yield from _copies_of_plain(path, value.detach())
-    elif depth < DEEPEST:
+    elif depth < MOST_WRAPPERS:
         yield from _copies_of_wrapper(path, value, depth)
     else:
-        raise LeftOutError(f"a {type(value).__name__} wraps tensors more than {DEEPEST} levels deep")
+        raise LeftOutError(f"a {type(value).__name__} wraps tensors more than {MOST_WRAPPERS} levels deep")
 
 
 def _copies_of_plain(path: str, tensor: Tensor) -> Iterator[Copy]:
@@ -100,7 +100,7 @@ def _copies_of_wrapper(path: str, tensor: Tensor, depth: int) -> Iterator[Copy]:
     """Copies of a tensor whose class dispatches in Python; its values may be in other tensors."""
     inner = inner_tensor(tensor)
     if inner is not None:
-        yield from _with_facts(copies(path, inner, depth + 1), shard_facts(tensor))
+        yield from _with_facts(copies(path, inner, depth + 1), dtensor_facts(tensor))
     elif is_fake(tensor):
         raise LeftOutError("a FakeTensor has no values")
     elif tensor.layout is torch.jagged:
@@ -115,25 +115,25 @@ def _copies_of_wrapper(path: str, tensor: Tensor, depth: int) -> Iterator[Copy]:
         raise LeftOutError(f"a {type(tensor).__name__} has no values that can be read: it has no __tensor_flatten__")
 
 
-def _with_facts(made: Iterator[Copy], facts: dict[str, Any]) -> Iterator[Copy]:
-    for path, copy, known in made:
+def _with_facts(inner: Iterator[Copy], facts: dict[str, Any]) -> Iterator[Copy]:
+    for path, copy, known in inner:
         yield path, copy, {**facts, **known}
 
 
 def inner_tensor(tensor: Tensor) -> Tensor | None:
-    """The tensor that has all values of a wrapper: the shard of a DTensor, the result of a collective."""
-    shard = local(tensor)
-    if shard is not tensor:
-        return shard  # type: ignore[no-any-return]
+    """The tensor that has all values of a wrapper: the local part of a DTensor, the result of a collective."""
+    part = local(tensor)
+    if part is not tensor:
+        return part  # type: ignore[no-any-return]
     collectives = sys.modules.get(COLLECTIVES)
     if collectives is not None and isinstance(tensor, collectives.AsyncCollectiveTensor):
-        # The collective has begun on this rank, and whoever uses its result waits for it too.
+        # The collective runs already on this rank, and every user of its result waits for it too.
         return collectives.wait_tensor(tensor.elem)  # type: ignore[no-any-return]
     return None
 
 
-def shard_facts(tensor: Any) -> dict[str, Any]:
-    """What is to be known of a DTensor besides its shard."""
+def dtensor_facts(tensor: Any) -> dict[str, Any]:
+    """Facts about a DTensor that its local part does not show."""
     if not hasattr(tensor, LOCAL_TENSOR):
         return {}
     return {"global_shape": list(tensor.shape), "placements": str(tensor.placements)}
@@ -154,17 +154,22 @@ def _components(path: str, count: int, component: Callable[[int], Tensor]) -> It
 
 
 def readable(tensor: Tensor, keep: Callable[[Any], Any]) -> Tensor:
-    """The tensor that a function of tensors is called with; LeftOutError if it cannot be called."""
-    inner = None if is_plain_class(tensor) else inner_tensor(tensor)
-    if inner is not None:
-        return readable(inner, keep)
+    """The tensor that `keep` is called with; LeftOutError if there is none."""
     if is_plain_class(tensor):
         if has_no_values(tensor):
             next(copies("", tensor))  # raises the reason
         return tensor.detach()
+    inner = inner_tensor(tensor)
+    if inner is not None:
+        return readable(inner, keep)
     if keep is stats and tensor.layout is torch.jagged:
         return jagged_parts(tensor).values
-    has_memory = tensor.layout is torch.strided and not is_fake(tensor) and tensor.data_ptr()
-    if has_memory:
-        return tensor.detach()
-    raise LeftOutError(f"no function is called with a {type(tensor).__name__}: keep='values' records what it wraps")
+    if not has_memory(tensor):
+        kind = type(tensor).__name__
+        raise LeftOutError(f"no function is called with a {kind}: keep='values' records the tensors that it wraps")
+    return tensor.detach()
+
+
+def has_memory(tensor: Tensor) -> bool:
+    """Whether a tensor whose class dispatches in Python has memory of its own."""
+    return tensor.layout is torch.strided and not is_fake(tensor) and bool(tensor.data_ptr())

@@ -1,4 +1,4 @@
-"""From what path patterns name to the values of a step: copies of their own, or what functions make of them."""
+"""Values on their way into a step: copied, or reduced by a `keep` function; each value that fails is left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy
 from torch import Tensor
 
 from insitu.capture.keep import Small, stats
-from insitu.capture.values.copies import PLAIN, LeftOutError, copies, dense_copy, is_dense, readable, shard_facts
+from insitu.capture.values.copies import PLAIN, LeftOutError, copies, dense_copy, dtensor_facts, is_dense, readable
 from insitu.capture.values.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
 from insitu.capture.values.step_values import Batch, Put, StepValues
 from insitu.errors import is_interrupt
@@ -19,32 +19,32 @@ from insitu.trace.path import Segments
 
 Keep = Callable[[Any], Any]
 
-MOST_LEFT_OUT = 1000  # paths, with a reason each, that are named
+MOST_LEFT_OUT = 1000  # values that are named, each with a reason
 
 
 class ValueSink(Protocol):
     """Takes the values of a recording."""
 
-    is_early: bool  # whether it takes values as soon as they are final; else a step as a whole, when it is over
+    is_early: bool  # whether it takes values as soon as they are final; otherwise it takes whole steps
 
     def write(self, batch: Batch) -> None:
-        """Take a batch; one that was interrupted is given again, and then its values must not be taken twice."""
+        """Write a batch; an interrupted batch comes again, and its values must not be written twice."""
 
     def holds(self, path: str, tensor: Tensor) -> bool:
-        """Whether these are the values of a path that were written last."""
+        """Whether these values were the last that were written for a path."""
 
     def describe(self, path: str, facts: dict[str, Any]) -> None:
-        """Take what is to be known of a path besides its values."""
+        """Write facts about a path that its values do not show."""
 
     def leave_out(self, path: str, reason: str, step: int) -> None:
-        """Values of a path are not recorded."""
+        """Write that values of a path are not recorded, and why."""
 
 
 class Intake:
-    """Takes values into a step. A value that cannot be taken is named, and left out alone.
+    """Takes values into a step. A value that cannot be taken is named; the others are taken.
 
-    `keep_of` says what is made of each tensor, by its path and that of the whole it is an item of; `seen` are the paths
-    that had a value.
+    `keep_of` returns the function that reduces a tensor, by its path and the path of the value that contains it; `seen`
+    are the paths that had a value.
     """
 
     def __init__(self, keep_of: Callable[[str, str], Keep | None], sink: ValueSink) -> None:
@@ -64,7 +64,7 @@ class Intake:
         self._sink.leave_out(path, reason, step)
 
     def add_all(self, step: StepValues, path: str, value: Any, rests: Collection[Segments]) -> None:
-        """Take a value, or what the rests name in it; of a container each of the values in it."""
+        """Take a value, or the parts that the rests name; of a container, each of the values in it."""
         found = parts(path, value, rests)
         for whole, item in islice(found.items(), MOST_LEAVES):
             if type(item) in PLAIN:  # mostly
@@ -87,10 +87,12 @@ class Intake:
             self.leave_out(cut, reason, step.number)
 
     def add(self, step: StepValues, path: str, value: Any, keep: Keep | None, put: Put) -> None:
-        """Take one tensor, array or small value; what cannot be taken is left out alone."""
+        """Take one tensor, array or small value, or name it as left out."""
         if type(value) in SMALL:
             self.seen.add(path)
-            if value is not None or keep is None:  # nothing can be made of None; the name is yet to be bound
+            if (
+                value is not None or keep is None
+            ):  # `keep` cannot reduce None, the value of a name that is not bound yet
                 put(path, value)
             return
         try:
@@ -116,9 +118,9 @@ class Intake:
                 self._sink.describe(part, facts)
 
     def _add_kept(self, step: StepValues, path: str, value: Any, keep: Keep, put: Put) -> None:
-        """Take what a function makes of a tensor or array."""
+        """Take the result of a `keep` function for a tensor or array."""
         kept = keep(readable(value, keep) if isinstance(value, Tensor) else value)
-        if facts := shard_facts(value):
+        if facts := dtensor_facts(value):
             self._sink.describe(path, facts)
         if type(kept) is Small:
             for name, number in kept.items():
@@ -131,6 +133,6 @@ class Intake:
 
 
 def text_of(error: BaseException) -> str:
-    """Why a value is not recorded."""
+    """The reason why a value is not recorded."""
     text = str(error) if isinstance(error, LeftOutError) else f"{type(error).__name__}: {error}"
     return " ".join(text.split())[:300]

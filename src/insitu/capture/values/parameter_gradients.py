@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ParameterGradients:
-    """Gradients as an optimizer finds them, or as the step leaves them where there is no optimizer of torch.
+    """Gradients as an optimizer finds them; without an optimizer of torch, as they are at the end of the step.
 
     `TensorGradients` of a probe notes the gradient of every tensor in the backward pass. A recording wants those of
     parameters only, after they were accumulated, scaled and clipped: so it listens to parameters and optimizers.

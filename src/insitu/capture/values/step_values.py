@@ -1,4 +1,4 @@
-"""What was taken in one step: what is not written yet, and what is known of what is."""
+"""The values of one step: those that are not written yet, and what is known of those that are."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from insitu.capture.values.copies import LeftOutError
 
-# The path, which value of it this is in the step, and the value: a tensor or array of its own, or a small Python value.
+# The path, the number of the value among those of the path in this step, and the value: a copy or a small value.
 Taken = tuple[str, int, Any]
 Put = Callable[[str, Any], None]
 
-MOST_BYTES = 2**32  # that a step may hold until it is written
+MOST_BYTES = 2**32  # of the values in a step that wait to be written
 
 _numbers = count(1)
 
 
 @dataclass(slots=True)
 class Batch:
-    """Values of one step that are written together. A batch that an interrupt keeps from that is written again."""
+    """Values of one step that are written together. A batch whose writing was interrupted is written again."""
 
     number: int
     step: int

@@ -2,9 +2,9 @@
 
 A path is `<module path>.<method>.<variable>.<item>`: `encoder.1` is the output of a module, `forward` that of the
 model, `encoder.1.forward.h` a variable, `encoder.1.weight.grad` a gradient, `scale.x` a variable of a function that the
-model calls. Where there is no such variable, `forward.logits` is an item of the output. `*` stands for one segment and
-`**` for any number; where they stand last for a name that is not written out, they mean submodules, or the parameters
-and buffers of a module that has none.
+model calls. If `forward` has no variable `logits`, `forward.logits` is an item of the output. `*` matches one segment
+and `**` any number. As the last segment, they match submodules, or the parameters and buffers of a module without
+submodules.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class MethodTarget:
     function: FunctionType
     path: str
     name: str = ""
-    owner: Any = None  # the class that defines it; None for a function that is no method
+    owner: Any = None  # the class that defines it; None for a function that is not a method
     variables: dict[str, set[Segments]] = field(default_factory=dict)
-    result: set[Segments] = field(default_factory=set)  # what is wanted of what it returns
+    result: set[Segments] = field(default_factory=set)  # the parts of its result that are wanted
 
     @cached_property
     def is_free(self) -> bool:
@@ -63,9 +63,9 @@ class TensorTarget(NamedTuple):
 
 @dataclass(slots=True)
 class Targets:
-    """All that patterns name in a model. Modules and methods are found by the id of the module."""
+    """All that patterns name in a model. Outputs and methods are found by the id of the module."""
 
-    # By path, for the output of a module has two, what is wanted of it; the rest `()` is all.
+    # By path (the output of a module has two paths), the parts that are wanted; the rest `()` is the whole.
     outputs: dict[int, dict[str, set[Segments]]] = field(default_factory=dict)
     methods: dict[tuple[int, str], MethodTarget] = field(default_factory=dict)
     functions: dict[str, MethodTarget] = field(default_factory=dict)
@@ -276,7 +276,7 @@ def arguments_of(function: FunctionType) -> frozenset[str]:
 
 
 def shortest(rest: Segments) -> Segments:
-    """The rest without `**` at its end: all that is in a value is taken with it."""
+    """The rest without `**` at its end: a value is recorded with everything in it."""
     while rest[-1:] == ("**",):
         rest = rest[:-1]
     return rest
@@ -294,5 +294,5 @@ def words(code: CodeType) -> frozenset[str]:
 
 
 def join(*parts: str) -> str:
-    """A path of parts, those left out that are empty."""
+    """The parts as a path; empty parts are left out."""
     return ".".join(filter(None, parts))

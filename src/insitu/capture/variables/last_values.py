@@ -1,4 +1,4 @@
-"""What watched variables were before they changed: plain numbers are compared only when they are decoded."""
+"""The last values of watched variables: plain numbers are compared only when they are decoded."""
 
 from __future__ import annotations
 
@@ -29,17 +29,27 @@ class LastValues:
 
     def changes(self, call: int, entry: VariableEntry, item: Any) -> tuple[Change, ...]:
         """What has changed of a variable that is set now, in this call; nothing if the number is the same."""
-        values, key = self._values, (call, entry.point.function, entry.name)
-        before = values.get(key, ABSENT)
+        key = (call, entry.point.function, entry.name)
+        before = self._values.get(key, ABSENT)
         if entry.changes is not None:
-            values[key] = ABSENT if entry.changes == ("deleted",) else OTHER
-            was_number = before is not ABSENT and before is not OTHER
-            return ("type",) if was_number and entry.changes not in ((), ("deleted",)) else entry.changes
-        values[key] = item
-        if entry.point.moment == "given":
-            return ()
-        if before is ABSENT:
-            return ("new",)
-        if type(before) is not type(item):
-            return ("type",)
-        return () if is_same_atom(item, before) else ("values",)
+            self._values[key] = ABSENT if entry.changes == ("deleted",) else OTHER
+            return tracked_changes(entry.changes, before)
+        self._values[key] = item
+        return () if entry.point.moment == "given" else number_changes(before, item)
+
+
+def tracked_changes(changes: tuple[Change, ...], before: Any) -> tuple[Change, ...]:
+    """What has changed of a variable that the tracker has compared; it does not know of plain numbers in between."""
+    was_number = before is not ABSENT and before is not OTHER
+    if was_number and changes not in ((), ("deleted",)):
+        return ("type",)
+    return changes
+
+
+def number_changes(before: Any, now: Any) -> tuple[Change, ...]:
+    """What has changed of a variable that is a plain number now."""
+    if before is ABSENT:
+        return ("new",)
+    if type(before) is not type(now):
+        return ("type",)
+    return () if is_same_atom(now, before) else ("values",)
