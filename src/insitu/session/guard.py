@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from insitu.capture.guard.check import Checks, names
-from insitu.capture.guard.health import Health
 from insitu.capture.guard.scaling import scaling
+from insitu.capture.guard.training import Training
 from insitu.capture.recorder import Recorder
 from insitu.errors import NonFiniteError, PatternError, SubjectError, brief, choose, tell
 from insitu.session.dist import current_rank
@@ -143,20 +143,20 @@ class GuardEntry(Entry):
         self._last_findings: list[Finding] = []
         self.recorder: Recorder | None = None
         self.checks: Checks | None = None
-        self.health: Health | None = None
+        self.training: Training | None = None
 
     def start(self, subject: nn.Module | None, allow: tuple[str, ...], frame: FrameType | None) -> None:
         """Start to check."""
         self.checks = checks = Checks(self._report, allow)
         self.recorder = Recorder(subject, level="functions", keep="meta", only=(), rank=current_rank(), checks=checks)
-        self.health = Health(subject, checks, self.recorder.trouble)
+        self.training = Training(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
             undo.callback(checks.stop)
             scaling.begin(checks.note_scaling)
             undo.callback(scaling.end, checks.note_scaling)
             self.recorder.start(frame)
             undo.callback(self.recorder.stop)
-            self.health.start(undo)
+            self.training.start(undo)
             self.undo = undo.pop_all()
 
     def stop(self, error: BaseException | None) -> None:
@@ -172,11 +172,11 @@ class GuardEntry(Entry):
 
     def _find_last(self, error: BaseException | None) -> list[Finding]:
         """Non-finite tensors that no call has used, and what is wrong with the training unless an error ended it."""
-        if self.health is None or self.checks is None:
+        if self.training is None or self.checks is None:
             return []
         findings = self.checks.rest(is_complete=error is None)
         if error is None or isinstance(error, KeyboardInterrupt):
-            findings += self.health.findings()
+            findings += self.training.findings()
         return findings
 
     def report(self, error: BaseException | None) -> None:

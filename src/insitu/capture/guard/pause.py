@@ -1,4 +1,4 @@
-"""While an optimizer steps, what it calls is not checked one by one, but all together afterwards (health.py)."""
+"""While an optimizer steps, what it calls is not checked one by one, but all together afterwards (training.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of each weight in a training: whether it got a gradient, how large, and whether it changed."""
+"""The weights of a training: whether each got a gradient, how large it was, and whether the weight changed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ MOST_DIGESTED = 1 << 24  # elements of a tensor that is told apart by all its by
 
 
 class Weight:
-    """A parameter; `frozen` says whether it was when it was seen first, `peak` is the largest norm of its gradient that
-    was seen, and `share` the largest part that its gradient had of the largest one, element by element."""
+    """A parameter in a training; the fields are those of `trace.health.ParameterHistory`."""
 
-    __slots__ = ("before", "frozen", "got", "owned", "peak", "ref", "samples", "share", "size")
+    __slots__ = (*("before", "has_gradient", "has_optimizer", "norm", "peak", "ref", "samples", "share", "was_frozen"),)
 
     def __init__(self, parameter: Tensor) -> None:
         self.ref = weakref.ref(parameter)
         self.before = content(parameter)
-        self.frozen = not parameter.requires_grad
-        self.got = self.owned = False
-        self.peak = self.share = self.size = 0.0
+        self.was_frozen = not parameter.requires_grad
+        self.has_gradient = self.has_optimizer = False
+        self.peak = self.share = self.norm = 0.0
         self.samples = 0
 
     def has_changed(self, parameter: Tensor) -> bool:
@@ -68,7 +67,7 @@ class Sample:
                 weight.samples += 1
                 weight.share = max(weight.share, mean / top)
             if norm > weight.peak:
-                weight.peak, weight.size = norm, size_of(weight.ref()) if norm > 1 else 0.0
+                weight.peak, weight.norm = norm, norm_of(weight.ref()) if norm > 1 else 0.0
 
 
 class Totals:
@@ -101,6 +100,6 @@ def norms_of(tensors: list[Tensor]) -> list[float]:
     return [norm.item() for norm in norms] if norms[0].is_cpu else torch.stack([n.cpu() for n in norms]).tolist()
 
 
-def size_of(parameter: Tensor | None) -> float:
+def norm_of(parameter: Tensor | None) -> float:
     """The norm of a parameter."""
     return float(torch.linalg.vector_norm(parameter.detach().float())) if parameter is not None else 0.0

@@ -1,0 +1,93 @@
+"""What a guard sees of an optimizer: how often it steps, and whether it meets the gradients of its last step again."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from insitu.capture.finite import is_finite
+from insitu.capture.torch_internals import version_counter
+from insitu.trace.event import Call
+from insitu.trace.health import OptimizerHistory
+
+
+@dataclass(frozen=True, slots=True)
+class LeftGradient:
+    """The gradient of one parameter as a step left it; autograd counts its versions."""
+
+    parameter: weakref.ref[Tensor]
+    gradient: weakref.ref[Tensor]
+    version: int
+
+    def current_version(self) -> int | None:
+        """The version of the gradient now, if the parameter still has it."""
+        parameter, gradient = self.parameter(), self.gradient()
+        if parameter is None or gradient is None or parameter.grad is not gradient:
+            return None
+        return version_counter(gradient)
+
+
+class OptimizerSteps:
+    """The steps of an optimizer; `bad` are the ids of its parameters that are known not to be finite."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.ref = weakref.ref(optimizer)
+        self.name = type(optimizer).__name__
+        self.bad = {id(parameter) for parameter in parameters_of(optimizer) if not is_finite(parameter)}
+        self.steps = 0
+        self.rate = 0.0
+        self._stale_steps = 0
+        self._left: LeftGradient | None = None
+        self._is_added = False
+        self._place: Call | None = None
+
+    def leave(self, parameters: list[Tensor]) -> None:
+        """The step is over: remember the gradient of one parameter as it is now."""
+        self._left, self._is_added = None, False
+        for parameter in parameters:
+            gradient = parameter.grad
+            if gradient is not None:
+                self._left = LeftGradient(weakref.ref(parameter), weakref.ref(gradient), version_counter(gradient))
+                break
+
+    def begin_backward(self) -> None:
+        """If anybody else has written to the gradient, it was set to zero."""
+        if self._left is not None and self._left.current_version() != self._left.version:
+            self._left = None
+
+    def end_backward(self, place: Callable[[], Call]) -> None:
+        """If it was written to now, this pass was added to the gradient that the last step left."""
+        version = self._left.current_version() if self._left is not None else None
+        if self._left is not None and version is not None and version > self._left.version:
+            self._left = LeftGradient(self._left.parameter, self._left.gradient, version)
+            self._is_added = True
+            self._place = self._place or place()
+
+    def begin_step(self, optimizer: Any) -> None:
+        """The next step begins."""
+        is_left = self._left is not None and self._left.current_version() is not None
+        self._stale_steps += self._is_added and is_left
+        self.rate = max(self.rate, *(float(group.get("lr", 1.0)) for group in optimizer.param_groups))
+
+    def history(self) -> OptimizerHistory:
+        """The steps as plain data."""
+        return OptimizerHistory(self.name, self.steps, self.rate, self._stale_steps, self._place)
+
+
+def parameters_of(optimizer: Any) -> list[Tensor]:
+    """The parameters of an optimizer."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def places_in(optimizer: Any) -> dict[int, str]:
+    """What to call the parameters of an optimizer that are in no module that was called, by id."""
+    name = type(optimizer).__name__
+    return {
+        id(parameter): f"{name}.param_groups[{number}]['params'][{index}]"
+        for number, group in enumerate(optimizer.param_groups)
+        for index, parameter in enumerate(group["params"])
+    }

@@ -1,0 +1,327 @@
+"""What a guard sees of a training: its parameters, gradients and optimizers; `trace.health` judges them at the end.
+
+Gradients are looked at when an optimizer is about to use them, or after a backward pass where there is no optimizer;
+not at every step.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from insitu.capture.explain.reading import Reading
+from insitu.capture.finite import finiteness_of, first_bad, is_finite, total
+from insitu.capture.guard.cut import cut_before
+from insitu.capture.guard.facts import facts_of, noted_values, own_tensors
+from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of, places_in
+from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
+from insitu.capture.modules import get_ident, patch
+from insitu.capture.names import unwrapped
+from insitu.capture.sites import Sites, is_hidden
+from insitu.capture.torch_internals import DisableTorchFunction
+from insitu.trace.event import Call, Site
+from insitu.trace.findings import Finding, LeftoverGradient, NonFiniteUpdate
+from insitu.trace.health import ParameterHistory, TrainingHistory, health_findings
+
+if TYPE_CHECKING:
+    from insitu.capture.guard.check import Check, Checks
+    from insitu.capture.probe import Probe
+
+SECOND = 2  # the backward pass after which to ask why parameters have no gradient
+FIRST = 4  # steps that are all looked at; then it is those that are powers of two, and each EVERY-th
+EVERY = 64
+
+
+class Training:
+    """Watches the weights of a model, or of the optimizers that step."""
+
+    def __init__(self, model: nn.Module | None, checks: Checks, trouble: Callable[[str, Exception], None]) -> None:
+        self._model, self._checks, self._trouble = model, checks, trouble
+        self._weights = Weights()
+        self._optimizers: dict[int, OptimizerSteps] = {}
+        self._passes = 0
+        self._totals = Totals()
+        self._cut: Call | None = None  # where the graph is cut, so that parameters get no gradient
+
+    def start(self, undo: ExitStack) -> None:
+        """Listen to the backward passes and to the optimizers."""
+        with DisableTorchFunction():  # modes of others are not to see this
+            self._see_model()
+        self._checks.on_backward = self._on_backward
+        undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
+        undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
+
+    def findings(self) -> list[Finding]:
+        """What is wrong with the training, at its end."""
+        with DisableTorchFunction():  # modes of others are not to see this
+            return [*self._leftover_gradients(), *health_findings(self._history())]
+
+    # Parameters.
+
+    def _see_model(self) -> None:
+        for parameter in self._model.parameters() if self._model is not None else ():
+            self._weights.see(parameter)
+
+    def _see_called_modules(self) -> None:
+        """Without a model: see the parameters of all modules that were called, which an optimizer may lack."""
+        for check in self._checks_here() if self._model is None else ():
+            for _, parameter in own_tensors(check.probe):
+                if isinstance(parameter, nn.Parameter):
+                    self._weights.see(parameter)
+
+    def _checks_here(self) -> list[Check]:
+        """The checks of this guard in this thread."""
+        checks = (probe.check for probe in patch.probes.get(get_ident(), ()))
+        return [check for check in checks if check is not None and check.checks is self._checks]
+
+    def _paths(self) -> dict[int, str]:
+        """The paths of the parameters, by id."""
+        if self._model is not None:
+            return {id(parameter): path for path, parameter in unwrapped(self._model).named_parameters()}
+        found: dict[int, str] = {}
+        for steps in self._optimizers.values():
+            optimizer = steps.ref()
+            found |= places_in(optimizer) if optimizer is not None else {}
+        for check in self._checks.checks:
+            found |= {id(tensor): path for path, tensor in own_tensors(check.probe)}
+        return found
+
+    # Backward passes.
+
+    def _on_backward(self, probe: Probe, at: int | None) -> None:
+        """A backward pass begins (None) or has ended: called inside the checks, which catch what fails here."""
+        with DisableTorchFunction():
+            if at is None:
+                self._begin_backward(probe)
+            else:
+                self._end_backward(probe, at)
+
+    def _begin_backward(self, probe: Probe) -> None:
+        for optimizer in self._optimizers.values():
+            optimizer.begin_backward()
+        if is_due(self._passes) and probe.check is not None:
+            for _, parameter in own_tensors(probe):
+                probe.check.hooks.look_at(parameter)
+
+    def _end_backward(self, probe: Probe, at: int) -> None:
+        for optimizer in self._optimizers.values():
+            optimizer.end_backward(lambda: Reading(probe.tape).call(at))
+        is_sampled = is_due(self._passes)
+        self._passes += 1
+        if is_sampled:
+            self._see_model()
+        self._weights.update_missing()
+        if self._passes == SECOND and self._weights.missing:
+            self._find_cut(probe, at)
+        if is_sampled and not self._optimizers and not self._checks.is_scaled:
+            self._totals.add(Sample(self._weights.all()).total)
+
+    def _find_cut(self, probe: Probe, at: int) -> None:
+        """Find where the graph is cut, from the losses of a backward pass."""
+        parameters = [weight.ref() for weight in self._weights.missing]
+        missing = {id(parameter) for parameter in parameters if parameter is not None and parameter.requires_grad}
+        reading = Reading(probe.tape)
+        try:
+            self._cut = cut_before(reading, noted_values(reading, at), missing) if missing else None
+        finally:
+            reading.close()
+
+    # Steps of optimizers.
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        try:
+            with DisableTorchFunction():
+                self._begin_step(optimizer)
+            if not any(callable(argument) for argument in (*args, *kwargs.values())):  # else the model is called in it
+                for check in self._checks_here():
+                    check.pause.begin(sys._getframe(1))
+        except Exception as error:
+            self._trouble("looking at an optimizer", error)
+
+    def _begin_step(self, optimizer: Any) -> None:
+        steps = self._optimizers.get(id(optimizer))
+        if steps is None or steps.ref() is not optimizer:
+            steps = self._see_optimizer(optimizer)
+        is_sampled = is_due(steps.steps)
+        if is_sampled:
+            self._see_called_modules()
+        weights = [self._weights.see(parameter) for parameter in parameters_of(optimizer)]
+        for weight in weights:
+            weight.has_optimizer = True
+        self._weights.update_missing()
+        steps.begin_step(optimizer)
+        if is_sampled:
+            self._totals.add(Sample(weights).total)
+
+    def _see_optimizer(self, optimizer: Any) -> OptimizerSteps:
+        if not self._optimizers:
+            self._totals = Totals()  # those without an optimizer are other gradients
+        steps = self._optimizers[id(optimizer)] = OptimizerSteps(optimizer)
+        return steps
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        for check in self._checks_here():
+            check.pause.end(sys._getframe(1))
+        finding = None
+        try:
+            steps = self._optimizers[id(optimizer)]
+            steps.steps += 1
+            with DisableTorchFunction():
+                finding = self._update(optimizer, steps)
+                steps.leave(parameters_of(optimizer))
+        except Exception as error:
+            self._trouble("looking at an optimizer", error)
+        if finding is not None:
+            self._checks.report(finding)
+
+    def _update(self, optimizer: Any, steps: OptimizerSteps) -> Finding | None:
+        """The finding of a parameter that was finite before a step, and is not finite after it."""
+        parameters = parameters_of(optimizer)
+        if all(isfinite(total(parameter)) for parameter in parameters):
+            return None
+        new = [each for each in parameters if id(each) not in steps.bad and not is_finite(each)]
+        steps.bad.update(map(id, new))
+        if not new:
+            return None
+        has_bad_gradient = any(not is_finite(each.grad) for each in new if each.grad is not None)
+        path = self._paths().get(id(new[0]), "")
+        if (has_bad_gradient and self._checks.found) or self._checks.allowed("", path):
+            return None
+        self._checks.found = True
+        return NonFiniteUpdate(
+            path=path,
+            site=site_here(),
+            output=facts_of(new[0]),
+            index=first_bad(new[0], nan=finiteness_of(new[0]).nan),
+            optimizer=steps.name,
+            rate=steps.rate,
+            count=len(new),
+            has_bad_gradient=has_bad_gradient,
+        )
+
+    # The end.
+
+    def _leftover_gradients(self) -> Iterator[Finding]:
+        """The first gradient that is left and not finite, where nothing else that is not finite was reported."""
+        checks = self._checks
+        if not self._passes or checks.found or checks.told or checks.is_scaled or checks.allow:
+            return
+        model = unwrapped(self._model).named_parameters() if self._model is not None else ()
+        called = [item for check in checks.checks for item in own_tensors(check.probe)]
+        for path, parameter in (*model, *called):
+            gradient = dense_grad(parameter)
+            if gradient is not None and not is_finite(gradient):
+                index = first_bad(gradient, nan=finiteness_of(gradient).nan)
+                yield LeftoverGradient(path=path, output=facts_of(gradient), index=index)
+                return
+
+    def _history(self) -> TrainingHistory:
+        """The training as plain data."""
+        trained = self._trained()
+        return TrainingHistory(
+            parameters=tuple(self._parameter_histories(trained)),
+            optimizers=tuple(steps.history() for steps in self._optimizers.values()),
+            passes=self._passes,
+            first_norms=tuple(self._totals.first),
+            largest_norm=self._totals.largest,
+            has_model=self._model is not None,
+            cut=self._cut,
+        )
+
+    def _parameter_histories(self, trained: set[int]) -> Iterator[ParameterHistory]:
+        has_stepped = any(steps.steps for steps in self._optimizers.values())
+        for key, path in self._paths().items():
+            weight = self._weights.get(key)
+            parameter = weight.ref() if weight is not None else None
+            if weight is None or parameter is None or self._checks.allowed("", path):
+                continue
+            is_asked = has_stepped or not weight.has_gradient  # to compare all values takes time
+            yield ParameterHistory(
+                path=path,
+                requires_grad=parameter.requires_grad,
+                was_frozen=weight.was_frozen,
+                has_gradient=weight.has_gradient,
+                has_optimizer=weight.has_optimizer,
+                has_changed=weight.has_changed(parameter) if is_asked else True,
+                is_matrix=parameter.dim() > 1,
+                is_layer=not parameter.requires_grad and self._is_layer(path),
+                is_trained=key in trained,
+                peak=weight.peak,
+                norm=weight.norm,
+                share=weight.share,
+                samples=weight.samples,
+            )
+
+    def _trained(self) -> set[int]:
+        """The ids of all parameters of the model; without one, of the modules of which an optimizer has a part.
+
+        A module that no optimizer knows may be there to compute a loss, and not to learn.
+        """
+        if self._model is not None:
+            return set(map(id, self._model.parameters()))
+        known = self._weights.with_optimizer()
+        called = [callee.ref() for check in self._checks.checks for callee in check.probe.names.callees.values()]
+        inside = [set(map(id, module.parameters())) for module in called if module is not None]
+        return set().union(*(ids for ids in inside if ids & known))
+
+    def _is_layer(self, path: str) -> bool:
+        """Whether a parameter is of a layer of torch that is there to learn; a table of one's own may be fixed."""
+        if self._model is None:
+            return False
+        owner = unwrapped(self._model).get_submodule(path.rpartition(".")[0])
+        is_table = isinstance(owner, (nn.Embedding, nn.EmbeddingBag))
+        return type(owner).__module__.startswith("torch.nn.") and not is_table
+
+
+class Weights:
+    """The parameters that were seen, by id; `missing` are those that have not got a gradient so far."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Weight] = {}
+        self.missing: list[Weight] = []
+
+    def see(self, parameter: Tensor) -> Weight:
+        """The weight of a parameter, which may be new."""
+        weight = self._by_id.get(id(parameter))
+        if weight is None or weight.ref() is not parameter:
+            weight = self._by_id[id(parameter)] = Weight(parameter)
+            self.missing.append(weight)
+        return weight
+
+    def get(self, key: int) -> Weight | None:
+        """The weight of the parameter with an id."""
+        return self._by_id.get(key)
+
+    def all(self) -> list[Weight]:
+        """Every weight."""
+        return list(self._by_id.values())
+
+    def with_optimizer(self) -> set[int]:
+        """The ids of the parameters that an optimizer has."""
+        return {key for key, weight in self._by_id.items() if weight.has_optimizer}
+
+    def update_missing(self) -> None:
+        """Look which of the missing gradients are there by now."""
+        for weight in self.missing:
+            parameter = weight.ref()
+            weight.has_gradient = parameter is None or (parameter.is_leaf and parameter.grad is not None)
+        self.missing = [weight for weight in self.missing if not weight.has_gradient]
+
+
+def is_due(count: int) -> bool:
+    """Whether to look at the gradients of this step."""
+    return count < FIRST or count % EVERY == 0 or not count & (count - 1)
+
+
+def site_here() -> Site | None:
+    """The line of the user's code that is being executed."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and is_hidden(frame.f_code.co_filename):
+        frame = frame.f_back
+    return Sites().chain((frame.f_code, frame.f_lasti), None) if frame is not None else None

@@ -1,0 +1,223 @@
+"""The health of a training, judged at its end: gradients that are missing, vanish or explode, weights that stay.
+
+Capture collects a `TrainingHistory`. `CHECKS` is a table of small checks, each of which may return findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from insitu.trace.event import Call
+from insitu.trace.findings import (
+    ExplodingGradients,
+    Finding,
+    FrozenParameters,
+    MissingGradients,
+    OptimizerGap,
+    StaleGradients,
+    StuckParameters,
+    VanishingGradients,
+)
+
+VANISHED = 1e-6  # of the largest gradient, element by element
+EXPLODED = 1e5  # times the norm of the weight itself
+GROWN = 1e3  # times the norm of all gradients at first
+SMALL_ENOUGH = 1e2  # a norm of all gradients that is nothing to worry about
+LARGE_SHARE = 0.1  # of the largest gradient: these are named where all gradients together explode
+ALMOST_ALWAYS = 0.9  # of all steps of an optimizer
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterHistory:
+    """A parameter in a training.
+
+    `was_frozen` says that it required no gradient when the guard began, `has_optimizer` that an optimizer that stepped
+    has it, `is_layer` that it belongs to a layer of torch that is there to learn, and `is_trained` that it belongs to a
+    model that is trained. `peak` is the largest norm of its gradient and `norm` its own norm then; `share` is the
+    largest part that its gradient had of the largest one, element by element, in `samples` samples.
+    """
+
+    path: str
+    requires_grad: bool = True
+    was_frozen: bool = False
+    has_gradient: bool = True
+    has_optimizer: bool = True
+    has_changed: bool = True
+    is_matrix: bool = True
+    is_layer: bool = False
+    is_trained: bool = True
+    peak: float = 0.0
+    norm: float = 0.0
+    share: float = 1.0
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerHistory:
+    """An optimizer in a training: `stale_steps` used gradients of earlier steps too, to which `place` added."""
+
+    name: str
+    steps: int
+    rate: float = 0.0
+    stale_steps: int = 0
+    place: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingHistory:
+    """A training: its parameters, its optimizers, the number of backward passes, the norms of all gradients.
+
+    `has_model` says that the parameters are those of a model that the user named; `cut` is the call that cuts the graph
+    between the losses and parameters without a gradient, if it is known.
+    """
+
+    parameters: tuple[ParameterHistory, ...] = ()
+    optimizers: tuple[OptimizerHistory, ...] = ()
+    passes: int = 0
+    first_norms: tuple[float, ...] = ()
+    largest_norm: float = 0.0
+    has_model: bool = True
+    cut: Call | None = None
+
+    @property
+    def steps(self) -> int:
+        """The most steps of an optimizer."""
+        return max((optimizer.steps for optimizer in self.optimizers), default=0)
+
+    @property
+    def rate(self) -> float:
+        """The largest learning rate."""
+        return max((optimizer.rate for optimizer in self.optimizers), default=0.0)
+
+    @property
+    def has_several_steps(self) -> bool:
+        """Whether optimizers stepped more than once together."""
+        return sum(optimizer.steps for optimizer in self.optimizers) > 1
+
+    @property
+    def unchanged(self) -> list[ParameterHistory]:
+        """The parameters that did not change, where optimizers stepped several times."""
+        return [each for each in self.parameters if not each.has_changed] if self.has_several_steps else []
+
+
+def health_findings(training: TrainingHistory) -> Iterator[Finding]:
+    """What is wrong with a training."""
+    for check in CHECKS:
+        yield from check(training)
+
+
+def missing_gradients(training: TrainingHistory) -> Iterator[Finding]:
+    """Parameters that never got a gradient.
+
+    Where no parameter of the model got one, the model may only be evaluated, unless an optimizer that steps has its
+    parameters. Without a model, the parameters of the optimizers are looked at.
+    """
+    missing = [each for each in training.parameters if is_missing(each)]
+    if not training.has_model:
+        missing = [each for each in missing if each.has_optimizer]
+    is_every = len(missing) == len(training.parameters)
+    is_trained = any(each.has_optimizer for each in missing)
+    if training.passes > 1 and missing and (is_trained or not is_every):
+        paths = paths_of(missing)
+        yield MissingGradients(
+            path=paths[0],
+            call=training.cut,
+            site=training.cut.site if training.cut is not None else None,
+            paths=paths,
+            passes=training.passes,
+            is_every=is_every and len(paths) > 1,
+        )
+
+
+def is_missing(parameter: ParameterHistory) -> bool:
+    """Whether a parameter should have got a gradient and did not; one that changed is trained in another way."""
+    return parameter.requires_grad and not parameter.has_gradient and not parameter.has_changed
+
+
+def extreme_gradients(training: TrainingHistory) -> Iterator[Finding]:
+    """Gradients that explode or, where none does, vanish."""
+    if training.passes < 2:
+        return
+    if paths := paths_of(exploding(training)):
+        first = training.first_norms[0]
+        yield ExplodingGradients(path=paths[0], paths=paths, first=first, largest=training.largest_norm)
+    elif vanished := [each for each in training.parameters if is_vanishing(each)]:
+        paths = paths_of(vanished)
+        yield VanishingGradients(path=paths[0], paths=paths, share=max(each.share for each in vanished))
+
+
+def exploding(training: TrainingHistory) -> list[ParameterHistory]:
+    """The parameters whose gradients explode: each by itself or, if none does, all together."""
+    alone = [each for each in training.parameters if each.peak > EXPLODED * max(1.0, each.norm)]
+    first, largest = median(training.first_norms or [0.0]), training.largest_norm
+    if alone or largest <= GROWN * first or largest <= SMALL_ENOUGH:
+        return alone
+    peak = max(each.peak for each in training.parameters)
+    return [each for each in training.parameters if each.peak >= LARGE_SHARE * peak]
+
+
+def is_vanishing(parameter: ParameterHistory) -> bool:
+    """Whether the gradient of a parameter was tiny in all samples."""
+    return parameter.samples > 1 and parameter.share < VANISHED and parameter.is_matrix
+
+
+def frozen_parameters(training: TrainingHistory) -> Iterator[Finding]:
+    """Layers that did not change because they are frozen; those that were frozen before, while others learn, apart."""
+    unchanged = training.unchanged
+    if len(unchanged) == len(training.parameters):
+        return
+    has_learned = any(each.requires_grad and each.has_changed for each in training.parameters)
+    frozen = [each for each in unchanged if not each.requires_grad]
+    tuned = [each for each in frozen if each.was_frozen and has_learned]
+    late = [each for each in frozen if each not in tuned]
+    for group, is_fine_tuning in ((late, False), (tuned, True)):
+        if any(each.is_layer for each in group):  # where layers are frozen, other parameters were frozen with them
+            paths = paths_of(group)
+            yield FrozenParameters(path=paths[0], paths=paths, steps=training.steps, is_fine_tuning=is_fine_tuning)
+
+
+def optimizer_gap(training: TrainingHistory) -> Iterator[Finding]:
+    """Parameters that got gradients, and that no optimizer has."""
+    forgotten = [each for each in learning(training) if not each.has_optimizer and each.is_trained]
+    if paths := paths_of(forgotten):
+        yield OptimizerGap(path=paths[0], paths=paths, steps=training.steps)
+
+
+def stuck_parameters(training: TrainingHistory) -> Iterator[Finding]:
+    """Parameters that an optimizer has, and that did not change although they got gradients."""
+    rate = training.rate
+    owned = [each for each in learning(training) if each.has_optimizer and each.share > VANISHED]
+    if paths := paths_of([each for each in owned if each.is_matrix or not rate]):
+        yield StuckParameters(path=paths[0], paths=paths, steps=training.steps, rate=rate)
+
+
+def learning(training: TrainingHistory) -> list[ParameterHistory]:
+    """The parameters that got gradients and did not change."""
+    return [each for each in training.unchanged if each.has_gradient and each.requires_grad]
+
+
+def stale_gradients(training: TrainingHistory) -> Iterator[Finding]:
+    """Optimizers that almost always used gradients of earlier steps too."""
+    for optimizer in training.optimizers:
+        place, stale = optimizer.place, optimizer.stale_steps
+        if place is not None and stale and stale >= ALMOST_ALWAYS * (optimizer.steps - 1):
+            yield StaleGradients(
+                call=place, site=place.site, optimizer=optimizer.name, steps=optimizer.steps, stale_steps=stale
+            )
+
+
+def paths_of(parameters: list[ParameterHistory]) -> tuple[str, ...]:
+    """The paths of parameters."""
+    return tuple(each.path for each in parameters)
+
+
+CHECKS: tuple[Callable[[TrainingHistory], Iterator[Finding]], ...] = (
+    missing_gradients,
+    extreme_gradients,
+    frozen_parameters,
+    optimizer_gap,
+    stuck_parameters,
+    stale_gradients,
+)
