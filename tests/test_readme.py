@@ -96,7 +96,7 @@ def test_every_shell_example_runs(tmp_path: Path) -> None:
             [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, (line, done.stderr)
-    assert (tmp_path / "run.h5").exists()
+    assert (tmp_path / "step.h5").exists()
 
 
 def test_it_stays_short() -> None:

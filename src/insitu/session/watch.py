@@ -54,11 +54,11 @@ def watch(
     """
     if view is not None:
         check_view(view)
-    output = Output(stream(file), color, width, is_explicit=file is not None)
+    target = PrintTarget(stream(file), color, width, is_explicit=file is not None)
     if len(subject) == 1 and is_decorable(subject[0], has_session_options=(view, level, only) != (None, None, None)):
-        return Watch(None, (), view=view, level=level, keep=keep, only=only, output=output)(subject[0])
+        return Watch(None, (), view=view, level=level, keep=keep, only=only, target=target)(subject[0])
     model, patterns = split_subject(subject)
-    return Watch(model, patterns, view=view, level=level, keep=keep, only=only, output=output)
+    return Watch(model, patterns, view=view, level=level, keep=keep, only=only, target=target)
 
 
 def is_decorable(subject: object, *, has_session_options: bool) -> bool:
@@ -85,7 +85,7 @@ def split_subject(subject: tuple[Any, ...]) -> tuple[Any, tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class Output:
+class PrintTarget:
     """Where to print, and how; `is_explicit` if the user has named the file."""
 
     stream: Any
@@ -118,7 +118,7 @@ class Watch(TraceSession):
         level: str | None,
         keep: Keep | None,
         only: str | Iterable[str] | None,
-        output: Output,
+        target: PrintTarget,
     ) -> None:
         block_view = view if view is not None else default_view(patterns)
         needs = traits(block_view)
@@ -128,17 +128,17 @@ class Watch(TraceSession):
             level=level or needs.level,
             keep=keep if keep is not None else default_keep(is_close=needs.closely),
             only=only,
-            printer=lambda: output.printer(block_view),
+            printer=lambda: target.printer(block_view),
             variables=patterns,
         )
         function_view = view if view is not None else "variables"
         function_keep = keep if keep is not None else closely
-        self._standby = Standby(output.place(view), lambda: output.printer(function_view), function_keep)
+        self._standby = Standby(target.place(view), lambda: target.printer(function_view), function_keep)
         shows_functions = level == "python" or (level is None and view in (None, "variables"))
         # Functions alone need no session that starts and ends at each call: a recorder for each thread stands by.
         self._can_stand_by = shows_functions and model is None and not only
         # Where the user has named the place to print, calls are printed there even inside other sessions.
-        self._is_always_printed = output.is_explicit or not isinstance(view, str | None)
+        self._is_always_printed = target.is_explicit or not isinstance(view, str | None)
 
     def __call__(self, function: Any) -> Any:
         """Watch a function, or all methods of a class."""
