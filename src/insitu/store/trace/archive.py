@@ -30,7 +30,7 @@ class Archive:
         """Keep these events, which are the next ones."""
         # h5py takes a tenth of a second to import: only those who use it wait for it.
         from insitu.store.trace import trace_file
-        from insitu.store.trace.trace_encoder import Encoder
+        from insitu.store.trace.trace_encoder import TraceEncoder
         from insitu.trace.collector import collector_paused
 
         if self._folder is None:
@@ -38,7 +38,7 @@ class Archive:
             weakref.finalize(self, _remove, self._folder, os.getpid())
         path = self._folder / f"{len(self.files)}.h5"
         with self._shield(), collector_paused():
-            path.write_bytes(trace_file.image(Encoder().tables(events, {}), {}))
+            path.write_bytes(trace_file.image(TraceEncoder().tables(events, {}), {}))
         self.files.append(path)
 
 

@@ -1,15 +1,14 @@
 """The saved form of a trace: tables of columns of numbers, and the rules that make them one trace.
 
-Every text is an index into one pool of strings, every nested argument is a text of that pool (see `value`), so that
-a trace is nothing but columns of integers, a few of floats and two of bytes. The same tables go into an HDF5 file
-and into a page.
+Every text is an index into one pool of strings, every nested argument is a text of that pool (see `json_writer`), so
+that a trace is nothing but columns of integers, a few of floats and two of bytes.
 
 - An optional index or number is -1 where there is none.
 - `rows.parent` and `sites.caller` are distances back (own number minus the other's), 0 for none.
 - A column marked `delta` holds differences to the row before: consecutive ids and times become small numbers.
-- A column marked `later` came after the first files of this version: a file without it holds -1 there.
 - `rows` are the events in order; `result` of a variable is its value, `changes` are words with blanks between. The
   tensors in the arguments and results of all rows, in order, are `refs`.
+- The columns of `stats` are the rows of `STATISTICS`; `known` has a bit for each number that is not None.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from insitu.trace.event import STATISTICS
 Column = NDArray[Any]
 Tables = dict[str, dict[str, Column]]
 
+NOTHING = -1  # an optional index or number that is not there
 _PART = 2**14  # rows
 
 
@@ -39,7 +39,6 @@ class Rule:
     to: str | None = None
     optional: bool = False
     delta: bool = False
-    later: bool = False
 
 
 _INT, _FLOAT, _BYTE = Rule(), Rule(kind="f"), Rule(kind="u")
@@ -55,33 +54,67 @@ def _maybe(to: str) -> Rule:
 SCHEMA: dict[str, dict[str, Rule]] = {
     "about": {"value": _TEXT},
     "rows": {
-        **{"id": _DELTA, "parent": _INT, "kind": _TEXT, "name": _TEXT, "module": _maybe("modules")},
-        **{"args": _MAYBE_TEXT, "kwargs": _MAYBE_TEXT, "result": _MAYBE_TEXT, "operator": _MAYBE_TEXT},
-        **{"site": _maybe("sites"), "start": _DELTA, "duration": _MAYBE, "raised": _MAYBE_TEXT},
-        **{"phase": _MAYBE_TEXT, "thread": _INT, "step": _INT, "rank": _INT},
-        "defined": Rule(to="sites", optional=True, later=True),
-        "changes": Rule(to="strings", optional=True, later=True),
-        "message": Rule(to="strings", optional=True, later=True),
-        **dict.fromkeys(("forward", "flops"), Rule(optional=True, later=True)),
+        "id": _DELTA,
+        "parent": _INT,
+        "kind": _TEXT,
+        "name": _TEXT,
+        "start": _DELTA,
+        "thread": _INT,
+        "step": _INT,
+        "rank": _INT,
+        "module": _maybe("modules"),
+        "args": _MAYBE_TEXT,
+        "kwargs": _MAYBE_TEXT,
+        "result": _MAYBE_TEXT,
+        "operator": _MAYBE_TEXT,
+        "site": _maybe("sites"),
+        "duration": _MAYBE,
+        "raised": _MAYBE_TEXT,
+        "phase": _MAYBE_TEXT,
+        "defined": _maybe("sites"),
+        "changes": _MAYBE_TEXT,
+        "message": _MAYBE_TEXT,
+        "forward": _MAYBE,
+        "flops": _MAYBE,
     },
     "refs": {"tensor": Rule(to="tensors", delta=True)},
     "tensors": {
-        **{"id": _DELTA, "shape": _TEXT, "dtype": _TEXT, "device": _TEXT, "requires_grad": _INT},
-        **{"strides": _MAYBE_TEXT, "type": _TEXT, "producer": _MAYBE, "stats": _maybe("stats"), "kept": _MAYBE_TEXT},
-        "grad": Rule(to="tensors", optional=True, later=True),
+        "id": _DELTA,
+        "shape": _TEXT,
+        "dtype": _TEXT,
+        "device": _TEXT,
+        "requires_grad": _INT,
+        "strides": _MAYBE_TEXT,
+        "type": _TEXT,
+        "producer": _MAYBE,
+        "stats": _maybe("stats"),
+        "kept": _MAYBE_TEXT,
+        "grad": _maybe("tensors"),
     },
     "stats": {
         **{row.name: _FLOAT if row.kind == "number" else _INT for row in STATISTICS},
-        **{"known": _INT, "bins": _INT},
+        "known": _INT,
+        "bins": _INT,
     },
     "histograms": {"count": _INT},
     "modules": {
-        **{"path": _TEXT, "type": _TEXT, "bases": _TEXT, "settings": _TEXT},
-        **{"parameters": _INT, "own_parameters": _INT, "trainable": _INT, "leaf": _INT},
+        "path": _TEXT,
+        "type": _TEXT,
+        "bases": _TEXT,
+        "settings": _TEXT,
+        "parameters": _INT,
+        "own_parameters": _INT,
+        "trainable": _INT,
+        "leaf": _INT,
     },
     "sites": {
-        **{"file": _TEXT, "line": _INT, "function": _TEXT, "text": _TEXT},
-        **{"start": _MAYBE, "end": _MAYBE, "caller": _INT},
+        "file": _TEXT,
+        "line": _INT,
+        "function": _TEXT,
+        "text": _TEXT,
+        "start": _MAYBE,
+        "end": _MAYBE,
+        "caller": _INT,
     },
     "arrays": {"dtype": _TEXT, "shape": _TEXT, "length": _INT},
     "data": {"byte": _BYTE},
@@ -90,21 +123,89 @@ SCHEMA: dict[str, dict[str, Rule]] = {
 }
 
 
+class EventRow(NamedTuple):
+    """A row of the table `rows`, in the order of its columns."""
+
+    id: int
+    parent: int
+    kind: int
+    name: int
+    start: int
+    thread: int
+    step: int
+    rank: int
+    module: int = NOTHING
+    args: int = NOTHING
+    kwargs: int = NOTHING
+    result: int = NOTHING
+    operator: int = NOTHING
+    site: int = NOTHING
+    duration: int = NOTHING
+    raised: int = NOTHING
+    phase: int = NOTHING
+    defined: int = NOTHING
+    changes: int = NOTHING
+    message: int = NOTHING
+    forward: int = NOTHING
+    flops: int = NOTHING
+
+
+class TensorRow(NamedTuple):
+    """A row of the table `tensors`, in the order of its columns."""
+
+    id: int
+    shape: int
+    dtype: int
+    device: int
+    requires_grad: int
+    strides: int
+    type: int
+    producer: int
+    stats: int
+    kept: int
+    grad: int
+
+
+class ModuleRow(NamedTuple):
+    """A row of the table `modules`, in the order of its columns."""
+
+    path: int
+    type: int
+    bases: int
+    settings: int
+    parameters: int
+    own_parameters: int
+    trainable: int
+    leaf: int
+
+
+class SiteRow(NamedTuple):
+    """A row of the table `sites`, in the order of its columns."""
+
+    file: int
+    line: int
+    function: int
+    text: int
+    start: int
+    end: int
+    caller: int
+
+
 def columns(table: str, rows: Iterable[tuple[Any, ...]]) -> dict[str, Column]:
     """The rows of a table as its columns, packed: differences taken where the schema says so, integers narrow.
 
-    Rows are taken a part at a time: as numbers of Python, all of them would take ten times the room.
+    Rows are taken a part at a time: as Python numbers, all of them would take ten times the memory.
     """
     rules, waiting = SCHEMA[table], iter(rows)
-    found = {name: _Packing(table, name, rule) for name, rule in rules.items()}
+    packers = {name: _ColumnPacker(table, name, rule) for name, rule in rules.items()}
     while part := list(islice(waiting, _PART)):
-        for packing, values in zip(found.values(), zip(*part, strict=True), strict=True):
-            packing.add(values)
-    return {name: packing.column() for name, packing in found.items()}
+        for packer, values in zip(packers.values(), zip(*part, strict=True), strict=True):
+            packer.add(values)
+    return {name: packer.column() for name, packer in packers.items()}
 
 
-class _Packing:
-    """A column in the making."""
+class _ColumnPacker:
+    """Packs the values of one column, a part at a time."""
 
     def __init__(self, table: str, name: str, rule: Rule) -> None:
         self._where, self._rule = f"{table}.{name}", rule
@@ -112,15 +213,18 @@ class _Packing:
         self._parts: list[Column] = [np.zeros(0, np.float64 if rule.kind == "f" else np.int8)]
 
     def add(self, values: tuple[Any, ...]) -> None:
-        """The next values."""
-        self._parts.append(np.array(values, dtype=np.float64) if self._rule.kind == "f" else self._packed(values))
+        """Take the next values."""
+        if self._rule.kind == "f":
+            self._parts.append(np.array(values, dtype=np.float64))
+        else:
+            self._parts.append(self._packed(values))
 
     def _packed(self, values: tuple[Any, ...]) -> Column:
         try:
             column = np.array(values, dtype=np.int64)
         except OverflowError:
             raise StoreError(f"a number in {self._where} of the trace does not fit into 64 bits") from None
-        if self._rule.optional and column.min() < -1:
+        if self._rule.optional and column.min() < NOTHING:
             raise StoreError(f"{self._where} of the trace holds {column.min()}: only numbers from 0 can be saved")
         if not self._rule.delta:
             return narrow(column)
@@ -148,7 +252,7 @@ def narrow(column: NDArray[np.int64]) -> Column:
 
 
 def unpacked(tables: Mapping[str, Mapping[str, Column]]) -> Tables:
-    """Tables from anywhere, checked against the schema, as plain 64-bit columns; what breaks a rule is a StoreError."""
+    """Tables from anywhere as plain 64-bit columns; a StoreError if they break a rule of the schema."""
     whole = {table: _whole(table, tables.get(table, {}), rules) for table, rules in SCHEMA.items()}
     for table, rules in SCHEMA.items():
         for name, rule in rules.items():
@@ -157,22 +261,16 @@ def unpacked(tables: Mapping[str, Mapping[str, Column]]) -> Tables:
 
 
 def _whole(table: str, given: Mapping[str, Column], rules: Mapping[str, Rule]) -> dict[str, Column]:
-    found = {**_absent(given, rules), **given}
     for name, rule in rules.items():
-        if name not in found:
+        if name not in given:
             raise StoreError(f"the column {table}.{name} is missing")
-        if found[name].ndim != 1 or found[name].dtype.kind != rule.kind:
-            raise StoreError(f"the column {table}.{name} is {found[name].dtype} in {found[name].ndim} dimensions")
-    lengths = {name: len(found[name]) for name in rules}
+        column = given[name]
+        if column.ndim != 1 or column.dtype.kind != rule.kind:
+            raise StoreError(f"the column {table}.{name} is {column.dtype} in {column.ndim} dimensions")
+    lengths = {name: len(given[name]) for name in rules}
     if len(set(lengths.values())) > 1:
         raise StoreError(f"the columns of {table} have unequal lengths: {lengths}")
-    return {name: _plain(found[name], rule) for name, rule in rules.items()}
-
-
-def _absent(given: Mapping[str, Column], rules: Mapping[str, Rule]) -> dict[str, Column]:
-    """The columns that a file of before does not have."""
-    missing = [name for name, rule in rules.items() if rule.later and name not in given]
-    return {name: np.full(len(next(iter(given.values()), ())), -1, dtype=np.int8) for name in missing}
+    return {name: _plain(given[name], rule) for name, rule in rules.items()}
 
 
 def _plain(column: Column, rule: Rule) -> Column:
@@ -184,11 +282,13 @@ def _plain(column: Column, rule: Rule) -> Column:
 
 
 def _check_range(name: str, column: Column, rule: Rule, tables: Tables) -> None:
-    if not column.size or (rule.to is None and not rule.optional):
+    is_free = rule.to is None and not rule.optional
+    if is_free or not column.size:
         return
     low, high = int(column.min()), int(column.max())
-    end = rows_of(tables, rule.to) if rule.to is not None else high + 1
-    if low < (-1 if rule.optional else 0) or high >= end:
+    lowest = NOTHING if rule.optional else 0
+    end = high + 1 if rule.to is None else rows_of(tables, rule.to)
+    if low < lowest or high >= end:
         raise StoreError(f"{name} is out of range: it runs from {low} to {high}, and {rule.to or 'it'} has {end} rows")
 
 

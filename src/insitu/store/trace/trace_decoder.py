@@ -1,11 +1,11 @@
-"""Tables back into a trace. The columns were checked against the schema; what they mean together is checked here."""
+"""Turns tables back into a trace. The schema has checked each column; how they fit together is checked here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from math import prod
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
@@ -14,7 +14,16 @@ from insitu.store.json_reader import Template, from_json
 from insitu.store.json_writer import DEEPEST
 from insitu.store.stored_type import Array, storable
 from insitu.store.trace.cycles import check_depth, check_events
-from insitu.store.trace.schema import Column, Tables, pieces_of, unpacked
+from insitu.store.trace.schema import (
+    Column,
+    EventRow,
+    ModuleRow,
+    SiteRow,
+    Tables,
+    TensorRow,
+    pieces_of,
+    unpacked,
+)
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import (
     NUMBERS,
@@ -24,6 +33,7 @@ from insitu.trace.event import (
     Event,
     Kind,
     Mark,
+    MarkKind,
     ModuleFacts,
     Phase,
     Site,
@@ -33,12 +43,14 @@ from insitu.trace.event import (
 )
 from insitu.trace.trace import Trace
 
-_CALLS = get_args(Kind)
-_MARKS = ("step", "note", "trouble")
-_CHANGES = frozenset(get_args(Change))
-_PHASES = get_args(Phase)
+T = TypeVar("T")
 
-# A small file may repeat a large argument in every event, so what all values hold together is limited.
+_CALLS = frozenset(get_args(Kind))
+_MARKS = frozenset(get_args(MarkKind))
+_CHANGES = frozenset(get_args(Change))
+_PHASES = frozenset(get_args(Phase))
+
+# A small file may repeat a large argument in every event, so the size of all values together is limited.
 _LARGEST = 2**27
 _PART = 2**16
 _VALUES = {
@@ -49,162 +61,208 @@ _VALUES = {
 }
 
 
-class Decoder:
+class TraceDecoder:
     """Reads each table once, from those that refer to nothing up to the events."""
 
     def __init__(self, tables: Tables) -> None:
-        self.tables = tables
+        self._tables = tables
         pieces = pieces_of(tables["text"]["byte"], tables["strings"]["length"], "string")
-        self.strings = [piece.decode("utf-8", "surrogatepass") for piece in pieces]
-        self.template = cache(self._template)
-        self.sizes = cache(self._sizes)
-        self.refs: Iterator[TensorFacts] = iter(())
-        self.arrays: list[Array] = []
+        self._strings = [piece.decode("utf-8", "surrogatepass") for piece in pieces]
+        self._template = cache(self._read_template)
+        self._sizes = cache(self._read_sizes)
+        self._refs: Iterator[TensorFacts] = iter(())
+        self._arrays: list[Array] = []
         self._check_size({"arrays": ("shape",)})
-        self.arrays = self._arrays()
+        self._arrays = self._read_arrays()
         self._check_size(_VALUES)
-        self.sites = self._sites()
-        self.modules = [self._module(*row) for row in self._rows("modules")]
-        self.stats = self._stats()
-        self.tensors = [self._tensor(*row) for row in self._rows("tensors")]
-        check_depth(self.tables["tensors"]["grad"], DEEPEST, "gradients")
-        for facts, grad in zip(self.tensors, self.tables["tensors"]["grad"].tolist(), strict=True):
-            facts.grad = None if grad < 0 else self.tensors[grad]
+        self._sites = self._read_sites()
+        self._modules = [self._module(ModuleRow._make(row)) for row in self._rows("modules")]
+        self._stats = self._read_stats()
+        self._tensors = [self._tensor(TensorRow._make(row)) for row in self._rows("tensors")]
+        gradients = tables["tensors"]["grad"]
+        check_depth(gradients, DEEPEST, "gradients")
+        for facts, grad in zip(self._tensors, gradients.tolist(), strict=True):
+            facts.grad = _item(self._tensors, grad)
 
     def trace(self) -> Trace:
-        """The events, with the facts about the run."""
-        about = [self.value(number) for (number,) in self._rows("about")]
+        """The events, with the facts about the trace."""
+        about = [self._value(number) for (number,) in self._rows("about")]
         if len(about) != 1 or type(about[0]) is not dict:
             raise StoreError(f"the facts about the trace are {len(about)} values, not one dict")
         _check_texts(about[0], "the facts about the trace")
-        check_events(self.tables["rows"]["id"], self.tables["rows"]["parent"])
-        self.refs = map(self.tensors.__getitem__, _numbers(self.tables["refs"]["tensor"]))
-        events = [self._event(*row) for row in self._rows("rows")]
-        if next(self.refs, None) is not None:
+        check_events(self._tables["rows"]["id"], self._tables["rows"]["parent"])
+        self._refs = map(self._tensors.__getitem__, _numbers(self._tables["refs"]["tensor"]))
+        events = [self._event(EventRow._make(row)) for row in self._rows("rows")]
+        if next(self._refs, None) is not None:
             raise StoreError("there are more tensors than the events have places for")
         return Trace(events, about=about[0])
 
-    def value(self, number: int) -> Any:
-        """A nested value, made anew from its text; the tensors in it are the next ones of `refs`."""
-        return self.template(number).build(self.refs)
+    def _value(self, number: int) -> Any:
+        """A nested value, built from its text; the tensors in it are the next ones of `refs`."""
+        return self._template(number).build(self._refs)
 
     def _check_size(self, columns: dict[str, tuple[str, ...]]) -> None:
-        size = 0
-        for table, names in columns.items():
-            for name in names:
-                numbers, counts = np.unique(self.tables[table][name], return_counts=True)
-                used = zip(numbers.tolist(), counts.tolist(), strict=True)
-                size += sum(self.template(number).size * count for number, count in used if number >= 0)
+        size = sum(self._size_of(self._tables[table][name]) for table, names in columns.items() for name in names)
         if size > _LARGEST:
             raise StoreError(f"its arguments hold {size} values, and at most {_LARGEST} are read")
 
-    def _template(self, number: int) -> Template:
-        return from_json(self.strings[number], self.arrays)
+    def _size_of(self, column: Column) -> int:
+        """How many values the texts of a column hold together."""
+        numbers, counts = np.unique(column[column >= 0], return_counts=True)
+        used = zip(numbers.tolist(), counts.tolist(), strict=True)
+        return sum(self._template(number).size * count for number, count in used)
 
-    def _sizes(self, number: int) -> tuple[int | str, ...]:
-        """A shape or strides; tuples of the same text are one."""
-        sizes = _tuple(self.value(number))
+    def _read_template(self, number: int) -> Template:
+        return from_json(self._strings[number], self._arrays)
+
+    def _read_sizes(self, number: int) -> tuple[int | str, ...]:
+        """A shape or strides; tuples of the same text are one object."""
+        sizes = _tuple(self._value(number))
         if any(type(size) is not int and type(size) is not str for size in sizes):
             raise StoreError(f"{sizes!r:.80} is not a shape")
         return sizes
 
-    def _named(self, number: int, what: str) -> dict[str, Any]:
-        """Values by name."""
-        named = _dict(self.value(number))
-        _check_texts(named, what)
+    def _named_values(self, number: int, what: str) -> dict[str, Any]:
+        named = _dict(self._value(number))
+        if named:  # mostly there are none
+            _check_texts(named, what)
         return named
 
     def _rows(self, table: str) -> Iterator[tuple[Any, ...]]:
-        return zip(*(column.tolist() for column in self.tables[table].values()), strict=True)
+        return zip(*(column.tolist() for column in self._tables[table].values()), strict=True)
 
     def _text(self, number: int) -> str | None:
-        return None if number < 0 else self.strings[number]
+        return _item(self._strings, number)
 
-    def _arrays(self) -> list[Array]:
-        pieces = pieces_of(self.tables["data"]["byte"], self.tables["arrays"]["length"], "array")
+    def _read_arrays(self) -> list[Array]:
+        pieces = pieces_of(self._tables["data"]["byte"], self._tables["arrays"]["length"], "array")
         return [self._array(piece, *row) for piece, row in zip(pieces, self._rows("arrays"), strict=True)]
 
     def _array(self, piece: bytes, dtype: int, shape: int, length: int) -> Array:
-        kind, sizes = _dtype(self.strings[dtype]), self.value(shape)
+        kind, sizes = _dtype(self._strings[dtype]), self._value(shape)
         if _product(sizes) * kind.itemsize != length:
             raise StoreError(f"an array of {kind} and shape {sizes} has {length} bytes")
         return np.ndarray(sizes, dtype=kind, buffer=piece)
 
-    def _sites(self) -> list[Site]:
+    def _read_sites(self) -> list[Site]:
         sites: list[Site] = []
-        for file, line, function, text, start, end, distance in self._rows("sites"):
-            if not 0 <= distance <= len(sites):
-                raise StoreError(f"site {len(sites)} is called from {distance} places before it")
-            caller = sites[-distance] if distance else None
-            names = (self.strings[file], line, self.strings[function], self.strings[text])
-            sites.append(Site(*names, _known(start), _known(end), caller))
+        for row in map(SiteRow._make, self._rows("sites")):
+            if not 0 <= row.caller <= len(sites):
+                raise StoreError(f"site {len(sites)} is called from {row.caller} places before it")
+            sites.append(
+                Site(
+                    file=self._strings[row.file],
+                    line=row.line,
+                    function=self._strings[row.function],
+                    text=self._strings[row.text],
+                    start=_known(row.start),
+                    end=_known(row.end),
+                    caller=sites[-row.caller] if row.caller else None,
+                )
+            )
         return sites
 
-    def _module(
-        self, path: int, type_: int, bases: int, settings: int, parameters: int, own: int, trainable: int, leaf: int
-    ) -> ModuleFacts:
-        names = (self.strings[path], self.strings[type_], _tuple(self.value(bases)))
-        _check_texts(names[-1], "bases")
-        return ModuleFacts(*names, self._named(settings, "settings"), parameters, own, trainable, bool(leaf))
+    def _module(self, row: ModuleRow) -> ModuleFacts:
+        bases = _tuple(self._value(row.bases))
+        _check_texts(bases, "bases")
+        return ModuleFacts(
+            path=self._strings[row.path],
+            type=self._strings[row.type],
+            bases=bases,
+            settings=self._named_values(row.settings, "settings"),
+            parameters=row.parameters,
+            own_parameters=row.own_parameters,
+            trainable=row.trainable,
+            leaf=bool(row.leaf),
+        )
 
-    def _stats(self) -> list[Stats]:
-        counts, found, taken = self.tables["histograms"]["count"].tolist(), [], 0
-        for *numbers, known, bins in self._rows("stats"):
+    def _read_stats(self) -> list[Stats]:
+        bins, found, end = self._tables["histograms"]["count"].tolist(), [], 0
+        for *numbers, known, count in self._rows("stats"):
+            begin, end = end, end + count
+            if not begin <= end <= len(bins):
+                raise StoreError(f"a histogram has {count} bins, and {len(bins)} are there in all")
             named = {row.name: number for row, number in zip(STATISTICS, numbers, strict=True)}
             named |= {row.name: None for bit, row in enumerate(NUMBERS) if not known >> bit & 1}
-            histogram = tuple(counts[taken : taken + bins])
-            found.append(Stats(**named, histogram=histogram))
-            taken += bins
-            if len(histogram) != bins:
-                raise StoreError(f"a histogram has {bins} bins, and {len(counts)} are there in all")
+            found.append(Stats(**named, histogram=tuple(bins[begin:end])))
         return found
 
-    def _tensor(self, number: int, shape: int, dtype: int, device: int, grad: int, *rest: int) -> TensorFacts:
-        strides, type_, producer, stats, kept, _ = rest
+    def _tensor(self, row: TensorRow) -> TensorFacts:
         return TensorFacts(
-            *(number, self.sizes(shape), self.strings[dtype], self.strings[device], bool(grad)),
-            *(None if strides < 0 else self.sizes(strides), self.strings[type_], _known(producer)),
-            *(None if stats < 0 else self.stats[stats], None if kept < 0 else self.value(kept)),
+            id=row.id,
+            shape=self._sizes(row.shape),
+            dtype=self._strings[row.dtype],
+            device=self._strings[row.device],
+            requires_grad=bool(row.requires_grad),
+            strides=None if row.strides < 0 else self._sizes(row.strides),
+            type=self._strings[row.type],
+            producer=_known(row.producer),
+            stats=_item(self._stats, row.stats),
+            kept=None if row.kept < 0 else self._value(row.kept),
         )
 
-    def _event(self, number: int, distance: int, kind: int, name: int, *rest: int) -> Event:
-        parent = number - distance if distance else None
-        word: Any = self.strings[kind]
+    def _event(self, row: EventRow) -> Event:
+        parent = row.id - row.parent if row.parent else None
+        word: Any = self._strings[row.kind]
         if word in _CALLS:
-            return self._call(number, parent, word, self.strings[name], *rest)
+            return self._call(row, parent, word)
         if word in _MARKS:
-            return Mark(number, parent, word, self.strings[name], rest[6], *rest[10:13])
+            return Mark(row.id, parent, word, self._strings[row.name], row.start, row.thread, row.step, row.rank)
         if word == "variable":
-            return self._variable(number, parent, self.strings[name], *rest)
-        raise StoreError(f"an event of the kind {word[:40]!r} is not known here")
+            return self._variable(row, parent)
+        raise StoreError(f"an event of the unknown kind {word[:40]!r}")
 
-    def _call(self, number: int, parent: int | None, kind: Any, name: str, *rest: int) -> Call:
-        module, args, kwargs, result, operator, site, start, duration, raised, phase, *late = rest
-        thread, step, rank, defined, _, message, forward, flops = late
-        direction: Any = self._text(phase)
-        if direction not in _PHASES or min(args, kwargs, result) < 0:
-            raise StoreError(f"call {number} lacks its arguments, its result or its phase")
+    def _call(self, row: EventRow, parent: int | None, kind: Any) -> Call:
+        phase: Any = self._text(row.phase)
+        if phase not in _PHASES or min(row.args, row.kwargs, row.result) < 0:
+            raise StoreError(f"call {row.id} lacks its arguments, its result or its phase")
+        # By position, in the order of the fields: by name it takes half a microsecond more, for each call of a trace.
         return Call(
-            *(number, parent, kind, name, None if module < 0 else self.modules[module]),
-            *(_tuple(self.value(args)), self._named(kwargs, "arguments"), self.value(result), self._text(operator)),
-            *(None if site < 0 else self.sites[site], start, _known(duration), self._text(raised)),
-            *(direction, thread, step, rank),
-            *(None if defined < 0 else self.sites[defined], self._text(message), _known(forward), _known(flops)),
+            row.id,
+            parent,
+            kind,
+            self._strings[row.name],
+            _item(self._modules, row.module),
+            _tuple(self._value(row.args)),
+            self._named_values(row.kwargs, "arguments"),
+            self._value(row.result),
+            self._text(row.operator),
+            _item(self._sites, row.site),
+            row.start,
+            _known(row.duration),
+            self._text(row.raised),
+            phase,
+            row.thread,
+            row.step,
+            row.rank,
+            _item(self._sites, row.defined),
+            self._text(row.message),
+            _known(row.forward),
+            _known(row.flops),
         )
 
-    def _variable(self, number: int, parent: int | None, name: str, *rest: int) -> Variable:
-        _, _, _, value, _, site, start, _, _, _, thread, step, rank, _, changes, *_ = rest
-        if min(value, changes) < 0:
-            raise StoreError(f"variable {number} lacks its value or its changes")
-        words: Any = tuple(self.strings[changes].split())
-        if not _CHANGES.issuperset(words):
-            raise StoreError(f"variable {number} has changes that are not known here: {self.strings[changes][:40]!r}")
-        place = None if site < 0 else self.sites[site]
-        return Variable(number, parent, name, self.value(value), words, place, start, thread, step, rank)
+    def _variable(self, row: EventRow, parent: int | None) -> Variable:
+        if min(row.result, row.changes) < 0:
+            raise StoreError(f"variable {row.id} lacks its value or its changes")
+        changes: Any = tuple(self._strings[row.changes].split())
+        if not _CHANGES.issuperset(changes):
+            raise StoreError(f"variable {row.id} has unknown changes: {self._strings[row.changes][:40]!r}")
+        return Variable(
+            id=row.id,
+            parent=parent,
+            name=self._strings[row.name],
+            value=self._value(row.result),
+            changes=changes,
+            site=_item(self._sites, row.site),
+            start=row.start,
+            thread=row.thread,
+            step=row.step,
+            rank=row.rank,
+        )
 
 
 def _numbers(column: Array) -> Iterator[int]:
-    """The numbers of a column, a part at a time: as objects, all of them would take five times the room."""
+    """The numbers of a column, a part at a time: as objects, all of them would take five times the memory."""
     for start in range(0, len(column), _PART):
         yield from column[start : start + _PART].tolist()
 
@@ -213,22 +271,27 @@ def _known(number: int) -> int | None:
     return None if number < 0 else number
 
 
+def _item(items: list[T], number: int) -> T | None:
+    """The item with a number; None for a number that is not there."""
+    return None if number < 0 else items[number]
+
+
 def _tuple(value: Any) -> tuple[Any, ...]:
     if type(value) is not tuple:
-        raise StoreError(f"{value!r:.80} stands where a tuple belongs")
+        raise StoreError(f"{value!r:.80} is not a tuple")
     return value
 
 
 def _dict(value: Any) -> dict[Any, Any]:
     if type(value) is not dict:
-        raise StoreError(f"{value!r:.80} stands where a dict belongs")
+        raise StoreError(f"{value!r:.80} is not a dict")
     return value
 
 
 def _check_texts(names: Iterable[Any], what: str) -> None:
     for name in names:
         if not isinstance(name, str):
-            raise StoreError(f"{what} have the name {name!r:.80}, which is no text")
+            raise StoreError(f"{what} have the name {name!r:.80}, which is not text")
 
 
 def _product(sizes: Any) -> int:
@@ -257,7 +320,7 @@ def decode(tables: Mapping[str, Mapping[str, Column]]) -> Trace:
     """
     try:
         with collector_paused():
-            return Decoder(unpacked(tables)).trace()
+            return TraceDecoder(unpacked(tables)).trace()
     except StoreError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, StopIteration, OverflowError) as error:

@@ -25,7 +25,7 @@ from insitu.store.hdf5 import (
     reading,
     text_attribute,
 )
-from insitu.store.trace.schema import SCHEMA, Column, Rule, Tables
+from insitu.store.trace.schema import SCHEMA, Column, Tables
 from insitu.trace.missing import Missing
 
 try:
@@ -102,9 +102,7 @@ def _checksum(tables: Mapping[str, Mapping[str, Column]]) -> int:
     """Over all columns as they are stored: a bit that flipped on the way is an error, and not another number."""
     checksum = 0
     for table, rules in SCHEMA.items():
-        for name, rule in rules.items():
-            if rule.later and name not in tables[table]:
-                continue  # a file of before that column
+        for name in rules:
             column = tables[table][name]
             checksum = crc32(column.astype(column.dtype.newbyteorder("<")).tobytes(), checksum)
     return checksum
@@ -158,8 +156,7 @@ def _range(steps: h5py.Dataset) -> tuple[int, int]:
 def _tables(events: h5py.Group, checksum: Any) -> dict[str, dict[str, Column]]:
     found = {table: child(events, table, h5py.Group) for table in SCHEMA}
     datasets = {
-        table: {name: child(found[table], name, h5py.Dataset) for name in _stored(found[table], rules)}
-        for table, rules in SCHEMA.items()
+        table: {name: child(found[table], name, h5py.Dataset) for name in rules} for table, rules in SCHEMA.items()
     }
     _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
     _check_counts(datasets)
@@ -167,12 +164,6 @@ def _tables(events: h5py.Group, checksum: Any) -> dict[str, dict[str, Column]]:
     if _checksum(tables) != checksum:
         raise StoreError("it is damaged: its checksum is not that of its columns")
     return tables
-
-
-def _stored(group: h5py.Group, rules: Mapping[str, Rule]) -> list[str]:
-    """The columns that must be there: one that came later only if the file has it."""
-    there = set(group.keys())
-    return [name for name, rule in rules.items() if name in there or not rule.later]
 
 
 def _check_format(file: h5py.File) -> None:
