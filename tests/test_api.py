@@ -23,9 +23,9 @@ PINNED = Path(__file__).with_name("api.txt")
 MODULES = {
     "insitu": insitu.__all__,
     "insitu.view": insitu.view.__all__,
-    "insitu.integrations.huggingface": ["RecordCallback"],
-    "insitu.integrations.lightning": ["RecordCallback"],
-    "insitu.integrations.tensorboard": ["Live", "write"],
+    "insitu.integrations.huggingface": ["HuggingFaceCallback"],
+    "insitu.integrations.lightning": ["LightningCallback"],
+    "insitu.integrations.tensorboard": ["LiveScalars", "write"],
     "tracy_nn": None,
     "torch_code_tracing": None,
     "tensortrace": None,

@@ -11,10 +11,10 @@ def huggingface(folder: Path) -> None:
     """Train with the Trainer of transformers."""
     from tests.integrations.test_huggingface import trainer
 
-    from insitu.integrations.huggingface import RecordCallback
+    from insitu.integrations.huggingface import HuggingFaceCallback
 
     trainer(
-        folder, RecordCallback(only=["forward.loss", "fc.weight"], to=folder / "run.h5"), ddp_backend="gloo"
+        folder, HuggingFaceCallback(only=["forward.loss", "fc.weight"], to=folder / "run.h5"), ddp_backend="gloo"
     ).train()
 
 
@@ -23,9 +23,9 @@ def lightning(folder: Path) -> None:
     import lightning.pytorch as framework
     from tests.integrations.test_lightning import batches, module, trainer
 
-    from insitu.integrations.lightning import RecordCallback
+    from insitu.integrations.lightning import LightningCallback
 
-    record = RecordCallback(only=["training_step.loss", "fc.weight"], to=folder / "run.h5")
+    record = LightningCallback(only=["training_step.loss", "fc.weight"], to=folder / "run.h5")
     options: dict[str, Any] = {"devices": 2, "strategy": "ddp"}
     trainer(framework, folder, record, **options).fit(module(framework), batches())
 

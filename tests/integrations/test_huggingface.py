@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
 import insitu
-from insitu.integrations.huggingface import RecordCallback
+from insitu.integrations.huggingface import HuggingFaceCallback
 
 
 class Data(Dataset[dict[str, Tensor]]):
@@ -40,7 +40,7 @@ def trainer(
 
 
 def test_a_training_is_recorded_step_by_step(tmp_path: Path) -> None:
-    record = RecordCallback(only=["forward.loss", "fc.weight", "fc.weight.grad"], to=tmp_path / "run.h5")
+    record = HuggingFaceCallback(only=["forward.loss", "fc.weight", "fc.weight.grad"], to=tmp_path / "run.h5")
     training = trainer(tmp_path, record)
     before = training.model.fc.weight.detach().clone()
     training.train()
@@ -57,14 +57,14 @@ def test_recording_changes_nothing(tmp_path: Path) -> None:
     torch.manual_seed(0)
     plain = trainer(tmp_path, model=Model())
     torch.manual_seed(0)
-    recorded = trainer(tmp_path, RecordCallback(), model=Model())
+    recorded = trainer(tmp_path, HuggingFaceCallback(), model=Model())
     for training in (plain, recorded):
         training.train()
     assert all(a.equal(b) for a, b in zip(plain.model.parameters(), recorded.model.parameters(), strict=True))
 
 
 def test_a_step_is_an_update_and_not_a_batch(tmp_path: Path) -> None:
-    record = RecordCallback(only=["forward.loss", "fc.bias.grad"], every=2)
+    record = HuggingFaceCallback(only=["forward.loss", "fc.bias.grad"], every=2)
     trainer(tmp_path, record, gradient_accumulation_steps=2, max_steps=5).train()
     assert record.recorded is not None
     assert record.recorded["forward.loss"].steps.tolist() == [0, 0, 2, 2, 4, 4]
@@ -72,7 +72,7 @@ def test_a_step_is_an_update_and_not_a_batch(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_is_in_no_step(tmp_path: Path) -> None:
-    record = RecordCallback(only="forward.loss")
+    record = HuggingFaceCallback(only="forward.loss")
     training = trainer(tmp_path, record, eval_strategy="steps", eval_steps=1, eval_on_start=True)
     training.train()
     assert record.recorded is not None and record.recorded["forward.loss"].steps.tolist() == [0, 1, 2, 3]
@@ -80,7 +80,7 @@ def test_an_evaluation_is_in_no_step(tmp_path: Path) -> None:
 
 def test_a_training_that_is_resumed_goes_on_counting(tmp_path: Path) -> None:
     trainer(tmp_path, save_strategy="steps", save_steps=2).train()
-    record = RecordCallback(only="forward.loss")
+    record = HuggingFaceCallback(only="forward.loss")
     trainer(tmp_path, record).train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-2"))
     assert record.recorded is not None and record.recorded["forward.loss"].steps.tolist() == [2, 3]
 
@@ -103,7 +103,7 @@ class Sudden(TrainerCallback):
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("where", ["data", "callback", "model"])
 def test_a_training_that_ends_badly_leaves_its_file_and_nothing_else(tmp_path: Path, where: str, late: bool) -> None:
-    record = RecordCallback(only="forward.loss", to=tmp_path / "run.h5")
+    record = HuggingFaceCallback(only="forward.loss", to=tmp_path / "run.h5")
     model, data = Model(2 if where == "model" else None), BadData() if where == "data" else Data()
     others = [Sudden()] if where == "callback" else []
     options = {"train_sampling_strategy": "sequential"}
@@ -127,7 +127,7 @@ def test_a_training_that_begins_anew_with_smaller_batches(tmp_path: Path) -> Non
                 raise RuntimeError("CUDA out of memory.")
             return {"loss": loss}
 
-    record = RecordCallback(only="forward.x", to=tmp_path / "run.h5")
+    record = HuggingFaceCallback(only="forward.x", to=tmp_path / "run.h5")
     options = {"auto_find_batch_size": True, "per_device_train_batch_size": 4}
     trainer(tmp_path, record, model=Large(), **options).train()
     with insitu.load(tmp_path / "run.h5") as run:
@@ -136,7 +136,7 @@ def test_a_training_that_begins_anew_with_smaller_batches(tmp_path: Path) -> Non
 
 def test_a_pattern_that_cannot_match_is_refused_when_the_training_begins(tmp_path: Path) -> None:
     with pytest.raises(insitu.PatternError, match="fc"):
-        trainer(tmp_path, RecordCallback(only="fd.weight")).train()
+        trainer(tmp_path, HuggingFaceCallback(only="fd.weight")).train()
     assert is_clean()
 
 
@@ -146,7 +146,7 @@ def test_a_language_model(tmp_path: Path) -> None:
             return {"input_ids": torch.arange(4) + index, "labels": torch.arange(4) + index}
 
     settings = GPT2Config(vocab_size=16, n_positions=8, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
-    record = RecordCallback(only=["transformer.h.*.mlp", "**.attn.c_attn.weight.grad"], keep="stats")
+    record = HuggingFaceCallback(only=["transformer.h.*.mlp", "**.attn.c_attn.weight.grad"], keep="stats")
     trainer(tmp_path, record, model=GPT2LMHeadModel(settings), data=Tokens(), max_steps=2).train()
     assert record.recorded is not None
     run = record.recorded.run
@@ -155,6 +155,6 @@ def test_a_language_model(tmp_path: Path) -> None:
 
 
 def test_the_callback_can_be_sent_to_other_processes(tmp_path: Path) -> None:
-    record = RecordCallback(only="fc", every=3)
+    record = HuggingFaceCallback(only="fc", every=3)
     trainer(tmp_path, record)
     assert pickle.loads(pickle.dumps(record))._options["every"] == 3

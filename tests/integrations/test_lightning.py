@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import insitu
-from insitu.integrations.lightning import RecordCallback
+from insitu.integrations.lightning import LightningCallback
 
 NAMES = ["lightning.pytorch", "pytorch_lightning"]
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning gives advice by warnings
@@ -79,7 +79,7 @@ def batches(rows: int = 16) -> DataLoader[Tensor]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_training_is_recorded_step_by_step(name: str, tmp_path: Path) -> None:
     framework = import_module(name)
-    record = RecordCallback(only=["training_step.loss", "fc", "fc.weight", "fc.weight.grad"], to=tmp_path / "run.h5")
+    record = LightningCallback(only=["training_step.loss", "fc", "fc.weight", "fc.weight.grad"], to=tmp_path / "run.h5")
     model = module(framework)
     before = model.fc.weight.detach().clone()
     trainer(framework, tmp_path, record).fit(model, batches(), batches())
@@ -98,7 +98,7 @@ def framework() -> Any:
 
 def test_recording_changes_nothing(framework: Any, tmp_path: Path) -> None:
     ends = []
-    for callbacks in ([], [RecordCallback()]):
+    for callbacks in ([], [LightningCallback()]):
         model = module(framework)
         trainer(framework, tmp_path, *callbacks).fit(model, batches())
         ends.append(model.fc.weight)
@@ -106,7 +106,7 @@ def test_recording_changes_nothing(framework: Any, tmp_path: Path) -> None:
 
 
 def test_a_step_is_an_update_and_an_evaluation_is_in_none(framework: Any, tmp_path: Path) -> None:
-    record = RecordCallback(only=["fc", "fc.bias.grad"], every=2)
+    record = LightningCallback(only=["fc", "fc.bias.grad"], every=2)
     options = {"accumulate_grad_batches": 2, "max_steps": 5, "val_check_interval": 2, "check_val_every_n_epoch": None}
     trainer(framework, tmp_path, record, **options).fit(module(framework), batches(), batches())
     assert record.recorded is not None
@@ -118,13 +118,13 @@ def test_a_training_that_is_resumed_goes_on_counting(framework: Any, tmp_path: P
     first = trainer(framework, tmp_path, max_steps=2)
     first.fit(module(framework), batches())
     first.save_checkpoint(tmp_path / "two.ckpt")
-    record = RecordCallback(only="fc.weight")
+    record = LightningCallback(only="fc.weight")
     trainer(framework, tmp_path, record).fit(module(framework), batches(), ckpt_path=tmp_path / "two.ckpt")
     assert record.recorded is not None and record.recorded["fc.weight"].steps.tolist() == [2, 3]
 
 
 def test_where_the_module_updates_itself_a_step_is_a_batch(framework: Any, tmp_path: Path) -> None:
-    record = RecordCallback(only="training_step.loss")
+    record = LightningCallback(only="training_step.loss")
     trainer(framework, tmp_path, record, max_steps=-1, max_epochs=1).fit(module(framework, manual=True), batches())
     assert record.recorded is not None and record.recorded["training_step.loss"].steps.tolist() == [*range(8)]
 
@@ -133,7 +133,7 @@ def test_where_the_module_updates_itself_a_step_is_a_batch(framework: Any, tmp_p
 def test_a_training_that_ends_badly_leaves_its_file_and_nothing_else(
     framework: Any, tmp_path: Path, error: type[BaseException]
 ) -> None:
-    record = RecordCallback(only="training_step.loss", to=tmp_path / "run.h5")
+    record = LightningCallback(only="training_step.loss", to=tmp_path / "run.h5")
     with pytest.raises(SystemExit if error is KeyboardInterrupt else error):
         trainer(framework, tmp_path, record).fit(module(framework, fails_at=2, error=error), batches())
     assert is_clean()
@@ -144,9 +144,9 @@ def test_a_training_that_ends_badly_leaves_its_file_and_nothing_else(
 
 def test_a_pattern_that_cannot_match_is_refused_when_the_training_begins(framework: Any, tmp_path: Path) -> None:
     with pytest.raises(insitu.PatternError, match="fc"):
-        trainer(framework, tmp_path, RecordCallback(only="fd.weight")).fit(module(framework), batches())
+        trainer(framework, tmp_path, LightningCallback(only="fd.weight")).fit(module(framework), batches())
     assert is_clean()
 
 
 def test_the_callback_can_be_sent_to_other_processes() -> None:
-    assert pickle.loads(pickle.dumps(RecordCallback(only="fc", every=3)))._options["every"] == 3
+    assert pickle.loads(pickle.dumps(LightningCallback(only="fc", every=3)))._options["every"] == 3

@@ -63,7 +63,7 @@ def test_a_trace_is_refused(tmp_path: Path) -> None:
 def test_live(tmp_path: Path) -> None:
     model = nn.Linear(3, 1)
     with (
-        tensorboard.Live(tmp_path / "logs") as live,
+        tensorboard.LiveScalars(tmp_path / "logs") as live,
         insitu.record_run(model, only=["weight", "forward.input"], keep={"weight": "stats", "**": "values"}, to=live),
     ):
         for _ in range(3):

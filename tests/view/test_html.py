@@ -26,8 +26,8 @@ from insitu.trace.trace import Trace
 from insitu.verbs.save import save
 from insitu.view import html
 from insitu.view.html import page
+from insitu.view.page.drawn_series import of_variables
 from insitu.view.page.packing import PackedColumns
-from insitu.view.page.series import of_variables
 from insitu.view.page.tables import bars
 
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from insitu.errors import ChoiceError, choose
-from insitu.view.registry import VIEWS, traits
+from insitu.view.views import VIEWS, traits
 
 
 class Parser(argparse.ArgumentParser):

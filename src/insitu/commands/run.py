@@ -11,7 +11,7 @@ from insitu.commands.delivery import MOST_LINES, deliver, say
 from insitu.commands.options import add_view, add_view_flags, view_flags
 from insitu.commands.rank_files import rank, rank_file
 from insitu.errors import ChoiceError
-from insitu.view.registry import traits
+from insitu.view.views import traits
 
 if TYPE_CHECKING:
     from insitu.commands.program import Program

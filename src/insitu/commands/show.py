@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.commands.options import add_appearance, add_memory, add_view, add_view_flags, view_flags
 from insitu.errors import ChoiceError
-from insitu.view.registry import VIEWS, traits
+from insitu.view.views import VIEWS, traits
 
 if TYPE_CHECKING:
     from insitu.store.run.run import Run
@@ -95,7 +95,7 @@ def _plain(item: Any) -> Any:
 
 
 def _show_run(run: Run, options: argparse.Namespace) -> None:
-    from insitu.view.run import points_in, run_lines
+    from insitu.view.run_table import points_in, run_lines
     from insitu.view.terminal import terminal_width, write_all
 
     only = options.only or ()
@@ -121,7 +121,7 @@ def _print_json(run: Run, only: Sequence[str]) -> None:
     import json
     from dataclasses import asdict
 
-    from insitu.view.run import run_facts
+    from insitu.view.run_table import run_facts
 
     about = {
         "file": str(run.path),
@@ -138,9 +138,9 @@ def _print_json(run: Run, only: Sequence[str]) -> None:
 def _plot(run: Run, only: Sequence[str], path: str) -> None:
     from insitu.store.run.curves import curves
     from insitu.view import plot
-    from insitu.view.run import chosen, troubles
+    from insitu.view.run_table import matching_paths, troubles
 
-    names = chosen(run.paths, only)
+    names = matching_paths(run.paths, only)
     plot.check(path, len(names))
     plot.draw({name: curves(run[name].latest()) for name in names}, path)
     for text in troubles(run.missing, run.events):

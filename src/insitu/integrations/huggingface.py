@@ -21,13 +21,13 @@ except ImportError as missing:
 _INSIDE = ("_run_epoch", "_finalize_training", "_evaluate", "training_step")
 
 
-class RecordCallback(RecordedTraining, TrainerCallback):
+class HuggingFaceCallback(RecordedTraining, TrainerCallback):
     """Records what path patterns name in the model that a Trainer trains, as `insitu.record` does.
 
     ```python
-    from insitu.integrations.huggingface import RecordCallback
+    from insitu.integrations.huggingface import HuggingFaceCallback
 
-    record = RecordCallback(only=["lm_head", "**.weight.grad"], keep="stats", every=10, to="run.h5")
+    record = HuggingFaceCallback(only=["lm_head", "**.weight.grad"], keep="stats", every=10, to="run.h5")
     Trainer(model, arguments, train_dataset=data, callbacks=[record]).train()
     ```
 
@@ -78,7 +78,7 @@ class RecordCallback(RecordedTraining, TrainerCallback):
                 setattr(trainer, name, update_wrapper(partial(_told, self, method), method))
 
 
-def _told(callback: RecordCallback, method: Any, *args: Any, **kwargs: Any) -> Any:
+def _told(callback: HuggingFaceCallback, method: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return method(*args, **kwargs)
     except BaseException as error:

@@ -24,13 +24,13 @@ def bases() -> tuple[Any, ...]:
     raise MissingError("the callback for Lightning needs it: pip install lightning")
 
 
-class RecordCallback(RecordedTraining, *bases()):  # type: ignore[misc]
+class LightningCallback(RecordedTraining, *bases()):  # type: ignore[misc]
     """Records what path patterns name in the LightningModule that is trained, as `insitu.record` does.
 
     ```python
-    from insitu.integrations.lightning import RecordCallback
+    from insitu.integrations.lightning import LightningCallback
 
-    record = RecordCallback(only=["training_step.loss", "**.weight.grad"], keep="stats", every=10, to="run.h5")
+    record = LightningCallback(only=["training_step.loss", "**.weight.grad"], keep="stats", every=10, to="run.h5")
     Trainer(max_epochs=3, callbacks=[record]).fit(module, data)
     ```
 

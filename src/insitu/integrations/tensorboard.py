@@ -90,11 +90,11 @@ def _writer(logdir: Path) -> Any:
     return SummaryWriter(str(logdir))
 
 
-class Live:
+class LiveScalars:
     """Takes what is recorded and writes the numbers of it for TensorBoard while the training runs.
 
     ```python
-    with Live("logs") as live, insitu.record_run(model, only="**.weight.grad", keep="stats", to=live):
+    with LiveScalars("logs") as live, insitu.record_run(model, only="**.weight.grad", keep="stats", to=live):
         train()
     ```
     """
@@ -116,7 +116,7 @@ class Live:
         if self._writer is not None:
             self._writer.close()
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveScalars:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

@@ -20,9 +20,9 @@ from insitu.session.signals import run_to_completion, start_or_undo
 from insitu.session.standby import Standby
 from insitu.session.switch import is_off
 from insitu.view.printer import Printer
-from insitu.view.registry import AnyView, check_view, make, traits
 from insitu.view.streams import place_of, stream
 from insitu.view.terminal import Terminal
+from insitu.view.views import AnyView, check_view, make, traits
 
 
 def watch(

@@ -77,14 +77,14 @@ def _page(subject: Any, **options: Any) -> str:
     # h5py takes a tenth of a second to import, and who has a run has it already.
     from insitu.store.run.curves import curves
     from insitu.store.run.run import Run
-    from insitu.view.run import chosen
+    from insitu.view.run_table import matching_paths
 
     if not isinstance(subject, Run):
         raise SubjectError(
             f"save() writes a Trace, a Diff or a Run, not a {type(subject).__name__}: save(trace, 'run.h5')"
         )
     only = options["only"] or ()
-    names = chosen(subject.paths, [only] if isinstance(only, str) else only)
+    names = matching_paths(subject.paths, [only] if isinstance(only, str) else only)
     drawn = [(name, curves(subject[name].latest())) for name in names]
     return page(None, curves=drawn, title=os.path.basename(subject.path))
 

@@ -20,9 +20,9 @@ from insitu.trace.trace import Trace
 from insitu.view.line import Column, CountingView, Line, OpeningView, Span, View, ViewTraits
 from insitu.view.missing_text import missing_lines
 from insitu.view.name import function_name, is_inner, key_settings, method_name, operands
-from insitu.view.registry import VIEWS, AnyView, make, make_for_replay, traits
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.value import holds_tensor, safe, value_text
+from insitu.view.views import VIEWS, AnyView, make, make_for_replay, traits
 
 __all__ = [
     "VIEWS",

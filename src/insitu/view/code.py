@@ -42,23 +42,30 @@ class Code:
     def __call__(self, event: Event) -> Iterable[Line]:
         """The lines of this event, if it is one of the innermost calls."""
         if isinstance(event, Mark):
-            return (Line(((f"# ! {safe(event.text)}", "red"),)),) if event.kind == "trouble" and self._native else ()
+            return self._mark(event)
         if isinstance(event, Variable) or event.name.startswith("profiler."):  # the latter torch makes for its profiler
             return ()
         covered = event.id in self._covered
         self._covered.discard(event.id)
-        fineness = FINENESS[event.kind]
-        shown = fineness >= 0 if self._native else event.kind == "function"
-        failed = event.raised is not None and shown
-        innermost = not covered and (fineness >= self._finest or failed)
-        if not (covered or innermost):
-            return ()
-        if event.parent is not None:
+        innermost = not covered and self._is_fine(event)
+        if event.parent is not None and (covered or innermost):
             self._covered.add(event.parent)
         if not innermost:
             return ()
-        self._finest = max(self._finest, fineness)
+        self._finest = max(self._finest, FINENESS[event.kind])
         return self._lines(event)
+
+    def _mark(self, mark: Mark) -> Iterable[Line]:
+        """An error of the tool itself; the drop-in leaves it out."""
+        is_shown = mark.kind == "trouble" and self._native
+        return (Line(((f"# ! {safe(mark.text)}", "red"),)),) if is_shown else ()
+
+    def _is_fine(self, call: Call) -> bool:
+        """Whether a call is as fine as the finest so far, or failed and is one to show."""
+        if FINENESS[call.kind] >= self._finest:
+            return True
+        shown = call.kind != "python" if self._native else call.kind == "function"
+        return shown and call.raised is not None
 
     def finish(self) -> Iterable[Line]:
         """Nothing: every line was shown when it was due."""
@@ -117,13 +124,20 @@ def operation(call: Call, *, native: bool = True) -> str:
     args = [value_text(item, quote_tensors=quote) for item in operands(call)]
     outcome = _outcome(call, quote)
     if call.operator is not None and len(args) == 2 and call.kind == "function":
-        symbol = safe(call.operator)
-        infix = f"{args[0]}[{args[1]}]{symbol[2:]}" if symbol.startswith("[]") else f"{args[0]} {symbol} {args[1]}"
-        return f"{infix} -> {outcome}"
-    for name, item in call.kwargs.items():
-        if call.kind == "aten" or not (item is None or name.startswith("_")):
-            args.append(f"{safe(name)}={value_text(item, quote_tensors=quote)}")
+        return f"{_infix(safe(call.operator), *args)} -> {outcome}"
+    named = [(name, item) for name, item in call.kwargs.items() if call.kind == "aten" or _is_setting(name, item)]
+    args += [f"{safe(name)}={value_text(item, quote_tensors=quote)}" for name, item in named]
     return f"{_name(call)}({', '.join(args)}) -> {outcome}"
+
+
+def _is_setting(name: str, item: Any) -> bool:
+    """Whether a named argument is shown: not None, and not one that torch passes on for itself."""
+    return item is not None and not name.startswith("_")
+
+
+def _infix(symbol: str, left: str, right: str) -> str:
+    """An operator between its operands, or an index after what it indexes."""
+    return f"{left}[{right}]{symbol[2:]}" if symbol.startswith("[]") else f"{left} {symbol} {right}"
 
 
 def _outcome(call: Call, quote: bool) -> str:
@@ -149,12 +163,14 @@ def source(site: Site) -> Iterator[Span]:
     """The line of source without its indentation, the expression that ran in colour."""
     text = safe(site.text.rstrip().replace("\t", " "))
     indent = len(text) - len(text.lstrip())
-    if site.start is None or site.end is None or not indent <= site.start < site.end <= len(text):
+    if site.start is None or site.end is None:
         yield (text[indent:], "")
-        return
-    yield (text[indent : site.start], "")
-    yield (text[site.start : site.end], "teal")
-    yield (text[site.end :], "")
+    elif indent <= site.start < site.end <= len(text):
+        yield (text[indent : site.start], "")
+        yield (text[site.start : site.end], "teal")
+        yield (text[site.end :], "")
+    else:
+        yield (text[indent:], "")
 
 
 def shown_file(path: str) -> str:

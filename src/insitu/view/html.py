@@ -19,7 +19,7 @@ from insitu.trace.event import Event, Variable
 from insitu.trace.run import Curve
 from insitu.trace.trace import Trace
 from insitu.view.missing_text import about_texts
-from insitu.view.page import pairs, series
+from insitu.view.page import drawn_series, pairs
 from insitu.view.page.nonfinite import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.row_columns import KINDS, RowColumns
@@ -76,7 +76,7 @@ def page(
     if not isinstance(subject, (Trace, Diff, type(None))):
         raise SubjectError(f"a page shows a Trace or a Diff, not a {type(subject).__name__}: page(trace)")
     with collector_paused():
-        tables, columns, drawn = Tables(source=source), PackedColumns(), series.of_curves(curves)
+        tables, columns, drawn = Tables(source=source), PackedColumns(), drawn_series.of_curves(curves)
         rows = RowColumns(tables)
         header: dict[str, Any] = {"about": {}, "kinds": KINDS, "flags": FLAGS}
         if isinstance(subject, Diff):
@@ -85,7 +85,7 @@ def page(
             events = _chosen(subject, only, steps)
             drawn += _fill(subject, events, tables, rows, depth)
             header |= {"about": _about(subject), "events": len(events)}
-        header |= {"title": _title(subject, title), "series": series.fill(columns, drawn)}
+        header |= {"title": _title(subject, title), "series": drawn_series.fill(columns, drawn)}
         rows.fill(columns)
         text = _joined(header["title"], columns.packed(header | tables.fill(columns)))
     if len(text) > LARGE:
@@ -101,12 +101,12 @@ def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int]
 
 def _fill(
     trace: Trace, events: list[Event], tables: Tables, rows: RowColumns, depth: int | None
-) -> list[series.DrawnSeries]:
+) -> list[drawn_series.DrawnSeries]:
     every, facts = page_rows(trace.events, shown={event.id for event in events}, depth=depth)
     tables.begin(places(every))
     for row in counted(every, len(every), "filling the page"):
         rows.add(row, facts)
-    return series.of_variables([event for event in events if isinstance(event, Variable)], tables.places)
+    return drawn_series.of_variables([event for event in events if isinstance(event, Variable)], tables.places)
 
 
 def _about(trace: Trace) -> dict[str, str]:

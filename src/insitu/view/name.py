@@ -1,10 +1,10 @@
-"""What calls are called: key settings of modules, compact names of functions, the method a call stands in."""
+"""The names of calls: key settings of modules, compact names of functions, the method that contains a call."""
 
 from __future__ import annotations
 
 import ntpath
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -46,6 +46,7 @@ _BARE = frozenset(
     }
 )
 _ARROWS = frozenset({"in_features", "in_channels", "input_size"})
+_SIGNS = {"kernel_size": "×", "output_size": "×"}  # between the parts of a setting
 
 
 def key_settings(module: ModuleFacts) -> dict[str, Any]:
@@ -76,11 +77,10 @@ def module_type(module: ModuleFacts) -> str:
 
 
 def _setting(name: str, item: Any) -> str:
+    """A setting by its value, with its name where the value alone does not say what it is."""
+    shown = value_text(item)
     if isinstance(item, (tuple, list)):
-        sign = "×" if name in ("kernel_size", "output_size") else ", "
-        shown = sign.join([value_text(part) for part in item]) if len(item) != 1 else value_text(item[0])
-    else:
-        shown = value_text(item)
+        shown = _SIGNS.get(name, ", ").join(map(value_text, item))
     return shown if name in _BARE else f"{name}={shown}"
 
 
@@ -103,17 +103,17 @@ def is_method(call: Call) -> bool:
 
 
 def operands(call: Call) -> tuple[Any, ...]:
-    """The arguments of an operator as they stand in the source: `1 - x` calls x.__rsub__(1)."""
+    """The arguments of an operator in the order of the source: `1 - x` calls x.__rsub__(1)."""
     is_function_of_two = call.kind == "function" and len(call.args) == 2
     if is_function_of_two and operation(call.kind, call.name).is_reflected:
         return (call.args[1], call.args[0])
     return call.args
 
 
-def given(call: Call) -> dict[str, Any]:
+def named_arguments(call: Call) -> dict[str, Any]:
     """The arguments of a watched function by name, without the object whose method it is.
 
-    >>> given(Call(0, None, "python", "Data.get", kwargs={"self": None, "index": 3}))
+    >>> named_arguments(Call(0, None, "python", "Data.get", kwargs={"self": None, "index": 3}))
     {'index': 3}
     """
     return {name: item for name, item in call.kwargs.items() if name not in ("self", "cls")}
@@ -133,26 +133,34 @@ def compact(call: Call) -> str:
     if call.operator is not None:
         return _operation(call, safe(call.operator))
     name = function_name(call.name)
-    args, kwargs = call.args, call.kwargs if call.kind != "python" else given(call)
+    args, kwargs = call.args, call.kwargs if call.kind != "python" else named_arguments(call)
     if not args and not kwargs:
         return name + "()"
-    args = _unless_tensors(args[1:] if is_method(call) else args)
-    kwargs = kwargs if _unless_tensors(tuple(kwargs.values())) else {}
-    plain = {key: item for key, item in kwargs.items() if not holds_tensor(item)}
-    text = _fitting(
-        lambda: arguments(args, kwargs),
-        lambda: arguments(args, kwargs, brief=True),
-        lambda: [*arguments(args, plain, brief=True), *["…"] * (len(plain) < len(kwargs))],
+    if is_method(call):
+        args = args[1:]
+    shown_args = () if _are_tensors(args) else args
+    shown_kwargs = {} if _are_tensors(kwargs.values()) else kwargs
+    text = _first_fit(
+        lambda: arguments(shown_args, shown_kwargs),
+        lambda: arguments(shown_args, shown_kwargs, brief=True),
+        lambda: _without_named_tensors(shown_args, shown_kwargs),
     )
     return f"{name}({text})" if text else name
 
 
-def _unless_tensors(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The items, or none of them if they are nothing but tensors."""
-    return () if all(item is None or holds_tensor(item) for item in items) else items
+def _without_named_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """The arguments but for named tensors, with a sign if one is left out."""
+    plain = {key: item for key, item in kwargs.items() if not holds_tensor(item)}
+    texts = arguments(args, plain, brief=True)
+    return [*texts, "…"] if len(plain) < len(kwargs) else texts
 
 
-def _fitting(*forms: Callable[[], list[str]]) -> str:
+def _are_tensors(items: Iterable[Any]) -> bool:
+    """Whether all items are None or hold tensors."""
+    return all(item is None or holds_tensor(item) for item in items)
+
+
+def _first_fit(*forms: Callable[[], list[str]]) -> str:
     """The first form that is short enough, with commas between; the last one is cut."""
     text = ""
     for form in forms:
@@ -163,18 +171,24 @@ def _fitting(*forms: Callable[[], list[str]]) -> str:
 
 
 def _operation(call: Call, symbol: str) -> str:
-    """An operator with the operands that are no tensors, or an index with all of its parts."""
+    """An operator with the operands that are not tensors, or an index with all of its parts."""
     if symbol.startswith("[]") and len(call.args) > 1:
-        index = call.args[1]
-        parts = index if isinstance(index, tuple) else (index,)
-        text = _fitting(lambda: list(map(argument, parts)), lambda: [argument(part, brief=True) for part in parts])
-        return f"[{text}]{symbol[2:]}"
+        return f"[{_index(call.args[1])}]{symbol[2:]}"
     if len(call.args) != 2:
         return symbol
     left, right = operands(call)
-    before = "" if holds_tensor(left) else short(value_text(left), MOST_ARGUMENTS) + " "
-    after = "" if holds_tensor(right) else " " + short(value_text(right), MOST_ARGUMENTS)
-    return f"{before}{symbol}{after}"
+    return " ".join([*_plain_operand(left), symbol, *_plain_operand(right)])
+
+
+def _index(index: Any) -> str:
+    """The parts of an index."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return _first_fit(lambda: list(map(argument, parts)), lambda: [argument(part, brief=True) for part in parts])
+
+
+def _plain_operand(item: Any) -> tuple[str, ...]:
+    """The text of an operand; nothing for a tensor, which is not written out."""
+    return () if holds_tensor(item) else (short(value_text(item), MOST_ARGUMENTS),)
 
 
 class Placed(Protocol):
@@ -196,7 +210,7 @@ def spot(site: Placed) -> str:
 
 
 def expression(site: Site | None) -> str:
-    """What stands at a place in the source, in one line.
+    """The source text at a site, in one line.
 
     >>> expression(Site("train.py", 9, "main", "    optimizer.step()  # now", start=4, end=20))
     'optimizer.step()'
@@ -208,7 +222,7 @@ def expression(site: Site | None) -> str:
 
 
 def method_name(call: Call) -> str | None:
-    """The method, of the module that was running, in which a call stands: `MHA.split_heads`.
+    """The method, of the module that was running, that contains a call: `MHA.split_heads`.
 
     None when no line of that module's own code led to the call, as with F.linear inside torch's Linear.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import compress
 
 from insitu.trace.analysis import relative
 from insitu.trace.costs import Costs, Ledger, size
@@ -25,18 +26,40 @@ COLUMNS = (
     Column("memory", right=True, drop=4),
     Column("flops", right=True, drop=3),
 )
-OTHERS = " and others"
+MOST_OUTPUT = 40
+NOTHING: Span = ("", "")
 
 
 @dataclass(slots=True)
-class Row:
-    """What the calls of one module add up to."""
+class ModuleRow:
+    """What the calls of one module add up to: the first output, whether others differ, the first exception."""
 
     module: ModuleFacts
     first: int
-    output: str
+    output: str = ""
+    has_others: bool = False
+    raised: str | None = None
     calls: int = 0
     costs: Costs = field(default_factory=Costs)
+
+    def add(self, call: Call, costs: Costs) -> None:
+        """Add a call."""
+        self.first = min(self.first, call.id)
+        self.calls += 1
+        self.costs.add(costs)
+        if call.raised is not None:
+            self.raised = self.raised or call.raised
+            return
+        output = result(call.result, MOST_OUTPUT)
+        self.output = self.output or output
+        self.has_others |= output != self.output
+
+    @property
+    def outcome(self) -> Span:
+        """What the calls returned; an exception comes before everything else."""
+        if self.raised is not None:
+            return (f"✗ raised {safe(self.raised)}", "red")
+        return (f"{self.output} and others" if self.has_others else self.output, "blue")
 
 
 class Table:
@@ -48,7 +71,7 @@ class Table:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, ModuleRow] = {}
         self._shown: set[str] = set()
         self._tensors: dict[int, int] = {}
         self._ledger = Ledger()
@@ -65,13 +88,12 @@ class Table:
 
     def __call__(self, event: Event) -> Iterable[Line]:
         """Nothing yet: the call is added to its row."""
-        if isinstance(event, Mark):
-            if event.kind == "trouble":
-                self._troubles.append(safe(event.text))
-        elif isinstance(event, Call):
+        if isinstance(event, Call):
             self._count(event)
             if event.module is not None and event.kind == "module":
                 self._shown.add(event.module.path)
+        elif isinstance(event, Mark) and event.kind == "trouble":
+            self._troubles.append(safe(event.text))
         return ()
 
     def left_out(self, event: Event) -> None:
@@ -91,42 +113,38 @@ class Table:
             self._add(event, event.module, costs)
 
     def _decide(self, call: Call) -> None:
-        """Note which modules are models beside the first: they have the names of their classes, and lie in no other."""
+        """Find the models beside the first one: they have the names of their classes, and are in no other module."""
         found = self._undecided.pop(call.id, set())
         if call.kind == "module" and call.module is not None:
-            found = {call.module.path} if call.module.path.partition("#")[0] == call.module.type else set()
-        if found and call.parent is None:
+            found = {call.module.path} if _is_model(call.module) else set()
+        if call.parent is None:
             self._outermost |= found
-        elif found and call.parent is not None:
+        elif found:
             self._undecided.setdefault(call.parent, set()).update(found)
 
     def _add(self, call: Call, module: ModuleFacts, costs: Costs) -> None:
         row = self._rows.get(module.path)
         if row is None:
-            row = self._rows[module.path] = Row(module, call.id, "")
-        row.first = min(row.first, call.id)
-        output = result(call.result, 40) if call.raised is None else f"✗ raised {safe(call.raised)}"
-        row.output = _joined(row.output, output) if row.calls else output
-        row.calls += 1
-        row.costs.add(costs)
+            row = self._rows[module.path] = ModuleRow(module, call.id)
+        row.add(call, costs)
         self._tensors.update((facts.id, size(facts)) for facts in call.outputs)
 
     def finish(self) -> Iterator[Line]:
-        """The whole table and its totals; columns in which nothing stands are left out."""
+        """The whole table and its totals; empty columns are left out."""
         self._attribute()
         total = self._total()
         self._rows = {path: row for path, row in self._rows.items() if path in self._shown}
         rows = sorted(self._rows.values(), key=lambda row: row.first)
         depths = self._depths()
-        lines = [
-            ((("module", "bold"),), tuple((column.name, "bold") for column in COLUMNS)),
+        body = [
             *((self._name(row, depths[row.module.path]), self._cells(row)) for row in rows),
             ((("total", "bold"),), total),
         ]
-        used = [index for index in range(len(COLUMNS)) if any(cells[index][0] for _, cells in lines[1:])]
-        columns = tuple(COLUMNS[index] for index in used)
-        for spans, cells in lines:
-            yield Line(spans, tuple(cells[index] for index in used), columns)
+        used = [any(cells[index][0] for _, cells in body) for index in range(len(COLUMNS))]
+        columns = tuple(compress(COLUMNS, used))
+        yield Line((("module", "bold"),), tuple((column.name, "bold") for column in columns), columns)
+        for spans, cells in body:
+            yield Line(spans, tuple(compress(cells, used)), columns)
         for text in self._troubles:
             yield Line(((f"! {text}", "red"),), (), columns)
 
@@ -139,7 +157,7 @@ class Table:
                 above = self._above(above)
 
     def _depths(self) -> dict[str, int]:
-        """How many of the modules in the table each one lies in; shorter paths first, since they are around others."""
+        """How many modules of the table are around each one; shorter paths first, since they are around others."""
         depths: dict[str, int] = {}
         for path in sorted(self._rows, key=len):
             above = self._above(path)
@@ -147,30 +165,30 @@ class Table:
         return depths
 
     def _above(self, path: str) -> str | None:
-        """The nearest module in the table around this one: `h` is not called, so `h.0` lies in the whole."""
+        """The nearest module of the table around this one: `h` is not called, so `h.0` is in the whole model."""
         while path and path not in self._outermost:
             path = path.rpartition(".")[0]
             if path in self._rows:
                 return path
         return None
 
-    def _name(self, row: Row, depth: int) -> tuple[Span, ...]:
+    def _name(self, row: ModuleRow, depth: int) -> tuple[Span, ...]:
         own = relative(row.module.path, self._above(row.module.path) or "")
         return ("  " * depth, ""), (safe(own) or "(root)", "bold")
 
-    def _cells(self, row: Row) -> tuple[Span, ...]:
-        costs, all_time = row.costs, self._all.time
+    def _cells(self, row: ModuleRow) -> tuple[Span, ...]:
+        costs = row.costs
         return (
             (module_type(row.module), "purple"),
             (f"{row.module.parameters:,}" if row.module.parameters else "", ""),
-            (row.output, "red" if row.output.startswith("✗") else "blue"),
+            row.outcome,
             time_cell(costs.time),
             time_cell(costs.own),
             time_cell(costs.backward),
-            (f"{100 * costs.time / all_time:.1f}%" if all_time and costs.time else "", ""),
+            _share(costs.time, self._all.time),
             (f"{row.calls:,}", ""),
             (amount(costs.memory), ""),
-            (operations(costs.flops) if costs.flops else "", ""),
+            _flops(costs.flops),
         )
 
     def _total(self) -> tuple[Span, ...]:
@@ -178,23 +196,35 @@ class Table:
         rows = self._rows.values()
         outermost = [row for row in rows if self._above(row.module.path) is None]
         shown = len(self._shown & self._rows.keys())
-        of = f"{shown:,} of " if shown < len(rows) else ""
         return (
-            (f"{of}{len(rows):,} module{'s' if len(rows) != 1 else ''}", ""),
+            (_count_text(shown, len(rows)), ""),
             (f"{sum(row.module.parameters for row in outermost):,}", ""),
-            ("", ""),
+            NOTHING,
             time_cell(self._all.time),
-            ("", ""),
+            NOTHING,
             time_cell(sum(self._behind.values())),
-            ("", ""),
+            NOTHING,
             (f"{sum(row.calls for row in rows):,}", ""),
             (amount(sum(self._tensors.values())), ""),
-            (operations(self._all.flops) if self._all.flops else "", ""),
+            _flops(self._all.flops),
         )
 
 
-def _joined(known: str, output: str) -> str:
-    """What the calls of a module returned: of outputs that differ the first, and an exception before all else."""
-    if known.startswith("✗") or output == known.removesuffix(OTHERS):
-        return known
-    return output if output.startswith("✗") else known.removesuffix(OTHERS) + OTHERS
+def _count_text(shown: int, count: int) -> str:
+    """How many modules there are, and how many of them are shown if these are fewer."""
+    text = "1 module" if count == 1 else f"{count:,} modules"
+    return text if shown == count else f"{shown:,} of {text}"
+
+
+def _is_model(module: ModuleFacts) -> bool:
+    """Whether a path is the name of a class, perhaps with a number: `Net`, `Net#2`."""
+    return module.path.partition("#")[0] == module.type
+
+
+def _flops(count: int) -> Span:
+    return (operations(count) if count else "", "")
+
+
+def _share(part: int, whole: int) -> Span:
+    """The share of a time in the time of the whole trace."""
+    return (f"{100 * part / whole:.1f}%", "") if part and whole else NOTHING

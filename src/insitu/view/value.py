@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, singledispatch
 from itertools import groupby
+from types import EllipsisType, NoneType
 from typing import Any
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Fields, Opaque, Stats, TensorFacts, Word, tensors
 
+PLAIN = frozenset({int, float, bool, NoneType})
+# Below how many nanoseconds a time has which unit, in nanoseconds, and which form.
+DURATIONS = (
+    (99_950, 1e3, "%.1fµs"),
+    (999_500, 1e3, "%.0fµs"),
+    (99_950_000, 1e6, "%.1fms"),
+    (999_500_000, 1e6, "%.0fms"),
+)
 MOST_ITEMS = 32
+MOST_RESULT = 60  # characters of a result
 MOST_DEPTH = 8
 MOST_TEXT = 200
 MOST_VALUES = 64  # of an array that is written out
@@ -58,7 +68,7 @@ def value_text(item: Any, *, quote_tensors: bool = False) -> str:
     kind = type(item)
     if kind is TensorFacts:
         return tensor(item)
-    if kind is int or kind is float or kind is bool or item is None:
+    if kind in PLAIN:
         return _number(item)
     if isinstance(item, str):
         return short(safe(item), MOST_TEXT)
@@ -72,38 +82,70 @@ def _number(item: Any) -> str:
         return f"<int of {item.bit_length()} bits>"
 
 
+@singledispatch
 def _inner(item: Any, quote: str, depth: int) -> str:
-    """An item of a container, or a container."""
-    if isinstance(item, TensorFacts):
-        return f"{quote}{tensor(item)}{quote}"
-    if isinstance(item, str):
-        return safe(item) if isinstance(item, Word) else repr(short(item, MOST_TEXT))
-    if item is None or isinstance(item, (int, float, complex)):
-        return _number(item)
-    if item is ...:
-        return "..."
-    if depth == MOST_DEPTH:
-        return "…"
-    if isinstance(item, list):
-        return f"[{_items(item, quote, depth)}]"
-    if isinstance(item, tuple):
-        return f"({_items(item, quote, depth)}{',' if len(item) == 1 else ''})"
-    if isinstance(item, dict):
-        return f"{{{_named(item, ': ', quote, depth)}}}"
+    """An item of a container, or a container; `quote` is put around tensors."""
+    return safe(f"<{type(item).__name__}>")
+
+
+@_inner.register
+def _(item: TensorFacts, quote: str, depth: int) -> str:
+    return f"{quote}{tensor(item)}{quote}"
+
+
+@_inner.register
+def _(item: str, quote: str, depth: int) -> str:
+    return repr(short(item, MOST_TEXT))
+
+
+@_inner.register
+def _(item: Word, quote: str, depth: int) -> str:
+    return safe(item)
+
+
+@_inner.register(int)
+@_inner.register(float)
+@_inner.register(complex)
+@_inner.register(NoneType)
+def _(item: Any, quote: str, depth: int) -> str:
+    return _number(item)
+
+
+@_inner.register
+def _(item: EllipsisType, quote: str, depth: int) -> str:
+    return "..."
+
+
+@_inner.register
+def _(item: Opaque, quote: str, depth: int) -> str:
+    return safe(f"<{item.type}>")
+
+
+@_inner.register(list)
+@_inner.register(tuple)
+@_inner.register(dict)
+@_inner.register(Fields)
+def _(item: Any, quote: str, depth: int) -> str:
+    return "…" if depth == MOST_DEPTH else _container(item, quote, depth + 1)
+
+
+def _container(item: Any, quote: str, depth: int) -> str:
+    """A container in the signs that Python has for it."""
     if isinstance(item, Fields):
         return f"{safe(item.type)}({_named(item.items, '=', quote, depth)})"
-    return safe(f"<{item.type if isinstance(item, Opaque) else type(item).__name__}>")
-
-
-def _items(items: Iterable[Any], quote: str, depth: int) -> str:
-    return capped([_inner(item, quote, depth + 1) for item in items])
+    if isinstance(item, dict):
+        return f"{{{_named(item, ': ', quote, depth)}}}"
+    text = join_capped([_inner(part, quote, depth) for part in item])
+    if isinstance(item, list):
+        return f"[{text}]"
+    return f"({text},)" if len(item) == 1 else f"({text})"
 
 
 def _named(items: dict[Any, Any], sign: str, quote: str, depth: int) -> str:
-    return capped([f"{value_text(name)}{sign}{_inner(item, quote, depth + 1)}" for name, item in items.items()])
+    return join_capped([f"{value_text(name)}{sign}{_inner(item, quote, depth)}" for name, item in items.items()])
 
 
-def capped(texts: list[str], most: int = MOST_ITEMS) -> str:
+def join_capped(texts: list[str], most: int = MOST_ITEMS) -> str:
     """The texts with commas; of a long list the first ones and how many more there are."""
     if len(texts) > most:
         texts = [*texts[:most], f"… {len(texts) - most} more"]
@@ -122,30 +164,36 @@ def arguments(args: Sequence[Any], kwargs: dict[str, Any], *, brief: bool = Fals
     """
     last = max((place for place, item in enumerate(args) if item is not None), default=-1)
     texts: list[str] = []
-    for is_tensor, same in groupby(args[: last + 1], key=lambda item: tensor(item) if _is_tensor(item) else None):
-        items = list(same)
-        if is_tensor and len(items) > 1:
-            texts.append(f"{len(items)} × {argument(items[0], brief)}")
-        else:
+    for same, items in groupby(args[: last + 1], key=_tensor_key):
+        if same is None:
             texts += [argument(item, brief) for item in items]
-    for name, item in kwargs.items():
-        if not (item is None or name.startswith("_")):
-            texts.append(f"{safe(name)}={argument(item, brief)}")
-    return texts
+        else:
+            texts.append(_counted(list(items), brief))
+    named = [(name, item) for name, item in kwargs.items() if item is not None and not name.startswith("_")]
+    return texts + [f"{safe(name)}={argument(item, brief)}" for name, item in named]
+
+
+def _tensor_key(item: Any) -> str | None:
+    """What equal tensors share; None for anything else."""
+    return tensor(item) if type(item) is TensorFacts else None
+
+
+def _counted(items: list[TensorFacts], brief: bool) -> str:
+    """Equal tensors that follow each other."""
+    text = argument(items[0], brief)
+    return f"{len(items)} × {text}" if len(items) > 1 else text
 
 
 def argument(item: Any, brief: bool = False) -> str:
     """One argument, or a part of an index: tensors by dtype and shape, `brief` by dtype alone."""
-    if _is_tensor(item):
+    if type(item) is TensorFacts:
         return safe(f"{item.dtype}[…]") if brief else tensor(item)
-    has_tensors = isinstance(item, (list, tuple)) and len(item) > 1 and all(map(_is_tensor, item))
-    if has_tensors and len({argument(part, brief) for part in item}) == 1:
-        return f"[{len(item)} × {argument(item[0], brief)}]"
-    return value_text(item)
-
-
-def _is_tensor(item: Any) -> bool:
-    return type(item) is TensorFacts
+    if not isinstance(item, (list, tuple)) or len(item) < 2:
+        return value_text(item)
+    if any(type(part) is not TensorFacts for part in item):
+        return value_text(item)
+    texts = {argument(part, brief) for part in item}
+    return f"[{len(item)} × {texts.pop()}]" if len(texts) == 1 else value_text(item)
 
 
 def holds_tensor(item: Any) -> bool:
@@ -153,7 +201,7 @@ def holds_tensor(item: Any) -> bool:
     kind = type(item)
     if kind is TensorFacts:
         return True
-    if kind is int or kind is str or kind is float or kind is bool:
+    if kind in PLAIN or kind is str:
         return False
     return next(tensors(item), None) is not None
 
@@ -161,26 +209,31 @@ def holds_tensor(item: Any) -> bool:
 def held_text(item: Any) -> str:
     """What a variable holds, in the manner of a result; a text is quoted and None is None."""
     if isinstance(item, str) and not isinstance(item, Word):
-        return repr(short(item, 60))
-    return result(item) if holds_tensor(item) else short(value_text(item), 60)
+        return repr(short(item, MOST_RESULT))
+    return result(item) if holds_tensor(item) else short(value_text(item), MOST_RESULT)
 
 
-def result(item: Any, limit: int = 60) -> str:
+def result(item: Any, limit: int = MOST_RESULT) -> str:
     """The tensors of a result: `f32[2, 3]`, `3 × f32[2, 3]`, `f32[2], i64[2]`, `logits: f32[2], loss: f32[]`."""
     if type(item) is TensorFacts:
         return tensor(item)
-    if isinstance(item, (dict, Fields)):
-        items = item.items if isinstance(item, Fields) else item
-        parts = [f"{value_text(name)}: {result(part)}" for name, part in items.items() if part is not None]
-        return short(capped(parts), limit)
     if item is None:
         return ""
+    if isinstance(item, Fields):
+        return _named_results(item.items, limit)
+    if isinstance(item, dict):
+        return _named_results(item, limit)
     found = [tensor(facts) for facts in tensors(item)]
     if not found:
         return short(value_text(item), limit)
     if len(found) > 1 and len(set(found)) == 1:
         return f"{len(found)} × {found[0]}"
-    return short(capped(found), limit)
+    return short(join_capped(found), limit)
+
+
+def _named_results(items: dict[Any, Any], limit: int) -> str:
+    parts = [f"{value_text(name)}: {result(part)}" for name, part in items.items() if part is not None]
+    return short(join_capped(parts), limit)
 
 
 def is_whole(dtype: str) -> bool:
@@ -248,9 +301,16 @@ def nonfinite_counts(stats: Stats) -> str:
     >>> nonfinite_counts(Stats(count=4, min=0.0, max=1.0, mean=0.5, std=1.0, nan=2, inf=1))
     '2 NaN, 1 Inf'
     """
-    if not (stats.nan or stats.inf):
-        return ""
-    return ", ".join([f"{count:,} {name}" for count, name in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count])
+    return count_text({"NaN": stats.nan, "Inf": stats.inf}) if stats.nan or stats.inf else ""
+
+
+def count_text(counts: dict[str, int]) -> str:
+    """How many there are of each thing, without those of which there are none.
+
+    >>> count_text({"NaN": 1200, "Inf": 0})
+    '1,200 NaN'
+    """
+    return ", ".join([f"{count:,} {name}" for name, count in counts.items() if count])
 
 
 def kept_text(item: Any) -> str:
@@ -284,13 +344,10 @@ def duration(nanoseconds: int) -> str:
     >>> [duration(n) for n in (900, 3_400, 340_000, 2_200_000, 170_000_000, 3_000_000_000)]
     ['0.9µs', '3.4µs', '340µs', '2.2ms', '170ms', '3.00s']
     """
-    if nanoseconds < 99_950:
-        return f"{nanoseconds / 1e3:.1f}µs"
-    if nanoseconds < 999_500:
-        return f"{nanoseconds / 1e3:.0f}µs"
-    if nanoseconds < 99_950_000:
-        return f"{nanoseconds / 1e6:.1f}ms"
-    return f"{nanoseconds / 1e6:.0f}ms" if nanoseconds < 999_500_000 else f"{nanoseconds / 1e9:.2f}s"
+    for limit, unit, form in DURATIONS:
+        if nanoseconds < limit:
+            return form % (nanoseconds / unit)
+    return f"{nanoseconds / 1e9:.2f}s"
 
 
 def amount(bytes: int) -> str:
@@ -301,11 +358,7 @@ def amount(bytes: int) -> str:
     """
     if bytes < 1024:
         return f"{bytes} B"
-    scaled, unit = bytes / 1024, "KiB"
-    for larger in ("MiB", "GiB", "TiB"):
-        if scaled < 1024:
-            break
-        scaled, unit = scaled / 1024, larger
+    scaled, unit = _scaled(bytes / 1024, 1024, 1024, ("KiB", "MiB", "GiB", "TiB"))
     return f"{scaled:.1f} {unit}"
 
 
@@ -315,9 +368,15 @@ def operations(flops: int) -> str:
     >>> [operations(n) for n in (12, 3_400, 46_596_096, 2_100_000_000_000)]
     ['12', '3.4 k', '46.6 M', '2.1 T']
     """
-    scaled, unit = float(flops), ""
-    for larger in (" k", " M", " G", " T", " P", " E"):
-        if scaled < 999.5:
-            break
-        scaled, unit = scaled / 1000, larger
+    scaled, unit = _scaled(float(flops), 1000, 999.5, ("", " k", " M", " G", " T", " P", " E"))
     return f"{scaled:.3g}{unit}"
+
+
+def _scaled(number: float, base: int, limit: float, units: Sequence[str]) -> tuple[float, str]:
+    """A number in the first unit in which it is below the limit, or in the last one."""
+    *smaller, last = units
+    for unit in smaller:
+        if number < limit:
+            return number, unit
+        number /= base
+    return number, last

@@ -8,8 +8,8 @@ from itertools import count
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.trace import Trace
-from insitu.view.export.frames import Frames
 from insitu.view.export.graph import Edge, Layers, StepGraph, call_name, step_graphs
+from insitu.view.export.nested_frames import Frames
 from insitu.view.missing_text import missing_text
 from insitu.view.name import compact
 from insitu.view.value import result, safe, short, tensor

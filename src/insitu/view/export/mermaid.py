@@ -9,7 +9,7 @@ from itertools import count
 from insitu.trace.collector import collector_paused
 from insitu.trace.trace import Trace
 from insitu.view.export.flow import Flow, Key
-from insitu.view.export.frames import Frames
+from insitu.view.export.nested_frames import Frames
 from insitu.view.missing_text import missing_text
 from insitu.view.value import short
 

@@ -12,7 +12,7 @@ import insitu
 from insitu.store.journal.journal_writer import JournalWriter
 from insitu.trace.run import Attempt, RunEvent, RunSummary, VariableSummary
 from insitu.view import Terminal
-from insitu.view.run import points_in, run_facts, run_lines, sparkline
+from insitu.view.run_table import points_in, run_facts, run_lines, sparkline
 
 BASE = VariableSummary(
     path="encoder.0.forward.h",

@@ -11,7 +11,7 @@ from insitu.trace.dtype import dtype_named
 from insitu.trace.path import Pattern
 from insitu.trace.run import RunEvent, RunSummary, VariableSummary
 from insitu.view.line import Column, Line, Span
-from insitu.view.value import limits, safe, short
+from insitu.view.value import count_text, limits, safe, short
 
 COLUMNS = (
     Column("values"),
@@ -21,8 +21,9 @@ COLUMNS = (
     Column("mean over steps", drop=2),
     Column("source", drop=1),
 )
-TROUBLES = ("raised", "error", "trouble")  # kinds of events that are told before everything else
+TROUBLES = ("raised", "error", "trouble")  # kinds of events that come before everything else
 BARS = "▁▂▃▄▅▆▇█"
+MOST_RANKS, MOST_SOURCE = 12, 40  # characters
 
 
 def run_lines(run: RunSummary, only: Sequence[str] = ()) -> Iterator[Line]:
@@ -36,15 +37,14 @@ def run_lines(run: RunSummary, only: Sequence[str] = ()) -> Iterator[Line]:
         yield Line((("nothing was recorded", "grey"),))
         return
     rows = [_cells(summary) for summary in summaries]
-    # An empty column is left out, its name too.
-    names = tuple((column.name if any(texts) else "", "bold") for column, *texts in _columns(rows))
-    yield Line((("path", "bold"),), names, COLUMNS)
+    yield Line((("path", "bold"),), tuple(map(_heading, COLUMNS, zip(*rows, strict=True))), COLUMNS)
     for summary, cells in zip(summaries, rows, strict=True):
         yield Line(((safe(summary.path) or "(root)", "bold"),), cells, COLUMNS)
 
 
-def _columns(rows: list[tuple[Span, ...]]) -> Iterator[Any]:
-    return zip(COLUMNS, *([text for text, _ in cells] for cells in rows), strict=True)
+def _heading(column: Column, cells: Iterable[Span]) -> Span:
+    """The name of a column; an empty column, and its name, are left out."""
+    return (column.name if any(text for text, _ in cells) else "", "bold")
 
 
 def run_facts(run: RunSummary, only: Sequence[str] = ()) -> dict[str, Any]:
@@ -64,13 +64,13 @@ def points_in(width: int) -> int:
 
 def _summaries(run: RunSummary, only: Sequence[str]) -> list[VariableSummary]:
     found = {summary.path: summary for summary in run.variables}
-    return [found[path] for path in chosen(list(found), only)]
+    return [found[path] for path in matching_paths(list(found), only)]
 
 
-def chosen(paths: Sequence[str], only: Sequence[str]) -> list[str]:
+def matching_paths(paths: Sequence[str], only: Sequence[str]) -> list[str]:
     """The recorded paths that the patterns name, in their order; one that names none is an error with the nearest.
 
-    >>> chosen(["forward.x", "loss"], ["forward.*"]), chosen(["loss"], [])
+    >>> matching_paths(["forward.x", "loss"], ["forward.*"]), matching_paths(["loss"], [])
     (['forward.x'], ['loss'])
     """
     patterns = [Pattern.of(text) for text in only]
@@ -98,53 +98,74 @@ def remarks(run: RunSummary) -> Iterator[str]:
 
 
 def _cells(summary: VariableSummary) -> tuple[Span, ...]:
-    first, last = summary.steps
+    """The cells of a variable, one for each column."""
     return (
-        (f"{summary.rows:,} × {_typed(summary)}", "blue"),
-        (f"{first}" if first == last else f"{first}–{last}", ""),
+        (f"{summary.rows:,} × {_type(summary)}", "blue"),
+        (_span(*summary.steps), ""),
         (_ranks(summary.ranks), ""),
         (_range(summary), "red" if summary.nan else ""),
         (sparkline(summary.means), "green"),
-        (short(safe(summary.source or ""), 40), "grey"),
+        (short(safe(summary.source or ""), MOST_SOURCE), "grey"),
     )
 
 
-def _typed(summary: VariableSummary) -> str:
+def _span(least: int, largest: int) -> str:
+    """Two ends, or the one number that they are.
+
+    >>> _span(3, 3), _span(3, 7)
+    ('3', '3–7')
+    """
+    return f"{least}" if least == largest else f"{least}–{largest}"
+
+
+def _type(summary: VariableSummary) -> str:
+    """Dtype and shape, or what else was recorded."""
     if not summary.shapes:
         return "Python value" if summary.dtype == "json" else summary.dtype
     least, largest = summary.shapes
     text = safe(dtype_named(summary.dtype).short)
     if len(least) != len(largest):
         return f"{text}[…]"
-    sizes = [str(a) if a == b else f"{a}–{b}" for a, b in zip(least, largest, strict=True)]
-    return f"{text}[{', '.join(sizes)}]"
+    return f"{text}[{', '.join(map(_span, least, largest))}]"
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
-    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
-        return f"{ranks[0]}–{ranks[-1]}"
-    return short(", ".join(map(str, ranks)), 12)
+    """The numbers of the ranks; of several without a gap, the first and the last."""
+    has_gap = ranks[-1] - ranks[0] != len(ranks) - 1
+    if has_gap or len(ranks) < 3:
+        return short(", ".join(map(str, ranks)), MOST_RANKS)
+    return _span(ranks[0], ranks[-1])
 
 
 def _range(summary: VariableSummary) -> str:
-    about = "≈ " if summary.sampled else ""
-    if summary.nan or summary.inf:
-        counts = ((summary.nan, "NaN"), (summary.inf, "Inf"))
-        return ("≥ " if summary.sampled else "") + ", ".join(f"{count:,} {name}" for count, name in counts if count)
+    """The range of the values, or how many of them are not finite; marked if only a sample was looked at."""
+    odd = count_text({"NaN": summary.nan, "Inf": summary.inf})
+    if odd:
+        return f"≥ {odd}" if summary.sampled else odd
     if summary.low is None or summary.high is None:
         return ""
-    return about + limits(summary.low, summary.high)
+    text = limits(summary.low, summary.high)
+    return f"≈ {text}" if summary.sampled else text
 
 
 def sparkline(means: Sequence[float | None]) -> str:
-    """Numbers as bars, from the least to the largest; a dot where there is none that is finite.
+    """Numbers as bars, from the least to the largest; a dot where no number is finite.
 
     >>> sparkline([0.0, 1.0, None, 7.0]), sparkline([2.0, 2.0])
     ('▁▂·█', '▄▄')
     """
-    known: list[Any] = [mean for mean in means if mean is not None]
+    known = [mean for mean in means if mean is not None]
     if not known:
         return ""
-    low, span = min(known) / 2, max(known) / 2 - min(known) / 2  # halves, for the whole may be too large for a float
-    scaled = (None if mean is None else (mean / 2 - low) / span * 7 if span else 3 for mean in means)
-    return "".join("·" if place is None else BARS[round(place)] for place in scaled)
+    low, high = min(known), max(known)
+    return "".join([_bar(mean, low, high) for mean in means])
+
+
+def _bar(mean: float | None, low: float, high: float) -> str:
+    """The bar of one number between the least and the largest."""
+    if mean is None:
+        return "·"
+    if low == high:
+        return BARS[3]
+    half = high / 2 - low / 2  # halves, because the whole may be too large for a float
+    return BARS[round((mean / 2 - low / 2) / half * 7)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import isfinite
 from typing import Any
 
 from insitu.trace.event import Stats, Variable, tensors
@@ -15,6 +15,19 @@ from insitu.view.value import is_whole, safe, short
 MOST_NAME = 200
 
 
+@dataclass(slots=True, frozen=True)
+class Point:
+    """What a variable held: least, mean and largest of the finite numbers, None if there are none."""
+
+    low: float | None
+    mean: float | None
+    high: float | None
+    is_odd: bool  # whether a number is not finite
+
+
+UNKNOWN = Point(None, None, None, is_odd=True)
+
+
 @dataclass(slots=True)
 class DrawnSeries:
     """A variable of one rank as it is drawn: points from left to right, and the row that a click on each leads to."""
@@ -22,13 +35,33 @@ class DrawnSeries:
     name: str
     rank: int
     unit: str = "step"
-    is_whole: bool = False  # all of it is integers
+    is_whole: bool = False  # whether all numbers are integers
     x: list[int] = field(default_factory=list)
     low: list[float | None] = field(default_factory=list)
     mean: list[float | None] = field(default_factory=list)
     high: list[float | None] = field(default_factory=list)
     is_odd: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
+
+    def add(self, x: int, point: Point, row: int) -> None:
+        """Add a point; the last change of a step is the one that stays, and the band holds all of them."""
+        if self.x and self.x[-1] == x:
+            point = self._joined(point)
+            for column in (self.x, self.low, self.mean, self.high, self.is_odd, self.rows):
+                column.pop()
+        self.x.append(x)
+        self.low.append(point.low)
+        self.mean.append(point.mean)
+        self.high.append(point.high)
+        self.is_odd.append(int(point.is_odd))
+        self.rows.append(row)
+
+    def _joined(self, point: Point) -> Point:
+        """A point in the band of the one before it."""
+        lows = [low for low in (self.low[-1], point.low) if low is not None]
+        highs = [high for high in (self.high[-1], point.high) if high is not None]
+        is_odd = point.is_odd or bool(self.is_odd[-1])
+        return Point(min(lows, default=None), point.mean, max(highs, default=None), is_odd)
 
 
 def of_variables(variables: Sequence[Variable], places: Mapping[int, int]) -> list[DrawnSeries]:
@@ -44,8 +77,8 @@ def of_variables(variables: Sequence[Variable], places: Mapping[int, int]) -> li
     stepped = len({variable.step for variable in variables}) > 1
     found: dict[tuple[str, int], DrawnSeries] = {}
     for variable in variables:
-        numbers = _numbers(variable.value)
-        if numbers is None or "deleted" in variable.changes:
+        point = _point(variable.value)
+        if point is None or "deleted" in variable.changes:
             continue
         key = (variable.name, variable.rank)
         drawn = found.get(key)
@@ -54,7 +87,7 @@ def of_variables(variables: Sequence[Variable], places: Mapping[int, int]) -> li
             drawn = found[key] = DrawnSeries(name, variable.rank, "step" if stepped else "change", is_whole=True)
         drawn.is_whole &= _is_whole(variable.value)
         x = variable.step if stepped else len(drawn.x)
-        _add(drawn, x, numbers, places.get(variable.id, -1) + 1)
+        drawn.add(x, point, places.get(variable.id, -1) + 1)
     return list(found.values())
 
 
@@ -82,49 +115,38 @@ def fill(columns: PackedColumns, series: Sequence[DrawnSeries]) -> list[Any]:
     return [[drawn.name, drawn.rank, drawn.unit, len(drawn.x), int(drawn.is_whole)] for drawn in series]
 
 
-def _numbers(value: Any) -> tuple[float, float, float, bool] | None:
-    """Least, mean, largest, whether something is not finite; the least is infinite where all is, None is no number."""
+def _point(value: Any) -> Point | None:
+    """The numbers of a value; None for a value without numbers."""
     if isinstance(value, (bool, int, float)):
-        try:
-            number = float(value)
-        except OverflowError:
-            return None
-        return (number, number, number, False) if isfinite(number) else (inf, 0.0, -inf, True)
+        return _number_point(value)
     found = [facts.stats for facts in tensors(value) if facts.stats is not None]
-    return _of_stats(found) if found else None
+    return _stats_point(found) if found else None
+
+
+def _number_point(value: float) -> Point | None:
+    """A number; None for one that no float holds."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return Point(number, number, number, is_odd=False) if isfinite(number) else UNKNOWN
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a variable is an integer, or nothing but tensors of them."""
+    """Whether a variable holds an integer, or only tensors of integers."""
     if isinstance(value, int):
         return True
     return not isinstance(value, float) and all(is_whole(facts.dtype) for facts in tensors(value))
 
 
-def _of_stats(every: list[Stats]) -> tuple[float, float, float, bool]:
-    low = min((stats.min for stats in every if stats.min is not None), default=inf)
-    high = max((stats.max for stats in every if stats.max is not None), default=-inf)
+def _stats_point(every: list[Stats]) -> Point:
+    """The tensors of a value taken as one; where no mean is known, the middle of the range."""
+    is_odd = any(stats.nan or stats.inf for stats in every)
+    lows = [stats.min for stats in every if stats.min is not None]
+    highs = [stats.max for stats in every if stats.max is not None]
+    if not lows or not highs:
+        return Point(None, None, None, is_odd)
+    low, high = min(lows), max(highs)
     means = [stats.mean for stats in every if stats.mean is not None and isfinite(stats.mean)]
-    mean = sum(mean / len(means) for mean in means) if means else low / 2 + high / 2 if low <= high else 0.0
-    return low, mean, high, any(stats.nan or stats.inf for stats in every)
-
-
-def _add(drawn: DrawnSeries, x: int, numbers: tuple[float, float, float, bool], row: int) -> None:
-    low, mean, high, is_odd = numbers
-    is_known = low <= high
-    point = (low, mean, high) if is_known else (None, None, None)
-    if not drawn.x or drawn.x[-1] != x:
-        for column, number in zip((drawn.low, drawn.mean, drawn.high), point, strict=True):
-            column.append(number)
-        drawn.x.append(x)
-        drawn.is_odd.append(int(is_odd))
-        drawn.rows.append(row)
-        return
-    # The last change of a step is the one that stays; the band holds all of them.
-    before_low, before_high = drawn.low[-1], drawn.high[-1]
-    drawn.mean[-1] = mean if is_known else None
-    if is_known:
-        drawn.low[-1] = low if before_low is None else min(low, before_low)
-        drawn.high[-1] = high if before_high is None else max(high, before_high)
-    drawn.is_odd[-1] |= int(is_odd)
-    drawn.rows[-1] = row
+    mean = sum(mean / len(means) for mean in means) if means else low / 2 + high / 2
+    return Point(low, mean, high, is_odd)
