@@ -50,15 +50,15 @@ def explanation(moment: Moment) -> Explanation:
 
 def build_failure(moment: Moment, reading: Reading) -> Failure:
     """The moment of an exception as `trace.explain` asks for it."""
-    scene, modules = moment.scene, _modules_around(moment, reading)
+    modules = _modules_around(moment, reading)
     return Failure(
         moment.error,
         moment.message,
         reading,
         moment.at,
         moment.end,
-        own=scene.own if scene is not None else None,
-        inner=scene.inner if scene is not None else None,
+        own=moment.scene.own,
+        inner=moment.scene.inner,
         modules=tuple(around.label for around in modules),
         live=TensorsAtMoment(moment, reading, modules),
     )
@@ -67,10 +67,9 @@ def build_failure(moment: Moment, reading: Reading) -> Failure:
 def _modules_around(moment: Moment, reading: Reading) -> list[ModuleAround]:
     """The modules around that are still alive, the outermost first: from the tape, else from the frames."""
     if moment.at is not None:
-        callees = [(callee.ref(), callee.path) for callee in reading.modules(moment.at)]
-        return [ModuleAround(module, path) for module, path in callees if module is not None]
-    found = [ref() for ref in moment.scene.modules] if moment.scene is not None else []
-    modules = [module for module in found if module is not None]
+        callees = reading.modules(moment.at)
+        return [ModuleAround(module, callee.path) for callee in callees if (module := callee.ref()) is not None]
+    modules = [module for ref in moment.scene.modules if (module := ref()) is not None]
     paths = {id(module): name for root in modules[:1] for name, module in root.named_modules()}
     return [ModuleAround(module, paths[id(module)]) for module in modules if id(module) in paths]
 
@@ -117,11 +116,15 @@ class TensorsAtMoment(LiveTensors):
 
     def in_place_change(self, loss: Value | None, message: str, end: int) -> InPlaceChange | None:
         """The change of a tensor that the backward pass of a loss needs."""
-        return find_change(self._reading, loss() if loss is not None else None, message, end)
+        return find_change(self._reading, _alive(loss), message, end)
 
     def custom_backward(self, loss: Value | None, function: str) -> CodeType | None:
         """The `backward` of a custom autograd function in the graph of a loss."""
-        return custom_backward(loss() if loss is not None else None, function)
+        return custom_backward(_alive(loss), function)
+
+
+def _alive(value: Value | None) -> Tensor | None:
+    return value() if value is not None else None
 
 
 def _paths_in(module: nn.Module, tensor: Any, *path: str) -> Iterator[str]:

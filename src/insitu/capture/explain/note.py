@@ -36,13 +36,13 @@ _numbers = count()
 class Moment:
     """Where an exception was first seen: the tape, the call on it, the scene."""
 
-    def __init__(self, probe: Probe | None, at: int | None, error: BaseException, scene: Scene | None) -> None:
+    def __init__(self, probe: Probe | None, at: int | None, error: BaseException, scene: Scene) -> None:
         self.tape = probe.tape if probe is not None else Tape()
         self.end = len(self.tape)
         self.cleared = probe.cleared if probe is not None else (0, 0)
         self.at, self.scene = at, scene
         self.error, self.message = type(error).__name__, _message(error)
-        self.contents = {**(scene.contents if scene is not None else {}), **self._argument_contents()}
+        self.contents = {**scene.contents, **self._argument_contents()}
         if probe is not None:
             waiting[next(_numbers)] = self
 
@@ -176,7 +176,7 @@ def moment_of(error: BaseException, probe: Probe | None, at: int | None, until: 
     callee = probe.tape[at] if probe is not None and at is not None else None
     traceback = error.__traceback__
     if isinstance(callee, (FunctionCallee, OperatorCallee)) and not is_shown(traceback):
-        return Moment(probe, at, error, None)
+        return Moment(probe, at, error, Scene())
     return Moment(probe, at, error, take_scene(traceback, probe.table if probe is not None else {}, until))
 
 

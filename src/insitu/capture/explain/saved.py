@@ -91,8 +91,7 @@ def _module_name(reading: Reading, at: int, callee: ModuleCallee) -> str:
     """The path of a module or, if it has none of its own, the expression that called it."""
     if callee.path and callee.path.partition("#")[0] != callee.facts.type:
         return callee.path
-    expression = reading.expression(at)
-    node = expression.node if expression is not None else None
+    node = reading.expression(at).node
     return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
 
 

@@ -19,7 +19,7 @@ from insitu.capture.explain.snapshots import ValueSnapshots
 from insitu.capture.sites import is_hidden
 from insitu.capture.tensors import Table
 from insitu.capture.torch_internals import MODULE_CALL
-from insitu.trace.explain.failure import LIBRARIES, FrameSnapshot
+from insitu.trace.explain.failure import LIBRARIES, NO_FRAME, FrameSnapshot
 from insitu.tracebacks import is_own
 
 OPTIMIZED = 0x1  # flag of code whose locals are slots: before Python 3.13, its f_locals is a copy that the frame keeps
@@ -32,26 +32,26 @@ LOCALS_READERS = frozenset({"locals", "vars", "eval", "exec", "f_locals", "_getf
 class Scene:
     """What an exception left: the innermost frame that is the user's, the innermost of all, the modules around.
 
-    `own` is None where only torch ran, and the same as `inner` where no code of torch was called further in. `contents`
-    are the digests of small tensors, by the ids of their values.
+    `own` is NO_FRAME where only torch ran, and the same as `inner` where no code of torch was called further in.
+    `contents` are the digests of small tensors, by the ids of their values.
     """
 
-    own: FrameSnapshot | None
-    inner: FrameSnapshot
-    modules: tuple[weakref.ref[nn.Module], ...]
+    own: FrameSnapshot = NO_FRAME
+    inner: FrameSnapshot = NO_FRAME
+    modules: tuple[weakref.ref[nn.Module], ...] = ()
     contents: dict[int, Any] = field(default_factory=dict)
 
 
-def take_scene(traceback: TracebackType | None, table: Table, until: TracebackType | None = None) -> Scene | None:
-    """The scene of a traceback, up to one of its entries; None if it has no frames but those of this tool."""
+def take_scene(traceback: TracebackType | None, table: Table, until: TracebackType | None = None) -> Scene:
+    """The scene of a traceback, up to one of its entries; empty if it has no frames but those of this tool."""
     passed = list(entries(traceback, until))
     inner = next((entry for entry in reversed(passed) if not is_own(entry)), None)
     if inner is None:
-        return None
+        return Scene()
     snapshots = ValueSnapshots(table)
     own = _own_entry(passed)
     inner_frame = _snapshot(inner, snapshots)
-    own_frame = inner_frame if own is inner else _snapshot(own, snapshots) if own is not None else None
+    own_frame = inner_frame if own is inner else _snapshot(own, snapshots)
     contents = dict(snapshots.contents)  # attributes that are read later have no digest: they are not of this moment
     return Scene(own_frame, inner_frame, tuple(map(weakref.ref, _modules(passed))), contents)
 
@@ -88,8 +88,10 @@ def _module_of(frame: FrameType) -> nn.Module | None:
     return owner if isinstance(owner, nn.Module) else None
 
 
-def _snapshot(traceback: TracebackType, snapshots: ValueSnapshots) -> FrameSnapshot:
+def _snapshot(traceback: TracebackType | None, snapshots: ValueSnapshots) -> FrameSnapshot:
     """The frame of a traceback, with the names that its code uses."""
+    if traceback is None:
+        return NO_FRAME
     frame = traceback.tb_frame
     scope, around = _locals(frame), frame.f_globals
     used = frame.f_code.co_names if scope is around else (*frame.f_code.co_names, *scope)

@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType
+from typing import Any
 
 # First and last line, first and last column (in bytes).
 Position = tuple[int, int, int, int]
@@ -33,28 +34,23 @@ class Expression:
         return first, min(last, first + MOST_LINES - 1)
 
     @property
+    def unpacks(self) -> bool:
+        """Whether the instruction unpacks a value to several names."""
+        return isinstance(self.node, (ast.Tuple, ast.List))
+
+    @property
     def text(self) -> str:
         """The source text of the expression; of the whole statement if the expression is the target of it."""
         is_target = isinstance(getattr(self.node, "ctx", None), ast.Store)
         return segment(self.file, self.statement if is_target else self.node)
 
 
-def expression_at(code: CodeType, lasti: int) -> Expression | None:
-    """The expression of an instruction; None if the source is missing or has changed."""
-    position = instruction_position(code, lasti)
+def expression_at(code: CodeType, lasti: int) -> Expression:
+    """The expression of an instruction; NO_EXPRESSION if the source is missing or has changed."""
+    position = _positions(code)[lasti // 2]
     tree = tree_of(code.co_filename)
-    if position is None or tree is None:
-        return None
-    found = _node_at(tree, position)
-    return Expression(code.co_filename, *found) if found is not None else None
-
-
-def instruction_position(code: CodeType, lasti: int) -> Position | None:
-    """The position of an instruction in the source."""
-    line, end_line, start, end = _positions(code)[lasti // 2]
-    if line is None or end_line is None or start is None or end is None:
-        return None
-    return line, end_line, start, end
+    found = _node_at(tree, position) if tree is not None and None not in position else None
+    return Expression(code.co_filename, *found) if found is not None else NO_EXPRESSION
 
 
 def line_at(code: CodeType, lasti: int) -> int:
@@ -63,7 +59,8 @@ def line_at(code: CodeType, lasti: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+def _positions(code: CodeType) -> list[Any]:
+    """The position of each instruction; a part of it may be None."""
     return list(code.co_positions())
 
 
@@ -150,3 +147,8 @@ def columns(file: str, node: ast.AST) -> tuple[int, int, int]:
 def segment(file: str, node: ast.AST) -> str:
     """The source text of a node."""
     return ast.get_source_segment("".join(linecache.getlines(file)), node) or ""
+
+
+# The expression of an instruction whose source is missing or has changed.
+_NOTHING = ast.Pass(lineno=0, end_lineno=-1, col_offset=0, end_col_offset=0)
+NO_EXPRESSION = Expression("", _NOTHING, _NOTHING)

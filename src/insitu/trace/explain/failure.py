@@ -45,6 +45,10 @@ class FrameSnapshot:
     is_hidden: bool = False
 
 
+# The frame of a failure that left none.
+NO_FRAME = FrameSnapshot(compile("", "", "exec"), 0, is_hidden=True)
+
+
 @dataclass(slots=True, frozen=True)
 class InPlaceChange:
     """A call that needs a tensor for its gradient, and the later one that changed the tensor in place, if it is known.
@@ -86,8 +90,8 @@ class Failure:
     """An exception and what was known when it passed.
 
     `at` is the recorded call that it passed through, `end` the length of the history at that moment. `own` is the
-    innermost frame of the user's code, None where only torch ran; `inner` is the innermost frame of all. `modules` are
-    the paths of the modules around, the outermost first.
+    innermost frame of the user's code, NO_FRAME where only torch ran; `inner` is the innermost frame of all. `modules`
+    are the paths of the modules around, the outermost first.
     """
 
     error: str
@@ -95,7 +99,12 @@ class Failure:
     history: History
     at: int | None = None
     end: int = 0
-    own: FrameSnapshot | None = None
-    inner: FrameSnapshot | None = None
+    own: FrameSnapshot = NO_FRAME
+    inner: FrameSnapshot = NO_FRAME
     modules: tuple[str, ...] = ()
     live: LiveTensors = field(default_factory=LiveTensors)
+
+    @property
+    def has_own_frame(self) -> bool:
+        """Whether code of the user ran."""
+        return self.own is not NO_FRAME

@@ -41,7 +41,7 @@ class FailedCall:
 class FrameReader:
     """Reads what a frame was about to do."""
 
-    def __init__(self, frame: FrameSnapshot, history: History, statement: Statement | None = None) -> None:
+    def __init__(self, frame: FrameSnapshot, history: History, statement: Statement) -> None:
         self.frame, self.history, self.statement = frame, history, statement
         self.expression = expression_at(frame.code, frame.lasti)
         self._written: dict[type[ast.AST], Callable[[Any], WrittenCall | None]] = {
@@ -65,7 +65,7 @@ class FrameReader:
 
     def call(self, error: str, message: str) -> FailedCall | None:
         """The call of a torch function or a module that the frame was making, if tensors went into it."""
-        written = self._written_call(self.expression.node) if self.expression is not None else None
+        written = self._written_call(self.expression.node)
         if written is None:
             return None
         args = [(node, self.value(node)) for node in written.args]
@@ -125,7 +125,7 @@ class FrameReader:
         plain = self._plain.get(type(node))
         if plain is not None:
             return plain(node)
-        result = self.statement.result(node) if self.statement is not None else None
+        result = self.statement.result(node)
         if result is not None:
             return result
         computed = self._computed.get(type(node))
@@ -149,17 +149,13 @@ class FrameReader:
 
     def unpacked(self) -> Any:
         """The value that a tuple of names in an assignment was to get; for a nested tuple, its part of the value."""
-        if self.expression is None or not isinstance(self.expression.node, (ast.Tuple, ast.List)):
-            return None
         statement = self.expression.statement
-        if not isinstance(statement, ast.Assign):
+        if not self.expression.unpacks or not isinstance(statement, ast.Assign):
             return None
         return _part_for(self.expression.node, statement.targets[0], self.value(statement.value))
 
     def _names(self) -> list[tuple[ast.expr, Any]]:
         """The names that the statement reads, with their values."""
-        if self.expression is None:
-            return []
         return [(node, self.value(node)) for node in _names_read(self.expression.statement)]
 
     def tensors(self) -> list[NamedOperand]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from insitu.trace.event import Call, Fields
 from insitu.trace.explain.explanation import ExpressionSite
-from insitu.trace.explain.expressions import Expression, expression_at, line_at, segment
+from insitu.trace.explain.expressions import NO_EXPRESSION, Expression, expression_at, line_at, segment
 from insitu.trace.explain.pairing import argument_pairs
 
 # A tensor of the history: an object that is known by its identity; `History.plain` gives its facts.
@@ -128,10 +128,10 @@ class History(ABC):
         """The call that is written in the user's source: the given one, else the innermost one around it."""
         return next((each for each in self.ancestors(at) if self.frame(each) is not None), None)
 
-    def expression(self, at: int | None) -> Expression | None:
+    def expression(self, at: int | None) -> Expression:
         """The expression of a call in the user's source."""
         frame = self.frame(at) if at is not None else None
-        return expression_at(*frame) if frame is not None else None
+        return expression_at(*frame) if frame is not None else NO_EXPRESSION
 
     def site(self, at: int | None) -> ExpressionSite | None:
         """Where a call is written in the user's source."""
@@ -142,9 +142,9 @@ class History(ABC):
     def name_in(self, at: int, tensor: TensorToken) -> str:
         """The expression of an argument in the source of a call."""
         line = self.on_line(at)
-        expression = self.expression(line)
-        if expression is None or line is None:
+        if line is None:
             return ""
+        expression = self.expression(line)
         pairs = argument_pairs(expression.node, self.callee_facts(line).name, self.args(line), self.kwargs(line))
         return next((segment(expression.file, node) for item, node in pairs if item is tensor), "")
 
@@ -160,6 +160,5 @@ def _parts(item: Any) -> list[Any]:
 def site_of(code: CodeType, lasti: int) -> ExpressionSite:
     """The site of an instruction."""
     expression = expression_at(code, lasti)
-    if expression is None:
-        return ExpressionSite(code.co_filename, line_at(code, lasti), code.co_name)
-    return ExpressionSite(code.co_filename, expression.position[0], code.co_name, expression.text)
+    line = expression.position[0] or line_at(code, lasti)
+    return ExpressionSite(code.co_filename, line, code.co_name, expression.text)

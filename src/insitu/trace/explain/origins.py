@@ -41,7 +41,7 @@ def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
 
 def _matters(failure: Failure, line: FailedLine, operand: NamedOperand, misfits: tuple[Misfit, ...]) -> bool:
     """Whether to say where an operand comes from: a parameter matters only if a misfit mentions it."""
-    if not operand.name or line.is_result(operand.tensor):
+    if not operand.name or line.statement.is_result(operand.tensor):
         return False
     is_parameter = bool(failure.live.parameter_path(operand.tensor))
     return not is_parameter or any(misfit.mentions(operand.name) for misfit in misfits)

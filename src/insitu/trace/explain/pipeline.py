@@ -18,6 +18,7 @@ from insitu.trace.explain.line import FailedLine, read_line
 from insitu.trace.explain.messages import CHANGED_IN_PLACE, NONE
 from insitu.trace.explain.misfits import find_misfits
 from insitu.trace.explain.origins import find_origins
+from insitu.trace.explain.statement import no_statement
 
 # What torch's own modules call where they fail, and whose operands say more than those of the module.
 KNOWN_INSIDE = frozenset(
@@ -40,36 +41,30 @@ def explain(failure: Failure) -> Explanation:
 
 def find_call(failure: Failure, line: FailedLine) -> FailedCall:
     """The call that failed, with its operands named: as a frame wrote it, else as it was recorded."""
-    found = _written_call(failure, line)
-    if found is None and failure.own is None:
-        found = _recorded_call(failure.history, line.at)
-    if found is None:
-        return FailedCall()
+    found = _written_call(failure, line) or _recorded_call(failure, line)
     return replace(found, operands=tuple(_named(failure, line, operand) for operand in found.operands))
 
 
 def _written_call(failure: Failure, line: FailedLine) -> FailedCall | None:
     """The call that the innermost frame was making, else the call that the user's frame was making."""
-    if failure.inner is None:
-        return None
-    reader = line.frame
-    if reader is None or failure.inner is not failure.own:
-        reader = FrameReader(failure.inner, failure.history)
-    found = reader.call(failure.error, failure.message)
-    if found is None and line.frame is not None:
-        found = line.frame.call(failure.error, failure.message)
+    inner = line.frame
+    if failure.inner is not failure.own:
+        inner = FrameReader(failure.inner, failure.history, no_statement(failure.history))
+    found = inner.call(failure.error, failure.message) or line.frame.call(failure.error, failure.message)
     return found if found is not None and _says_more(failure, line, found) else None
 
 
 def _says_more(failure: Failure, line: FailedLine, found: FailedCall) -> bool:
     """Whether a call says more than the recorded one: where only torch ran, the names in its frames say little."""
-    is_own = failure.own is not None or line.at is None
+    is_own = failure.has_own_frame or line.at is None
     return is_own or (found.call is not None and found.call.name in KNOWN_INSIDE)
 
 
-def _recorded_call(history: History, at: int | None) -> FailedCall | None:
-    if at is None:
-        return None
+def _recorded_call(failure: Failure, line: FailedLine) -> FailedCall:
+    """The recorded call, if only torch ran; what the user's frame called is not known otherwise."""
+    history, at = failure.history, line.at
+    if at is None or failure.has_own_frame:
+        return FailedCall()
     operands = (NamedOperand("", history.plain(tensor), tensor) for tensor in history.inputs(at))
     return FailedCall(history.call(at), tuple(operands))
 
@@ -77,7 +72,7 @@ def _recorded_call(history: History, at: int | None) -> FailedCall | None:
 def _named(failure: Failure, line: FailedLine, operand: NamedOperand) -> NamedOperand:
     """The operand by its expression on the line, else its path, else a name of the frame."""
     tensor = operand.tensor
-    name = line.expression_of(tensor) or failure.live.parameter_path(tensor) or line.name_of(tensor)
+    name = line.expression_of(tensor) or failure.live.parameter_path(tensor) or line.frame.name_of(tensor)
     return replace(operand, name=name or operand.name)
 
 
@@ -92,7 +87,7 @@ def build_case(failure: Failure, line: FailedLine, call: FailedCall, underlines:
         call.operands,
         limits=lambda facts: _limits(failure, call, facts),
         missing=tuple(_missing_values(failure, line, underlines)),
-        unpacked=history.plain(line.frame.unpacked()) if line.frame is not None else None,
+        unpacked=history.plain(line.frame.unpacked()),
         change=change,
         update=_update(history, change) if change is not None else None,
     )
@@ -144,8 +139,7 @@ def _loss(failure: Failure, call: FailedCall) -> TensorToken | None:
     """The tensor whose backward pass failed: the operand, else what the engine of autograd has."""
     if call.operands:
         return call.operands[0].tensor
-    names = failure.inner.names if failure.inner is not None else {}
-    return next(failure.history.tensors(names.get("t_outputs")), None)
+    return next(failure.history.tensors(failure.inner.names.get("t_outputs")), None)
 
 
 def _update(history: History, change: InPlaceChange) -> ParameterUpdate | None:
@@ -153,9 +147,7 @@ def _update(history: History, change: InPlaceChange) -> ParameterUpdate | None:
     if change.changed_by is None:
         return ParameterUpdate(change.parameter) if change.parameter else None
     expression = history.expression(history.on_line(change.changed_by))
-    if expression is None or not _is_step(expression.node):
-        return None
-    return ParameterUpdate(change.parameter, expression.text)
+    return ParameterUpdate(change.parameter, expression.text) if _is_step(expression.node) else None
 
 
 def _is_step(node: ast.AST) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from insitu.trace.explain.explanation import Underline
-from insitu.trace.explain.expressions import Expression, Position, columns, line_at, position_of, segment
+from insitu.trace.explain.expressions import NO_EXPRESSION, Expression, Position, columns, line_at, position_of, segment
 from insitu.trace.explain.history import History, TensorToken
 from insitu.trace.explain.pairing import argument_pairs
 
@@ -129,15 +129,19 @@ class Statement:
 
     def _unpacked_underline(self) -> Iterator[Underline]:
         """The value that the statement unpacks, if a call in it produced the value."""
-        unpacks = isinstance(self.expression.node, (ast.Tuple, ast.List))
         statement = self.expression.statement
-        if unpacks and isinstance(statement, ast.Assign):
-            value = self.result(statement.value)
-            if value is not None:
-                yield self._underline(statement.value, value)
+        source = statement.value if self.expression.unpacks and isinstance(statement, ast.Assign) else statement
+        value = self.result(source)
+        if value is not None:
+            yield self._underline(source, value)
 
     def _underline(self, node: ast.AST, item: Any) -> Underline:
         return underline(self.expression.file, node, self.history.plain(item))
+
+
+def no_statement(history: History) -> Statement:
+    """The statement of code whose source is not known: nothing was called in it."""
+    return Statement(history, NO_EXPRESSION, parent=None, end=0)
 
 
 def underline(file: str, node: ast.AST, value: Any) -> Underline:
