@@ -209,7 +209,7 @@ def test_what_a_watched_function_looks_for_on_the_tape_begins_with_its_call() ->
         for _ in range(5):
             add(torch.ones(2))
             (probe,) = session._entries[-1][1].recorder.probes
-            assert probe.tracker._begin == len(probe.tape) > 0
+            assert probe.tracker.numbers._begin == len(probe.tape) > 0
 
 
 def test_of_the_norms_of_gradients_the_first_and_the_largest_are_kept() -> None:

@@ -172,7 +172,7 @@ class Budget:
         """Give a segment to the archive, if there is one: how many events it has, and how many are on disk now."""
         if self.archive is None:
             return decoder.pass_over(segment), 0
-        decoder.is_live = True  # values that are alive keep their facts, for later segments
+        decoder.values.is_live = True  # values that are alive keep their facts, for later segments
         events = decoder.take(segment)
         try:
             self.archive.add(events)
@@ -191,7 +191,7 @@ class Budget:
                 tape = probe.tape if in_place else probe.tape.part(end)
                 segments.append(Segment(tape, 0, end, probe.ids.copy()))
             decoder = self._after.copy() if self._after is not None else self._decoder()
-            decoder.is_live = False
+            decoder.values.is_live = False
             return Contents(segments, decoder, self.missing)
 
 

@@ -11,11 +11,12 @@ from time import perf_counter
 from typing import Any
 from weakref import WeakSet
 
-from insitu.capture.decode import Decoder, TapeDecoder
+from insitu.capture.decode import Decoder
 from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.probe import Probe, Trouble
 from insitu.capture.segment import THREAD_STRIDE, Ids
 from insitu.capture.tape import OUTERMOST, VariableEntry
+from insitu.capture.tape_decoder import TapeDecoder
 from insitu.capture.tensors import GIVEN, RichValue
 from insitu.trace.event import Event, Mark
 
@@ -44,7 +45,7 @@ class Live:
 
     def __init__(self, decoder: Decoder, sinks: tuple[Sink, ...], trouble: Trouble) -> None:
         running.add(self)
-        decoder.is_live = True
+        decoder.values.is_live = True
         self.decoder, self.sinks, self.trouble = decoder, sinks, trouble
         self._tapes: dict[int, tuple[TapeDecoder, Ids]] = {}
         self._lock = threading.RLock()
@@ -132,7 +133,7 @@ class Live:
         tape.identity = tape.number = ids
         del probe.tape[begin:]
         probe.codes.clear()
-        self.decoder.forget()
+        self.decoder.values.forget()
 
 
 def is_long(probe: Probe, at: int, begin: int) -> bool:

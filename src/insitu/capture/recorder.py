@@ -177,7 +177,7 @@ class Recorder:
         in_place = len(self.probes) == 1 or all(probe.over for probe in self.probes)
         found = self.budget.contents(self.probes, in_place=in_place)
         events = found.decoder.all(found.segments, renumber=found.missing is None)
-        found.decoder.release()
+        found.decoder.values.release()
         if found.missing is None:
             return events, None
         return whole_steps(events, found.missing, self.budget.archive, last=last)

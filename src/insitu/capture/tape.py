@@ -44,7 +44,7 @@ INHERITED = -1
 # Autograd numbers its nodes in each thread: the number of the first that a function made, and how many, in one int.
 NODE_COUNT = 1 << 48
 # The kinds of calls in which variables may change.
-CONTAINING = ("module", "python")
+CONTAINING = frozenset({"module", "python"})
 
 
 class _Running:
@@ -199,15 +199,17 @@ class Tape(list[Any]):
         first = at + FIXED
         return self[first : first + self[at + ARGS]]
 
-    def flat_kwargs(self, at: int) -> list[Any]:
-        """The names and values of the keyword arguments in turn, as recorded."""
-        first = at + FIXED + self[at + ARGS]
-        return self[first : first + self[at + KWARGS]]
-
     def kwargs(self, at: int) -> dict[str, Any]:
         """The keyword arguments, as recorded."""
-        flat = self.flat_kwargs(at)
+        flat = self.arguments(at)[1]
         return dict(zip(flat[::2], flat[1::2], strict=True))
+
+    def arguments(self, at: int) -> tuple[list[Any], list[Any]]:
+        """The arguments, and the names and values of the keyword arguments in turn, as recorded."""
+        args, kwargs, _ = self[at + ARGS : at + FIXED]
+        first = at + FIXED
+        last = first + args
+        return self[first:last], self[last : last + kwargs]
 
     def inputs(self, at: int) -> list[Any]:
         """The arguments, then the names and values of the keyword arguments in turn, as recorded."""
@@ -216,16 +218,23 @@ class Tape(list[Any]):
 
     def frames(self, at: int) -> list[Any]:
         """The stack between a call and its parent: code objects and instructions in turn, the innermost first."""
-        first = at + FIXED + self[at + ARGS] + self[at + KWARGS]
-        return self[first : first + max(self[at + FRAMES], 0)]
+        args, kwargs, frames = self[at + ARGS : at + FIXED]
+        first = at + FIXED + args + kwargs
+        return self[first : first + frames] if frames > 0 else []
 
-    def has_own_frames(self, at: int) -> bool:
-        """Whether the stack of a call was recorded; if not, it is the stack of the parent."""
-        return self[at + FRAMES] != INHERITED  # type: ignore[no-any-return]
+    def origin(self, at: int) -> tuple[Any, float, list[Any] | None]:
+        """What was called, when, and the stack; the stack is None if it is that of the parent."""
+        callee, _, _, start, _, _, _, args, kwargs, frames = self[at : at + FIXED]
+        if frames == INHERITED:
+            return callee, start, None
+        first = at + FIXED + args + kwargs
+        return callee, start, self[first : first + frames]
 
     def end_of(self, at: int) -> int:
         """The offset behind the record of a call."""
-        return at + FIXED + self[at + ARGS] + self[at + KWARGS] + max(self[at + FRAMES], 0)  # type: ignore[no-any-return]
+        args, kwargs, frames = self[at + ARGS : at + FIXED]
+        end: int = at + FIXED + args + kwargs
+        return end + frames if frames > 0 else end
 
     def ancestors(self, at: int) -> Iterator[int]:
         """A call, the one it was made in, and so on."""
@@ -254,7 +263,8 @@ class Tape(list[Any]):
                 _leave_or_enter(entry, self[at + 1], running)
                 at += SHORT
             else:
-                following = self.end_of(at)
+                args, kwargs, frames = self[at + ARGS : at + FIXED]  # `end_of` in line, for each event that is decoded
+                following = at + FIXED + args + kwargs + (frames if frames > 0 else 0)
                 if following > end:  # another thread is writing it
                     return
                 time = self[at + START]
@@ -265,8 +275,9 @@ class Tape(list[Any]):
 
     def _begin(self, at: int, running: list[int]) -> None:
         """A call begins in which variables may change; those that are not around it have ended."""
-        inside = (each for each in self.ancestors(self[at + PARENT]) if self[each].kind in CONTAINING)
-        around = next(inside, OUTERMOST)
+        around = self[at + PARENT]
+        while around != OUTERMOST and self[around].kind not in CONTAINING:
+            around = self[around + PARENT]
         while running and running[-1] != around:
             running.pop()
         running.append(at)

@@ -8,11 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from insitu.capture.decode import Decoder, TapeDecoder
+from insitu.capture.decode import Decoder
 from insitu.capture.names import ModuleCallee
 from insitu.capture.segment import Ids
 from insitu.capture.sites import Base, is_hidden
 from insitu.capture.tape import BACKWARD, OUTERMOST, Raised, Tape
+from insitu.capture.tape_decoder import TapeDecoder
 from insitu.capture.tensors import EARLIER, Value
 from insitu.trace.event import Call, Fields
 from insitu.trace.explain.history import CalleeFacts, History
@@ -35,7 +36,7 @@ class Reading(History):
 
     def close(self) -> None:
         """Forget the facts of the values."""
-        self._decoder.release()
+        self._decoder.values.release()
 
     def call(self, at: int) -> Call:
         """The event of a call."""

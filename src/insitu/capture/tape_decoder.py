@@ -1,0 +1,250 @@
+"""From the records of one tape to events: names, sites, arguments, made when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from insitu.capture.calls import FunctionCallee, OperatorCallee, PythonCallee
+from insitu.capture.flops import flops
+from insitu.capture.names import ModuleCallee
+from insitu.capture.segment import THREAD_STRIDE, Ids, adding
+from insitu.capture.tape import (
+    BACKWARD,
+    NODE_COUNT,
+    OUTERMOST,
+    PHASES,
+    RUNNING,
+    MarkEntry,
+    Raised,
+    Tape,
+    VariableEntry,
+    node_range,
+)
+from insitu.capture.tensors import ParameterValue, RichValue, Value
+from insitu.trace.event import Call, Change, Event, Fields, Mark, ModuleFacts, Site, Variable, Word
+
+if TYPE_CHECKING:
+    from insitu.capture.decode import Decoder
+
+SIMPLE = frozenset({int, float, bool, type(None), Word})
+VALUES = frozenset({Value, ParameterValue, RichValue})
+MOST_TEXT = 200
+# Where a call was made, the module that it is or that was running, and the step.
+Place = tuple[Site | None, ModuleFacts | None, int]
+
+
+class TapeDecoder:
+    """Turns the records of one tape into events.
+
+    With `connects`, operators of a backward pass name the call whose gradient they compute: all records are decoded
+    in their order. To read single records it is switched off.
+    """
+
+    def __init__(self, decoder: Decoder, tape: Tape, ids: Ids, *, connects: bool = True) -> None:
+        self.decoder, self.tape, self.ids = decoder, tape, ids
+        self.connects = connects and tape.level == "aten"
+        self.identity: Callable[[int], int] = adding(ids.cleared) if ids.is_even else ids
+        self.number = self.identity if decoder.values.is_live else lambda at: decoder.number(self.identity(at))
+        self.forwards = decoder.forwards(tape.thread)
+
+    def remember(self, at: int, parent: int | None) -> bool:
+        """Remember what later records need of this one, before its turn to be decoded; whether it is an event."""
+        if parent is not None:
+            id, early = self.identity(at), self.decoder.early
+            if id not in early:
+                early[id] = self._changes(*self.tape.change(at), parent)
+            return bool(early[id])
+        is_around_others = self.tape.is_running(at)
+        may_begin_step = self.tape.parent(at) == OUTERMOST or type(self.tape.callee(at)) is MarkEntry
+        if is_around_others or may_begin_step:
+            self.place(at)
+        return True
+
+    def forget(self, begin: int) -> None:
+        """The tape is cleared from an offset on."""
+        first, decoder = self.identity(begin), self.decoder
+        gone = range(first, (self.tape.thread + 1) * THREAD_STRIDE)
+        decoder.places = {id: place for id, place in decoder.places.items() if id not in gone}
+        decoder.last.forget(gone)
+        decoder.early = {id: changes for id, changes in decoder.early.items() if id not in gone}
+
+    def change(self, time: float, at: int, parent: int) -> Variable | None:
+        """The change of a variable at an offset; None if its value is an equal number."""
+        entry, item = self.tape.change(at)
+        changes = self.decoder.early.get(self.identity(at))
+        if changes is None:
+            changes = self._changes(entry, item, parent)
+        if not changes:
+            return None
+        return self.variable(entry, item, changes, self.number(at), parent, time)
+
+    def _changes(self, entry: VariableEntry, item: Any, parent: int) -> tuple[Change, ...]:
+        around = parent if parent == OUTERMOST else self.identity(parent)
+        return self.decoder.last.changes(around, entry, item)
+
+    def variable(
+        self, entry: VariableEntry, item: Any, changes: tuple[Change, ...], number: int, parent: int, time: float
+    ) -> Variable:
+        """The event of a change."""
+        site, _, step = self.place(parent) if parent != OUTERMOST else (self.decoder.outside, None, 0)
+        point, decoder = entry.point, self.decoder
+        return Variable(
+            number,
+            None if parent == OUTERMOST else self.number(parent),
+            entry.name,
+            self.plain(item),
+            changes,
+            decoder.sites.line(point.file, point.line, point.function, site),
+            round((time - decoder.origin) * 1e9) if time else 0,
+            self.tape.thread,
+            step,
+            decoder.rank,
+        )
+
+    def event(self, at: int) -> Event:
+        """The event of the call or mark at an offset."""
+        decoder, tape = self.decoder, self.tape
+        callee, result, parent, start, end, phase, nodes = tape.head(at)
+        site, module, step = self.place(at)
+        number, began = self.number(at), round((start - decoder.origin) * 1e9)
+        parent_number = None if parent == OUTERMOST else self.number(parent)
+        kind = type(callee)
+        if kind is MarkEntry:
+            return Mark(number, parent_number, callee.mark, callee.text, began, tape.thread, step, decoder.rank)
+        args, kwargs = self._arguments(callee, at)
+        name = callee.facts.type if kind is ModuleCallee else callee.name
+        operator = decoder.sites.operator(tape.frames(at)) if kind is FunctionCallee else None
+        call = Call(
+            number,
+            parent_number,
+            callee.kind,
+            name,
+            module,
+            args,
+            kwargs,
+            None,
+            operator,
+            site,
+            began,
+            None,
+            None,
+            PHASES[phase],
+            tape.thread,
+            step,
+            decoder.rank,
+        )
+        if type(result) is Raised:
+            call.raised, call.message = result.type, result.message
+        elif result is not RUNNING:
+            call.result = self.plain(result)
+        if result is not RUNNING:
+            call.duration = round((end - start) * 1e9)
+        if kind is PythonCallee and callee.code is not None:
+            call.defined = decoder.sites.definition(callee.code)
+        if nodes or phase == BACKWARD:
+            self._connect(call, callee, nodes)
+        call.flops = flops(call)
+        return call
+
+    def _connect(self, call: Call, callee: Any, nodes: int) -> None:
+        """Remember the autograd nodes that a call made; name the call that made the node of a backward operator."""
+        if self.connects and type(callee) is FunctionCallee and nodes >= NODE_COUNT:
+            self.forwards.add(node_range(nodes), call.id, call.module)
+        if call.phase != PHASES[BACKWARD] or type(callee) is not OperatorCallee:
+            return
+        origin = self.forwards.find(nodes)
+        if origin is not None:
+            call.module, call.forward = origin.module, origin.id
+
+    def _arguments(self, callee: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, less those that torch's Python functions only hand on at their defaults."""
+        plain = self.plain
+        positional, flat = self.tape.arguments(at)
+        args = tuple([plain(item) for item in positional])
+        kwargs = {flat[index]: plain(flat[index + 1]) for index in range(0, len(flat), 2)} if flat else {}
+        if type(callee) is PythonCallee:
+            return (), callee.named(args, kwargs)
+        if kwargs and type(callee) is FunctionCallee and callee.defaults:
+            kwargs = {name: item for name, item in kwargs.items() if not is_default(callee.defaults, name, item)}
+        return args, kwargs
+
+    def place(self, at: int) -> Place:
+        """The place of a record; that of its parents is found first, even if they are not complete yet."""
+        places, identity, waiting = self.decoder.places, self.identity, []
+        id = identity(at)
+        place = places.get(id)
+        while place is None:
+            waiting.append((at, id))
+            at = self.tape.parent(at)
+            if at == OUTERMOST:
+                break
+            id = identity(at)
+            place = places.get(id)
+        for at, id in reversed(waiting):
+            place = places[id] = self._place(at, place)
+        assert place is not None
+        return place
+
+    def _place(self, at: int, outer: Place | None) -> Place:
+        decoder = self.decoder
+        callee, start, frames = self.tape.origin(at)
+        site, module, step = outer or (decoder.outside, None, None)
+        if frames is not None:
+            site = decoder.sites.chain(frames, site)
+        if type(callee) is ModuleCallee:
+            module = callee.facts
+        return site, module, decoder.steps.of(callee, step, start)
+
+    def plain(self, item: Any) -> Any:
+        """What a record holds of an argument or a result, as plain data."""
+        kind = type(item)
+        if kind in VALUES:
+            return item.facts or self.decoder.values.facts(item, self)
+        if kind in SIMPLE:
+            return item
+        decode = CONTAINERS.get(kind)
+        if decode is not None:
+            return decode(self, item)
+        return Word(item) if kind in WORDS else item
+
+    def plain_list(self, item: list[Any]) -> list[Any]:
+        """A list as plain data."""
+        return [self.plain(part) for part in item]
+
+    def plain_tuple(self, item: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A tuple as plain data."""
+        return tuple([self.plain(part) for part in item])
+
+    def plain_dict(self, item: dict[str, Any]) -> dict[str, Any]:
+        """A dict as plain data."""
+        return {name: self.plain(part) for name, part in item.items()}
+
+    def plain_fields(self, item: Fields) -> Fields:
+        """An object with fields as plain data."""
+        return Fields(item.type, self.plain_dict(item.items))
+
+    def plain_text(self, item: str) -> str:
+        """The beginning of a text."""
+        return item if len(item) <= MOST_TEXT else item[:MOST_TEXT] + "…"
+
+
+CONTAINERS: dict[type, Callable[[TapeDecoder, Any], Any]] = {
+    str: TapeDecoder.plain_text,
+    list: TapeDecoder.plain_list,
+    tuple: TapeDecoder.plain_tuple,
+    torch.Size: TapeDecoder.plain_tuple,
+    dict: TapeDecoder.plain_dict,
+    Fields: TapeDecoder.plain_fields,
+    type(...): lambda decoder, item: Word("..."),
+}
+WORDS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
+
+
+def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:
+    """Whether a keyword argument was handed on at its default, or is torch's own business (`_stacklevel`)."""
+    return name in defaults and (
+        name.startswith("_") or (type(item) is type(defaults[name]) and item == defaults[name])
+    )

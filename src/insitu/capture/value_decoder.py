@@ -1,0 +1,102 @@
+"""From values on a tape to facts of tensors: plain data, made when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import copy
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from insitu.capture.tensors import EARLIER, Layout, RichValue, Value, short_dtype
+from insitu.trace.event import Stats, TensorFacts
+
+if TYPE_CHECKING:
+    from insitu.capture.tape_decoder import TapeDecoder
+
+# Shape, short dtype, device and strides.
+PlainLayout = tuple[Any, ...]
+
+
+class ValueDecoder:
+    """Turns the values of one session into facts, and numbers the tensors in the order in which they are met.
+
+    With `is_live`, values keep their facts.
+    """
+
+    def __init__(self) -> None:
+        self.is_live = False
+        self._tensor_numbers = count()
+        self._decoded: list[Value] = []
+        self._layouts: dict[int, tuple[Layout, PlainLayout]] = {}
+
+    def copy(self) -> ValueDecoder:
+        """A decoder that goes on from here, and leaves this one as it is."""
+        same = ValueDecoder()
+        same.is_live, same._tensor_numbers = self.is_live, copy(self._tensor_numbers)
+        return same
+
+    def facts(self, value: Value, tape: TapeDecoder) -> TensorFacts:
+        """The facts of a tensor on a tape; the same object whenever it is asked for again."""
+        if value.facts is not None:
+            return value.facts
+        shape, dtype, device, strides = self._layout(value.layout)
+        producer = producer_number(value.producer, tape)
+        facts = TensorFacts(next(self._tensor_numbers), shape, dtype, device, bool(value.requires_grad), strides)
+        facts.producer = producer if producer >= 0 else None
+        value.facts = facts
+        if type(value) is not Value:
+            self._enrich(facts, value, tape)
+        if not self.is_live:
+            self._decoded.append(value)
+        return facts
+
+    def _enrich(self, facts: TensorFacts, value: Value, tape: TapeDecoder) -> None:
+        """Add the class of the tensor, what `keep` returned for it, and its gradient."""
+        if not isinstance(value, RichValue):
+            facts.type = "Parameter"
+            return
+        facts.type = value.kind.__name__
+        if isinstance(value.stat, Stats):
+            facts.stats = value.stat
+        else:
+            facts.kept = value.stat
+        if value.grad is not None:
+            facts.grad = self.facts(value.grad, tape)
+
+    def _layout(self, layout: Layout) -> PlainLayout:
+        known = self._layouts.get(id(layout))
+        if known is None:
+            known = self._layouts[id(layout)] = (layout, plain_layout(*layout))
+        return known[1]
+
+    def release(self) -> None:
+        """Forget the facts of all values: the next decoding, with more on the tapes, may number differently."""
+        for value in self._decoded:
+            value.facts = None
+        self._decoded.clear()
+
+    def forget(self) -> None:
+        """Drop what is only needed to decode the same tape again."""
+        self._layouts.clear()
+
+
+def producer_number(at: int, tape: TapeDecoder) -> int:
+    """The number of the call that produced a value; negative if there is none."""
+    if at >= 0:
+        return tape.number(at)
+    if at <= EARLIER:
+        return tape.decoder.number(EARLIER - at)
+    return at
+
+
+def plain_layout(
+    shape: Iterable[Any] | None, dtype: Any, device: Any, strides: Iterable[Any] | None = None
+) -> PlainLayout:
+    """A layout as plain data; strides are None for a contiguous tensor."""
+    plain_strides = sizes(strides) if strides is not None else None
+    return (sizes(shape or ()), short_dtype(dtype), str(device), plain_strides)
+
+
+def sizes(items: Iterable[Any]) -> tuple[int | str, ...]:
+    """Sizes or strides as ints, symbolic ones as text."""
+    return tuple([item if type(item) is int else str(item) for item in items])
