@@ -62,7 +62,7 @@ def zeros() -> Tensor:
     return torch.zeros(2, requires_grad=True)
 
 
-def test_it_raises_at_the_call() -> None:
+def test_guard_raises_at_the_call() -> None:
     reached = []
     with pytest.raises(NonFiniteError, match=r"test_guard\.py:\d+: \.log produced") as caught, insitu.guard() as guard:
         zeros().log()
@@ -84,7 +84,7 @@ def test_without_a_gradient_it_raises_where_the_infinity_matters() -> None:
         torch.zeros(2).log()
 
 
-def test_it_raises_through_backward_and_names_the_forward_line() -> None:
+def test_guard_raises_through_backward_and_names_the_forward_line() -> None:
     model = Net(root=True)
     with pytest.raises(NonFiniteError) as caught, insitu.guard(model):
         model(torch.ones(2, 4)).sum().backward()
@@ -93,7 +93,7 @@ def test_it_raises_through_backward_and_names_the_forward_line() -> None:
     assert caught.value.finding is not None and caught.value.finding.phase == "backward"
 
 
-def test_it_warns_once_for_each_place() -> None:
+def test_guard_warns_once_for_each_place() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with insitu.guard(action="warn") as guard:
@@ -104,13 +104,13 @@ def test_it_warns_once_for_each_place() -> None:
     assert [guard.times(finding) for finding in guard.findings] == [5, 1]
 
 
-def test_it_only_records() -> None:
+def test_guard_only_records() -> None:
     with insitu.guard(action="record") as guard:
         assert torch.zeros(2, requires_grad=True).log().isinf().all()
     assert [finding.kind for finding in guard.findings] == ["inf"]
 
 
-def test_it_decorates_a_function() -> None:
+def test_guard_decorates_a_function() -> None:
     @insitu.guard()
     def logarithm(x: Tensor) -> Tensor:
         return x.log()
@@ -133,7 +133,7 @@ def test_a_decorated_function_leaves_the_exceptions_around_it_alone() -> None:
     assert not hasattr(around, "__notes__")
 
 
-def test_what_runs_later_is_refused() -> None:
+def test_generators_and_coroutines_are_refused() -> None:
     def generator() -> Iterator[int]:
         yield 1
 
@@ -168,7 +168,7 @@ def test_a_metric_of_a_training_only_warns() -> None:
         (torch.zeros(1) / torch.zeros(1)).item()
 
 
-def test_what_is_allowed_is_silent() -> None:
+def test_allowed_functions_and_modules_are_silent() -> None:
     with insitu.guard(allow="log"):
         torch.zeros(2).log()
     with insitu.guard(allow=["torch.Tensor.log", "sqrt"]):
@@ -192,7 +192,7 @@ def test_bad_options_are_refused() -> None:
         insitu.guard(allow=[3])  # type: ignore[list-item]
 
 
-def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_switches_guards_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSITU", "0")
     with insitu.guard() as guard:
         torch.zeros(2).log()
@@ -366,7 +366,7 @@ def test_fine_tuning_is_recorded_without_a_warning() -> None:
         tune(Net(), freeze_late=True)
 
 
-def test_a_fixed_table_is_no_frozen_layer() -> None:
+def test_a_fixed_table_is_not_a_frozen_layer() -> None:
     model = Net()
     model.table = nn.Parameter(torch.ones(3), requires_grad=False)
     model.positions = nn.Embedding.from_pretrained(torch.ones(3, 2))

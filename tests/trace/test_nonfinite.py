@@ -8,7 +8,7 @@ import pytest
 
 from insitu.trace.event import Call, ModuleFacts, Stats, TensorFacts, Variable
 from insitu.trace.nonfinite import NonFiniteSearch
-from insitu.view.page.nonfinite import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG, flags
+from insitu.view.page.flags import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG, flags
 
 INF, NAN = float("inf"), float("nan")
 MODULE = ModuleFacts("net", "Net")

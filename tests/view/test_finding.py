@@ -182,7 +182,7 @@ GRADIENTS = [
 
 
 @pytest.mark.parametrize(("found", "words"), [*REASONS, *GRADIENTS])
-def test_the_reason_is_told_where_the_numbers_prove_it(found: Finding, words: str) -> None:
+def test_a_reason_is_given_where_the_numbers_prove_it(found: Finding, words: str) -> None:
     assert (words in hint(found)) if words else hint(found) == ""
 
 

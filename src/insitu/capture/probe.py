@@ -43,7 +43,7 @@ from insitu.trace.event import MarkKind
 
 if TYPE_CHECKING:
     from insitu.capture.budget import Budget
-    from insitu.capture.guard.check import Checks
+    from insitu.capture.guard.check import GuardChecks
 
 NEVER = (1 << 63) - 1  # the length of a tape that is not cut
 
@@ -106,7 +106,7 @@ class Services:
     names: Names
     trouble: Trouble
     live: Delivery | None = None
-    checks: Checks | None = None
+    checks: GuardChecks | None = None
     budget: Budget | None = None
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from insitu.capture.budget import Budget, Overflow
 from insitu.capture.compiled import regions
 from insitu.capture.decode import Decoder
-from insitu.capture.guard.check import Checks
+from insitu.capture.guard.check import GuardChecks
 from insitu.capture.keep import make_keep, measured
 from insitu.capture.live import Live, Sink
 from insitu.capture.modules import get_ident, patch
@@ -52,7 +52,7 @@ class Recorder:
         sinks: Iterable[Sink] = (),
         rank: int = 0,
         thread: int = 0,
-        checks: Checks | None = None,
+        checks: GuardChecks | None = None,
         memory: int = MEMORY,
         archive: Overflow | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from insitu.capture.guard.check import Checks, names
+from insitu.capture.guard.check import GuardChecks, names
 from insitu.capture.guard.scaling import scaling
 from insitu.capture.guard.training import Training
 from insitu.capture.recorder import Recorder
@@ -142,12 +142,12 @@ class GuardEntry(Entry):
         self._report = report
         self._last_findings: list[Finding] = []
         self.recorder: Recorder | None = None
-        self.checks: Checks | None = None
+        self.checks: GuardChecks | None = None
         self.training: Training | None = None
 
     def start(self, subject: nn.Module | None, allow: tuple[str, ...], frame: FrameType | None) -> None:
         """Start to check."""
-        self.checks = checks = Checks(self._report, allow)
+        self.checks = checks = GuardChecks(self._report, allow)
         self.recorder = Recorder(subject, level="functions", keep="meta", only=(), rank=current_rank(), checks=checks)
         self.training = Training(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:

@@ -11,11 +11,11 @@ from functools import singledispatch
 
 from insitu.trace.findings import Finding, NonFiniteGradient, NonFiniteResult
 from insitu.trace.operation import operation
-from insitu.view.inputs import UNKNOWN, Inputs, NumberRange, inputs_of, number, side_of
+from insitu.view.call_numbers import UNKNOWN, CallNumbers, NumberRange, call_numbers, number, side_of
 from insitu.view.overflow import overflow, quotient_overflow
 
-Condition = Callable[[Inputs], bool]
-Sentence = Callable[[Inputs], str]
+Condition = Callable[[CallNumbers], bool]
+Sentence = Callable[[CallNumbers], str]
 
 # What to use instead of the logarithm of a probability, by the function that computed the probability.
 INSTEAD = {
@@ -35,7 +35,7 @@ def hint(finding: Finding) -> str:
 def _result(finding: NonFiniteResult) -> str:
     if finding.call is None:
         return ""
-    inputs = inputs_of(finding, finding.call)
+    inputs = call_numbers(finding, finding.call)
     own = FORWARD.get((inputs.name, finding.kind), ())
     return first_sentence((*own, _of_nothing, overflow), inputs)
 
@@ -44,7 +44,7 @@ def _result(finding: NonFiniteResult) -> str:
 def _gradient(finding: NonFiniteGradient) -> str:
     if finding.call is None:
         return ""
-    inputs = inputs_of(finding, finding.call)
+    inputs = call_numbers(finding, finding.call)
     if finding.has_infinite_gradient:
         return INFINITE_GRADIENT[finding.kind]
     return first_sentence((*BACKWARD.get(inputs.name, ()), _gradient_overflow), inputs)
@@ -53,7 +53,7 @@ def _gradient(finding: NonFiniteGradient) -> str:
 INFINITE_GRADIENT = {"nan": "the incoming gradient is infinite already, and 0 * inf is NaN", "inf": ""}
 
 
-def first_sentence(rules: Iterable[Sentence], inputs: Inputs) -> str:
+def first_sentence(rules: Iterable[Sentence], inputs: CallNumbers) -> str:
     """The sentence of the first rule that applies."""
     sentences = (rule(inputs) for rule in rules)
     return next(filter(None, sentences), "")
@@ -62,7 +62,7 @@ def first_sentence(rules: Iterable[Sentence], inputs: Inputs) -> str:
 def rule(condition: Condition, sentence: str) -> Sentence:
     """The rule that says a sentence where a condition holds."""
 
-    def apply(inputs: Inputs) -> str:
+    def apply(inputs: CallNumbers) -> str:
         return sentence if condition(inputs) else ""
 
     return apply
@@ -71,7 +71,7 @@ def rule(condition: Condition, sentence: str) -> Sentence:
 def below(bound: float, what: str) -> Sentence:
     """The rule for numbers below a bound, where a function is not defined; a call in place has overwritten them."""
 
-    def apply(inputs: Inputs) -> str:
+    def apply(inputs: CallNumbers) -> str:
         if not inputs.first.is_known:
             return f"{what} is NaN"
         low = inputs.first.low
@@ -83,22 +83,22 @@ def below(bound: float, what: str) -> Sentence:
 # Conditions and sentences of the forward pass.
 
 
-def _always(inputs: Inputs) -> bool:
+def _always(inputs: CallNumbers) -> bool:
     return True
 
 
-def _log_of_zero(inputs: Inputs) -> str:
+def _log_of_zero(inputs: CallNumbers) -> str:
     may_have_zero = inputs.first.zeros or not inputs.first.is_known
     return f"the logarithm of 0 is -inf: {_instead(inputs)}" if may_have_zero else ""
 
 
-def _instead(inputs: Inputs) -> str:
+def _instead(inputs: CallNumbers) -> str:
     """What to compute instead of a logarithm of 0."""
     source = inputs.operands[0].source if inputs.operands else None
     return CLAMP if source is None else INSTEAD.get(operation(source.kind, source.name).base, CLAMP)
 
 
-def _is_at_minus_one(inputs: Inputs) -> bool:
+def _is_at_minus_one(inputs: CallNumbers) -> bool:
     return inputs.first.low == -1 or not inputs.first.is_known
 
 
@@ -112,47 +112,47 @@ def _division(divisor: NumberRange) -> str:
     return f"division by zero: {divisor.zeros:,} of {divisor.count:,} divisors are 0; add an eps, or clamp them"
 
 
-def _division_by_first(inputs: Inputs) -> str:
+def _division_by_first(inputs: CallNumbers) -> str:
     return _division(inputs.first)
 
 
-def _division_by_right(inputs: Inputs) -> str:
+def _division_by_right(inputs: CallNumbers) -> str:
     return _division(inputs.right) if inputs.right.zeros else ""
 
 
-def _reciprocal(inputs: Inputs) -> str:
+def _reciprocal(inputs: CallNumbers) -> str:
     return quotient_overflow(inputs, side_of(1.0), inputs.first)
 
 
-def _quotient(inputs: Inputs) -> str:
+def _quotient(inputs: CallNumbers) -> str:
     return quotient_overflow(inputs, inputs.left, inputs.right)
 
 
-def _root_of_negative(inputs: Inputs) -> str:
+def _root_of_negative(inputs: CallNumbers) -> str:
     if not inputs.left.low < 0 or inputs.left.infinities:
         return ""
     return f"a fractional power of a negative number is NaN: the smallest base is {number(inputs.left.low)}"
 
 
-def _is_zero_to_negative(inputs: Inputs) -> bool:
+def _is_zero_to_negative(inputs: CallNumbers) -> bool:
     return inputs.left.zeros > 0 and inputs.right.low < 0
 
 
-def _is_zero_by_infinity(inputs: Inputs) -> bool:
+def _is_zero_by_infinity(inputs: CallNumbers) -> bool:
     left, right = inputs.left, inputs.right
     return left.zeros * right.infinities + right.zeros * left.infinities > 0
 
 
-def _has_infinity(inputs: Inputs) -> bool:
+def _has_infinity(inputs: CallNumbers) -> bool:
     return any(side.infinities for side in inputs.tensors)
 
 
-def _has_positive_infinity(inputs: Inputs) -> bool:
+def _has_positive_infinity(inputs: CallNumbers) -> bool:
     finding = inputs.finding
     return isinstance(finding, NonFiniteResult) and finding.has_positive_infinity and _has_infinity(inputs)
 
 
-def _is_single(inputs: Inputs) -> bool:
+def _is_single(inputs: CallNumbers) -> bool:
     return inputs.first.count == 1 and inputs.first.is_known
 
 
@@ -198,23 +198,23 @@ FORWARD: dict[tuple[str, str], tuple[Sentence, ...]] = {
 # Conditions and sentences of the backward pass.
 
 
-def _has_zero(inputs: Inputs) -> bool:
+def _has_zero(inputs: CallNumbers) -> bool:
     return inputs.zeros > 0
 
 
-def _has_zero_divisor(inputs: Inputs) -> bool:
+def _has_zero_divisor(inputs: CallNumbers) -> bool:
     return inputs.right.zeros > 0
 
 
-def _is_steep_power_of_zero(inputs: Inputs) -> bool:
+def _is_steep_power_of_zero(inputs: CallNumbers) -> bool:
     return inputs.left.zeros > 0 and not _is_smooth_power(inputs)
 
 
-def _is_smooth_power(inputs: Inputs) -> bool:
+def _is_smooth_power(inputs: CallNumbers) -> bool:
     return inputs.right.is_number and inputs.right.low >= 1
 
 
-def _is_constant(inputs: Inputs) -> bool:
+def _is_constant(inputs: CallNumbers) -> bool:
     """Whether a deviation is 0: autograd has saved it as the result, or all numbers are the same."""
     results = [operand.facts.stats for operand in inputs.operands if operand.name.startswith("result")]
     if any(stats.zeros for stats in results if stats is not None):
@@ -242,7 +242,7 @@ BACKWARD: dict[str, tuple[Sentence, ...]] = {
 }
 
 
-def _gradient_overflow(inputs: Inputs) -> str:
+def _gradient_overflow(inputs: CallNumbers) -> str:
     is_certain = inputs.finding.kind == "inf" and inputs.is_finite and inputs.limit > 0
     has_pole = HAS_POLE.get(inputs.name, _always)
     if not is_certain or has_pole(inputs):
@@ -250,11 +250,11 @@ def _gradient_overflow(inputs: Inputs) -> str:
     return f"overflow: {inputs.end_of_type}, and the gradient is larger"
 
 
-def _never(inputs: Inputs) -> bool:
+def _never(inputs: CallNumbers) -> bool:
     return False
 
 
-def _may_be_pole_of_power(inputs: Inputs) -> bool:
+def _may_be_pole_of_power(inputs: CallNumbers) -> bool:
     return inputs.left is UNKNOWN and not _is_smooth_power(inputs)
 
 

@@ -20,7 +20,7 @@ from insitu.trace.run import Curve
 from insitu.trace.trace import Trace
 from insitu.view.missing_text import about_texts
 from insitu.view.page import drawn_series, pairs
-from insitu.view.page.nonfinite import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG
+from insitu.view.page.flags import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.row_columns import KINDS, RowColumns
 from insitu.view.page.rows import page_rows, places

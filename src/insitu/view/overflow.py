@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, log2, nan
 
-from insitu.view.inputs import Inputs, NumberRange, number, power
+from insitu.view.call_numbers import CallNumbers, NumberRange, number, power
 
 # What rounding may take off a result that is estimated from the largest inputs.
 NEARLY = 0.99
 
 
-def overflow(inputs: Inputs) -> str:
+def overflow(inputs: CallNumbers) -> str:
     """That a result is too large for its type, with the largest input; nothing where that cannot be."""
     if inputs.finding.kind != "inf" or not inputs.is_finite:
         return ""
@@ -34,7 +34,7 @@ class Exponential:
     what: str = "input"
 
 
-def _exponential(inputs: Inputs, function: Exponential) -> str:
+def _exponential(inputs: CallNumbers, function: Exponential) -> str:
     """exp and its like: only large inputs overflow, and for cosh those far below 0 too."""
     end, largest = function.end(inputs.limit), function.largest(inputs.first)
     if not largest >= NEARLY * end:
@@ -43,7 +43,7 @@ def _exponential(inputs: Inputs, function: Exponential) -> str:
     return f"overflow: {exact}, and the largest {function.what} is {number(largest)}"
 
 
-def quotient_overflow(inputs: Inputs, above: NumberRange, below: NumberRange) -> str:
+def quotient_overflow(inputs: CallNumbers, above: NumberRange, below: NumberRange) -> str:
     """That a quotient is too large for its type: possible only where no divisor is 0."""
     largest, smallest = above.magnitude, below.smallest_magnitude
     if smallest == 0 and largest >= 0 and inputs.limit > 0:  # the divisor that is closest to 0 is not known
@@ -53,54 +53,54 @@ def quotient_overflow(inputs: Inputs, above: NumberRange, below: NumberRange) ->
     return f"overflow: {inputs.end_of_type}, and {number(largest)} is divided by {number(smallest)}"
 
 
-def reaches(result: float, inputs: Inputs) -> bool:
+def reaches(result: float, inputs: CallNumbers) -> bool:
     """Whether an estimated result goes beyond the largest number of the type of the result."""
     return result >= NEARLY * inputs.limit
 
 
-def _unknown(inputs: Inputs) -> float:
+def _unknown(inputs: CallNumbers) -> float:
     return nan
 
 
-def _product(inputs: Inputs) -> float:
+def _product(inputs: CallNumbers) -> float:
     return inputs.left.magnitude * inputs.right.magnitude
 
 
-def _sum_of_two(inputs: Inputs) -> float:
+def _sum_of_two(inputs: CallNumbers) -> float:
     call = inputs.finding.call
     if call is None or "alpha" in call.kwargs:
         return nan
     return inputs.left.magnitude + inputs.right.magnitude
 
 
-def _sum_of_all(inputs: Inputs) -> float:
+def _sum_of_all(inputs: CallNumbers) -> float:
     return inputs.first.magnitude * inputs.first.count
 
 
-def _sum_of_products(inputs: Inputs) -> float:
+def _sum_of_products(inputs: CallNumbers) -> float:
     """More than any sum of products of the inputs can be."""
     count = max((side.count for side in inputs.known), default=0)
     return inputs.largest * inputs.largest * count
 
 
-def _square(inputs: Inputs) -> float:
+def _square(inputs: CallNumbers) -> float:
     return inputs.first.magnitude * inputs.first.magnitude
 
 
-def _power(inputs: Inputs) -> float:
+def _power(inputs: CallNumbers) -> float:
     return power(inputs.left.magnitude, inputs.right.magnitude)
 
 
-def _product_of_all(inputs: Inputs) -> float:
+def _product_of_all(inputs: CallNumbers) -> float:
     return power(inputs.first.magnitude, inputs.first.count)
 
 
-def _itself(inputs: Inputs) -> float:
+def _itself(inputs: CallNumbers) -> float:
     return inputs.first.magnitude
 
 
 # More than the absolute result of an operator can be: where that fits into the type, Inf has another reason.
-ESTIMATES: dict[str, Callable[[Inputs], float]] = {
+ESTIMATES: dict[str, Callable[[CallNumbers], float]] = {
     "mul": _product,
     "add": _sum_of_two,
     "sum": _sum_of_all,

@@ -42,7 +42,7 @@ SOON, LATE = 1 << 14, 1 << 18
 CONTAINERS = (list, tuple, dict, Fields, RichValue)  # a value of another class is treated as one
 
 
-class Checks:
+class GuardChecks:
     """The checks of one guard, in all its threads. It also keeps the tapes short: a guard runs for a whole training.
 
     `report` takes what is found, and raises if that is wanted.
@@ -53,15 +53,15 @@ class Checks:
         self.found = False  # whether anything not finite was found: then what comes later may follow from it
         self.told = False  # whether it was told that something came in which was not finite before
         self.trains = False  # whether a backward pass has run
-        self.checks: list[Check] = []
+        self.checks: list[ProbeChecks] = []
         self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
         self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow
         self.enters = False  # whether the function mode is switched on for code of the user in a backward pass
         self._allowed: dict[tuple[str, str], bool] = {}
 
-    def of(self, probe: Probe) -> Check:
+    def of(self, probe: Probe) -> ProbeChecks:
         """The checks of a new probe."""
-        check = Check(probe, self)
+        check = ProbeChecks(probe, self)
         self.checks.append(check)
         return check
 
@@ -126,14 +126,14 @@ def names(pattern: str, name: str, path: str) -> bool:
     return bool(path) and Pattern.of(pattern).covers(path)
 
 
-class Check:
+class ProbeChecks:
     """The checks of one probe; `past` is what was on its tape before it was cleared last.
 
     `unchecked` are the calls whose outputs nobody has looked at, or that got such outputs; `nonfinite` are the calls
     whose outputs are not finite, be that news or not.
     """
 
-    def __init__(self, probe: Probe, checks: Checks) -> None:
+    def __init__(self, probe: Probe, checks: GuardChecks) -> None:
         self.probe, self.checks = probe, checks
         self.past = Tape()
         self.unchecked: set[int] = set()

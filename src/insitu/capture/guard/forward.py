@@ -38,7 +38,7 @@ from insitu.trace.origin import (
 )
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Check
+    from insitu.capture.guard.check import ProbeChecks
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def changes(callee: FunctionCallee, args: Any, kwargs: Any) -> bool:
 
 
 def output_finding(
-    check: Check, callee: FunctionCallee, at: int, args: Any, kwargs: Any, result: Any, before: Finiteness | None
+    check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwargs: Any, result: Any, before: Finiteness | None
 ) -> Finding | None:
     """The finding of a call whose output is not finite; None if it is not news, or may still heal."""
     if check.checks.allowed(callee.name, check.path):
@@ -104,14 +104,14 @@ def output_finding(
     return earlier_finding(check, tensors, passage) or new_finding(check, tensors, passage)
 
 
-def earlier_finding(check: Check, tensors: CallTensors, passage: Passage) -> Finding | None:
+def earlier_finding(check: ProbeChecks, tensors: CallTensors, passage: Passage) -> Finding | None:
     """The finding of an unchecked call before this one, which produced the NaN or Inf that went in."""
     if passage.incoming.is_finite:
         return None
     return unchecked_finding(check, tensors.inputs)
 
 
-def new_finding(check: Check, tensors: CallTensors, passage: Passage) -> Finding | None:
+def new_finding(check: ProbeChecks, tensors: CallTensors, passage: Passage) -> Finding | None:
     """The finding of the call itself; one that may heal waits."""
     index = origin_output(passage)
     if index is None:
@@ -135,7 +135,7 @@ def new_finding(check: Check, tensors: CallTensors, passage: Passage) -> Finding
 # NaN and Inf that may heal.
 
 
-def waiting_at(check: Check, reading: Reading, at: int) -> NonFiniteResult | None:
+def waiting_at(check: ProbeChecks, reading: Reading, at: int) -> NonFiniteResult | None:
     """The finding that waits behind the arguments of a call, on the tape or in the past."""
     if not check.waiting:
         return None
@@ -143,14 +143,14 @@ def waiting_at(check: Check, reading: Reading, at: int) -> NonFiniteResult | Non
     return waiting_behind(check, noted) if reading.tape is check.probe.tape else check.waiting.of_earlier(noted)
 
 
-def waiting_behind(check: Check, values: list[Value]) -> NonFiniteResult | None:
+def waiting_behind(check: ProbeChecks, values: list[Value]) -> NonFiniteResult | None:
     """The finding that waits behind some values, through the calls that pass them on unchecked."""
     history = TapeHistory(check)
     bad = [value for value in values if value() is None or not history.finiteness(value).is_finite]
     return check.waiting.of(bad) or check.waiting.of(unchecked_source(history, value)[0] for value in bad)
 
 
-def pass_on(check: Check, tensors: CallTensors, passage: Passage, finding: NonFiniteResult) -> Finding | None:
+def pass_on(check: ProbeChecks, tensors: CallTensors, passage: Passage, finding: NonFiniteResult) -> Finding | None:
     """A finding that waits has come into a call whose result is not finite either: report it if it matters now."""
     is_in_model = check.probe.module is not None or any(tensor.requires_grad for tensor in tensors.outputs)
     reach = reach_of(passage, is_nan=finding.kind == "nan", is_in_model=is_in_model)
@@ -166,7 +166,7 @@ def pass_on(check: Check, tensors: CallTensors, passage: Passage, finding: NonFi
         reading.close()
 
 
-def report_waiting(check: Check, finding: NonFiniteResult, reach: Reach, reading: Reading, at: int) -> Finding:
+def report_waiting(check: ProbeChecks, finding: NonFiniteResult, reach: Reach, reading: Reading, at: int) -> Finding:
     """The finding that waited, once it has reached what matters: the call at an offset shows it."""
     check.waiting.end(finding)
     check.checks.found = True
@@ -178,7 +178,7 @@ def report_waiting(check: Check, finding: NonFiniteResult, reach: Reach, reading
 
 
 def incoming_finding(
-    check: Check, at: int, inputs: list[Tensor], path: str, *, is_loss: bool = False
+    check: ProbeChecks, at: int, inputs: list[Tensor], path: str, *, is_loss: bool = False
 ) -> Finding | None:
     """The finding of a call that only passes on what came in, if that came from where nothing was checked.
 
@@ -208,7 +208,7 @@ def matters(tensor: Tensor, value: Value, *, is_loss: bool) -> bool:
     return found.nan or is_loss or isinstance(value, ParameterValue)
 
 
-def unchecked_finding(check: Check, tensors: list[Tensor]) -> Finding | None:
+def unchecked_finding(check: ProbeChecks, tensors: list[Tensor]) -> Finding | None:
     """The finding of the unchecked call that produced the first of some tensors that is not finite, if there is one."""
     history = TapeHistory(check)
     for tensor in tensors:
@@ -222,7 +222,7 @@ def unchecked_finding(check: Check, tensors: list[Tensor]) -> Finding | None:
     return None
 
 
-def overflow_finding(check: Check, history: TapeHistory, value: Value, tensor: Tensor) -> Finding | None:
+def overflow_finding(check: ProbeChecks, history: TapeHistory, value: Value, tensor: Tensor) -> Finding | None:
     """The finding of a call that was not checked, because it produces NaN or Inf only by an overflow."""
     call = value.producer
     check.unchecked.discard(call)
@@ -236,7 +236,7 @@ def overflow_finding(check: Check, history: TapeHistory, value: Value, tensor: T
     return result_finding(check, call, output, alive, has_finite_inputs=True)
 
 
-def is_excused(check: Check, history: TapeHistory, call: int, output: Tensor) -> bool:
+def is_excused(check: ProbeChecks, history: TapeHistory, call: int, output: Tensor) -> bool:
     """Whether the NaN or Inf of an unchecked call is allowed, was written down, or is a mask."""
     passage, callee = history.entry(call), check.probe.tape.callee(call)
     found, inputs = finiteness_of(output), history.inputs(call)
@@ -253,7 +253,7 @@ def gone(values: list[Value]) -> list[Value]:
     return [value for value in values if value() is None]
 
 
-def call_path(check: Check, at: int) -> str:
+def call_path(check: ProbeChecks, at: int) -> str:
     """The path of the module in which a call was made."""
     reading = Reading(check.probe.tape)
     try:
@@ -265,7 +265,7 @@ def call_path(check: Check, at: int) -> str:
 # Findings.
 
 
-def opaque_finding(check: Check, at: int, tensor: Tensor) -> Finding | None:
+def opaque_finding(check: ProbeChecks, at: int, tensor: Tensor) -> Finding | None:
     """The finding of a module, or a compiled region, in which no function was seen, unless an input is not finite."""
     history, found = TapeHistory(check), finiteness_of(tensor)
     inputs = history.inputs(at)
@@ -276,7 +276,7 @@ def opaque_finding(check: Check, at: int, tensor: Tensor) -> Finding | None:
     return result_finding(check, at, tensor, alive, has_finite_inputs=len(alive) == len(inputs))
 
 
-def input_finding(check: Check, at: int, value: Value, tensor: Tensor, path: str) -> Finding:
+def input_finding(check: ProbeChecks, at: int, value: Value, tensor: Tensor, path: str) -> Finding:
     """The finding of a tensor that was not finite before the guard began, or of the parameter that it came from."""
     there, reading = value(), Reading(check.probe.tape)
     tensor = tensor if there is None else there
@@ -297,7 +297,7 @@ def input_finding(check: Check, at: int, value: Value, tensor: Tensor, path: str
 
 
 def result_finding(
-    check: Check, at: int, output: Tensor, inputs: list[Tensor], *, has_finite_inputs: bool
+    check: ProbeChecks, at: int, output: Tensor, inputs: list[Tensor], *, has_finite_inputs: bool
 ) -> NonFiniteResult:
     """The finding of a call that produced NaN or Inf; `inputs` are the tensors that went in and are still there."""
     reading, nan = Reading(check.probe.tape), finiteness_of(output).nan

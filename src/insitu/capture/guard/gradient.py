@@ -21,7 +21,7 @@ from insitu.trace.findings import ConsequentGradient, Finding, FindingKind, NonF
 from insitu.trace.origin import Finiteness, GradientOrigin, follows_forward, union
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Check
+    from insitu.capture.guard.check import ProbeChecks
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ class BadGradient:
         return first_bad(self.tensor, nan=self.has_nan)
 
 
-def gradient_finding(check: Check, tensor: Tensor, origin: GradientOrigin, incoming: Finiteness) -> Finding | None:
+def gradient_finding(
+    check: ProbeChecks, tensor: Tensor, origin: GradientOrigin, incoming: Finiteness
+) -> Finding | None:
     """The finding of the autograd node that runs now, and of which a gradient that is not finite leaves."""
     node: Any = current_node()
     gradient = BadGradient(tensor, node, origin, incoming)
@@ -65,7 +67,7 @@ def gradient_finding(check: Check, tensor: Tensor, origin: GradientOrigin, incom
         reading.close()
 
 
-def node_finding(check: Check, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:
+def node_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:
     """The finding of the node that computed the gradient of the call at an offset."""
     if check.is_allowed(reading, at):
         return None
@@ -89,7 +91,7 @@ def node_finding(check: Check, reading: Reading, at: int, gradient: BadGradient)
     )
 
 
-def user_finding(check: Check, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:
+def user_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:
     """The finding of an unchecked call at an offset, whose gradient autograd computed without a hook."""
     if check.is_allowed(reading, at):
         return None
@@ -101,7 +103,7 @@ def user_finding(check: Check, reading: Reading, at: int, gradient: BadGradient)
     return NonFiniteGradient(kind=gradient.kind, node="autograd", has_finite_inputs=is_finite, **facts)
 
 
-def consequence(check: Check, reading: Reading, at: int, gradient: BadGradient, node: str) -> Finding | None:
+def consequence(check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient, node: str) -> Finding | None:
     """The finding of a gradient that follows from the forward pass, unless the forward pass was reported."""
     if check.checks.found or check.checks.told:
         return None
@@ -110,7 +112,7 @@ def consequence(check: Check, reading: Reading, at: int, gradient: BadGradient, 
     return ConsequentGradient(node=node, **facts_at(check, reading, at, gradient, has_node=node != "autograd"))
 
 
-def follows(check: Check, tensors: list[Tensor], gradient: BadGradient) -> bool:
+def follows(check: ProbeChecks, tensors: list[Tensor], gradient: BadGradient) -> bool:
     """Whether a gradient is not finite because the tensors of the forward call are not."""
     forward = union(map(finiteness_of, tensors))
     return follows_forward(forward, nan=gradient.has_nan and not check.checks.found)
@@ -122,7 +124,7 @@ def alive(reading: Reading, at: int) -> list[Tensor]:
 
 
 def facts_at(
-    check: Check, reading: Reading, at: int, gradient: BadGradient, *, has_node: bool = True
+    check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient, *, has_node: bool = True
 ) -> dict[str, Any]:
     """The fields that all findings about the gradient of a call have."""
     call = reading.call(at)
@@ -140,7 +142,7 @@ def facts_at(
     }
 
 
-def unplaced_finding(check: Check, gradient: BadGradient) -> Finding | None:
+def unplaced_finding(check: ProbeChecks, gradient: BadGradient) -> Finding | None:
     """The finding of a node that no call on a tape made: of a hand-written function, or of a compiled region."""
     if check.checks.found:
         return None
@@ -179,13 +181,13 @@ def unseen_call(tape: Tape, number: int) -> Call | None:
     return Reading(tape).call(found) if found is not None else None
 
 
-def place_of(check: Check, number: int) -> tuple[Tape, int | None]:
+def place_of(check: ProbeChecks, number: int) -> tuple[Tape, int | None]:
     """The tape, and the call on it, that made the autograd node with a number."""
     at = check.probe.tape.maker(number)
     return (check.probe.tape, at) if at is not None else (check.past, check.past.maker(number))
 
 
-def unchecked_user(check: Check, reading: Reading, at: int) -> int | None:
+def unchecked_user(check: ProbeChecks, reading: Reading, at: int) -> int | None:
     """The call that used the result of another one, and whose gradients are not checked."""
     results = {id(value) for value in values(reading.result(at))}
     later = (other for other in reading.before(len(reading.tape)) if other > at)

@@ -35,7 +35,7 @@ from insitu.trace.operation import Risk, operation
 from insitu.trace.origin import FINITE, Finiteness
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Check
+    from insitu.capture.guard.check import ProbeChecks
 
 Before = Callable[[FunctionCallee, int, Any, Any], Finiteness]
 After = Callable[..., None]
@@ -50,7 +50,7 @@ def hides(callee: FunctionCallee) -> bool:
     return operation(callee.kind, callee.name).hides or risk_of(callee) in ("any", "division")
 
 
-def make_before(check: Check) -> Before:
+def make_before(check: ProbeChecks) -> Before:
     """The function that looks at what a call changes in place, or begins a backward pass with."""
     probe = check.probe
     look = careful_total if probe.modes.is_careful else total
@@ -76,12 +76,12 @@ def make_before(check: Check) -> Before:
     return before
 
 
-def changed(check: Check, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
+def changed(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
     """The tensor that a function is about to change in place."""
     return [args[0]] if changes(callee, args, kwargs) and isinstance(args[0], Tensor) else []
 
 
-def losses_of(check: Check, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
+def losses_of(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
     """Prepare for a backward pass; returns the losses that are worth a look."""
     check.checks.trains = True
     check.nodes.end()
@@ -90,7 +90,7 @@ def losses_of(check: Check, callee: FunctionCallee, at: int, args: Any, kwargs: 
     return tensors_in(args[0] if args else kwargs) if check.has_suspect(at) else []
 
 
-def make_after(check: Check) -> After:
+def make_after(check: ProbeChecks) -> After:
     """The function that looks at the output of a call."""
     probe, nodes, unchecked, nonfinite = check.probe, check.nodes, check.unchecked, check.nonfinite
     look = careful_total if probe.modes.is_careful else total
@@ -121,7 +121,7 @@ def make_after(check: Check) -> After:
 
 
 def make_choose(
-    check: Check, strategies: dict[str, tuple[bool, Strategy]]
+    check: ProbeChecks, strategies: dict[str, tuple[bool, Strategy]]
 ) -> Callable[[FunctionCallee], tuple[bool, Strategy]]:
     """The function that chooses the strategy for a function that was not met before."""
 
@@ -138,7 +138,7 @@ def make_choose(
 # The strategies: whether the output of a call is not finite.
 
 
-def make_pass_on(check: Check, callee: FunctionCallee) -> Strategy:
+def make_pass_on(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     """For functions that only pass on what they get: remember that nobody checked the output."""
     tape, unchecked, nonfinite, nodes = check.probe.tape, check.unchecked, check.nonfinite, check.nodes
     is_harmless = risk_of(callee) == "none"
@@ -162,7 +162,7 @@ def make_pass_on(check: Check, callee: FunctionCallee) -> Strategy:
     return pass_on
 
 
-def make_check_rarely(check: Check, callee: FunctionCallee) -> Strategy:
+def make_check_rarely(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     """For functions that produce NaN or Inf only by an overflow, of which little but fp16 is in danger."""
     unchecked, nodes, several = check.unchecked, check.nodes, make_several(check, callee)
     look = careful_total if check.probe.modes.is_careful else total
@@ -182,7 +182,7 @@ def make_check_rarely(check: Check, callee: FunctionCallee) -> Strategy:
     return check_rarely
 
 
-def make_check_always(check: Check, callee: FunctionCallee) -> Strategy:
+def make_check_always(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     """For all functions that can have a pole, or about which nothing is known."""
     nodes, leaving, several = check.nodes, check.nodes.leaving, make_several(check, callee)
     look = careful_total if check.probe.modes.is_careful else total
@@ -202,7 +202,7 @@ def make_check_always(check: Check, callee: FunctionCallee) -> Strategy:
     return check_always
 
 
-def make_check_division(check: Check, callee: FunctionCallee) -> Strategy:
+def make_check_division(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     """For divisions: those by a plain number only overflow."""
     rarely, always = make_check_rarely(check, callee), make_check_always(check, callee)
 
@@ -214,7 +214,7 @@ def make_check_division(check: Check, callee: FunctionCallee) -> Strategy:
     return check_division
 
 
-def make_check_leaving(check: Check, callee: FunctionCallee) -> Strategy:
+def make_check_leaving(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     """For functions that take numbers out of torch, where nobody can follow them: it matters what went in."""
 
     def check_leaving(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
@@ -224,7 +224,7 @@ def make_check_leaving(check: Check, callee: FunctionCallee) -> Strategy:
     return check_leaving
 
 
-def make_check_backward(check: Check, callee: FunctionCallee) -> Strategy:
+def make_check_backward(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     """For functions that run a backward pass: only the nodes of the gradients themselves are checked."""
 
     def check_backward(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
@@ -238,7 +238,7 @@ def make_check_backward(check: Check, callee: FunctionCallee) -> Strategy:
     return check_backward
 
 
-def make_several(check: Check, callee: FunctionCallee) -> Callable[[Any, Any, int, int], bool]:
+def make_several(check: ProbeChecks, callee: FunctionCallee) -> Callable[[Any, Any, int, int], bool]:
     """The function that looks at the output of a call that is not a plain tensor."""
     look, nodes = careful_total if check.probe.modes.is_careful else total, check.nodes
     is_risky, is_in_place = has_hooks(callee), callee.in_place
@@ -256,7 +256,7 @@ def make_several(check: Check, callee: FunctionCallee) -> Callable[[Any, Any, in
     return several
 
 
-MAKERS: dict[Risk, Callable[[Check, FunctionCallee], Strategy]] = {
+MAKERS: dict[Risk, Callable[[ProbeChecks, FunctionCallee], Strategy]] = {
     "none": make_pass_on,
     "backward": make_pass_on,
     "overflow": make_check_rarely,

@@ -14,13 +14,13 @@ from insitu.trace.operation import operation
 from insitu.trace.origin import FINITE, Finiteness, Passage, literals
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Check
+    from insitu.capture.guard.check import ProbeChecks
 
 
 class TapeHistory:
     """A `CallHistory` whose tensors are values of a tape."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: ProbeChecks) -> None:
         self._check = check
         self._reading = Reading(check.probe.tape)
 

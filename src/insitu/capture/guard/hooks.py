@@ -27,7 +27,7 @@ from insitu.trace.findings import Finding, FindingKind, NonFiniteFromHook, Tenso
 from insitu.trace.origin import FINITE
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Check
+    from insitu.capture.guard.check import ProbeChecks
 
 Hook = Callable[[Tensor], Tensor | None]
 Place = int | weakref.ref[Tensor]  # the number of the autograd node that a hook is on, or the tensor that has none
@@ -36,7 +36,7 @@ Place = int | weakref.ref[Tensor]  # the number of the autograd node that a hook
 class Hooks:
     """The hooks on gradients that one probe has met, by the ids of the dicts that they are in."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: ProbeChecks) -> None:
         self._check = check
         self._replaced: dict[int, weakref.ref[Any]] = {}
 
@@ -98,7 +98,7 @@ class Hooks:
         self._replaced.clear()
 
 
-def hook_cause(check: Check, hook: Hook, made: Any, given: Tensor | None, place: Place) -> Finding | None:
+def hook_cause(check: ProbeChecks, hook: Hook, made: Any, given: Tensor | None, place: Place) -> Finding | None:
     """What to say of what a hook made of a finite gradient, which is `given` unless it was changed in place."""
     found = finiteness_of(made) if isinstance(made, Tensor) else FINITE
     if found.is_finite:
@@ -128,7 +128,7 @@ def hook_cause(check: Check, hook: Hook, made: Any, given: Tensor | None, place:
     )
 
 
-def call_at(check: Check, place: Place) -> Call | None:
+def call_at(check: ProbeChecks, place: Place) -> Call | None:
     """The call that made the tensor that a hook is on; none made a parameter."""
     if not isinstance(place, int):
         return None

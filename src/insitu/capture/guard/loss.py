@@ -19,10 +19,10 @@ from insitu.trace.findings import Finding, NonFiniteLiteral, NonFiniteLoss
 from insitu.trace.origin import entry_call
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Check
+    from insitu.capture.guard.check import ProbeChecks
 
 
-def loss_finding(check: Check, at: int, losses: list[Tensor]) -> Finding | None:
+def loss_finding(check: ProbeChecks, at: int, losses: list[Tensor]) -> Finding | None:
     """The finding of losses of which one is not finite; the call at an offset runs the backward pass."""
     waiting = waiting_at(check, Reading(check.probe.tape), at)
     if waiting is not None:
@@ -35,7 +35,7 @@ def loss_finding(check: Check, at: int, losses: list[Tensor]) -> Finding | None:
     return entry_finding(check, at, loss) if loss is not None else None
 
 
-def entry_finding(check: Check, at: int, loss: Tensor) -> Finding | None:
+def entry_finding(check: ProbeChecks, at: int, loss: Tensor) -> Finding | None:
     """The finding of the call that introduced the NaN or Inf of a loss or, where it is not known, of the loss."""
     value = check.value_of(loss)
     if value is None:

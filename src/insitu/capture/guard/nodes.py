@@ -31,7 +31,7 @@ from insitu.trace.findings import Finding
 from insitu.trace.origin import FINITE, Finiteness, GradientOrigin, gradient_origin, union
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Check
+    from insitu.capture.guard.check import ProbeChecks
     from insitu.capture.probe import Probe
 
 Gradients = tuple[Tensor | None, ...]
@@ -46,7 +46,7 @@ class Nodes:
     autograd function, a compiled region. They get their hooks when a call uses their results.
     """
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: ProbeChecks) -> None:
         self._check = check
         self.next = next_node_number()
         self.unseen: set[int] = set()

@@ -30,7 +30,7 @@ from insitu.trace.findings import Finding, LeftoverGradient, NonFiniteUpdate
 from insitu.trace.health import ParameterHistory, TrainingHistory, health_findings
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Check, Checks
+    from insitu.capture.guard.check import GuardChecks, ProbeChecks
     from insitu.capture.probe import Probe
 
 SECOND = 2  # the backward pass after which to ask why parameters have no gradient
@@ -41,7 +41,7 @@ EVERY = 64
 class Training:
     """Watches the weights of a model, or of the optimizers that step."""
 
-    def __init__(self, model: nn.Module | None, checks: Checks, trouble: Callable[[str, Exception], None]) -> None:
+    def __init__(self, model: nn.Module | None, checks: GuardChecks, trouble: Callable[[str, Exception], None]) -> None:
         self._model, self._checks, self._trouble = model, checks, trouble
         self._weights = Weights()
         self._optimizers: dict[int, OptimizerSteps] = {}
@@ -75,7 +75,7 @@ class Training:
                 if isinstance(parameter, nn.Parameter):
                     self._weights.see(parameter)
 
-    def _checks_here(self) -> list[Check]:
+    def _checks_here(self) -> list[ProbeChecks]:
         """The checks of this guard in this thread."""
         checks = (probe.check for probe in patch.probes.get(get_ident(), ()))
         return [check for check in checks if check is not None and check.checks is self._checks]

@@ -21,7 +21,7 @@ from insitu.capture.tensors import Value
 from insitu.trace.findings import NonFiniteResult
 
 if TYPE_CHECKING:
-    from insitu.capture.guard.check import Check
+    from insitu.capture.guard.check import ProbeChecks
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Carrier:
 class Waiting:
     """The findings of one probe that wait, by the calls whose results hold what was found."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: ProbeChecks) -> None:
         self._check = check
         self._by_call: dict[int, NonFiniteResult] = {}
         self._by_value: dict[int, Carrier] = {}  # from before the tape was cleared, by the ids of the values

@@ -16,7 +16,7 @@ from insitu.trace.nesting import Forest, Group, Node
 from insitu.trace.nonfinite import NonFiniteSearch
 from insitu.trace.operation import operation
 from insitu.view.name import expression
-from insitu.view.page.nonfinite import flags
+from insitu.view.page.flags import flags
 
 Inside = dict[int, list[list[Node]]]
 

@@ -1,4 +1,4 @@
-"""What a guard checks: which call made NaN or Inf, forward and backward, and what is no news."""
+"""Which call produced NaN or Inf, forward and backward, and what is not a finding."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Broken(Doubled):
         raise RuntimeError("of the user")
 
 
-MADE: dict[str, tuple[Callable[[], object], tuple[str, str, str]]] = {
+PRODUCED: dict[str, tuple[Callable[[], object], tuple[str, str, str]]] = {
     "log": (lambda: torch.zeros(3).log(), ("inf", "forward", "log")),
     "quotient": (lambda: torch.zeros(3) / torch.zeros(3), ("nan", "forward", "div")),
     "in place": (lambda: torch.ones(3).div_(0), ("inf", "forward", "div_")),
@@ -98,9 +98,9 @@ MADE: dict[str, tuple[Callable[[], object], tuple[str, str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_the_call_that_made_it_is_found(name: str) -> None:
-    run, expected = MADE[name]
+@pytest.mark.parametrize("name", PRODUCED)
+def test_the_call_that_produced_nan_or_inf_is_found(name: str) -> None:
+    run, expected = PRODUCED[name]
     assert found(run) == [expected]
 
 
@@ -111,7 +111,7 @@ def clipped() -> None:
     nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
 
 
-NO_NEWS: dict[str, Callable[[], object]] = {
+NOT_FOUND: dict[str, Callable[[], object]] = {
     "masked_fill": lambda: torch.zeros(3).masked_fill(torch.tensor([True, False, False]), -INF),
     "where": lambda: torch.where(torch.tensor([True, False, False]), torch.zeros(3), -INF),
     "full": lambda: torch.full((3, 3), -INF).triu(1),
@@ -136,9 +136,9 @@ NO_NEWS: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", NO_NEWS)
-def test_this_is_no_news(name: str) -> None:
-    assert found(NO_NEWS[name]) == []
+@pytest.mark.parametrize("name", NOT_FOUND)
+def test_masks_literals_and_memory_are_not_findings(name: str) -> None:
+    assert found(NOT_FOUND[name]) == []
 
 
 HEALED: dict[str, Callable[[], object]] = {
@@ -177,7 +177,7 @@ def root_of_degrees(degrees: Tensor) -> float:
 
 
 @pytest.mark.parametrize("name", HEALED)
-def test_what_heals_before_it_matters_is_not_found(name: str) -> None:
+def test_inf_that_heals_is_not_a_finding(name: str) -> None:
     assert found(HEALED[name]) == []
 
 
@@ -211,7 +211,7 @@ REACHED: dict[str, tuple[Callable[[], object], tuple[str, str, str], str]] = {
 
 
 @pytest.mark.parametrize("name", REACHED)
-def test_what_does_not_heal_is_found_where_it_was_produced(name: str) -> None:
+def test_inf_that_does_not_heal_is_found_where_it_was_produced(name: str) -> None:
     run, expected, reached = REACHED[name]
     with insitu.guard(action="record") as guard:
         kept = run()
@@ -223,7 +223,7 @@ def test_what_does_not_heal_is_found_where_it_was_produced(name: str) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, SOON])
-def test_what_waits_is_remembered_when_the_tape_is_cleared(steps: int) -> None:
+def test_waiting_findings_survive_clearing_the_tape(steps: int) -> None:
     def fill() -> None:
         for _ in range(steps // 10):
             torch.ones(2).exp()
@@ -240,7 +240,7 @@ def test_what_waits_is_remembered_when_the_tape_is_cleared(steps: int) -> None:
     assert [guard.times(each) for each in guard.findings] == [2]
 
 
-def test_what_waits_is_found_by_a_gradient_after_the_tape_was_cleared() -> None:
+def test_a_gradient_reports_a_waiting_finding_after_the_tape_was_cleared() -> None:
     with insitu.guard(action="record") as guard:
         mask = torch.zeros(3).log()
         late = ((zeros() + 1) * mask).exp().sum()
@@ -265,21 +265,21 @@ def test_an_infinity_that_only_another_thread_uses_is_not_called_unused() -> Non
     assert found(run) == []
 
 
-def test_what_a_model_computes_without_a_gradient_raises_where_nan_is_computed_from_it() -> None:
+def test_without_a_gradient_the_guard_raises_where_nan_is_computed() -> None:
     with torch.no_grad(), pytest.raises(insitu.NonFiniteError) as caught, insitu.guard():
         scores = torch.full((2, 2), 300.0).half() * 300
         scores.softmax(-1)
     assert "scores = torch.full((2, 2), 300.0).half() * 300" in str(caught.value)
-    assert "then  .softmax at test_check.py:" in str(caught.value)
+    assert "then  .softmax at test_forward.py:" in str(caught.value)
 
 
-def test_an_error_of_the_user_leaves_results_unused() -> None:
+def test_an_exception_of_the_user_does_not_report_unused_results() -> None:
     with pytest.raises(ValueError, match="of the user"), insitu.guard():
         mask = torch.log(torch.tril(torch.ones(3, 3)))
         raise ValueError(f"of the user {mask.shape}")
 
 
-def test_whoever_passes_it_on_is_not_named() -> None:
+def test_calls_that_pass_inf_on_are_not_findings() -> None:
     def run() -> object:
         bad = torch.zeros(3).log()
         bad.add_(1)
@@ -288,7 +288,7 @@ def test_whoever_passes_it_on_is_not_named() -> None:
     assert found(run) == [("inf", "forward", "log")]
 
 
-def test_an_unlikely_call_is_found_by_the_next() -> None:
+def test_the_next_call_finds_the_overflow_of_an_unchecked_call() -> None:
     def run() -> object:
         large = zeros() + 3e38
         product = large * 10
@@ -318,7 +318,7 @@ LARGE: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_an_overflow_is_laid_to_the_call_that_made_it(name: str) -> None:
+def test_an_overflow_is_found_at_the_call_that_produced_it(name: str) -> None:
     weight = nn.Parameter(torch.tensor([[10.0, 0, 0], [0, 1, 0], [0, 0, 1]]))
 
     def run() -> None:
@@ -336,20 +336,20 @@ def test_an_overflow_is_laid_to_the_call_that_made_it(name: str) -> None:
     ]
 
 
-def test_an_overflow_below_zero_is_found_too_and_written_infinities_are_not() -> None:
+def test_an_overflow_below_zero_is_found_and_infinite_literals_are_not() -> None:
     assert found(lambda: torch.full((3,), -1e38, requires_grad=True).mul(10).exp()) == [("inf", "forward", "mul")]
     assert found(lambda: (zeros().exp() * -INF).exp()) == []
     assert found(lambda: (zeros().exp() * INF).sigmoid()) == []
 
 
-def test_an_overflow_of_gradients_that_are_not_checked_is_laid_to_the_call_that_computes_them() -> None:
+def test_an_overflow_of_unchecked_gradients_names_the_call_that_computes_them() -> None:
     def run() -> None:
         (zeros().exp() * 1e20).sum().backward(torch.tensor(1e20))
 
     assert found(run) == [("inf", "backward", "mul")]
 
 
-def test_what_was_there_before_only_warns() -> None:
+def test_nan_from_before_the_block_only_warns() -> None:
     data = torch.tensor([[NAN, 1.0]])
     layer = nn.Linear(2, 2)
     with insitu.guard() as guard, pytest.warns(insitu.InsituWarning, match="data, which already contained NaN"):
@@ -363,7 +363,7 @@ def test_what_was_there_before_only_warns() -> None:
         zeros().exp().backward(torch.full((3,), NAN))
 
 
-def test_the_gradients_of_what_was_there_before_follow_from_it() -> None:
+def test_gradients_of_nan_from_before_the_block_are_not_findings() -> None:
     data, layer = torch.ones(16, 3), nn.Linear(3, 1)
     data[5, 1] = NAN
     with insitu.guard(layer) as guard, pytest.warns(insitu.InsituWarning, match=r"got x, which already contained NaN"):
@@ -373,13 +373,13 @@ def test_the_gradients_of_what_was_there_before_follow_from_it() -> None:
     assert isinstance(finding, NonFiniteInput) and finding.operands[0].facts.shape == (8, 3)
 
 
-def test_a_gradient_that_follows_from_what_was_written_only_warns() -> None:
+def test_a_gradient_that_follows_from_a_nan_literal_only_warns() -> None:
     words = "contains NaN, because the call itself got or produced a number that is not finite"
     with insitu.guard(), pytest.warns(insitu.InsituWarning, match=words):
         (torch.full((3,), NAN) + zeros()).exp().nan_to_num().sum().backward()
 
 
-def test_a_gradient_made_of_an_infinite_one_says_so() -> None:
+def test_nan_from_an_infinite_gradient_says_so() -> None:
     with insitu.guard(action="record") as guard:
         (zeros() ** 2).sum().sqrt().backward()
     root, power = guard.findings
@@ -393,14 +393,14 @@ def test_a_gradient_made_of_an_infinite_one_says_so() -> None:
     ("name", "words"),
     [("log_", "the logarithm of 0"), ("reciprocal_", "division by zero"), ("rsqrt_", "division by zero")],
 )
-def test_what_a_call_in_place_made_has_its_reason(name: str, words: str) -> None:
+def test_a_call_in_place_has_a_reason(name: str, words: str) -> None:
     with insitu.guard(action="record") as guard:
         getattr(torch.tensor([0.0, 2.0]), name)()
     (finding,) = guard.findings
     assert f"why   {words}" in finding.text and "ends at" not in finding.text
 
 
-def test_it_names_what_went_in_and_where_that_was_made() -> None:
+def test_a_finding_names_the_inputs_and_their_producers() -> None:
     with insitu.guard(action="record") as guard:
         counts = torch.tensor([2.0, 0.0, 3.0])
         share = counts / (counts - 2)
@@ -440,7 +440,7 @@ def test_a_raising_backward_leaves_no_mode() -> None:
         assert torch._C._len_torch_function_stack() == modes
 
 
-def test_gradients_that_are_scaled_may_overflow() -> None:
+def test_scaled_gradients_may_overflow() -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**26)
     weight = nn.Parameter(torch.ones(3).half())
     assert found(lambda: scaler.scale((weight * 100).sum().float()).backward()) == []
@@ -448,7 +448,7 @@ def test_gradients_that_are_scaled_may_overflow() -> None:
     assert found(lambda: scaler.scale(zeros().sqrt().mul(0).sum()).backward()) == [("nan", "backward", "sqrt")]
 
 
-def test_a_scaler_that_scales_nothing_here_excuses_nothing() -> None:
+def test_disabled_grad_scaler_does_not_hide_overflow() -> None:
     scaler = torch.amp.GradScaler("cpu")
     original = torch.amp.GradScaler.scale
     assert found(lambda: zeros().sqrt().sum().backward()) == [("inf", "backward", "sqrt")]
@@ -489,7 +489,7 @@ def test_other_threads_are_checked_too() -> None:
     assert found(run) == [("inf", "forward", "log")]
 
 
-def test_hooks_are_nothing_when_the_guard_has_ended() -> None:
+def test_hooks_do_nothing_after_the_guard_has_ended() -> None:
     x = zeros()
     with insitu.guard():
         loss = x.sqrt().sum()
@@ -578,7 +578,7 @@ def test_a_gradient_is_found_after_the_tape_was_cleared() -> None:
         (torch.ones(2, device="meta"), ()),
     ],
 )
-def test_what_is_not_finite_in_a_tensor(tensor: Tensor, bad: tuple[int, ...] | None) -> None:
+def test_finiteness_and_first_bad_index_of_a_tensor(tensor: Tensor, bad: tuple[int, ...] | None) -> None:
     found = finiteness_of(tensor)
     assert found.is_finite == (bad == ())
     assert math.isfinite(total(tensor)) or tensor.numel() == 4 or not found.is_finite

@@ -1,4 +1,4 @@
-"""What a guard finds of hooks on gradients, and that it leaves them as they were."""
+"""What a guard finds about hooks on gradients, and that it leaves the hooks as they were."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_hook_on_a_parameter_is_found_and_left_as_it_was(before: bool, with_mo
     assert list(model[0].weight._backward_hooks.values()) == [spoil]
 
 
-def test_a_hook_without_code_is_a_hook() -> None:
+def test_a_hook_without_python_code_is_named_by_its_type() -> None:
     x = torch.ones(2, requires_grad=True)
     with insitu.guard(action="record") as guard:
         x.register_hook(partial(torch.mul, other=float("inf")))
@@ -69,7 +69,7 @@ def test_a_hook_without_code_is_a_hook() -> None:
     assert "a hook (partial) on the gradient of a tensor produced Inf" in guard.findings[0].text
 
 
-def test_what_a_hook_passes_on_is_no_news_and_a_healthy_one_is_called_as_ever() -> None:
+def test_healthy_hooks_are_called_and_are_not_findings() -> None:
     x, seen = torch.zeros(2, requires_grad=True), []
     with insitu.guard(action="record") as guard:
         x.register_hook(lambda grad: seen.append(grad) or grad * 2)  # type: ignore[func-returns-value]
@@ -81,7 +81,7 @@ def test_what_a_hook_passes_on_is_no_news_and_a_healthy_one_is_called_as_ever() 
     assert [getattr(finding, "node", None) for finding in guard.findings] == ["SqrtBackward0"]
 
 
-def test_what_is_allowed_may_be_made_by_a_hook() -> None:
+def test_allowed_parameters_may_have_hooks_that_produce_nan() -> None:
     model = nn.Sequential(nn.Linear(3, 3))
     model[0].weight.register_hook(spoil)
     with insitu.guard(model, action="record", allow="0.weight") as guard:

@@ -46,7 +46,7 @@ UNKNOWN = NumberRange(is_known=False)
 
 
 @dataclass(frozen=True)
-class Inputs:
+class CallNumbers:
     """The numbers that went into the call of a finding, as far as they are known.
 
     `name` is the common name of the operator. `tensors` are in the order of the operands.
@@ -102,13 +102,13 @@ class Inputs:
         return self.finding.output.dtype if self.finding.output is not None else ""
 
 
-def inputs_of(finding: Explicable, call: Call) -> Inputs:
+def call_numbers(finding: Explicable, call: Call) -> CallNumbers:
     """The numbers that went into the call of a finding, and the common name of its operator."""
     stats = [operand.facts.stats for operand in finding.operands]
     tensors = tuple(map(side_of, stats))
     left, right = _sides(call, tensors)
     is_finite = not any(each.inf or each.nan for each in stats if each is not None)
-    return Inputs(operation(call.kind, call.name).arithmetic, finding, tensors, is_finite, left, right)
+    return CallNumbers(operation(call.kind, call.name).arithmetic, finding, tensors, is_finite, left, right)
 
 
 def side_of(item: Any) -> NumberRange:

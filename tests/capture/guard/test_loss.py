@@ -1,4 +1,4 @@
-"""Where NaN and Inf entered that no call has made: told once a loss, or a gradient, has it."""
+"""Where NaN and Inf that no call produced entered the program: reported once a loss or a gradient contains them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ENTRIES: tuple[Callable[[nn.Module], None], ...] = (
 
 @pytest.mark.parametrize("with_model", [True, False])
 @pytest.mark.parametrize("run", ENTRIES)
-def test_the_line_by_which_it_entered_is_told(run: Callable[[nn.Module], None], with_model: bool) -> None:
+def test_the_line_that_introduced_nan_or_inf_is_named(run: Callable[[nn.Module], None], with_model: bool) -> None:
     model = layers()
     with (
         pytest.warns(insitu.InsituWarning, match="introduced a number that is not finite, and the loss contains"),
@@ -98,14 +98,14 @@ def least(model: nn.Module) -> Tensor:
 
 @pytest.mark.parametrize("with_model", [True, False])
 @pytest.mark.parametrize("run", [attention, padding, least])
-def test_what_comes_to_no_loss_is_no_news(run: Callable[[nn.Module], Tensor], with_model: bool) -> None:
+def test_literals_that_reach_no_loss_are_not_findings(run: Callable[[nn.Module], Tensor], with_model: bool) -> None:
     model = layers()
     with insitu.guard(model if with_model else None) as guard:
         run(model).backward()
     assert not guard.findings
 
 
-def test_it_is_told_once_in_a_training_and_counted() -> None:
+def test_a_literal_is_reported_once_in_a_training_and_counted() -> None:
     model = layers()
     with insitu.guard(model, action="record") as guard:
         for _ in range(3):
@@ -114,14 +114,14 @@ def test_it_is_told_once_in_a_training_and_counted() -> None:
     assert guard.times(finding) == 3
 
 
-def test_what_is_allowed_may_come_to_the_loss() -> None:
+def test_allowed_functions_may_write_nan_into_the_loss() -> None:
     model = layers()
     with insitu.guard(model, allow=["full"]) as guard:
         made_of_it(model)
     assert not guard.findings
 
 
-def test_gradients_that_nothing_explains_are_told_in_the_end() -> None:
+def test_unexplained_gradients_are_reported_at_the_end() -> None:
     model = layers()
     with (
         pytest.warns(insitu.InsituWarning, match=r"the gradient of 0\.weight contains NaN"),

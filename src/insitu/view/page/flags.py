@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from insitu.trace.nonfinite import NonFiniteEvent, NonFiniteSearch
 
-# `model.js` has the same numbers.
+# The page gets these numbers with its data.
 HAS_NAN, HAS_INF, IS_WRONG, IS_ORIGIN = 1, 2, 4, 8
 
 
