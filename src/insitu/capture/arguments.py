@@ -1,4 +1,4 @@
-"""Arguments and results as they are noted: tensors by value, atoms as they are, strangers by their type only."""
+"""Arguments of calls as records hold them: tensors by their values, atoms as they are, other objects by their type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_known(current: Current) -> Callable[[Any], Any]:
             return current(item)
         if kind in ATOMS:
             return item
-        if kind is list and INTS.issuperset(map(type, item)):  # sizes, which so many operators are given
+        if kind is list and INTS.issuperset(map(type, item)):  # sizes, an argument of many operators
             return shared_ints(item)
         return outline(item, current)
 
@@ -54,7 +54,7 @@ def make_noting(values: Values) -> Noting:
 
 
 def make_quick_noting(table: Table, values: Values) -> Noting:
-    """The same for where nothing is kept of tensors but facts, and no function mode is on: facts are read in line.
+    """The same for sessions that keep only facts, while no function mode is on: facts are read without a call.
 
     The facts of each tensor are compared with those that were noted last, as `has_same_facts` does.
     """

@@ -1,4 +1,4 @@
-"""The gradients of the tensors that a probe has noted, as values of these tensors."""
+"""The gradients of recorded tensors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TensorGradients:
             known = self._probe.table.get(id(grad))
             producer = known.producer if known is not None and known() is grad else GIVEN
             if producer >= 0 and not self._probe.ids.is_whole:
-                producer = EARLIER - self._probe.ids(producer)  # whose gradient it is may no longer be on the tape
+                producer = EARLIER - self._probe.ids(producer)  # the producer may no longer be on the tape
             with DisableTorchFunction():
                 found = self._fresh(grad, producer)  # anew: autograd adds up gradients in place
             value.grad = found
@@ -64,7 +64,7 @@ class TensorGradients:
 
 
 def is_sound(tensor: Tensor) -> bool:
-    """Whether autograd lets itself be asked: not for a view that it refuses, because its base was changed in place."""
+    """Whether autograd answers questions about a tensor: not for a view whose base was changed in place."""
     try:
         _ = tensor.is_leaf
     except RuntimeError:

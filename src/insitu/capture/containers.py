@@ -280,18 +280,25 @@ def named_outline(kind: type, items: dict[str, Any], leaf: Leaf, depth: int, vis
 def sequence_outline(item: Any, kind: type, leaf: Leaf, depth: int, visits: Visits) -> Any:
     """The outline of a list or tuple; of a long one without tensors, its first items."""
     if kind is not list and kind is not tuple:
-        is_list, item = issubclass(kind, list), items_of(item) or []
-        if names := field_names(kind, len(item)):
-            return named_outline(kind, dict(zip(names, item, strict=True)), leaf, depth, visits)
-        item = item if is_list else tuple(item)
-    if type(item) is list and INTS.issuperset(map(type, item)):
+        return subclass_outline(item, kind, leaf, depth, visits)
+    if kind is list and INTS.issuperset(map(type, item)):
         return shared_ints(item)
-    if len(item) <= MOST_ITEMS or tensors_in(item[:MOST_ITEMS]):
-        parts = [outline(part, leaf, depth, visits) for part in item]
-    else:
-        parts = [outline(part, leaf, depth, visits) for part in item[:MOST_ITEMS]]
+    is_cut = len(item) > MOST_ITEMS and not tensors_in(item[:MOST_ITEMS])
+    parts = [outline(part, leaf, depth, visits) for part in (item[:MOST_ITEMS] if is_cut else item)]
+    if is_cut:
         parts.append(more(len(item)))
-    return parts if type(item) is list else tuple(parts)
+    return parts if kind is list else tuple(parts)
+
+
+def subclass_outline(item: Any, kind: type, leaf: Leaf, depth: int, visits: Visits) -> Any:
+    """The outline of a named tuple, or of another list or tuple of a class of its own."""
+    items = items_of(item) or []
+    names = field_names(kind, len(items))
+    if names:
+        return named_outline(kind, dict(zip(names, items, strict=True)), leaf, depth, visits)
+    if issubclass(kind, list):
+        return sequence_outline(items, list, leaf, depth, visits)
+    return sequence_outline(tuple(items), tuple, leaf, depth, visits)
 
 
 def mapping_outline(item: dict[Any, Any], leaf: Leaf, depth: int, visits: Visits) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How much of a tensor is kept: nothing but its facts, its statistics, or what a function of the user makes of it."""
+"""How much of a tensor is kept: only its facts, its statistics, or the result of a function of the user."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MANY = 4096  # elements from which on another way of counting is worth it
 
 
 def make_keep(keep: str | Callable[[Tensor], Any], trouble: Callable[[str, Exception], None]) -> Keep | None:
-    """The function that is called with each tensor that a call makes; None for `meta`."""
+    """The function that is called with each tensor that a call produces; None for `meta`."""
     if keep is closely:
         return unseen(closely, "statistics", trouble, arrays=True)
     if callable(keep):
@@ -55,9 +55,9 @@ def make_keep(keep: str | Callable[[Tensor], Any], trouble: Callable[[str, Excep
 def unseen(
     function: Callable[[Tensor], Any], what: str, trouble: Callable[[str, Exception], None], *, arrays: bool = False
 ) -> Keep:
-    """Call a function so that neither autograd nor any mode notices; what it raises stops it for this session.
+    """Wrap a function so that autograd and modes do not see it; an exception turns it off for this session.
 
-    NumPy arrays are given to it as tensors, if at all.
+    With `arrays`, it is called with NumPy arrays too, as tensors.
     """
     failed = False
 
@@ -78,7 +78,7 @@ def unseen(
 
 
 def unnoticed(run: Callable[[], T]) -> T:
-    """Run something of ours so that autograd, modes and profilers do not notice; `torch.no_grad` costs more."""
+    """Run code of the tool unseen by autograd, modes and profilers; `torch.no_grad` costs more."""
     if is_profiled():
         return unprofiled(lambda: unnoticed(run))
     with DisableTorchFunction(), DisableTorchDispatch():
@@ -96,7 +96,7 @@ def is_profiled() -> bool:
 
 
 def unprofiled(run: Callable[[], T]) -> T:
-    """Run something of ours so that torch's profiler does not see it."""
+    """Run code of the tool unseen by the profiler of torch."""
     try:  # already here: an interrupt may come at any moment
         _own.running = True
         enable_record_function(False)
@@ -128,9 +128,9 @@ def as_tensor(array: Any) -> Tensor | None:
 
 
 def local(tensor: Any) -> Any:
-    """What this process holds of a tensor: of a DTensor its shard, for gathering it would wait for the other ranks."""
-    shard = getattr(tensor, LOCAL_TENSOR, None)
-    return shard if isinstance(shard, Tensor) else tensor
+    """The part of a tensor in this process: of a DTensor the local part; to gather it would wait for other ranks."""
+    part = getattr(tensor, LOCAL_TENSOR, None)
+    return part if isinstance(part, Tensor) else tensor
 
 
 def has_values(tensor: Tensor) -> bool:
@@ -154,7 +154,7 @@ def fits_its_storage(tensor: Tensor) -> bool:
 
 
 def extent(tensor: Tensor) -> int:
-    """How many elements lie between the first and the last of a tensor, with both."""
+    """The number of elements in memory from the first to the last of a tensor."""
     return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
@@ -164,7 +164,7 @@ def is_transformed(tensor: Tensor) -> bool:
 
 
 def is_fake(tensor: Tensor) -> bool:
-    """Whether a tensor has facts alone; to ask one for its memory makes torch warn."""
+    """Whether a tensor has facts only; torch warns if one asks for its memory."""
     return isinstance(tensor, FakeTensor)
 
 
@@ -196,7 +196,7 @@ def plain_tensor(tensor: Tensor) -> Any:
 
 
 def measured(keep: Keep, weigh: Callable[[int], None]) -> Keep:
-    """The same function; `weigh` is told how many bytes the results take, where that is not little."""
+    """The same function, which calls `weigh` with the bytes of each large result."""
 
     def call(tensor: Any) -> Any:
         made = keep(tensor)
@@ -234,7 +234,7 @@ def closely(tensor: Tensor) -> Any:
 
 
 def range_and_mean(tensor: Tensor) -> Stats | None:
-    """What is seen of a large tensor at a glance, in as few passes over it as there can be."""
+    """The statistics that need the fewest passes over a large tensor."""
     if tensor.is_complex() or (tensor.dtype.itemsize < 2 and tensor.dtype.is_floating_point):
         return statistics(tensor)
     total = tensor.sum(dtype=None if tensor.is_floating_point() else torch.int64).item()
@@ -250,7 +250,7 @@ HALVES = (torch.float16, torch.bfloat16)  # their sums are too coarse
 
 
 def statistics(tensor: Tensor, *, bins: bool = True) -> Stats | None:
-    """The statistics of a tensor; a complex one is seen by its absolute values. None where torch cannot read the dtype.
+    """The statistics of a tensor; a complex tensor by its absolute values. None if torch cannot read the dtype.
 
     >>> found = statistics(torch.tensor([0.0, 1.0, float("nan")]))
     >>> found.min, found.max, found.mean, found.nan, found.zeros
@@ -287,7 +287,7 @@ def statistics(tensor: Tensor, *, bins: bool = True) -> Stats | None:
 
 
 class Small(dict[str, Any]):
-    """What is kept of a tensor, if it is nothing but small values by name: nobody has to look inside."""
+    """A result that consists of small values by name: nobody has to look for tensors in it."""
 
 
 def stats(value: Any) -> Small | None:
@@ -324,7 +324,7 @@ def flat_floats(tensor: Tensor) -> Tensor:
 
 
 def moments(values: Tensor, total: float | None, largest: float) -> tuple[float, float]:
-    """Mean and standard deviation: from the sum of squares, in two passes where that would lose the digits."""
+    """Mean and standard deviation: from the sum of squares, or in two passes if that would lose digits."""
     count = values.numel()
     if total is None or not 1e-15 < largest < 1e15:
         return scaled_moments(values, largest)
@@ -337,7 +337,7 @@ def moments(values: Tensor, total: float | None, largest: float) -> tuple[float,
 
 
 def scaled_moments(values: Tensor, largest: float) -> tuple[float, float]:
-    """The same for values so large, or so small, that their sum or their squares would leave the range."""
+    """Mean and standard deviation of values whose sum or squares would overflow or underflow."""
     if largest == 0:
         return 0.0, 0.0
     scaled = values.double() / largest
@@ -346,7 +346,7 @@ def scaled_moments(values: Tensor, largest: float) -> tuple[float, float]:
 
 
 def histogram(values: Tensor, low: float, high: float) -> tuple[int, ...]:
-    """Counts in equal bins; everything in the first one where all values are equal."""
+    """Counts in equal bins; if all values are equal, all are in the first bin."""
     if not low < high or not math.isfinite(high - low):
         return (values.numel(), *[0] * (BINS - 1))
     counts = torch.histc(values, BINS, low, high)

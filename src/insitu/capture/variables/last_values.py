@@ -18,13 +18,13 @@ class LastValues:
         self._values: dict[tuple[int, str, str], Any] = {}
 
     def copy(self) -> LastValues:
-        """The same values, which change on their own."""
+        """A copy that later changes do not reach."""
         same = LastValues()
         same._values = dict(self._values)
         return same
 
     def forget(self, calls: range) -> None:
-        """These calls are over."""
+        """Forget calls that have ended."""
         self._values = {key: value for key, value in self._values.items() if key[0] not in calls}
 
     def changes(self, call: int, entry: VariableEntry, item: Any) -> tuple[Change, ...]:

@@ -1,4 +1,4 @@
-"""Functions whose code is replaced while somebody follows their variables, and always put back.
+"""Functions whose code is replaced while their variables are followed, and always restored.
 
 What torch.compile compiles must be the original, and it guards on the code of what it has inlined: while a compiled
 region runs, all are put back.
@@ -22,7 +22,7 @@ from insitu.errors import tell
 
 
 class Swaps:
-    """The functions that report variables now, and what their code was."""
+    """The functions that report variables now, and their original code."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -58,7 +58,7 @@ class Swaps:
                     self._settle(function)
 
     def abandon(self) -> None:
-        """This process is the child of a fork: whoever held the lock, or follows anything, is not here."""
+        """This process is the child of a fork: no other thread holds the lock, or follows variables."""
         self._lock = threading.RLock()
         self._pauses = 0
         for function, original in self._originals.values():

@@ -492,8 +492,8 @@ def case_a_file_that_was_read_before_it_changed_and_was_imported_again() -> None
 def case_functions_without_source_are_refused() -> None:
     names: dict[str, Any] = {}
     exec("def f():\n    x = 1\nclass C:\n    x = 2\ng = (x for x in ())", names)
-    assert "made by exec or eval" in refused(names["f"].__code__, "x")
-    assert "<genexpr> is no function" in refused(names["g"].gi_code, "x")
+    assert "exec or eval made it from text" in refused(names["f"].__code__, "x")
+    assert "<genexpr> is not a function" in refused(names["g"].gi_code, "x")
     code = names["f"].__code__.replace(co_filename="/nowhere/gone.py")
     assert "its file cannot be read" in refused(code, "x")
 

@@ -31,20 +31,20 @@ from insitu.capture.variables.follow.lookup import (
 )
 from insitu.capture.variables.follow.references import Reference, references
 
-# Whose functions are passed over, besides those of the standard library: nobody follows variables inside of them.
+# Libraries whose functions are passed over, like those of the standard library: nobody follows variables there.
 LIBRARIES = ("torch", "numpy", "insitu")
 STANDARD = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 ADDED = ("site-packages", "dist-packages")
-# A class reached by its name may be called, and so may what it makes.
+# A class that is reached by its name may be called, and so may its objects.
 CONSTRUCTION = ("__init__", "__new__", "__call__")
-# How many functions are seen, one with different receivers as often, before the search gives up: times the limit.
+# The search gives up after so many times the limit; a function counts once for each receiver.
 PATIENCE = 30
 
 
 def callees(
     function: Any, receiver: Any = None, limit: int = 200, *, arguments: dict[str, Any] | None = None
 ) -> list[FunctionType]:
-    """The Python functions that a function can reach, nearest first, each once, itself left out.
+    """The Python functions that a function can reach, nearest first, each once, without the function itself.
 
     `receiver` is what its first argument will be: methods are found in its class, modules in its attributes.
     `arguments` are others of its arguments, by name, that it may call.
@@ -63,7 +63,7 @@ def callees(
 
 
 class CalleeSearch:
-    """One search, breadth first; functions that are met again, with another receiver, come after all others."""
+    """One search, breadth first; functions that are reached again, with another receiver, come last."""
 
     def __init__(self, limit: int, arguments: dict[str, Any]) -> None:
         self.limit = limit
@@ -72,7 +72,7 @@ class CalleeSearch:
         # Functions to look into, and functions to look into once more, with another receiver: these come last.
         self._waiting: deque[tuple[FunctionType, Any]] = deque()
         self._again: deque[tuple[FunctionType, Any]] = deque()
-        # By id, never by hash: the receivers are strangers' objects. They are held, so that the ids stay theirs.
+        # By id, never by hash: a hash may run code of the user. The objects are held so that their ids stay theirs.
         self._seen: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._objects: dict[int, Any] = {}
         self._references: dict[int, list[Reference]] = {}
@@ -88,7 +88,7 @@ class CalleeSearch:
         return list(self.found.values())[: self.limit]
 
     def add(self, function: FunctionType, receiver: Any, *, walk: bool = False) -> None:
-        """A function is reached, with this first argument if one is known."""
+        """Add a function that is reached, with its first argument if that is known."""
         key = (id(function), id(receiver))
         if key in self._seen:
             return
@@ -128,7 +128,7 @@ class CalleeSearch:
                 self._look_into_cell(name, contents(cells[name]), attributes, receiver)
 
     def _look_into_receiver(self, receiver: Any, attributes: tuple[str, ...]) -> None:
-        """Reach attributes of the first argument; itself it is not called."""
+        """Reach attributes of the first argument; the argument itself is not called."""
         if attributes and receiver is not None:
             self.follow(receiver, attributes)
 
@@ -140,12 +140,12 @@ class CalleeSearch:
             self.enclosed(value, receiver)
 
     def _references_in(self, function: FunctionType, first: str | None) -> list[Reference]:
-        """What the code of a function refers to; the second time only what depends on the first argument."""
+        """The references in the code of a function; the second time, only those that depend on the first argument."""
         found = self._references.get(id(function))
         if found is None:
             code = function.__code__
             found = [each for part in (code, *nested_codes(code)) for each in references(part)]
-            # Decorators hand the first argument on to what they decorate.
+            # Decorators pass the first argument on to the function that they decorate.
             by_name = {first, *code.co_freevars}
             again = [each for each in found if each.kind == "super" or (each.kind == "local" and each.name in by_name)]
             self._references[id(function)] = again
@@ -159,7 +159,7 @@ class CalleeSearch:
             self.reach(value)
 
     def follow(self, value: Any, attributes: tuple[str, ...]) -> None:
-        """Reach what is at the end of a chain of attributes, or the property or method that is in the way."""
+        """Reach the end of a chain of attributes, or the first property or method in the chain."""
         for name in attributes:
             owner, value = value, attribute(value, name)
             if type(value) in DESCRIPTORS and not is_module(owner):
@@ -168,7 +168,7 @@ class CalleeSearch:
         self.reach(value)
 
     def member(self, value: Any, receiver: Any) -> None:
-        """Reach what was found in a class, to be called with the receiver."""
+        """Reach a member of a class that is called with the receiver."""
         kind = type(value)
         if kind is FunctionType:
             self.add(value, receiver)
@@ -198,7 +198,7 @@ class CalleeSearch:
             self._reach_object(value)
 
     def _reach_class(self, value: Any) -> None:
-        """Reach what runs when an object of a class is made, or called."""
+        """Reach the methods that run when an object of a class is created, or called."""
         for name in CONSTRUCTION:
             self.member(in_class(value, name), value)
         self.member(in_class(type(value), "__call__"), value)
@@ -229,7 +229,7 @@ DESCRIPTORS = frozenset({FunctionType, staticmethod, classmethod, property, func
 
 
 def may_take_self(function: FunctionType) -> bool:
-    """Whether the first argument of a function may be the object that it belongs to, as far as its parameters tell."""
+    """Whether the first argument of a function may be the object that it belongs to, judged by its name."""
     code = function.__code__
     if code.co_argcount:
         return code.co_varnames[0] in ("self", "cls")
@@ -237,9 +237,9 @@ def may_take_self(function: FunctionType) -> bool:
 
 
 def is_library(filename: str) -> bool:
-    """Whether a file belongs to the standard library, or to a library whose inside nobody follows."""
+    """Whether a file belongs to the standard library, or to one of the libraries that are passed over."""
     if filename.startswith("<"):
-        return not linecache.getlines(filename)  # code that was made by exec, and has no lines to show
+        return not linecache.getlines(filename)  # code from exec without lines to show
     return _is_library_file(filename)
 
 

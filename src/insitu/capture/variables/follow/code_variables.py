@@ -14,13 +14,13 @@ from insitu.capture.variables.follow.report_plan import Moment
 from insitu.capture.variables.follow.rewrite import Point
 
 Report = Callable[[Point, Any], object]
-# Values of these types are what they are: equal ones are the same, and none can change.
+# Values of these types cannot change, and equal values are the same.
 ATOMS = frozenset({int, float, complex, bool, str, bytes, object, type(None), type(...)})
 MISSING, UNKNOWN = object(), object()
 
 
 class CurrentFrame(threading.local):
-    """Whose variable is being reported, in each thread."""
+    """The frame whose variable is being reported, in each thread."""
 
     frame: FrameType | None = None
 
@@ -29,7 +29,7 @@ _CURRENT = CurrentFrame()
 
 
 def reported_frame() -> FrameType | None:
-    """The frame that a report is about, for the one who is called with it; None outside of a report."""
+    """The frame of the variable that is being reported; None outside of a report."""
     return _CURRENT.frame
 
 
@@ -47,7 +47,7 @@ def function_names(code: CodeType) -> VariableNames:
 
 
 class CodeVariables:
-    """A code object: which of its names are followed, and the values they had in each frame that is running.
+    """The followed variables of a code object, with their values in each running frame.
 
     Given a `frame`, which runs already, no other one is followed.
     """
@@ -67,7 +67,7 @@ class CodeVariables:
         self._globals = [name for name in names.of_module if wanted(name)]
         self._names = (*self._locals, *self._globals)
         self._hiding = hidden_names(code) if self._space is None else {}
-        # The last line and the values in each frame, by the id of the frame, which is that of no other one until the
+        # The last line and the values in each frame, by the id of the frame. No other frame has this id until the
         # frame has returned, yielded or raised.
         self._frames: dict[int, list[Any]] = {}
 
@@ -119,7 +119,7 @@ class CodeVariables:
             self._compare(frame, state)
 
     def _values(self, frame: FrameType) -> list[Any]:
-        """The value of each name; that of one which a comprehension hides is not known, and not to be read."""
+        """The value of each name; UNKNOWN for a name that a comprehension hides, which must not be read."""
         inner = frame.f_locals if self._space is None else self._space
         # To read a hidden variable that is in a cell crashes Python 3.13.0.
         hidden = self._hiding.get(frame.f_lasti, ())
@@ -159,7 +159,7 @@ def change(before: Any, now: Any) -> Moment | None:
 
 
 def is_same_atom(now: Any, before: Any) -> bool:
-    """Whether two values are equal, of a type where that means the same: NaN is NaN, and 0.0 is not -0.0."""
+    """Whether two values are equal atoms: NaN equals NaN, and 0.0 does not equal -0.0."""
     if type(now) is not type(before) or type(now) not in ATOMS:
         return False
     return repr(now) == repr(before) if type(now) in (float, complex) else bool(now == before)
@@ -177,7 +177,7 @@ def parameter_names(code: CodeType) -> tuple[str, ...]:
 
 
 def namespace_of(frame: FrameType | None) -> Mapping[str, Any] | None:
-    """Where a module or a class finds its variables; a comprehension that runs in its frame would show others."""
+    """The variables of a module or a class; `f_locals` of its frame shows others while a comprehension runs."""
     if frame is None:
         return None
     if frame.f_locals is frame.f_globals:

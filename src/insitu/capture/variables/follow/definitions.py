@@ -32,7 +32,7 @@ _QUIET = threading.RLock()
 
 
 class NoSource(InsituError):
-    """The source of a function is not there, or is not what the function was made from."""
+    """The source of a function cannot be found, or compiles to another function."""
 
     def __init__(self, code: CodeType, reason: str) -> None:
         super().__init__(f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) cannot be rewritten: {reason}")
@@ -59,7 +59,7 @@ class Definition:
     whole: bool
 
     def compiled(self, node: Function) -> list[CodeType]:
-        """Every code object with the name and place of this one, when `node` stands where the function stands."""
+        """Every code object with the name and line of this one, if `node` replaces the function in its file."""
         tree: ast.AST = node
         imports = None if self.whole else self.source.imports
         up = self.up
@@ -86,7 +86,7 @@ class Source:
         return index.get((code.co_name, code.co_firstlineno), [])
 
     def is_builtin(self, name: str) -> bool:
-        """Whether the name means a builtin wherever it is read in this file: nothing here ever binds it."""
+        """Whether a name always means a builtin in this file: nothing in the file binds it."""
         return name in vars(builtins) and name not in self._bound and "*" not in self._bound
 
     @cached_property
@@ -106,7 +106,7 @@ class Source:
 
     @cached_property
     def imports(self) -> list[ast.stmt]:
-        """The imports of the module itself: the compiler loads attributes of what they bind in another way."""
+        """The imports of the module: the compiler loads attributes of imported names in another way."""
         return list(imports_in(self.tree))
 
     @cached_property
@@ -114,7 +114,7 @@ class Source:
         return frozenset(bound_anywhere(self.tree))
 
 
-# The files that were asked for last: trees are large.
+# Only the files that were used last: trees are large.
 _SOURCES: dict[str, Source] = {}
 KEPT_SOURCES = 32
 
@@ -122,11 +122,11 @@ KEPT_SOURCES = 32
 def find(code: CodeType) -> Definition:
     """The definition of a function; NoSource when there is none, or when it would compile to something else."""
     if code.co_name.startswith("<") and code.co_name != LAMBDA:
-        raise NoSource(code, f"a {code.co_name} is no function")
+        raise NoSource(code, f"a {code.co_name} is not a function")
     try:
         definition = _matching(code, source_of(code))
         if definition is None:
-            # The lines may have been read before the file was changed and imported again.
+            # The lines may come from before the file was changed and imported again.
             linecache.checkcache(code.co_filename)
             definition = _matching(code, source_of(code))
     except (SyntaxError, RecursionError) as error:
@@ -141,8 +141,8 @@ def source_of(code: CodeType) -> Source:
     """The parsed file of a code object."""
     lines = linecache.getlines(code.co_filename)
     if not lines:
-        made = "it was made by exec or eval" if code.co_filename.startswith("<") else "its file cannot be read"
-        raise NoSource(code, f"{made}, there are no lines of it")
+        is_generated = code.co_filename.startswith("<")
+        raise NoSource(code, "exec or eval made it from text" if is_generated else "its file cannot be read")
     known = _SOURCES.pop(code.co_filename, None)
     if known is None or known.lines is not lines:
         try:
@@ -157,12 +157,12 @@ def source_of(code: CodeType) -> Source:
 
 def _matching(code: CodeType, source: Source) -> Definition | None:
     candidates = source.candidates(code)
-    # Without the rest of the file it is quicker, and nearly always the same.
+    # To compile without the rest of the file is faster, and nearly always gives the same code.
     for (node, up), whole in product(candidates, (False, True)):
         definition = Definition(code, node, up, source, whole)
         found = definition.compiled(node)
         if len(candidates) > 1 and len(marked := definition.compiled(with_marker(node))) == len(found):
-            # Several lambdas on a line: the one that is meant is where the marker turns up.
+            # Several lambdas are on the line: the code with the marker is that of this node.
             found = [plain for plain, other in zip(found, marked, strict=True) if is_marked(other)]
         if any(is_same(code, other) for other in found):
             return definition
@@ -187,7 +187,7 @@ def has_same_columns(code: CodeType, other: CodeType) -> bool:
 
 
 def with_marker(node: Function) -> Function:
-    """The function with a constant inside that nothing else has; what is nested in it stays."""
+    """The function with a marker among its own constants, not among those of nested functions."""
     copy = shallow(node)
     if isinstance(copy, ast.Lambda):
         mark = ast.copy_location(ast.Constant(value=MARKER), node)
@@ -238,7 +238,7 @@ def imports_in(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def bound_anywhere(tree: ast.AST) -> Iterator[str]:
-    """Every name that anything in the file binds, in whatever scope; `*` if one cannot know."""
+    """Every name that anything in the file binds, in any scope; `*` if the names are not known."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
@@ -248,7 +248,7 @@ def bound_anywhere(tree: ast.AST) -> Iterator[str]:
 
 
 def with_child(ancestor: Ancestor, child: ast.AST, imports: list[ast.stmt] | None) -> ast.AST:
-    """A copy of the parent with another child; given imports, modules and classes keep only these and the child."""
+    """A copy of the parent with another child; with imports, modules and classes keep only these and the child."""
     copy = shallow(ancestor.parent)
     value: Any = child
     if ancestor.position is not None:
@@ -264,7 +264,7 @@ def with_child(ancestor: Ancestor, child: ast.AST, imports: list[ast.stmt] | Non
 
 
 def compiled(tree: Any, like: CodeType) -> CodeType:
-    """The tree as code, without the warnings that were given when the program itself was compiled.
+    """The tree as code, without the warnings that Python gave when it compiled the program.
 
     What was imported from `__future__` is in the flags of the code; in a notebook it stood in another cell.
     """
@@ -275,7 +275,7 @@ def compiled(tree: Any, like: CodeType) -> CodeType:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warning is shown, and none becomes an error, while this lasts."""
+    """Suppress warnings: none is shown and none becomes an error."""
     with _QUIET, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -14,7 +14,7 @@ GLOBAL_INSTRUCTIONS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"}
 NAME_INSTRUCTIONS = frozenset({"LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 HIDING = "LOAD_FAST_AND_CLEAR"
 HIDING_STEPS = (HIDING, "SWAP", "MAKE_CELL")
-# What stands between the end of a comprehension and the last variable that is given back.
+# Instructions between the end of a comprehension and the one that restores its last variable.
 RESTORING = frozenset({"SWAP", "END_FOR", "POP_TOP", "POP_ITER", "NOP", "COPY", "EXTENDED_ARG"})
 
 
@@ -61,7 +61,7 @@ def _comprehensions(steps: list[dis.Instruction], guarded: list[Any]) -> Iterato
     while index < len(steps):
         first, index = index, _end_of_hiding(steps, index)
         names = {step.argval for step in steps[first:index] if step.opname == HIDING}
-        # The comprehension is guarded by a handler that gives the variables back when it raises.
+        # The comprehension is guarded by a handler that restores the variables when it raises.
         handler = _handler(steps[index].offset, guarded) if names else None
         if handler is not None:
             inside = _inside(steps, handler, guarded)
@@ -81,7 +81,7 @@ def _end_of_hiding(steps: list[dis.Instruction], index: int) -> int:
 
 
 def _inside(steps: list[dis.Instruction], handler: int, guarded: list[Any]) -> dict[int, str | None]:
-    """The places from which an exception comes to the handler, in order, and the unguarded jumps among them."""
+    """The places from which an exception reaches the handler, in order, and the unguarded jumps among them."""
     inside: dict[int, str | None] = {}
     was_inside = False
     for step in steps:
@@ -112,7 +112,7 @@ def _handler(place: int, guarded: list[Any]) -> int | None:
 
 
 def _is_guarded(place: int, handler: int, guarded: list[Any]) -> bool:
-    """Whether what is raised at a place comes to the handler, maybe by way of other ones."""
+    """Whether an exception at a place reaches the handler, perhaps through other handlers."""
     target = _handler(place, guarded)
     while target is not None and target != handler:
         target = _handler(target, guarded)
@@ -120,7 +120,7 @@ def _is_guarded(place: int, handler: int, guarded: list[Any]) -> bool:
 
 
 def _restoring(steps: list[dis.Instruction], start: int, names: set[str]) -> Iterator[int]:
-    """The places up to the instruction that gives the last of the names back."""
+    """The places up to the instruction that restores the last of the names."""
     left = set(names)
     for step in dropwhile(lambda step: step.offset < start, steps):
         is_store = step.opname.startswith("STORE_FAST")

@@ -64,7 +64,7 @@ class LineFollower:
         self._probe.start()
 
     def stop(self) -> None:
-        """Report what the last line did, stop, and leave everything as it was; does nothing when it does not run."""
+        """Report the changes of the last line and restore everything; does nothing if the follower does not run."""
         if self._probe is not None:
             self._probe.stop()
         if self._running is not None:
@@ -74,7 +74,7 @@ class LineFollower:
 
 
 def watched_in(codes: Iterable[CodeType], wanted: Callable[[str], bool], report: Report) -> dict[int, CodeVariables]:
-    """What is to be watched, by the id of its code."""
+    """The variables to follow in each code object, by the id of the code."""
     every = [each for code in codes for each in (code, *nested_codes(code)) if is_function(each)]
     watched = [CodeVariables(code, wanted, report) for code in every]
     return {id(each.code): each for each in watched if each.has_names}
@@ -83,7 +83,7 @@ def watched_in(codes: Iterable[CodeType], wanted: Callable[[str], bool], report:
 def joined(
     frame: FrameType | None, found: dict[int, CodeVariables], wanted: Callable[[str], bool], report: Report
 ) -> tuple[CodeVariables, FrameType] | None:
-    """What is to be watched in a frame that runs already, added to what was found; None if there is nothing."""
+    """The variables to follow in a frame that runs already, added to `found`; None if there are none."""
     if frame is None:
         return None
     watched = found.get(id(frame.f_code)) or CodeVariables(frame.f_code, wanted, report, frame)
@@ -95,12 +95,12 @@ def joined(
 
 
 def is_function(code: CodeType) -> bool:
-    """Whether the code is that of a function: not of a class or a comprehension, whose names are no variables."""
+    """Whether code belongs to a function, and not to a class or a comprehension: their names are not followed."""
     return is_function_like(code) and code.co_name not in COMPREHENSIONS
 
 
 def free_tool() -> int | None:
-    """A tool id of `sys.monitoring` that nobody uses; None when there is none."""
+    """A free tool id of `sys.monitoring`; None if all are in use."""
     if sys.version_info < (3, 12):
         return None
     return next((tool for tool in TOOL_IDS if sys.monitoring.get_tool(tool) is None), None)
@@ -116,7 +116,7 @@ class MonitoringEvents:
     if sys.version_info >= (3, 12):
 
         def start(self) -> None:
-            """Ask for the events."""
+            """Turn the events on."""
             monitoring, events = sys.monitoring, sys.monitoring.events
             monitoring.use_tool_id(self._tool, "insitu")
             for event, callback in self._callbacks().items():
@@ -124,11 +124,11 @@ class MonitoringEvents:
             local = events.LINE | events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
             for watched in self._watched.values():
                 monitoring.set_local_events(self._tool, watched.code, local)
-            # There is no local event for a frame that raises.
+            # `sys.monitoring` has no local event for a frame that raises.
             monitoring.set_events(self._tool, events.PY_UNWIND)
 
         def stop(self) -> None:
-            """Ask for no event any more, and give the tool id back."""
+            """Turn the events off, and free the tool id."""
             for watched in self._watched.values():
                 sys.monitoring.set_local_events(self._tool, watched.code, 0)
             sys.monitoring.set_events(self._tool, 0)
@@ -150,7 +150,7 @@ class MonitoringEvents:
     else:
 
         def start(self) -> None:
-            """Never called: there is no `sys.monitoring`."""
+            """Never called: this Python has no `sys.monitoring`."""
 
         stop = start
 

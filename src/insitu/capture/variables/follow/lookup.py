@@ -16,21 +16,21 @@ members_of = type.__dict__["__dict__"].__get__
 
 
 def in_globals(function: FunctionType, name: str) -> Any:
-    """What a global name means in a function, builtins included."""
+    """The value of a global name in a function, builtins included."""
     found = function.__globals__.get(name, MISSING)
     return vars(builtins).get(name, MISSING) if found is MISSING else found
 
 
 def contents(cell: Any) -> Any:
-    """What a variable of an enclosing function holds."""
+    """The value of a variable of an enclosing function."""
     try:
         return cell.cell_contents
-    except (AttributeError, ValueError):  # there is no such cell, or it is still empty
+    except (AttributeError, ValueError):  # no cell, or an empty one
         return MISSING
 
 
 def attribute(value: Any, name: str) -> Any:
-    """The attribute as it stands in a dictionary; descriptors are not asked."""
+    """The attribute in the dictionary of an object or of its class; descriptors are not called."""
     if is_module(value):
         names = attributes_of(value)
         return names[name] if name in names else sys.modules.get(f"{names.get('__name__')}.{name}", MISSING)
@@ -46,7 +46,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """The dictionary of an object; empty if it has none, or a class that makes up another one."""
+    """The dictionary of an object; empty if it has none, or if its class defines `__dict__` itself."""
     descriptor = in_class(type(value), "__dict__")
     kind = type(descriptor)
     found = descriptor.__get__(value) if kind in (GetSetDescriptorType, MemberDescriptorType) else None
@@ -64,7 +64,7 @@ def is_module(value: Any) -> bool:
 
 
 def in_class(kind: Any, name: str) -> Any:
-    """The member of a class or of those it is derived from."""
+    """The member of a class or of its bases."""
     return first_member(mro_of(kind), name)
 
 

@@ -18,10 +18,10 @@ PLACED = (ast.expr, ast.stmt, ast.ExceptHandler, ast.pattern)
 
 RESUME = opcode.opmap["RESUME"]
 
-# Constants that stand in the compiled code until the real objects take their place; a NUL is in nobody's program.
+# Placeholders in the compiled code, until the real objects replace them; no program has text with a NUL.
 NAME_ERROR = "\0insitu NameError"
 ANY_ERROR = "\0insitu BaseException"
-TYPE, KIND, EXTEND, NOTE = "\0insitu type", "\0insitu kind {}", "\0insitu extend", "{} note"
+TYPE, KIND, EXTEND, ENTRY = "\0insitu type", "\0insitu kind {}", "\0insitu extend", "{} entry"
 
 
 def reporting(placeholder: str, name: str | None) -> ast.expr:
@@ -31,13 +31,13 @@ def reporting(placeholder: str, name: str | None) -> ast.expr:
 
 
 def extending(placeholder: str, name: str, kinds: int) -> ast.stmt:
-    """A statement that puts a note and the value into a list if it is of one of so many kinds, or else reports it.
+    """A statement that puts an entry and the value into a list if the value is of one of so many kinds, or reports it.
 
-    It is one step: nothing can come between the note and the value.
+    It is one step: nothing can come between the entry and the value.
     """
     value = unplaced(ast.Name(id=name, ctx=ast.Load()))
     tests = [is_of(KIND.format(index), name) for index in range(kinds)]
-    pair = unplaced(ast.Tuple(elts=[unplaced(ast.Constant(value=NOTE.format(placeholder))), value], ctx=ast.Load()))
+    pair = unplaced(ast.Tuple(elts=[unplaced(ast.Constant(value=ENTRY.format(placeholder))), value], ctx=ast.Load()))
     put = unplaced(ast.Expr(value=calling(EXTEND, pair)))
     other = unplaced(ast.Expr(value=reporting(placeholder, name)))
     test = unplaced(ast.BoolOp(op=ast.Or(), values=tests)) if kinds > 1 else tests[0]
@@ -45,7 +45,7 @@ def extending(placeholder: str, name: str, kinds: int) -> ast.stmt:
 
 
 def is_of(kind: str, name: str) -> ast.expr:
-    """Whether the type of a variable is this very one; to look it up in a set could run code of its class."""
+    """Compares the type of a variable by identity; a lookup in a set could run code of its metaclass."""
     value = unplaced(ast.Name(id=name, ctx=ast.Load()))
     wanted = unplaced(ast.Constant(value=kind))
     return unplaced(ast.Compare(left=calling(TYPE, value), ops=[ast.Is()], comparators=[wanted]))
@@ -59,7 +59,7 @@ def calling(function: str, argument: ast.expr) -> ast.expr:
 def in_sequence(
     before: list[ast.expr], value: ast.expr, after: list[ast.expr], place: ast.AST | None = None
 ) -> ast.expr:
-    """The value, with other expressions evaluated around it; those before it stand at another place if one is given."""
+    """The value, with other expressions evaluated before and after it; `place` is the place of those before."""
     put_at(place or value, *before)
     parts = ast.Tuple(elts=[*before, value, *after], ctx=ast.Load())
     whole = ast.Subscript(value=parts, slice=ast.Constant(value=len(before)), ctx=ast.Load())

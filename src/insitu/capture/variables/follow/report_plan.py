@@ -1,4 +1,4 @@
-"""What is to be reported in a function, and what was put in so far."""
+"""The reports to put into a function, and those that were put in so far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from insitu.capture.variables.follow.scopes import evaluated
 Moment = Literal["entered", "given", "bound", "maybe", "deleted"]
 Report = tuple[Moment, str, int]
 
-# Builtins that change none of their arguments, unless the program defines them anew.
+# Builtins that change none of their arguments, unless the program redefines them.
 PURE = frozenset(
     {
         *("abs", "bool", "breakpoint", "callable", "chr", "complex", "divmod", "enumerate", "float", "id", "int"),
@@ -27,7 +27,7 @@ RUNS_OTHERS = (ast.Await, ast.Yield, ast.YieldFrom)
 
 @dataclass(slots=True)
 class ReportPlan:
-    """What to report in a function and in those nested in it, and what was put in so far."""
+    """The reports for a function and its nested functions, and the placeholders that were put in so far."""
 
     wanted: Callable[[str], bool]
     is_builtin: Callable[[str], bool]

@@ -26,7 +26,7 @@ from insitu.capture.variables.follow.definitions import (
     source_of,
 )
 from insitu.capture.variables.follow.instructions import dictionary_names, global_names, stored_names
-from insitu.capture.variables.follow.nodes import ANY_ERROR, EXTEND, KIND, NAME_ERROR, NOTE, TYPE, first_places
+from insitu.capture.variables.follow.nodes import ANY_ERROR, ENTRY, EXTEND, KIND, NAME_ERROR, TYPE, first_places
 from insitu.capture.variables.follow.report_plan import Moment, Report, ReportPlan
 from insitu.capture.variables.follow.scopes import Function, scope_of
 from insitu.capture.variables.follow.statements import insert
@@ -55,7 +55,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """For bindings of some names to values of some types: a note and the value go to a list, and no reporter is called.
+    """For bindings of some names to values of some types: an entry and the value go to a list, without a reporter.
 
     Only in the function itself, not in those nested in it.
     """
@@ -63,7 +63,7 @@ class Shortcut:
     names: Callable[[str], bool]
     kinds: tuple[type, ...]
     extend: Callable[[tuple[Any, Any]], object]
-    note: Callable[[Point], Any]
+    entry: Callable[[Point], Any]
 
 
 def rewrite(
@@ -117,15 +117,15 @@ class ConstantFiller:
         self._constants: dict[str, Any] = {NAME_ERROR: NameError, ANY_ERROR: BaseException, TYPE: type}
         self._reporter = reporter
         self._reporters: dict[tuple[Report, str], Reporter] = {}
-        self._notes: dict[str, Report] = {}
+        self._entries: dict[str, Report] = {}
         self._shortcut = shortcut
         if shortcut is not None:
             self._constants |= {KIND.format(index): kind for index, kind in enumerate(shortcut.kinds)}
             self._constants[EXTEND] = shortcut.extend
-            self._notes = {NOTE.format(placeholder): report for placeholder, report in self._reports.items()}
+            self._entries = {ENTRY.format(placeholder): report for placeholder, report in self._reports.items()}
 
     def find(self, definition: Definition, node: Function) -> CodeType:
-        """The code of a definition when `node` takes its place: of all that look alike, the one with reports."""
+        """The code of a definition with `node` in its place: of several that look alike, the one with reports."""
         for code in definition.compiled(node):
             filled = self.filled(code, code.co_qualname)
             if filled is not code:
@@ -134,7 +134,7 @@ class ConstantFiller:
 
     def filled(self, code: CodeType, function: str) -> CodeType:
         """The code, and all code nested in it, with the reporters in place; the same code if it has none."""
-        # Comprehensions are functions of their own up to Python 3.11, and not for those who look at variables.
+        # Up to Python 3.11, comprehensions are functions of their own; their reports name the function around them.
         owner = function if code.co_name in COMPREHENSIONS else code.co_qualname
         constants = tuple(self._filled(constant, code, owner) for constant in code.co_consts)
         changed = any(new is not old for new, old in zip(constants, code.co_consts, strict=True))
@@ -143,11 +143,13 @@ class ConstantFiller:
     def _filled(self, constant: Any, code: CodeType, owner: str) -> Any:
         if isinstance(constant, CodeType):
             return self.filled(constant, owner)
-        if type(constant) is str and constant in self._reports:
+        if type(constant) is not str:
+            return constant
+        if constant in self._reports:
             return self._reporter_of(self._reports[constant], owner, code.co_filename)
-        if type(constant) is str and constant in self._notes and self._shortcut is not None:
-            return self._shortcut.note(Point(*self._notes[constant], owner, code.co_filename))
-        return self._constants.get(constant, constant) if type(constant) is str else constant
+        if constant in self._entries and self._shortcut is not None:
+            return self._shortcut.entry(Point(*self._entries[constant], owner, code.co_filename))
+        return self._constants.get(constant, constant)
 
     def _reporter_of(self, report: Report, owner: str, file: str) -> Reporter:
         key = (report, owner)
@@ -157,7 +159,7 @@ class ConstantFiller:
 
 
 def names_of(code: CodeType) -> Iterator[str]:
-    """Every name in a code object and in those nested in it, attributes too; private ones also as they are written."""
+    """Every name in a code object and its nested ones, attributes too; private names also as they are spelled."""
     for each in (code, *nested_codes(code)):
         for name in (*each.co_varnames, *each.co_cellvars, *each.co_freevars, *each.co_names):
             yield name
@@ -195,16 +197,16 @@ def known_names(code: CodeType) -> frozenset[str]:
     """
     every = [code, *nested_codes(code)]
     found = {name for each in every for name in global_names(each)}.union(code.co_freevars)
-    for each in every:
-        if not each.co_flags & CO_OPTIMIZED:
-            # The names that a nested class binds are its attributes.
-            found |= set(dictionary_names(each)) - (set() if each is code else stored_names(each))
+    spaces = [each for each in every if not each.co_flags & CO_OPTIMIZED]  # modules and classes
+    for each in spaces:
+        attributes = frozenset() if each is code else stored_names(each)  # what a nested class binds
+        found |= set(dictionary_names(each)) - attributes
     is_builtin = builtins_of(code)
     return bound_names(code).union(name for name in found if name.isidentifier() and not is_builtin(name))
 
 
 def builtins_of(code: CodeType) -> Callable[[str], bool]:
-    """Tells whether a name means a builtin in the file of a code object; without the file, whether there is one."""
+    """A function that says whether a name means a builtin in the file of a code object."""
     try:
         return source_of(code).is_builtin
     except NoSource:

@@ -11,13 +11,13 @@ LAMBDA = "<lambda>"
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Annotations and type parameters have scopes of their own, or are not evaluated at all.
 UNSEEN = frozenset({"annotation", "returns", "type_params"})
-# Python 3.12 and later have it; what no tree can contain stands for it before.
+# Python 3.12 and later have it; before, a class that no tree contains replaces it.
 TYPE_ALIAS: type[ast.AST] = getattr(ast, "TypeAlias", ast.Interactive)
 
 
 @dataclass(slots=True)
 class Scope:
-    """The names of one function, nested functions left out."""
+    """The names of one function, without those of nested functions."""
 
     parameters: list[str] = field(default_factory=list)
     bound: set[str] = field(default_factory=set)
@@ -52,7 +52,7 @@ def first_line(node: Function) -> int:
 
 
 def names_in(nodes: Iterable[ast.AST]) -> Scope:
-    """The names that these nodes bind, read and lose in the function they stand in."""
+    """The names that these nodes bind, read and lose in the function around them."""
     scope = Scope()
     # Names that a comprehension binds for itself hide those of the function inside of it. An explicit stack: a deep
     # expression must not meet the recursion limit of the program that is traced.
@@ -99,7 +99,7 @@ def add_name(node: ast.Name, scope: Scope) -> None:
 
 
 def captured(node: ast.AST) -> list[str]:
-    """The names that a node binds although no `Name` stands for them: definitions, imports, patterns."""
+    """The names that a node binds without a `Name`: definitions, imports, patterns."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]

@@ -31,7 +31,7 @@ from insitu.capture.variables.follow.scopes import (
     targets_of,
 )
 
-# Declares nothing: takes the place of declarations that were moved to the top of their function.
+# A name for `global` that declares nothing: it replaces declarations that were moved to the top of their function.
 NOTHING = "insitu: moved"
 
 
@@ -48,7 +48,7 @@ def insert(function: Function, plan: ReportPlan) -> None:
 
 
 class ReportInserter:
-    """Puts the reports into one function, statement by statement, in the order in which they stand."""
+    """Puts the reports into one function, statement by statement, in order."""
 
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, plan: ReportPlan) -> None:
         self.function = function
@@ -156,7 +156,7 @@ class ReportInserter:
         return self.raising(node, self.followed, need=2) if changing else [node]
 
     def context(self, node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
-        """`with`: entering and leaving run code of others."""
+        """`with`: entering and leaving run code of the context manager."""
         names = bound_by(node)
         self.header(node)
         node.body = [*self.start(node, True, names), *self.block(node.body, names)]
@@ -230,7 +230,7 @@ class ReportInserter:
         return [unplaced(ast.Try(body=[node], handlers=[caught], orelse=[], finalbody=[]))]
 
     def ending(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
-        """The statement, and reports however it ends: it may return, and run code of others while it does."""
+        """The statement, and reports however it ends: it may return, and run other code while it does."""
         last = self.maybes(node, names)
         if self.plan.guards < need or not last:
             return [node, *last]
@@ -249,7 +249,7 @@ class ReportInserter:
         return done
 
     def maybes(self, node: Any, names: Iterable[str], place: Any = None) -> list[ast.stmt]:
-        """Statements that report names whose object may have changed; one that is not bound is passed over."""
+        """Statements that report names whose object may have changed; a name that is not bound is not reported."""
         done: list[ast.stmt] = []
         for name in names:
             if name in self.sure:
@@ -294,7 +294,7 @@ def bound_by(node: ast.AST) -> list[str]:
 
 
 def in_expressions(root: ast.AST, plan: ReportPlan, line: int) -> None:
-    """Report the names bound by `:=`, and what lambdas are given, in the expressions of a node."""
+    """Report the names bound by `:=`, and the arguments of lambdas, in the expressions of a node."""
     waiting: list[ast.AST] = [] if isinstance(root, TYPE_ALIAS) else [root]
     while waiting:
         node = waiting.pop()
@@ -329,7 +329,7 @@ def with_report(node: Any, plan: ReportPlan, line: int) -> Any:
 
 
 def into_lambda(node: ast.Lambda, plan: ReportPlan) -> None:
-    """Report what a lambda is given, and the same again once its body has run."""
+    """Report the arguments of a lambda, and again after its body has run."""
     names = [name for name in parameters(node.args) if plan.wanted(name)]
     after = names if plan.may_change(node.body) else []
     body = ast.Expr(value=node.body)  # not the defaults: they are evaluated outside
@@ -342,7 +342,7 @@ def into_lambda(node: ast.Lambda, plan: ReportPlan) -> None:
 
 
 def methods_in(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The functions defined in the body of a class, whatever statements they stand in, and in classes inside of it."""
+    """The functions defined in the body of a class, inside of any statement, and in nested classes."""
     waiting: list[ast.AST] = list(node.body)
     while waiting:
         part = waiting.pop()

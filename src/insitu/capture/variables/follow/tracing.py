@@ -1,4 +1,4 @@
-"""Trace functions: how variables are followed where there is no `sys.monitoring`, and debuggers keep working."""
+"""Trace functions follow variables without `sys.monitoring`; debuggers keep working."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GENERATOR_FLAGS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class TraceFunctions:
-    """A trace function that calls the one it takes the place of, here and in the threads started meanwhile."""
+    """A trace function that calls the one that it replaces, here and in the threads that start meanwhile."""
 
     def __init__(self, watched: dict[int, CodeVariables], frame: FrameType | None) -> None:
         self._here = TraceChain(watched)
@@ -25,7 +25,7 @@ class TraceFunctions:
         self._joined = None if frame is None else RunningFrame(frame, watched[id(frame.f_code)], self._here)
 
     def start(self) -> None:
-        """Take the place of the trace functions."""
+        """Replace the trace functions."""
         self._in_threads.before = threading.gettrace()
         self._here.before = sys.gettrace()
         if self._joined is not None:
@@ -34,7 +34,7 @@ class TraceFunctions:
         sys.settrace(self._here)
 
     def stop(self) -> None:
-        """Put the trace functions back, unless another one stands on top; other threads do so on their next call."""
+        """Restore the trace functions, unless others were installed since; other threads do so on their next call."""
         self._here.active = self._in_threads.active = False
         if is_installed(self._here):
             sys.settrace(self._here.below())
@@ -71,14 +71,14 @@ class TraceChain:
         return found
 
     def below(self) -> Tracer | None:
-        """What is to be restored: the function before, or what was before it if that one has stopped meanwhile."""
+        """The trace function to restore: the one before, or the one before that if it has stopped meanwhile."""
         before = self.before
         while isinstance(before, TraceChain) and not before.active:
             before = before.before
         return before
 
     def _stay_or_go(self) -> None:
-        """Stay in place, for some trace functions put themselves, or nothing, there; leave once all is over."""
+        """Install this function again, for some trace functions replace it or remove it; after `stop`, restore."""
         if not is_installed(self):
             self.before = sys.gettrace()
         if not self.active:
@@ -101,7 +101,7 @@ class FrameTracer:
         self.chained = chained
         self.inner = inner
         self._watched = watched
-        # Whether the debugger wants to be told of lines.
+        # Whether the debugger gets line events.
         self._has_lines = has_lines
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> FrameTracer:
@@ -114,7 +114,7 @@ class FrameTracer:
         return self
 
     def below(self) -> Tracer | None:
-        """What is to be restored in the frame."""
+        """The trace function to restore in the frame."""
         inner = self.inner
         while isinstance(inner, FrameTracer) and not inner.chained.active:
             inner = inner.inner
@@ -129,7 +129,7 @@ class RunningFrame:
         self._watched = watched
         self._chained = chained
         self._has_lines = frame.f_trace_lines
-        # Left behind by a debugger that has gone: nobody calls it.
+        # A debugger that has ended left it: nothing calls it.
         self._idle = frame.f_trace if sys.gettrace() is None else None
 
     def start(self) -> None:
@@ -139,7 +139,7 @@ class RunningFrame:
         self._frame.f_trace_lines = True
 
     def stop(self) -> None:
-        """Give the frame back what it had, unless somebody else put something there."""
+        """Restore the trace function of the frame, unless somebody else has replaced it."""
         tracer = self._frame.f_trace
         if isinstance(tracer, FrameTracer) and tracer.chained is self._chained:
             self._frame.f_trace = tracer.below() or self._idle
