@@ -98,7 +98,7 @@ def test_slices_are_of_steps_and_ranks(run: Any) -> None:
     with pytest.raises(ChoiceError, match="goes forward"):
         series[::-1]
     for wrong in ("a", None, 1.5, slice("a", None), slice(0.5, 2)):
-        with pytest.raises(ChoiceError, match=r"is no step: series\[10\]"):
+        with pytest.raises(ChoiceError, match=r"is not a step: series\[10\]"):
             series[wrong]
 
 
@@ -112,7 +112,7 @@ def test_dense_values_are_one_array_and_ragged_ones_are_padded_on_request_only(r
     assert padded.tolist() == [[*range(step), *[-1] * (5 - step)] for step in range(6)]
     with pytest.raises(ChoiceError, match="several dimensions"):
         ragged.padded()
-    with pytest.raises(ChoiceError, match=r"fill=nan is no int64"):
+    with pytest.raises(ChoiceError, match=r"fill=nan is not a value of the type int64"):
         flat.padded(fill=float("nan"))
     with pytest.raises(ChoiceError, match="holds Python values"):
         run["note"].padded()

@@ -315,7 +315,7 @@ HEAD = ["insitu trace 1", "about {}"]
         ([*HEAD, "f() -> %x", "  g()", "h()", "end"], r"line 3: %x is not the name"),
         ([*HEAD, "f()", "   g()", "end"], r"line 4: it is indented by 3 spaces"),
         ([*HEAD, "    f()", "end"], r"line 3: it is indented by 4 spaces"),
-        ([*HEAD, "f() -> %x:f32[2]{min ?}", "end"], r"line 3: '\?\}' is nothing that can stand here"),
+        ([*HEAD, "f() -> %x:f32[2]{min ?}", "end"], r"line 3: '\?\}' cannot be understood here"),
         ([*HEAD, "f() -> %x:f32[2]{most 1}", "end"], r"line 3: 'grad' or .* is missing before 'most'"),
         ([*HEAD, "f() [of 1]", "end"], r"line 3: what stands after 'of' was made by no call"),
         ([*HEAD, "f() nonsense", "end"], r"line 3: there is more than can be understood, from 'nonsense' on"),

@@ -1,4 +1,8 @@
-"""Traces and runs in files: `save` and `load` choose the form by the suffix of the name, and by what is there."""
+"""Traces and runs in files. `save` and `load` choose the form by the suffix of the name, and by what is there.
+
+`trace/` and `text/` hold traces, `run/` and `journal/` hold recorded runs. The files of this folder are what several of
+them share: HDF5, plain files, types of values, nested values as JSON, format versions. The store knows no view.
+"""
 
 from __future__ import annotations
 

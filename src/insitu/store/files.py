@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Plain files: written whole or not at all, and checked before they are read or written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SMALL = 2**14  # buffers that are smaller, on average, are copied together: a v
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
-    """Raise when a file cannot be written there: better before a long run than after it."""
+    """Raise if a file cannot be written there: better before a long run than after it."""
     if os.path.isdir(path):
         raise StoreError(f"{str(path)!r} is a directory: give the name of a file")
     if not overwrite and os.path.lexists(path):
@@ -27,22 +27,22 @@ def check_free(path: Path, *, overwrite: bool) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise when no file can be made in the folder of this one, which only a try can tell."""
-    passing = passing_name(path)
+    """Raise if no file can be created in the folder of this one; only trying shows that."""
+    unfinished = unfinished_name(path)
     try:
-        os.close(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        passing.unlink()
+        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        unfinished.unlink()
     except OSError as error:
         raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
 
 
-def passing_name(path: Path) -> Path:
-    """The name that a file has until it is complete."""
+def unfinished_name(path: Path) -> Path:
+    """The name of a file until it is complete."""
     return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
 
 
 def check_plain(path: Path) -> None:
-    """Raise when there is no file to read: a pipe or a device would be waited for, or read without end."""
+    """Raise if the path is not that of a plain file: reading a pipe or a device would block, or never end."""
     try:
         # Not to block, for what is there may be a pipe.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -61,22 +61,22 @@ def check_plain(path: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes | Iterable[bytes], *, overwrite: bool) -> None:
-    """Write a file that only its owner reads, under another name first: a reader or a crash never sees a part of it.
+    """Write a file that only its owner can read, under another name first: neither a reader nor a crash sees a part.
 
-    Content may come in pieces, which are written as they are made.
+    The content may be an iterable of pieces, which are written one by one.
     """
     check_free(path, overwrite=overwrite)
-    passing = passing_name(path)
+    unfinished = unfinished_name(path)
     try:
-        _write_synced(passing, [content] if isinstance(content, bytes) else content)
-        rename(passing, path, overwrite=overwrite)
+        _write_synced(unfinished, [content] if isinstance(content, bytes) else content)
+        rename(unfinished, path, overwrite=overwrite)
     except StoreError:
         raise
     except OSError as error:
         raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error
     finally:
         with suppress(OSError):
-            passing.unlink()
+            unfinished.unlink()
 
 
 def _write_synced(path: Path, pieces: Iterable[bytes]) -> None:
@@ -87,17 +87,17 @@ def _write_synced(path: Path, pieces: Iterable[bytes]) -> None:
         os.fsync(file.fileno())
 
 
-def rename(passing: Path, path: Path, *, overwrite: bool) -> None:
+def rename(unfinished: Path, path: Path, *, overwrite: bool) -> None:
     if overwrite:
-        os.replace(passing, path)
+        os.replace(unfinished, path)
     else:
         try:
-            # Unlike a rename, a link never takes the place of a file that came into being meanwhile.
-            os.link(passing, path)
+            # Unlike a rename, a link never replaces a file that was created in the meantime.
+            os.link(unfinished, path)
         except FileExistsError:
             check_free(path, overwrite=False)
         except OSError:  # a file system without hard links
-            os.rename(passing, path)
+            os.rename(unfinished, path)
     sync_directory(path.parent)
 
 
@@ -119,7 +119,7 @@ def write_all(file: int, buffers: Sequence[Any], size: int) -> None:
 
 
 def write_at(file: int, buffers: Sequence[Any], position: int) -> int:
-    """Write the buffers to a place in a file, and give the place after them."""
+    """Write the buffers to a place in a file, and return the place after them."""
 
     def write(left: Sequence[Any]) -> int:
         nonlocal position

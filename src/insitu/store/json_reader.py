@@ -49,7 +49,7 @@ def from_json(text: str, arrays: list[Array]) -> Template:
     >>> from_json('{"tuple":[1,{"float":"nan"}]}', []).build(iter(()))
     (1, nan)
     """
-    reader = _Reader(arrays)
+    reader = _TemplateReader(arrays)
     try:
         build = reader.read(json.loads(text, parse_constant=_refuse), 0)
         return Template(build, reader.size, reader.tensors)
@@ -58,10 +58,10 @@ def from_json(text: str, arrays: list[Array]) -> Template:
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
-class _Reader:
+class _TemplateReader:
     """Compiles the plain form of one value into a function that builds it."""
 
     def __init__(self, arrays: list[Array]) -> None:

@@ -81,7 +81,7 @@ class Declarations:
 
 
 @dataclass(slots=True)
-class Names:
+class DeclaredNames:
     """The declarations of a journal as the reader finds them, by the numbers of the writer.
 
     `omissions` has the first step for each path and reason.
@@ -118,10 +118,10 @@ class Names:
 
 
 _READERS: dict[str, Callable[..., None]] = {
-    "variable": Names._read_variable,
-    "layout": Names._read_layout,
-    "facts": Names._read_facts,
-    "omission": Names._read_omission,
+    "variable": DeclaredNames._read_variable,
+    "layout": DeclaredNames._read_layout,
+    "facts": DeclaredNames._read_facts,
+    "omission": DeclaredNames._read_omission,
 }
 
 

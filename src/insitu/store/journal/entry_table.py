@@ -15,7 +15,7 @@ import numpy as np
 from xxhash import xxh3_128, xxh3_128_digest
 
 from insitu.store.journal import frames
-from insitu.store.journal.declarations import Names
+from insitu.store.journal.declarations import DeclaredNames
 from insitu.store.journal.file_pool import FilePool
 from insitu.store.stored_type import Array, stored_type
 
@@ -63,7 +63,7 @@ def frame_batches(steps: Iterable[StepFrame], most_entries: int) -> Iterator[lis
 class Numbering:
     """Numbers the variables and shapes of all ranks: each rank has numbers of its own in its journal."""
 
-    def __init__(self, shards: Sequence[Names]) -> None:
+    def __init__(self, shards: Sequence[DeclaredNames]) -> None:
         keys: dict[tuple[str, str], int] = {}
         shapes: dict[tuple[int, ...], int] = {}
         maps: dict[Any, tuple[_NumberMap, _NumberMap]] = {}

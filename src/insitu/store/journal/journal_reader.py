@@ -18,7 +18,7 @@ import numpy as np
 from insitu.errors import NewerVersionError, StoreError
 from insitu.store.format_version import JOURNAL_VERSION, check_version
 from insitu.store.journal import frames
-from insitu.store.journal.declarations import Names, checked_text
+from insitu.store.journal.declarations import DeclaredNames, checked_text
 from insitu.store.journal.entry_table import StepFrame
 from insitu.store.journal.file_pool import FilePool
 from insitu.store.journal.journal_state import JournalOwner, State, state_of
@@ -78,7 +78,7 @@ class Shard:
     ended: float | None = None
     dropped: int = 0
     counts: StepCounts = field(default_factory=StepCounts)
-    names: Names = field(default_factory=Names)
+    names: DeclaredNames = field(default_factory=DeclaredNames)
     events: list[RunEvent] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)  # what is damaged, as sentences
     merged: ShardFacts | None = None

@@ -95,7 +95,7 @@ class Series:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What else is known: the source, the scale of a quantized tensor, the place of a shard."""
+        """What else is known: the source, the scale of a quantized tensor, the offset of a local part."""
         return self._parts[0][0].facts
 
     @property
@@ -232,7 +232,7 @@ class Series:
         bounds = (steps.start, steps.stop, steps.step) if isinstance(steps, slice) else (steps,)
         if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds) or steps is None:
             raise ChoiceError(
-                f"{steps!r:.80} is no step: series[10] is the value of step 10, series[10:20] of ten steps"
+                f"{steps!r:.80} is not a step: series[10] is the value of step 10, series[10:20] of ten steps"
             )
         if not isinstance(steps, slice):
             return self.at(steps)
@@ -323,5 +323,5 @@ def _filling(fill: Any, dtype: np.dtype[Any], name: str) -> Any:
     except (ValueError, TypeError, OverflowError):
         made = None
     if made is None or made.ndim or (dtype.kind in "biu" and made != fill):
-        raise ChoiceError(f"fill={fill!r} is no {name}")
+        raise ChoiceError(f"fill={fill!r} is not a value of the type {name}")
     return made

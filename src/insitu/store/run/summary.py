@@ -75,7 +75,7 @@ def _sample(series: Series, shapes: list[tuple[int, ...]], points: int, budget: 
 
 
 def _numbers(series: Series) -> list[Array]:
-    """The values as floats or, if all are integers, as integers; nothing for those that are no numbers.
+    """The values as floats or, if all are integers, as integers; nothing for values that are not numbers.
 
     None, which a mean is where nothing is finite, is no value: an empty array.
     """

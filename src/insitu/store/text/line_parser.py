@@ -1,4 +1,4 @@
-"""One line of the text of a trace, read from left to right."""
+"""Parses one line of the text of a trace, from left to right."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ T = TypeVar("T")
 Tensor = Callable[[str, TensorFacts | None], TensorFacts]
 
 
-class Fault(ValueError):
-    """What is wrong with a line."""
+class LineError(ValueError):
+    """A line that cannot be read; the text says why."""
 
 
-class Line:
+class LineParser:
     """The signs of a line and the place up to which they were read.
 
     `tensor` is called with the name and the facts of each tensor, or None for the facts where it was met before.
@@ -49,15 +49,15 @@ class Line:
         while place < len(text):
             found = _TOKEN.match(text, place)
             if found is None:
-                raise Fault(f"{text[place:].strip()[:20]!r} is nothing that can stand here")
+                raise LineError(f"{text[place:].strip()[:20]!r} cannot be understood here")
             self._tokens.append((str(found.lastgroup), found[found.lastgroup or 0]))
             place = found.end()
         self._tokens += [("end", "")] * 2  # the second one for a look ahead
 
     def finish(self) -> None:
-        """Nothing may be left."""
+        """Raise if something is left."""
         if self._tokens[self._at][0] != "end":
-            raise Fault(f"there is more than can be understood, from {self._rest()} on")
+            raise LineError(f"there is more than can be understood, from {self._rest()} on")
 
     def sees(self, *texts: str) -> bool:
         """Whether one of these signs or bare words is next."""
@@ -75,7 +75,7 @@ class Line:
     def expect(self, *texts: str) -> str:
         """Read one of these, which must be next."""
         if not self.sees(*texts):
-            raise Fault(f"{' or '.join(map(repr, texts))} is missing before {self._rest()}")
+            raise LineError(f"{' or '.join(map(repr, texts))} is missing before {self._rest()}")
         self._at += 1
         return self._tokens[self._at - 1][1]
 
@@ -86,7 +86,7 @@ class Line:
     def _next(self) -> tuple[str, str]:
         token = self._tokens[self._at]
         if token[0] == "end":
-            raise Fault("it is cut short")
+            raise LineError("it is cut short")
         self._at += 1
         return token
 
@@ -96,7 +96,7 @@ class Line:
         if kind == "string" and text[0] in "'\"":
             return unquoted(text)
         if kind != "bare":
-            raise Fault(f"{text!r} is no name")
+            raise LineError(f"{text!r} is not a name")
         return text
 
     def string(self) -> str | None:
@@ -108,7 +108,7 @@ class Line:
         """A whole number."""
         _, text = self._next()
         if not re.fullmatch(r"-?\d+", text):
-            raise Fault(f"{text!r} is no whole number")
+            raise LineError(f"{text!r} is not a whole number")
         return int(text)
 
     def many(self, item: Callable[[], None], end: str) -> None:
@@ -131,7 +131,7 @@ class Line:
         return found
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What stands between the brackets of a call."""
+        """The arguments between the brackets of a call."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
 
@@ -154,7 +154,7 @@ class Line:
     def _deeper(self, read: Callable[[], T]) -> T:
         self._depth += 1
         if self._depth > DEEPEST + 2:
-            raise Fault(f"it is nested more than {DEEPEST} deep")
+            raise LineError(f"it is nested more than {DEEPEST} deep")
         found = read()
         self._depth -= 1
         return found
@@ -192,7 +192,7 @@ class Line:
         if sign == "{":
             return self._dict()
         if sign not in "([":
-            raise Fault(f"there is no value before {sign!r}")
+            raise LineError(f"a value is missing before {sign!r}")
         items: list[Any] = []
         self.many(lambda: items.append(self.value()), ")" if sign == "(" else "]")
         return items if sign == "[" else tuple(items)
@@ -209,7 +209,7 @@ class Line:
         return found
 
     def facts(self) -> TensorFacts:
-        """What a tensor is, from its type to the closing brace."""
+        """The facts of a tensor, from its type to the closing brace."""
         names = [self.name()]
         if not self.sees("["):
             names.append(self.name())
@@ -249,7 +249,7 @@ GIVEN = -1  # the producer of a tensor that no call of the trace made, as long a
 
 
 def unquoted(text: str) -> str:
-    """What stands in quotes."""
+    """The text inside quotes."""
     return str(literal_eval(text)) if "\\" in text else text[1:-1]
 
 
@@ -258,7 +258,7 @@ def _array(kind: str, items: Any) -> Any:
 
     found = re.fullmatch(r"([<>|][biufc]\d{1,2})\[([\d, ]*)\]", kind)
     if found is None or type(items) is not list:
-        raise Fault(f"{kind!r} is no array of numbers, or they do not follow")
+        raise LineError(f"{kind!r} is not an array of numbers, or its numbers do not follow")
     return np.array(items, dtype=found[1]).reshape([int(size) for size in found[2].split(",")])
 
 

@@ -1,4 +1,4 @@
-"""The text of a trace back into a trace. Damage is named with its line; nothing that stands in the text is run."""
+"""Reads a trace from its text. An error names the line; nothing in the text is executed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 
 from insitu.errors import StoreError
 from insitu.store.format_version import TEXT_VERSION, check_version
-from insitu.store.text.line_parser import GIVEN, Fault, Line, unquoted
+from insitu.store.text.line_parser import GIVEN, LineError, LineParser, unquoted
 from insitu.store.text.trace_text_writer import FOOT, HEAD, KEYWORDS, SHORT, function_of
 from insitu.trace.collector import collector_paused
 from insitu.trace.event import (
@@ -28,7 +28,7 @@ from insitu.trace.trace import Trace
 
 _BEGINNINGS = (*KEYWORDS, "mark", "let")
 _CALL_FLAGS = ("in", "outside", "of", *get_args(Phase))
-# What the values of Python may raise when they are made of a text that is damaged.
+# The errors that Python values raise when they are built from damaged text.
 _ERRORS = (ValueError, TypeError, AttributeError, SyntaxError, OverflowError, RecursionError, MemoryError)
 
 
@@ -47,7 +47,7 @@ def from_text(text: str) -> Trace:
     if lines[-2:] != [FOOT, ""]:
         raise StoreError(f"line {len(lines)}: it is cut short: the last line is not {FOOT!r}")
     with collector_paused():
-        return _Reader().trace(lines[1:-2])
+        return TraceTextReader().trace(lines[1:-2])
 
 
 def read(path: Path) -> Trace:
@@ -66,22 +66,22 @@ def read(path: Path) -> Trace:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCall:
     """A call of which the end is still to come."""
 
     call: Call
-    line: Line
+    line: LineParser
     number: int
     text: str
 
 
-class _Reader:
+class TraceTextReader:
     """Reads line by line; the result of a call is read when all that lies in the call was."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._calls: dict[int, Call] = {}
-        self._open: list[_Open] = []
+        self._open: list[_OpenCall] = []
         self._tensors: dict[str, TensorFacts] = {}
         self._count = 0
         self._producer: int | None = None
@@ -95,9 +95,9 @@ class _Reader:
             about = self._about(text)
             for number, text in enumerate(lines[1:], 3):
                 # The line is looked at first: one that is none must not be blamed on the calls that it would end.
-                depth, line = self._depth(text), Line(text.lstrip(" "), self._tensor)
+                depth, line = self._depth(text), LineParser(text.lstrip(" "), self._tensor)
                 if line.called is None and not line.sees(*_BEGINNINGS):
-                    raise Fault("it is no event")
+                    raise LineError("it is not an event")
                 self._close(depth)
                 self._read(line, text, number)
         except _ERRORS as error:
@@ -106,18 +106,18 @@ class _Reader:
         return Trace(self._events, about=about)
 
     def _about(self, text: str) -> dict[str, Any]:
-        line = Line(text, self._tensor)
+        line = LineParser(text, self._tensor)
         line.expect("about")
         about = line.value()
         if type(about) is not dict:
-            raise Fault("it does not say what the trace is about")
+            raise LineError("it does not say what the trace is about")
         line.finish()
         return about
 
     def _depth(self, text: str) -> int:
         spaces = len(text) - len(text.lstrip(" "))
         if spaces % 2 or spaces // 2 > len(self._open):
-            raise Fault(f"it is indented by {spaces} spaces, and there is no call {spaces - 2} spaces deep before it")
+            raise LineError(f"it is indented by {spaces} spaces, and no call before it is {spaces - 2} spaces deep")
         return spaces // 2
 
     def _close(self, depth: int) -> None:
@@ -129,7 +129,7 @@ class _Reader:
             except _ERRORS as error:
                 raise _located(ended.number, ended.text, error) from None
 
-    def _read(self, line: Line, text: str, number: int) -> None:
+    def _read(self, line: LineParser, text: str, number: int) -> None:
         around = self._open[-1].call if self._open else None
         event = self._begun(line, len(self._events), around)
         if around is not None:
@@ -139,11 +139,11 @@ class _Reader:
         self._events.append(event)
         if isinstance(event, Call):
             self._calls[event.id] = event
-            self._open.append(_Open(event, line, number, text))
+            self._open.append(_OpenCall(event, line, number, text))
         else:
             line.finish()
 
-    def _begun(self, line: Line, number: int, around: Call | None) -> Event:
+    def _begun(self, line: LineParser, number: int, around: Call | None) -> Event:
         if line.called is None and line.takes("mark"):
             kind = cast(MarkKind, line.expect(*get_args(MarkKind)))
             return Mark(number, None, kind, line.string() or "")
@@ -151,14 +151,14 @@ class _Reader:
             return self._variable(line, number)
         return self._call(line, number, around)
 
-    def _variable(self, line: Line, number: int) -> Variable:
+    def _variable(self, line: LineParser, number: int) -> Variable:
         name, changes = line.name(), list[Any]()
         if line.takes("{"):
             line.many(lambda: changes.append(line.expect(*get_args(Change))), "}")
         line.expect("=")
         return Variable(number, None, name, line.value(), tuple(changes))
 
-    def _call(self, line: Line, number: int, around: Call | None) -> Call:
+    def _call(self, line: LineParser, number: int, around: Call | None) -> Call:
         call = Call(number, None, "function", "")
         if around is not None:
             call.module, call.phase = around.module, around.phase
@@ -183,7 +183,7 @@ class _Reader:
             self._known.setdefault((path, name), found)
         return found
 
-    def _flag(self, event: Event, line: Line) -> None:
+    def _flag(self, event: Event, line: LineParser) -> None:
         flag = line.expect("step", "rank", *(_CALL_FLAGS if isinstance(event, Call) else ()))
         if flag == "step":
             event.step = line.integer()
@@ -192,7 +192,7 @@ class _Reader:
         elif isinstance(event, Call):
             self._call_flag(event, flag, line)
 
-    def _call_flag(self, call: Call, flag: str, line: Line) -> None:
+    def _call_flag(self, call: Call, flag: str, line: LineParser) -> None:
         if flag == "in":
             path, name = line.name(), line.name()
             call.module = self._known.get((path, name)) or self._module(path, name, {})
@@ -205,10 +205,10 @@ class _Reader:
 
     def _of(self, call: Call, made: Any) -> None:
         if not isinstance(made, TensorFacts) or made.producer is None:
-            raise Fault("what stands after 'of' was made by no call")
+            raise LineError("what stands after 'of' was made by no call")
         call.forward = function_of(self._calls[made.producer], self._calls).id
 
-    def _end(self, call: Call, line: Line) -> None:
+    def _end(self, call: Call, line: LineParser) -> None:
         self._producer = call.id
         if line.takes("->"):
             call.result = line.value()
@@ -224,7 +224,7 @@ class _Reader:
     def _tensor(self, name: str, facts: TensorFacts | None) -> TensorFacts:
         if facts is None:
             if name not in self._tensors:
-                raise Fault(f"%{name} is not the name of a tensor before this")
+                raise LineError(f"%{name} is not the name of a tensor before this")
             return self._tensors[name]
         facts.id, self._count = self._count, self._count + 1
         facts.producer = None if facts.producer == GIVEN else self._producer
@@ -248,5 +248,5 @@ def _unquoted(operator: str) -> str:
 
 
 def _located(number: int, text: str, error: BaseException) -> StoreError:
-    why = str(error) if isinstance(error, Fault) else repr(error)
+    why = str(error) if isinstance(error, LineError) else repr(error)
     return StoreError(f"line {number}: {why}: {text.strip()[:80]!r}")

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -40,8 +40,23 @@ _WORDS = {kind: word for word, kind in KEYWORDS.items()}
 RESERVED = frozenset({*KEYWORDS, "let", "mark", "about", FOOT})
 _ABOUT = ("subject", "level")
 
-# An event with its depth in the tree; each call comes twice, when it begins and when it ends.
-Moment = tuple[Event, int, bool]
+_TOP = Call(-1, None, "function", "")  # what surrounds the outermost calls
+
+
+@dataclass(frozen=True, slots=True)
+class TextMoment:
+    """An event with its depth in the tree; each call has two moments, its begin and its end."""
+
+    event: Event
+    depth: int
+    is_end: bool
+
+    @property
+    def value(self) -> Any:
+        """The values that are written of the event at this moment."""
+        if isinstance(self.event, Call):
+            return self.event.result if self.is_end else (self.event.args, self.event.kwargs)
+        return self.event.value if isinstance(self.event, Variable) else None
 
 
 def to_text(trace: Trace) -> str:
@@ -57,7 +72,7 @@ def to_text(trace: Trace) -> str:
         about = {key: trace.about[key] for key in _ABOUT if isinstance(trace.about.get(key), str)}
         if (missing := trace.missing) is not None:
             about["missing"] = replace(missing, calls=()).plain()  # calls have no ids here
-        return "\n".join([HEAD, f"about {about!r}", *_Writer(trace).lines(), FOOT, ""])
+        return "\n".join([HEAD, f"about {about!r}", *_TraceWriter(trace).lines(), FOOT, ""])
 
 
 def function_text(name: str) -> str:
@@ -73,53 +88,57 @@ def function_text(name: str) -> str:
     return repr(name) if name in RESERVED or name.startswith(tuple(SHORT)) else name_text(name)
 
 
-def _moments(trace: Trace) -> Iterator[Moment]:
-    """What happens in a trace, each call with all that lies in it: other threads do not get between."""
-    waiting: list[Moment] = [(root, 0, False) for root in reversed(trace.roots)]
+def _moments(trace: Trace) -> Iterator[TextMoment]:
+    """The moments of a trace, each call with all that is inside it: other threads do not come between."""
+    waiting = [TextMoment(root, 0, False) for root in reversed(trace.roots)]
     while waiting:
-        event, depth, ends = moment = waiting.pop()
+        moment = waiting.pop()
         yield moment
-        if isinstance(event, Call) and not ends:
-            waiting.append((event, depth, True))
-            waiting += [(child, depth + 1, False) for child in reversed(trace.children(event))]
-
-
-def _held(event: Event, ends: bool) -> Any:
-    """What is written of an event at a moment."""
-    if isinstance(event, Call):
-        return event.result if ends else (event.args, event.kwargs)
-    return event.value if isinstance(event, Variable) else None
+        if isinstance(moment.event, Call) and not moment.is_end:
+            waiting.append(TextMoment(moment.event, moment.depth, True))
+            inside = reversed(trace.children(moment.event))
+            waiting += [TextMoment(child, moment.depth + 1, False) for child in inside]
 
 
 class _Uses:
-    """Where tensors are met in a trace: who made them, how often they are met, and when for the last time."""
+    """Where tensors are met in a trace: the call that made them, how often they are met, and when the last time."""
 
-    def __init__(self, moments: list[Moment]) -> None:
-        self._calls = {event.id: event for event, _, ends in moments if ends and isinstance(event, Call)}
-        self.made: defaultdict[int, list[TensorFacts]] = defaultdict(list)
+    def __init__(self, moments: list[TextMoment]) -> None:
+        ends = [moment.event for moment in moments if moment.is_end]
+        self._calls = {event.id: event for event in ends if isinstance(event, Call)}
+        self.outputs: defaultdict[int, list[TensorFacts]] = defaultdict(list)  # by the call that made them
         self.count: defaultdict[int, int] = defaultdict(int)
         self.last: dict[int, int] = {}
-        for position, (event, _, ends) in enumerate(moments):
-            for facts in tensors(_held(event, ends)):
+        for position, moment in enumerate(moments):
+            for facts in tensors(moment.value):
                 if id(facts) not in self.last and facts.producer is not None:
-                    self.made[facts.producer].append(facts)
+                    self.outputs[facts.producer].append(facts)
                 self._use(facts, position)
-        for position, (event, _, ends) in enumerate(moments):
-            if not ends and (made := self.forward(event)) is not None:
-                self._use(made, max(position, self.last[id(made)]))
+        self._use_forwards(moments)
+
+    def _use_forwards(self, moments: list[TextMoment]) -> None:
+        """Count the tensors that stand for the forward calls of backward ones."""
+        for position, moment in enumerate(moments):
+            output = None if moment.is_end else self.forward(moment.event)
+            if output is not None:
+                self._use(output, max(position, self.last[id(output)]))
 
     def _use(self, facts: TensorFacts, position: int) -> None:
         self.last[id(facts)] = position
         self.count[id(facts)] += 1
 
     def forward(self, event: Event) -> TensorFacts | None:
-        """A tensor that stands for the forward call of a backward one: the first of its results."""
-        call = self._calls.get(event.forward) if isinstance(event, Call) and event.forward is not None else None
+        """A tensor that stands for the forward call of a backward one: its first result."""
+        forward = event.forward if isinstance(event, Call) else None
+        call = self._call(forward)
         if call is None:
             return None
-        result = next(chain(tensors(call.result), self.made.get(call.id, ())), None)
-        made = self._calls.get(result.producer) if result is not None and result.producer is not None else None
-        return result if made is not None and function_of(made, self._calls) is call else None
+        result = next(chain(tensors(call.result), self.outputs.get(call.id, ())), None)
+        producer = self._call(result.producer) if result is not None else None
+        return result if producer is not None and function_of(producer, self._calls) is call else None
+
+    def _call(self, number: int | None) -> Call | None:
+        return None if number is None else self._calls.get(number)
 
 
 def function_of(call: Call, calls: Mapping[int, Event]) -> Call:
@@ -157,7 +176,7 @@ class _Names:
         return name
 
 
-class _Writer:
+class _TraceWriter:
     """Writes the lines of a trace. The line of a call is begun when it begins and gets its result when it ends."""
 
     def __init__(self, trace: Trace) -> None:
@@ -168,22 +187,25 @@ class _Writer:
         self._open: list[tuple[Call, int]] = []
         self._position = 0
         self._argument: str | None = None
-        self._made: set[int] = set()  # the tensors that were written as what their producer returned
+        self._results: set[int] = set()  # the tensors that were written as what their producer returned
         self._values = ValueWriter(self._tensor)
 
     def lines(self) -> list[str]:
         """One line for each event."""
-        for position, (event, depth, ends) in enumerate(self._moments):
-            self._position = position
-            if ends and isinstance(event, Call):
+        for position, moment in enumerate(self._moments):
+            self._position, event = position, moment.event
+            if not isinstance(event, Call):
+                self._add_line(moment, self._single(event))
+            elif moment.is_end:
                 _, line = self._open.pop()
                 self._lines[line] += self._outcome(event)
-                continue
-            head = self._head(event) if isinstance(event, Call) else self._single(event)
-            self._lines.append("  " * depth + head + self._flags(event))
-            if isinstance(event, Call):
+            else:
+                self._add_line(moment, self._head(event))
                 self._open.append((event, len(self._lines) - 1))
         return self._lines
+
+    def _add_line(self, moment: TextMoment, head: str) -> None:
+        self._lines.append("  " * moment.depth + head + self._flags_text(moment.event))
 
     def _single(self, event: Mark | Variable) -> str:
         if isinstance(event, Mark):
@@ -197,66 +219,99 @@ class _Writer:
             self._argument = name
             texts.append(f"{name_text(name)}={self._values.text(item)}")
         self._argument = None
-        return f"{self._called(call)}({', '.join(texts)})"
+        return f"{self._callee(call)}({', '.join(texts)})"
 
-    def _called(self, call: Call) -> str:
+    def _callee(self, call: Call) -> str:
         if call.kind == "function":
-            symbol = repr(call.operator) if " " in (call.operator or "") else call.operator
-            return function_text(call.name) + (f" {symbol}" if symbol is not None else "")
+            return function_text(call.name) + _operator_text(call.operator)
         if call.kind != "module":
             return f"{_WORDS[call.kind]} {name_text(call.name)}"
         settings = self._values.named(call.module.settings) if call.module is not None else ""
-        return f"module {name_text(call.path)} {name_text(call.name)}" + (f"{{{settings}}}" if settings else "")
+        text = f"module {name_text(call.path)} {name_text(call.name)}"
+        return f"{text}{{{settings}}}" if settings else text
 
     def _outcome(self, call: Call) -> str:
         text = f" -> {self._values.text(call.result)}" if call.result is not None else ""
-        if call.raised is not None:
-            text += f" raised {name_text(call.raised)}" + (f" {call.message!r}" if call.message is not None else "")
-        # What it changed but does not return, as `x[0] = 1` does.
-        more = [facts for facts in self._uses.made.get(call.id, ()) if self._names.get(facts) is None]
-        return text + (f" makes {', '.join(map(self._tensor, more))}" if more else "")
+        text += _error_text(call)
+        # Tensors that the call changed but does not return, as `x[0] = 1` does.
+        more = [facts for facts in self._uses.outputs.get(call.id, ()) if self._names.get(facts) is None]
+        return f"{text} makes {', '.join(map(self._tensor, more))}" if more else text
 
     def _tensor(self, facts: TensorFacts) -> str:
-        """The name of a tensor; where it is met for the first time, what it is too."""
+        """The name of a tensor; where it is met for the first time, its facts too."""
         name = self._names.get(facts)
         if name is not None:
             return f"%{name}"
-        event, _, ends = self._moments[self._position]
-        given = ["given"] if ends and facts.producer != event.id else []
-        if ends and not given:
-            self._made.add(id(facts))
-        name = ""  # one that is given, and never met again, needs none
-        if ends or self._uses.count[id(facts)] > 1:
-            name = self._names.add(facts, self._label(facts, event, ends), self._scope(event), self._position)
-        return f"%{name}:{self._values.facts(facts, *given, stats=not _is_uninitialised(event))}"
+        moment = self._moments[self._position]
+        is_input = moment.is_end and facts.producer != moment.event.id
+        if moment.is_end and not is_input:
+            self._results.add(id(facts))
+        name = self._new_name(facts, moment)
+        stats = not _is_uninitialised(moment.event)
+        return f"%{name}:{self._values.facts(facts, *['given'] * is_input, stats=stats)}"
 
-    def _label(self, facts: TensorFacts, event: Event, ends: bool) -> str:
-        if not isinstance(event, Call):
-            return _label("", event.name if isinstance(event, Variable) else event.kind)
-        if not ends:
+    def _new_name(self, facts: TensorFacts, moment: TextMoment) -> str:
+        """A name for a tensor; an input that is met only once needs none."""
+        if not moment.is_end and self._uses.count[id(facts)] == 1:
+            return ""
+        return self._names.add(facts, self._label(facts, moment), self._scope(moment.event), self._position)
+
+    def _label(self, facts: TensorFacts, moment: TextMoment) -> str:
+        event = moment.event
+        if isinstance(event, Variable):
+            return _label("", event.name)
+        if isinstance(event, Mark):
+            return _label("", event.kind)
+        if not moment.is_end:
             return _label(event.path, self._argument or ("param" if facts.type == "Parameter" else "input"))
-        return _label(event.path, "" if event.kind == "module" and event.path else event.name)
+        is_module = event.kind == "module" and event.path
+        return _label(event.path, "" if is_module else event.name)
 
     def _scope(self, event: Event) -> int:
-        """The call of a module in which an event lies: in each, names are counted anew. At the top each step does."""
+        """The module call around an event: in each, names are counted anew. At the top each step is a scope."""
         inner = (call.id for call, _ in reversed(self._open) if call.kind == "module" and call is not event)
         return next(inner, -1 - event.step)
 
-    def _flags(self, event: Event) -> str:
-        """What of an event is not as in the call around it."""
-        around = self._open[-1][0] if self._open else None
-        flags = [f"step {event.step}"] if event.step != (around.step if around else 0) else []
-        flags += [f"rank {event.rank}"] if event.rank != (around.rank if around else 0) else []
+    def _flags_text(self, event: Event) -> str:
+        """The facts of an event that are not those of the call around it."""
+        around = self._open[-1][0] if self._open else _TOP
+        flags = [f"{name} {getattr(event, name)}" for name in ("step", "rank") if _differs(event, around, name)]
         if isinstance(event, Call):
-            flags += [event.phase] if event.phase != (around.phase if around else "forward") else []
-            if event.kind != "module" and event.module is not (around.module if around else None):
-                module = event.module
-                flags.append(
-                    f"in {name_text(module.path)} {name_text(module.type)}" if module is not None else "outside"
-                )
-            made = self._uses.forward(event)
-            flags += [f"of %{self._names.get(made)}"] if made is not None and id(made) in self._made else []
+            flags += self._call_flags(event, around)
         return f" [{', '.join(flags)}]" if flags else ""
+
+    def _call_flags(self, call: Call, around: Call) -> Iterator[str]:
+        if call.phase != around.phase:
+            yield call.phase
+        if call.kind != "module" and call.module is not around.module:
+            yield _module_flag(call)
+        forward = self._uses.forward(call)
+        if forward is not None and id(forward) in self._results:
+            yield f"of %{self._names.get(forward)}"
+
+
+def _differs(event: Event, around: Event, name: str) -> bool:
+    """Whether a field of an event is not that of the call around it."""
+    return bool(getattr(event, name) != getattr(around, name))
+
+
+def _module_flag(call: Call) -> str:
+    if call.module is None:
+        return "outside"
+    return f"in {name_text(call.module.path)} {name_text(call.module.type)}"
+
+
+def _operator_text(operator: str | None) -> str:
+    if operator is None:
+        return ""
+    return f" {operator!r}" if " " in operator else f" {operator}"
+
+
+def _error_text(call: Call) -> str:
+    if call.raised is None:
+        return ""
+    message = "" if call.message is None else f" {call.message!r}"
+    return f" raised {name_text(call.raised)}{message}"
 
 
 def _is_uninitialised(event: Event) -> bool:

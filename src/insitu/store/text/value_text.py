@@ -11,7 +11,7 @@ c'1+2j', a'<f4[2]' [0.5, 1.0]             a complex number, an array of NumPy
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from math import floor, hypot, inf, log10, prod
 from typing import Any
@@ -43,7 +43,7 @@ def word_text(word: str) -> str:
 
 
 class ValueWriter:
-    """Writes values; the function given writes the tensors in them."""
+    """Writes values; the function `tensor` writes the tensors in them."""
 
     def __init__(self, tensor: Callable[[TensorFacts], str]) -> None:
         self._tensor = tensor
@@ -57,7 +57,7 @@ class ValueWriter:
         """
         if type(value) is TensorFacts:
             return self._tensor(value)
-        if self._depth > DEEPEST:  # as in what holds itself
+        if self._depth > DEEPEST:  # such as a list that contains itself
             return f"<{name_text(type(value).__name__)}>"
         self._depth += 1
         try:
@@ -66,20 +66,29 @@ class ValueWriter:
             self._depth -= 1
 
     def _container(self, value: Any) -> str:
-        if type(value) is tuple:
-            return f"({self._items(value)}{',' if len(value) == 1 else ''})"
-        if type(value) is list:
-            return f"[{self._items(value)}]"
-        if type(value) is dict:
-            return f"{{{', '.join([f'{self.text(key)}: {self.text(item)}' for key, item in value.items()])}}}"
-        if type(value) is Fields:
-            return f"{name_text(value.type)}({self.named(value.items)})"
-        if hasattr(value, "tolist") and getattr(getattr(value, "dtype", None), "kind", "O") in _ARRAYS:
-            sizes = ", ".join(map(str, value.shape))
-            return (
-                f"a'{value.dtype.str}[{sizes}]' {self.text(_flat(value))}" if value.shape else self.text(value.tolist())
-            )
-        return _atom(value)
+        write = _CONTAINERS.get(type(value))
+        if write is not None:
+            return write(self, value)
+        return self._array(value) if _is_array(value) else _atom(value)
+
+    def _tuple(self, value: tuple[Any, ...]) -> str:
+        return f"({self._items(value)},)" if len(value) == 1 else f"({self._items(value)})"
+
+    def _list(self, value: list[Any]) -> str:
+        return f"[{self._items(value)}]"
+
+    def _dict(self, value: dict[Any, Any]) -> str:
+        items = [f"{self.text(key)}: {self.text(item)}" for key, item in value.items()]
+        return f"{{{', '.join(items)}}}"
+
+    def _fields(self, value: Fields) -> str:
+        return f"{name_text(value.type)}({self.named(value.items)})"
+
+    def _array(self, value: Any) -> str:
+        if not value.shape:
+            return self.text(value.tolist())
+        sizes = ", ".join(map(str, value.shape))
+        return f"a'{value.dtype.str}[{sizes}]' {self.text(_flat(value))}"
 
     def _items(self, values: Iterable[Any]) -> str:
         return ", ".join([self.text(value) for value in values])
@@ -89,32 +98,61 @@ class ValueWriter:
         return ", ".join([f"{name_text(str(name))}={self.text(item)}" for name, item in values.items()])
 
     def facts(self, facts: TensorFacts, *more: str, stats: bool = True) -> str:
-        """What a tensor is; the device only where it is not the CPU."""
+        """The facts of a tensor; the device only if it is not the CPU."""
         kind = f"{name_text(facts.type)} " if facts.type != "Tensor" else ""
-        sizes = ", ".join([str(size) if type(size) is int else name_text(str(size)) for size in facts.shape])
-        details = [*(["grad"] if facts.requires_grad else []), *more]
+        sizes = ", ".join(map(_size_text, facts.shape))
+        details = [*more, *self._details(facts, stats)]
+        if facts.requires_grad:
+            details.insert(0, "grad")
+        text = f"{kind}{name_text(facts.dtype)}[{sizes}]"
+        return f"{text}{{{', '.join(details)}}}" if details else text
+
+    def _details(self, facts: TensorFacts, stats: bool) -> Iterator[str]:
         if facts.device != "cpu":
-            details.append(f"on {word_text(facts.device)}")
+            yield f"on {word_text(facts.device)}"
         if facts.stats is not None and stats:
-            details += _stats(facts.stats, facts)
+            yield from _stats(facts.stats, facts)
         if facts.kept is not None:
-            details.append(f"kept {self.text(facts.kept)}")
+            yield f"kept {self.text(facts.kept)}"
         if facts.grad is not None:
-            details.append(f"gradient {self.facts(facts.grad)}")
-        return f"{kind}{name_text(facts.dtype)}[{sizes}]" + (f"{{{', '.join(details)}}}" if details else "")
+            yield f"gradient {self.facts(facts.grad)}"
+
+
+_CONTAINERS: dict[type, Callable[[ValueWriter, Any], str]] = {
+    tuple: ValueWriter._tuple,
+    list: ValueWriter._list,
+    dict: ValueWriter._dict,
+    Fields: ValueWriter._fields,
+}
+
+
+def _size_text(size: int | str) -> str:
+    return str(size) if type(size) is int else name_text(str(size))
+
+
+def _is_array(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    return hasattr(value, "tolist") and getattr(dtype, "kind", "O") in _ARRAYS
 
 
 def _atom(value: Any) -> str:
-    kind = type(value)
-    if value is None or kind in (bool, float, bytes):
-        return repr(value)
-    if kind is int:
-        return str(value) if -_LONGEST_INT < value < _LONGEST_INT else hex(value)
-    if kind is complex:
-        return f"c'{str(value).strip('()')}'"
-    if isinstance(value, str):
-        return word_text(value) if kind is Word else repr(str(value))
-    return f"<{name_text(value.type if kind is Opaque else kind.__name__)}>"
+    write = _ATOMS.get(type(value))
+    if write is not None:
+        return write(value)
+    return repr(str(value)) if isinstance(value, str) else f"<{name_text(type(value).__name__)}>"
+
+
+def _integer(value: int) -> str:
+    return str(value) if -_LONGEST_INT < value < _LONGEST_INT else hex(value)
+
+
+_ATOMS: dict[type, Callable[[Any], str]] = {
+    **dict.fromkeys((type(None), bool, float, bytes, str), repr),
+    int: _integer,
+    complex: lambda value: f"c'{str(value).strip('()')}'",
+    Word: word_text,
+    Opaque: lambda value: f"<{name_text(value.type)}>",
+}
 
 
 def _flat(array: Any) -> Any:
@@ -166,5 +204,6 @@ def _rounded(number: float, scale: float, digits: int) -> str:
 
 
 def expected_count(shape: tuple[int | str, ...]) -> int:
-    """How many elements a tensor of this shape has; -1 where a size is not known."""
-    return prod(size for size in shape if type(size) is int) if all(type(size) is int for size in shape) else -1
+    """How many elements a tensor of this shape has; -1 if a size is not known."""
+    known = [size for size in shape if type(size) is int]
+    return prod(known) if len(known) == len(shape) else -1

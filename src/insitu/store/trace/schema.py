@@ -32,7 +32,7 @@ _PART = 2**14  # rows
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ColumnRule:
     """What a column may hold: any number, or an index into the table `to`."""
 
     kind: str = "i"
@@ -41,17 +41,17 @@ class Rule:
     delta: bool = False
 
 
-_INT, _FLOAT, _BYTE = Rule(), Rule(kind="f"), Rule(kind="u")
-_MAYBE = Rule(optional=True)
-_DELTA = Rule(delta=True)
-_TEXT, _MAYBE_TEXT = Rule(to="strings"), Rule(to="strings", optional=True)
+_INT, _FLOAT, _BYTE = ColumnRule(), ColumnRule(kind="f"), ColumnRule(kind="u")
+_MAYBE = ColumnRule(optional=True)
+_DELTA = ColumnRule(delta=True)
+_TEXT, _MAYBE_TEXT = ColumnRule(to="strings"), ColumnRule(to="strings", optional=True)
 
 
-def _maybe(to: str) -> Rule:
-    return Rule(to=to, optional=True)
+def _maybe(to: str) -> ColumnRule:
+    return ColumnRule(to=to, optional=True)
 
 
-SCHEMA: dict[str, dict[str, Rule]] = {
+SCHEMA: dict[str, dict[str, ColumnRule]] = {
     "about": {"value": _TEXT},
     "rows": {
         "id": _DELTA,
@@ -77,7 +77,7 @@ SCHEMA: dict[str, dict[str, Rule]] = {
         "forward": _MAYBE,
         "flops": _MAYBE,
     },
-    "refs": {"tensor": Rule(to="tensors", delta=True)},
+    "refs": {"tensor": ColumnRule(to="tensors", delta=True)},
     "tensors": {
         "id": _DELTA,
         "shape": _TEXT,
@@ -194,7 +194,7 @@ class SiteRow(NamedTuple):
 def columns(table: str, rows: Iterable[tuple[Any, ...]]) -> dict[str, Column]:
     """The rows of a table as its columns, packed: differences taken where the schema says so, integers narrow.
 
-    Rows are taken a part at a time: as Python numbers, all of them would take ten times the memory.
+    Rows are taken in batches: as Python numbers, all of them would take ten times the memory.
     """
     rules, waiting = SCHEMA[table], iter(rows)
     packers = {name: _ColumnPacker(table, name, rule) for name, rule in rules.items()}
@@ -205,9 +205,9 @@ def columns(table: str, rows: Iterable[tuple[Any, ...]]) -> dict[str, Column]:
 
 
 class _ColumnPacker:
-    """Packs the values of one column, a part at a time."""
+    """Packs the values of one column piece by piece."""
 
-    def __init__(self, table: str, name: str, rule: Rule) -> None:
+    def __init__(self, table: str, name: str, rule: ColumnRule) -> None:
         self._where, self._rule = f"{table}.{name}", rule
         self._last = np.int64(0)
         self._parts: list[Column] = [np.zeros(0, np.float64 if rule.kind == "f" else np.int8)]
@@ -260,7 +260,7 @@ def unpacked(tables: Mapping[str, Mapping[str, Column]]) -> Tables:
     return whole
 
 
-def _whole(table: str, given: Mapping[str, Column], rules: Mapping[str, Rule]) -> dict[str, Column]:
+def _whole(table: str, given: Mapping[str, Column], rules: Mapping[str, ColumnRule]) -> dict[str, Column]:
     for name, rule in rules.items():
         if name not in given:
             raise StoreError(f"the column {table}.{name} is missing")
@@ -273,7 +273,7 @@ def _whole(table: str, given: Mapping[str, Column], rules: Mapping[str, Rule]) -
     return {name: _plain(given[name], rule) for name, rule in rules.items()}
 
 
-def _plain(column: Column, rule: Rule) -> Column:
+def _plain(column: Column, rule: ColumnRule) -> Column:
     if rule.kind == "u":
         return column.astype(np.uint8)
     if rule.kind == "f":
@@ -281,7 +281,7 @@ def _plain(column: Column, rule: Rule) -> Column:
     return np.cumsum(column, dtype=np.int64) if rule.delta else column.astype(np.int64)
 
 
-def _check_range(name: str, column: Column, rule: Rule, tables: Tables) -> None:
+def _check_range(name: str, column: Column, rule: ColumnRule, tables: Tables) -> None:
     is_free = rule.to is None and not rule.optional
     if is_free or not column.size:
         return

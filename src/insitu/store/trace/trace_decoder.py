@@ -262,7 +262,7 @@ class TraceDecoder:
 
 
 def _numbers(column: Array) -> Iterator[int]:
-    """The numbers of a column, a part at a time: as objects, all of them would take five times the memory."""
+    """The numbers of a column, in batches: as objects, all of them would take five times the memory."""
     for start in range(0, len(column), _PART):
         yield from column[start : start + _PART].tolist()
 
