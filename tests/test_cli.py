@@ -131,8 +131,8 @@ def test_an_error_is_one_line_and_code_2(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["sho", "run.h5"], "insitu: error: there is no command 'sho' (did you mean 'show'?)"),
-        (["xyz"], "insitu: error: there is no command 'xyz'\n"),
+        (["sho", "run.h5"], "insitu: error: unknown command 'sho' (did you mean 'show'?)"),
+        (["xyz"], "insitu: error: unknown command 'xyz'\n"),
         (["run", "--vew", "tree", "script.py"], "unrecognized arguments: --vew (did you mean '--view'?)"),
         (["show", "run.h5", "--widht=9"], "unrecognized arguments: --widht=9 (did you mean '--width'?)"),
         (["show", "run.h5", "other.h5"], "insitu show: error: unrecognized arguments: other.h5\n"),

@@ -43,14 +43,12 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code: 0, the program's own, 1 for not the same or not whole, 2 for errors."""
+    """Run one command and return its exit code: 0, the program's own, 1 for different or incomplete, 2 for errors."""
     parser = _parser()
     words, command = run.split(list(sys.argv[1:] if arguments is None else arguments), commands_of(parser)["run"])
-    if words and not words[0].startswith("-") and words[0] not in (known := [*COMMANDS, "run", "demo"]):
-        parser.refuse(f"there is no command {words[0]!r}", words[0], known)
+    _check_command(words, parser)
     try:
-        options = parser.parse_args(words)
-        code = _dispatch(options, command, parser)
+        code = _dispatch(parser.parse_args(words), command, parser)
         if sys.stdout is not None and not sys.stdout.closed:  # a program may have closed it
             sys.stdout.flush()
     except InsituError as error:
@@ -64,6 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def _check_command(words: list[str], parser: Parser) -> None:
+    """Refuse a command that does not exist, with the nearest one."""
+    known = [*COMMANDS, "run", "demo"]
+    if words and not words[0].startswith("-") and words[0] not in known:
+        parser.refuse(f"unknown command {words[0]!r}", words[0], known)
 
 
 def _failed(error: Exception) -> int:
@@ -86,7 +91,7 @@ def _dispatch(options: argparse.Namespace, command: list[str], parser: argparse.
 
 
 def _leave_stdout() -> None:
-    """Let nothing more be written: Python flushes stdout once more at exit and would complain then."""
+    """Redirect stdout to nowhere: Python flushes it once more at exit, and would report the error again."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -102,8 +107,8 @@ def _parser() -> Parser:
     )
     run.add_options(described(runs, "Run a Python program and show what torch did in it.", run.EXAMPLE))
     for name, (module, help, sentence) in COMMANDS.items():
-        made = commands.add_parser(name, help=help)
-        module.add_options(described(made, sentence, module.EXAMPLE))
+        command = commands.add_parser(name, help=help)
+        module.add_options(described(command, sentence, module.EXAMPLE))
     demo = commands.add_parser("demo", help="a small transformer in every view")
     described(demo, "Trace a small transformer and show it in every view.", DEMO_EXAMPLE)
     return parser

@@ -65,8 +65,8 @@ def test_each_form_is_made_by_its_suffix(
         (["run.h5", "run.csv", "--no-source"], "are for pages"),
         (["run.h5", "there.html"], "there.html"),
         (["run.h5", "run.html", "--only", "nowhere.*"], "nowhere.*"),
-        (["run.h5", "run.html", "--steps", "99"], "steps=[99]: none of them is in the trace, which has 0 … 1"),
-        (["run.h5", "run.html", "--depth", "0"], "depth=0 shows nothing"),
+        (["run.h5", "run.html", "--steps", "99"], "steps=[99]: none of these steps is in the trace, which has 0 … 1"),
+        (["run.h5", "run.html", "--depth", "0"], "depth expects a number of levels from 1, got 0"),
     ],
 )
 def test_what_cannot_be_made_is_said(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 from insitu import store
@@ -43,11 +44,11 @@ def save(
     if not isinstance(path, (str, os.PathLike)):
         raise SubjectError(f"save() writes to a file, not to a {type(path).__name__}: save(trace, 'run.h5')")
     target = store.check(path, overwrite=overwrite, suffixes=SUFFIXES)
+    parts = PageParts(source=source, only=only, steps=steps, depth=depth)
     if target.suffix.lower() == PAGE:
-        page = _page(subject, source=source, only=only, steps=steps, depth=depth)
-        write_whole(target, page.encode(), overwrite=overwrite)
+        write_whole(target, _page(subject, parts).encode(), overwrite=overwrite)
         return
-    if (source, only, steps, depth) != (True, None, None, None):
+    if not parts.is_all:
         raise ChoiceError(f"source, only, steps and depth are for pages such as run.html, got {target.name!r}")
     if not isinstance(subject, Trace):
         raise SubjectError(
@@ -60,36 +61,62 @@ def save(
         write_whole(target, export.export_bytes(subject, target.name), overwrite=overwrite)
 
 
-def _page(subject: Any, **options: Any) -> str:
+@dataclass(frozen=True)
+class PageParts:
+    """Which part of a subject its page shows."""
+
+    source: bool
+    only: str | list[str] | None
+    steps: list[int] | None
+    depth: int | None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the page shows everything."""
+        return self == PageParts(source=True, only=None, steps=None, depth=None)
+
+
+def _page(subject: Any, parts: PageParts) -> str:
+    """The page of a trace, a diff or a recorded run."""
+    if parts.depth is not None and parts.depth < 1:
+        raise ChoiceError(f"depth expects a number of levels from 1, got {parts.depth}")
+    if isinstance(subject, Trace):
+        return _trace_page(subject, parts)
+    if (parts.steps, parts.depth) != (None, None):
+        raise ChoiceError("steps and depth are for pages of traces")
+    return _diff_page(subject, parts) if isinstance(subject, Diff) else _run_page(subject, parts)
+
+
+def _trace_page(trace: Trace, parts: PageParts) -> str:
     from insitu.view.html import page
 
-    if options["depth"] is not None and options["depth"] < 1:
-        raise ChoiceError(f"depth={options['depth']} shows nothing: give at least 1")
-    if isinstance(subject, Trace):
-        _check_steps(options["steps"], {event.step for event in subject.events})
-        return page(subject, **options)
-    if options["steps"] is not None or options["depth"] is not None:
-        raise ChoiceError("steps and depth are for pages of traces")
-    if isinstance(subject, Diff):
-        if options["only"] is not None:
-            raise ChoiceError("only is for pages of traces and runs: compare the part, then save the comparison")
-        return page(subject, source=options["source"])
-    # h5py takes a tenth of a second to import, and who has a run has it already.
+    _check_steps(parts.steps, {event.step for event in trace.events})
+    return page(trace, source=parts.source, only=parts.only, steps=parts.steps, depth=parts.depth)
+
+
+def _diff_page(diff: Diff, parts: PageParts) -> str:
+    from insitu.view.html import page
+
+    if parts.only is not None:
+        raise ChoiceError("only is for pages of traces and runs: compare the part, then save the comparison")
+    return page(diff, source=parts.source)
+
+
+def _run_page(run: Any, parts: PageParts) -> str:
+    """The curves of a recorded run. h5py takes a tenth of a second to import; a program with a run has imported it."""
     from insitu.store.run.curves import curves
     from insitu.store.run.run import Run
+    from insitu.view.html import page
     from insitu.view.run_table import matching_paths
 
-    if not isinstance(subject, Run):
-        raise SubjectError(
-            f"save() writes a Trace, a Diff or a Run, not a {type(subject).__name__}: save(trace, 'run.h5')"
-        )
-    only = options["only"] or ()
-    names = matching_paths(subject.paths, [only] if isinstance(only, str) else only)
-    drawn = [(name, curves(subject[name].latest())) for name in names]
-    return page(None, curves=drawn, title=os.path.basename(subject.path))
+    if not isinstance(run, Run):
+        raise SubjectError(f"save() writes a Trace, a Diff or a Run, not a {type(run).__name__}: save(trace, 'run.h5')")
+    only = [parts.only] if isinstance(parts.only, str) else parts.only or ()
+    drawn = [(name, curves(run[name].latest())) for name in matching_paths(run.paths, only)]
+    return page(None, curves=drawn, title=os.path.basename(run.path))
 
 
 def _check_steps(steps: list[int] | None, known: set[int]) -> None:
     if steps is not None and not known.intersection(steps):
         there = f"{min(known)} … {max(known)}" if known else "none"
-        raise ChoiceError(f"steps={steps!r}: none of them is in the trace, which has {there}")
+        raise ChoiceError(f"steps={steps!r}: none of these steps is in the trace, which has {there}")

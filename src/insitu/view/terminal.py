@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, groupby, islice
 from operator import attrgetter
-from typing import IO
+from typing import IO, NamedTuple
 from unicodedata import east_asian_width
 
 from insitu.view.line import Column, Line, Span
@@ -34,7 +34,7 @@ SIGNS = {
 }
 ASCII = str.maketrans(SIGNS)
 
-# The signs that the views draw with lie between these two ranges.
+# The signs that the views draw with are between these two ranges.
 MAYBE_WIDE = re.compile("[\u1100-\u1fff\u2e80-\U0010ffff]")
 Places = Callable[[str], int]
 
@@ -84,15 +84,15 @@ class Terminal:
         """The rows of a table, laid out; widths only grow, so that what is written later still lines up."""
         if not columns:
             room = None if columns is None else self._room(file)
-            yield from (line.spans if room is None else _within(line.spans, room, more) for line in lines)
+            yield from (_within(line.spans, room, more) for line in lines)
             return
         widths = self._widths.setdefault(columns, [0] * (1 + len(columns)))
         while rows := list(islice(lines, CHUNK)):
             places = places_of if _has_wide(rows) else len
             _measure(rows, widths, places)
-            first, kept = fitted(columns, widths, self._room(file))
+            first, fits = fit_columns(columns, widths, self._room(file))
             for row in rows:
-                yield _laid_out(row, first, kept, places, more)
+                yield _lay_out(row, first, fits, places, more)
 
     def _room(self, file: IO[str]) -> int | None:
         return self._width if self._width is not None else terminal_width(file)
@@ -169,59 +169,72 @@ def needs_ascii(encoding: str | None) -> bool:
     return False
 
 
-def fitted(columns: tuple[Column, ...], widths: list[int], room: int | None) -> tuple[int, list[tuple[int, int, bool]]]:
-    """The width of the text and, for each column that stays, its index, width and side."""
-    kept = [(index, width, columns[index].right) for index, width in enumerate(widths[1:]) if width]
-    leaving = sorted((drop, index) for index, column in enumerate(columns) if (drop := column.drop) is not None)
-    if room is not None and kept and kept[0][0] == 0:
-        kept[0] = (0, min(kept[0][1], max(MOST_OUTPUT, room // 4)), kept[0][2])
-    while room is not None and leaving and widths[0] + sum(GAP + width for _, width, _ in kept) > room:
-        _, gone = leaving.pop(0)
-        kept = [column for column in kept if column[0] != gone]
+class Fit(NamedTuple):
+    """A column that fits: its place, its width, and whether its cells are flush right."""
+
+    place: int
+    width: int
+    right: bool
+
+
+def fit_columns(columns: tuple[Column, ...], widths: list[int], room: int | None) -> tuple[int, list[Fit]]:
+    """The width of the text, and the columns that fit into the room beside it."""
+    fits = [Fit(place, width, columns[place].right) for place, width in enumerate(widths[1:]) if width]
     if room is None:
-        return widths[0], kept
-    return min(widths[0], max(FEWEST, room - sum(GAP + width for _, width, _ in kept))), kept
+        return widths[0], fits
+    if fits and fits[0].place == 0:
+        fits[0] = fits[0]._replace(width=min(fits[0].width, max(MOST_OUTPUT, room // 4)))
+    leaving = sorted((drop, index) for index, column in enumerate(columns) if (drop := column.drop) is not None)
+    while leaving and widths[0] + _total(fits) > room:
+        _, leaver = leaving.pop(0)
+        fits = [fit for fit in fits if fit.place != leaver]
+    return min(widths[0], max(FEWEST, room - _total(fits))), fits
+
+
+def _total(fits: list[Fit]) -> int:
+    """The width of the columns, with the gaps before them."""
+    return sum(GAP + fit.width for fit in fits)
 
 
 def _measure(rows: list[Line], widths: list[int], places: Places) -> None:
     """Widen the widths to what the rows need; a line without cells has the room to itself."""
     for row in rows:
         if row.cells:
-            length = 0
-            for text, _ in row.spans:
-                length += places(text)
-            if length > widths[0]:
-                widths[0] = length
+            widths[0] = max(widths[0], _length(row.spans, places))
             for index, (text, _) in enumerate(row.cells, 1):
                 if places(text) > widths[index]:
                     widths[index] = places(text)
 
 
-def _laid_out(row: Line, first: int, kept: list[tuple[int, int, bool]], places: Places, more: str) -> Sequence[Span]:
+def _length(spans: Sequence[Span], places: Places) -> int:
+    return sum([places(text) for text, _ in spans])
+
+
+def _lay_out(row: Line, first: int, fits: list[Fit], places: Places, more: str) -> Sequence[Span]:
     """The row with blanks between its cells and none at its end."""
     if not row.cells:
         return row.spans
-    length = 0
-    for text, _ in row.spans:
-        length += places(text)
+    length = _length(row.spans, places)
     spans = list(row.spans) if length <= first else _cut(row.spans, first, places, more)
     blank = first - min(length, first)
-    for index, width, right in kept:
+    for index, width, right in fits:
         text, ink = row.cells[index]
-        if places(text) > width:
-            ((text, _),) = _cut(((text, ink),), width, places, more)
-        rest = width - places(text)
         if not text:
             blank += GAP + width
             continue
-        spans.append((" " * (blank + GAP + (rest if right else 0)) + text, ink))
-        blank = 0 if right else rest
+        if places(text) > width:
+            ((text, _),) = _cut(((text, ink),), width, places, more)
+        rest = width - places(text)
+        before, blank = (blank + GAP + rest, 0) if right else (blank + GAP, rest)
+        spans.append((" " * before + text, ink))
     return spans
 
 
-def _within(spans: tuple[Span, ...], room: int, more: str) -> Sequence[Span]:
+def _within(spans: tuple[Span, ...], room: int | None, more: str) -> Sequence[Span]:
     """The spans, cut if they are longer than the terminal is wide."""
-    return spans if sum([places_of(text) for text, _ in spans]) <= room else _cut(spans, room, places_of, more)
+    if room is None:
+        return spans
+    return spans if _length(spans, places_of) <= room else _cut(spans, room, places_of, more)
 
 
 def _cut(spans: tuple[Span, ...], length: int, places: Places, more: str) -> list[Span]:

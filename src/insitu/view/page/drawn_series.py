@@ -140,13 +140,17 @@ def _is_whole(value: Any) -> bool:
 
 
 def _stats_point(every: list[Stats]) -> Point:
-    """The tensors of a value taken as one; where no mean is known, the middle of the range."""
+    """The tensors of a value taken as one; without a mean, the middle of the range."""
     is_odd = any(stats.nan or stats.inf for stats in every)
     lows = [stats.min for stats in every if stats.min is not None]
     highs = [stats.max for stats in every if stats.max is not None]
     if not lows or not highs:
         return Point(None, None, None, is_odd)
     low, high = min(lows), max(highs)
+    return Point(low, _mean(every, low / 2 + high / 2), high, is_odd)
+
+
+def _mean(every: list[Stats], default: float) -> float:
+    """The mean of the means that are known; shares, because the sum may be too large for a float."""
     means = [stats.mean for stats in every if stats.mean is not None and isfinite(stats.mean)]
-    mean = sum(mean / len(means) for mean in means) if means else low / 2 + high / 2
-    return Point(low, mean, high, is_odd)
+    return sum(mean / len(means) for mean in means) if means else default

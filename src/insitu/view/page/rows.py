@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 
 from insitu.trace.analysis import completed
 from insitu.trace.costs import Costs, Ledger
@@ -114,8 +114,7 @@ def _stepped(roots: list[Node]) -> Iterator[PageRow]:
         for number in range(group.count):
             copy = [item.nodes[number * item.count : (number + 1) * item.count] for item in group.folds]
             if titled:
-                heading = _step_heading([node for run in copy for node in run], ranked)
-                yield PageRow(heading, 0, group.count if number == 0 else 0)
+                yield PageRow(_step_heading(list(chain(*copy)), ranked), 0, 0 if number else group.count)
             for run in copy:
                 yield from _nested(run, int(titled), inside)
 
@@ -130,7 +129,8 @@ def _inside(folds: list[Fold]) -> Inside:
             continue
         path = path_of(item.event)
         columns = [node.children for node in item.nodes]
-        columns = columns if isinstance(item.event, Group) else _arranged(columns, path)
+        if not isinstance(item.event, Group):
+            columns = _arranged(columns, path)
         places = runs(columns[0], path)
         for node, column in zip(item.nodes, columns, strict=True):
             found[id(node)] = [column[start:end] for start, end in places]
