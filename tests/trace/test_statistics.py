@@ -13,7 +13,10 @@ from insitu.trace.compare.closeness import Tolerance, close
 from insitu.trace.event import STATISTICS, Call, Statistic, Stats, TensorFacts
 from insitu.trace.trace import COLUMNS, Trace
 
-EXAMPLE = Stats(count=8, min=-2.0, max=4.0, mean=0.5, std=1.5, nan=1, inf=2, zeros=3)
+# Each statistic is known, and has another value.
+EXAMPLE = Stats(
+    **{row.name: number + 1.0 if row.kind == "number" else 8 - number for number, row in enumerate(STATISTICS)}
+)
 
 
 def facts(stats: Stats) -> TensorFacts:
