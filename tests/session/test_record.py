@@ -454,12 +454,12 @@ def test_no_subject_is_fine() -> None:
 # --- failures of the tool itself ------------------------------------------------------------------------------------
 
 BROKEN = {
-    "names": "insitu.capture.names.Names.learn",
+    "names": "insitu.capture.names.ModuleNames.learn",
     "settings": "insitu.capture.names.settings",
     "codes": "insitu.capture.sites.Codes.learn",
     "function callees": "insitu.capture.ops.function_callee",
     "operator callees": "insitu.capture.ops.operator_callee",
-    "layouts": "insitu.capture.tensors.unheard",
+    "layouts": "insitu.capture.tensors.layout_unrecorded",
     "statistics": "insitu.capture.keep.flat_floats",
 }
 

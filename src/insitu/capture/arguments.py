@@ -13,13 +13,13 @@ from insitu.capture.containers import INTS, outline, shared_ints
 from insitu.capture.tape import KWARGS
 from insitu.capture.tensors import CPU, GIVEN, Current, ParameterValue, Table, Value, Values
 
-Noting = Callable[[list[Any], tuple[Any, ...], dict[str, Any] | None], None]
+ArgumentWriter = Callable[[list[Any], tuple[Any, ...], dict[str, Any] | None], None]
 
 
-def make_known(current: Current) -> Callable[[Any], Any]:
+def make_snapshot(current: Current) -> Callable[[Any], Any]:
     """The function that notes an argument: tensors by the values they have now."""
 
-    def known(item: Any) -> Any:
+    def snapshot(item: Any) -> Any:
         kind = type(item)
         if kind is Tensor or kind is Parameter:
             return current(item)
@@ -29,38 +29,38 @@ def make_known(current: Current) -> Callable[[Any], Any]:
             return shared_ints(item)
         return outline(item, current)
 
-    return known
+    return snapshot
 
 
-def make_noting(values: Values) -> Noting:
+def make_argument_writer(values: Values) -> ArgumentWriter:
     """The function that adds the arguments of a call to its record: one call for all of them."""
     current = values.current
-    known = make_known(current)
+    snapshot = make_snapshot(current)
 
-    def noting(record: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
+    def write_arguments(record: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         append = record.append
         for item in args:
             kind = type(item)
             if kind is Tensor or kind is Parameter:
                 append(current(item))
             else:
-                append(item if kind in ATOMS else known(item))
+                append(item if kind in ATOMS else snapshot(item))
         if kwargs:
             record[KWARGS] = 2 * len(kwargs)  # names and values in turn
             for name, item in kwargs.items():
-                record += (name, known(item))
+                record += (name, snapshot(item))
 
-    return noting
+    return write_arguments
 
 
-def make_quick_noting(table: Table, values: Values) -> Noting:
+def make_quick_argument_writer(table: Table, values: Values) -> ArgumentWriter:
     """The same for sessions that keep only facts, while no function mode is on: facts are read without a call.
 
     The facts of each tensor are compared with those that were noted last, as `has_same_facts` does.
     """
-    get, known, fresh, renew, cpu = table.get, make_known(values.current), values.fresh, values.renew, CPU
+    get, snapshot, fresh, renew, cpu = table.get, make_snapshot(values.current), values.fresh, values.renew, CPU
 
-    def noting(record: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
+    def write_arguments(record: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         append = record.append
         for item in args:
             kind = type(item)
@@ -83,10 +83,10 @@ def make_quick_noting(table: Table, values: Values) -> Noting:
                     same = False
                 append(value if same else renew(value, item, None))
             else:
-                append(item if kind in ATOMS else known(item))
+                append(item if kind in ATOMS else snapshot(item))
         if kwargs:
             record[KWARGS] = 2 * len(kwargs)
             for name, item in kwargs.items():
-                record += (name, known(item))
+                record += (name, snapshot(item))
 
-    return noting
+    return write_arguments

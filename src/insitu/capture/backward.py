@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TensorGradients:
-    """Notes the gradient of every recorded tensor, for sessions that keep more of a tensor than its facts.
+    """Records the gradient of every recorded tensor, for sessions that keep more of a tensor than its facts.
 
     `ParameterGradients` of a recording takes only the gradients of parameters, when an optimizer uses them.
     """
@@ -24,49 +24,68 @@ class TensorGradients:
         self._probe, self._fresh = probe, fresh
 
     def follow(self, value: Value, tensor: Tensor) -> None:
-        """Note the gradient of a tensor that a call has made, when a backward pass gets there."""
-        if not value.requires_grad or not isinstance(tensor, Tensor) or is_functorch_wrapped(tensor):
+        """Record the gradient of a tensor that a call has made, when a backward pass gets there."""
+        if not value.requires_grad or not isinstance(tensor, Tensor):
+            return
+        if is_functorch_wrapped(tensor):
             return
         with DisableTorchFunction():
+            node = gradient_node(tensor)
             # On the node and not on the tensor: one with hooks of its own cannot be saved without a warning.
-            if is_sound(tensor) and (node := tensor.grad_fn) is not None:
+            if node is not None:
                 node.register_prehook(self._hook(value, tensor.output_nr))
 
     def _hook(self, value: Value, index: int) -> Callable[[Any], None]:
-        def arrived(grads: tuple[Tensor | None, ...]) -> None:
-            if not self._probe.over and (grad := grads[index]) is not None:
-                self._note(value, grad)
+        def record(grads: tuple[Tensor | None, ...]) -> None:
+            grad = grads[index]
+            if grad is not None and not self._probe.over:
+                self._record(value, grad)
 
-        return arrived
+        return record
 
     def of_parameters(self) -> None:
-        """A backward pass has ended: note what it left in the parameters."""
+        """A backward pass has ended: record the gradients that it left in the parameters."""
         for value in list(self._probe.table.values()):
-            if isinstance(value, RichValue) and value.requires_grad and value.producer == GIVEN:
+            if is_leaf_value(value):
                 with DisableTorchFunction():
-                    tensor = value()
-                    is_leaf = tensor is not None and is_sound(tensor) and tensor.is_leaf
-                    grad = tensor.grad if tensor is not None and is_leaf else None
+                    grad = leaf_gradient(value())
                 if grad is not None:
-                    self._note(value, grad)
+                    self._record(value, grad)
 
-    def _note(self, value: Any, grad: Tensor) -> None:
+    def _record(self, value: Any, grad: Tensor) -> None:
         try:
-            known = self._probe.table.get(id(grad))
-            producer = known.producer if known is not None and known() is grad else GIVEN
-            if producer >= 0 and not self._probe.ids.is_whole:
-                producer = EARLIER - self._probe.ids(producer)  # the producer may no longer be on the tape
+            producer = self._producer(grad)
             with DisableTorchFunction():
-                found = self._fresh(grad, producer)  # anew: autograd adds up gradients in place
-            value.grad = found
+                value.grad = self._fresh(grad, producer)  # anew: autograd adds up gradients in place
         except Exception as error:
             self._probe.trouble("recording a gradient", error)
 
+    def _producer(self, grad: Tensor) -> int:
+        """The call that made a gradient; by its id where the tensor may outlive the call on the tape."""
+        known, ids = self._probe.table.get(id(grad)), self._probe.ids
+        if known is None or known() is not grad:
+            return GIVEN
+        if known.producer < 0 or ids.is_whole:
+            return known.producer
+        return EARLIER - ids(known.producer)
 
-def is_sound(tensor: Tensor) -> bool:
-    """Whether autograd answers questions about a tensor: not for a view whose base was changed in place."""
+
+def is_leaf_value(value: Value) -> bool:
+    """Whether a value may be that of a parameter: no recorded call has made it, and it requires a gradient."""
+    return isinstance(value, RichValue) and bool(value.requires_grad) and value.producer == GIVEN
+
+
+def gradient_node(tensor: Tensor) -> Any:
+    """The autograd node that made a tensor; None for a view that autograd refuses: its base was changed in place."""
     try:
-        _ = tensor.is_leaf
+        return tensor.grad_fn
     except RuntimeError:
-        return False
-    return True
+        return None
+
+
+def leaf_gradient(tensor: Tensor | None) -> Tensor | None:
+    """The gradient of a leaf; None for all other tensors."""
+    try:
+        return tensor.grad if tensor is not None and tensor.is_leaf else None
+    except RuntimeError:  # a view that autograd refuses
+        return None

@@ -121,7 +121,7 @@ class Budget:
             if value.producer >= begin:
                 value.producer = EARLIER - ids(value.producer)
             if isinstance(value, RichValue):
-                value.noted = min(value.noted, begin)
+                value.tape_length = min(value.tape_length, begin)
         segment = Segment(tape.part(), begin, None, ids)
         size = self._size(tape, begin)
         later = ids.copy()

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import nn
 
-from insitu.capture.arguments import make_noting
+from insitu.capture.arguments import make_argument_writer
 from insitu.capture.containers import outline
 from insitu.capture.explain.note import add_note
 from insitu.capture.fused import question
@@ -143,7 +143,7 @@ class Region:
         if callee is None:
             return
         record = new_record(callee, probe.parent, args=len(args))
-        make_noting(guarded(probe.values))(record, args, kwargs)
+        make_argument_writer(guarded(probe.values))(record, args, kwargs)
         probe.stack(frame, record)
         self.at = probe.append(record)
 
@@ -181,7 +181,7 @@ class ValueRegion:
 
 
 class CompiledCallee:
-    """A compiled function that is no module."""
+    """A compiled function that is not a module."""
 
     __slots__ = ("kind", "name")
 

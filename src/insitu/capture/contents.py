@@ -35,43 +35,65 @@ def content_of(item: Any) -> Any:
         if found is not None:
             return found
     try:
-        if issubclass(kind, numpy.ndarray):
-            return array_digest(item)
-        return unnoticed(lambda: tuple(map(digest_of, parts_of(Tensor.detach(item)))) if has_values(item) else None)
+        return array_digest(item) if issubclass(kind, numpy.ndarray) else unnoticed(lambda: part_digests(item))
     except Exception:  # a type that cannot be read
         return None
 
 
+def part_digests(tensor: Tensor) -> tuple[bytes, ...] | None:
+    """The digests of the dense tensors that hold the values; None if there are no values to read."""
+    if not has_values(tensor):
+        return None
+    return tuple(map(digest_of, parts_of(Tensor.detach(tensor))))
+
+
 def small_content_of(item: Any) -> Any:
-    """The same for what is read at once, in this process; None for what is large, or elsewhere."""
+    """The digest of a small tensor in the memory of this process, or of an array; None for all others."""
     try:
-        is_small = isinstance(item, numpy.ndarray) or (item.is_cpu and item.nbytes <= SMALL)
-        return content_of(item) if is_small else None
+        return content_of(item) if is_small(item) else None
     except Exception:  # a tensor that does not tell its size
         return None
 
 
+def is_small(item: Any) -> bool:
+    """Whether the values can be read at once."""
+    return isinstance(item, numpy.ndarray) or (item.is_cpu and item.nbytes <= SMALL)
+
+
 def quick_digest(tensor: Tensor) -> bytes | None:
-    """The digest of a plain tensor that is all of one piece of the memory of this process; None for all others.
+    """The digest of a plain tensor that is one piece of the memory of this process; None for all others.
 
     Its bytes are read where they are, and in the order in which they are there: to make an array of them first would
     take longer than to read most of them.
     """
     itemsize = PLAIN_DTYPES.get(tensor.dtype)
-    if itemsize is None or not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_neg():
+    if itemsize is None or not is_in_memory(tensor):
         return None
     try:
         storage = tensor.untyped_storage()  # held while it is read
         size = tensor.numel() * itemsize
-        is_one_piece = tensor.is_contiguous() or extent(tensor) == tensor.numel()
-        if not is_one_piece or tensor.storage_offset() * itemsize + size > storage.nbytes():
+        if not is_one_piece(tensor) or tensor.storage_offset() * itemsize + size > storage.nbytes():
             return None
-        address = tensor.data_ptr()
-        if size and not address:  # a tensor of zeros that has no memory
-            return None
-        return digest((ctypes.c_char * size).from_address(address)) if size else EMPTY
+        return digest_at(tensor.data_ptr(), size)
     except RuntimeError:  # one that stands for another, such as inside vmap
         return None
+
+
+def is_in_memory(tensor: Tensor) -> bool:
+    """Whether the bytes of a tensor are in the memory of this process, as they are meant."""
+    return tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_neg()
+
+
+def is_one_piece(tensor: Tensor) -> bool:
+    """Whether there is no gap between the elements of a tensor, in whatever order they are."""
+    return tensor.is_contiguous() or extent(tensor) == tensor.numel()
+
+
+def digest_at(address: int, size: int) -> bytes | None:
+    """The digest of so many bytes at an address; None for a tensor of zeros that has no memory."""
+    if not size:
+        return EMPTY
+    return digest((ctypes.c_char * size).from_address(address)) if address else None
 
 
 def parts_of(tensor: Tensor) -> list[Tensor]:

@@ -48,20 +48,20 @@ class Question:
         with self._lock:
             if get_ident() in self._layers:
                 self._pauses = max(0, self._pauses + by)
-                self._settle()
+                self._install()
 
     def reset(self) -> None:
         """All sessions have ended."""
         with self._lock:
             self._layers.clear()
-            self._settle()
+            self._install()
 
     def abandon(self) -> None:
         """This process is the child of a fork: the layers of other threads do not run here."""
         self._lock = threading.RLock()
         ident = get_ident()
         self._layers = {ident: self._layers[ident]} if ident in self._layers else {}
-        self._settle()
+        self._install()
 
     def _count(self, by: int) -> None:
         ident = get_ident()
@@ -71,9 +71,9 @@ class Question:
             self._layers[ident] = self._layers.get(ident, 0) + by
             if self._layers[ident] <= 0:
                 del self._layers[ident]
-            self._settle()
+            self._install()
 
-    def _settle(self) -> None:
+    def _install(self) -> None:
         if not self._layers:
             self._pauses = 0
         wanted = has_others if self._layers and not self._pauses else self.original
@@ -98,4 +98,4 @@ def has_others(arguments: Any) -> bool:
             mode.enter(above or 0)
 
 
-skip_when_compiling(has_others, Question._count, Question._settle, Question.pause)
+skip_when_compiling(has_others, Question._count, Question._install, Question.pause)

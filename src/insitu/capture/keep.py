@@ -43,16 +43,16 @@ MANY = 4096  # elements from which on another way of counting is worth it
 def make_keep(keep: str | Callable[[Tensor], Any], trouble: Callable[[str, Exception], None]) -> Keep | None:
     """The function that is called with each tensor that a call produces; None for `meta`."""
     if keep is closely:
-        return unseen(closely, "statistics", trouble, arrays=True)
+        return protected_keep(closely, "statistics", trouble, arrays=True)
     if callable(keep):
-        return unseen(keep, "the function given as keep", trouble)
+        return protected_keep(keep, "the function given as keep", trouble)
     if not isinstance(keep, str):
         raise ChoiceError(f"keep={keep!r} is neither one of {', '.join(map(repr, KEEPS))} nor a function of a tensor")
     choose("keep", keep, KEEPS)
-    return unseen(statistics, "statistics", trouble, arrays=True) if keep == "stats" else None
+    return protected_keep(statistics, "statistics", trouble, arrays=True) if keep == "stats" else None
 
 
-def unseen(
+def protected_keep(
     function: Callable[[Tensor], Any], what: str, trouble: Callable[[str, Exception], None], *, arrays: bool = False
 ) -> Keep:
     """Wrap a function so that autograd and modes do not see it; an exception turns it off for this session.
@@ -195,7 +195,7 @@ def plain_tensor(tensor: Tensor) -> Any:
     return (tensor if has_numpy_dtype else tensor.float()).numpy().copy()
 
 
-def measured(keep: Keep, weigh: Callable[[int], None]) -> Keep:
+def weighed_keep(keep: Keep, weigh: Callable[[int], None]) -> Keep:
     """The same function, which calls `weigh` with the bytes of each large result."""
 
     def call(tensor: Any) -> Any:

@@ -53,7 +53,7 @@ class Live:
 
     def close(self, probe: Probe, at: int) -> None:
         """The record at an offset is complete: called by the probe."""
-        with self._unheard(probe):
+        with self._paused(probe):
             tape, ids = self._tape(probe)
             event = tape.event(at)
             self._hand_on(event)
@@ -63,7 +63,7 @@ class Live:
 
     def open(self, probe: Probe, at: int) -> None:
         """The call of a watched function begins: for sinks that show it at once."""
-        with self._unheard(probe):
+        with self._paused(probe):
             sinks = [opened for sink in self.sinks if (opened := getattr(sink, "opened", None)) is not None]
             if sinks:
                 event = self._tape(probe)[0].event(at)
@@ -71,13 +71,13 @@ class Live:
 
     def change(self, probe: Probe, entry: VariableEntry, value: Any) -> None:
         """A variable has changed."""
-        with self._unheard(probe):
+        with self._paused(probe):
             number = probe.tape.thread * THREAD_STRIDE + CHANGES_FROM + next(self._changes)
             tape, _ = self._tape(probe)
             self._hand_on(tape.variable(entry, value, entry.changes or (), number, probe.parent, probe.clock()))
 
     @contextmanager
-    def _unheard(self, probe: Probe) -> Iterator[None]:
+    def _paused(self, probe: Probe) -> Iterator[None]:
         """What the sinks do is none of the user's: not recorded, not timed, and its failures do not reach them."""
         began = perf_counter()
         taking, paused = probe.taking, probe.paused
@@ -124,7 +124,7 @@ class Live:
             if value.producer >= begin:
                 value.producer = GIVEN  # its facts know better; the offset means nothing any more
             if isinstance(value, RichValue):
-                value.noted = 0
+                value.tape_length = 0
         probe.table.clear()
         probe.table.update(alive)
         probe.writes.clear()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor, nn
 
-from insitu.capture.arguments import make_noting
+from insitu.capture.arguments import make_argument_writer
 from insitu.capture.containers import outline
 from insitu.capture.fused import question
 from insitu.capture.modes import as_anchor, skip_when_compiling
@@ -79,13 +79,13 @@ class Patch:
         with self._lock:
             self._learn_original()
             self.sessions = (*self.sessions, session)
-            self._settle()
+            self._install()
 
     def end(self, session: Joinable) -> None:
         """A session has ended."""
         with self._lock:
             self.sessions = tuple(other for other in self.sessions if other is not session)
-            self._settle()
+            self._install()
             if not self.sessions:
                 question.reset()
 
@@ -95,13 +95,13 @@ class Patch:
         with self._lock:
             self._learn_original()
             self.value_probes = (*self.value_probes, value_probe)
-            self._settle()
+            self._install()
 
     def remove_value_probe(self, value_probe: ValueProbe) -> None:
         """A recording of values has ended."""
         with self._lock:
             self.value_probes = tuple(other for other in self.value_probes if other is not value_probe)
-            self._settle()
+            self._install()
 
     def _learn_original(self) -> None:
         if not self.sessions and not self.value_probes:  # others may have replaced it too, and stay in it
@@ -111,9 +111,9 @@ class Patch:
         """Take the replacement out for a while (1), or put it back (-1): dynamo must see the original."""
         with self._lock:
             self._pauses = max(0, self._pauses + by)
-            self._settle()
+            self._install()
 
-    def _settle(self) -> None:
+    def _install(self) -> None:
         if not self.sessions and not self.value_probes:
             self._pauses = 0
         wanted = self.original
@@ -164,7 +164,7 @@ class Patch:
         self.probes.clear()
         self.sessions, self.value_probes = (), ()
         self.compiled.clear()
-        self._settle()
+        self._install()
 
 
 patch = Patch()
@@ -177,7 +177,7 @@ def call_for_probes(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     if probes is None:
         return call_in_new_thread(self, args, kwargs)
     if tracing_state() is not None:  # torch.jit.trace records each look at a tensor
-        return call_unseen(self, probes, args, kwargs)
+        return call_unrecorded(self, probes, args, kwargs)
     if len(probes) == 1:
         (probe,) = probes
         callee = probe.callee(self)
@@ -204,7 +204,7 @@ def call_for_value_probes(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     return run(self, *args, **kwargs)
 
 
-def call_unseen(module: nn.Module, probes: tuple[Probe, ...], args: Any, kwargs: Any) -> Any:
+def call_unrecorded(module: nn.Module, probes: tuple[Probe, ...], args: Any, kwargs: Any) -> Any:
     """Call a module while none of the probes records anything."""
     states = [(probe, probe.taking, probe.paused) for probe in probes]
     for probe in probes:
@@ -230,8 +230,8 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
     tape, stack, close, clock = probe.tape, probe.stack, probe.close, probe.clock
     is_lazy = probe.scope.is_lazy
     values = guarded(values)
-    extend, noting = tape.extend, make_noting(values)
-    made, made_inside = make_module_result(probe, values)
+    extend, write_arguments = tape.extend, make_argument_writer(values)
+    record_tensor, record_result = make_module_result(probe, values)
 
     def on_module(callee: ModuleCallee, run: Callable[..., Any], self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         at, outer = -1, (probe.parent, probe.function, probe.taking, probe.module, probe.recomputes)
@@ -239,7 +239,7 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
             task = graph_task_id()  # in a backward pass, a module runs forward code again
             # The list of `tape.new_record` in line: a call would cost more than the list.
             record = [callee, RUNNING, outer[0], 0.0, 0.0, RECOMPUTE if task != -1 else FORWARD, 0, len(args), 0, 0]
-            noting(record, args, kwargs)
+            write_arguments(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
             if at >= probe.due:
@@ -262,7 +262,7 @@ def make_on_module(probe: Probe, values: Values) -> Callable[..., Any]:
             raise
         else:
             is_one = type(result) is Tensor
-            tape[at + RESULT] = (made if is_one else made_inside)(result, at, callee.in_place)
+            tape[at + RESULT] = (record_tensor if is_one else record_result)(result, at, callee.in_place)
             return result
         finally:
             probe.parent, probe.function, probe.taking, probe.module, probe.recomputes = outer
@@ -307,7 +307,7 @@ def make_module_result(probe: Probe, values: Values) -> tuple[Callable[..., Any]
     """What notes a tensor that a module returned, mostly one that has a value already; and anything else."""
     get, gradients, fresh, renew = probe.table.get, probe.gradients, values.fresh, values.renew
 
-    def made(tensor: Tensor, at: int, in_place: bool) -> Value | None:
+    def record_tensor(tensor: Tensor, at: int, in_place: bool) -> Value | None:
         try:
             known = get(id(tensor))
             if known is not None and known() is tensor and (known.producer >= at or not in_place):
@@ -323,14 +323,16 @@ def make_module_result(probe: Probe, values: Values) -> tuple[Callable[..., Any]
             probe.trouble("recording a result", error)
             return None
 
-    def made_inside(result: Any, at: int, in_place: bool) -> Any:
+    def record_result(result: Any, at: int, in_place: bool) -> Any:
         try:
-            return outline(result, partial(made, at=at, in_place=in_place))
+            return outline(result, partial(record_tensor, at=at, in_place=in_place))
         except Exception as error:
             probe.trouble("recording a result", error)
             return None
 
-    return made, made_inside
+    return record_tensor, record_result
 
 
-skip_when_compiling(call_for_probes, call_for_value_probes, call_unseen, call_in_new_thread, run_specially, run_fused)
+skip_when_compiling(
+    call_for_probes, call_for_value_probes, call_unrecorded, call_in_new_thread, run_specially, run_fused
+)

@@ -72,7 +72,7 @@ class ModuleCallee:
         self.path = self.facts.path = join(self.anchor.path if self.anchor is not None else "", self.own)
 
 
-class Names:
+class ModuleNames:
     """The notes of all modules of a session, found by id.
 
     Without a subject, no module is known before it is called, and which of them is the model is known at the end only:
@@ -114,7 +114,7 @@ class Names:
             own = self._free_name(type(module).__name__, caller.path, call)
         return self._add_tree(module, caller, own, subject=False)
 
-    def settle(self) -> None:
+    def assign_paths(self) -> None:
         """Give all modules the paths that follow from the outermost modules that are known now."""
         if self.has_subject:
             return
@@ -170,7 +170,7 @@ class Names:
         return callee if callee is not None and callee.ref() is module else None
 
     def _adopt(self, callee: ModuleCallee, top: ModuleCallee, path: str) -> None:
-        """A module that was called as an outermost one is part of another one; `settle` gives it the path there."""
+        """A module that was called as an outermost one is part of another; `assign_paths` gives it the path there."""
         is_root = any(root.callee is callee for root in self._roots)
         if is_root and callee.anchor is None and not top.is_inside(callee):
             callee.anchor, callee.own = top, path

@@ -1,4 +1,7 @@
-"""What runs at each torch function and at each ATen operator: the hot path (see probe.py)."""
+"""The handlers of torch functions and of ATen operators: the hot path (see probe.py).
+
+The handlers are dense on purpose. A function for each question would be a Python call for each event.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import CheckpointFunction
 
-from insitu.capture.arguments import make_noting, make_quick_noting
+from insitu.capture.arguments import make_argument_writer, make_quick_argument_writer
 from insitu.capture.calls import (
     FUNCTION_CALLEES,
     OPERATOR_CALLEES,
@@ -66,8 +69,9 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
     """The handler of torch functions. Their mode is off while it runs, so facts can be read freely."""
     tape, stack, close, clock, callees = probe.tape, probe.stack, probe.close, probe.clock, FUNCTION_CALLEES
     is_quick = probe.scope.keep is None and not probe.modes.is_careful
-    noting, learn = make_quick_noting(probe.table, values) if is_quick else make_noting(values), make_learn(probe)
-    extend, made, made_inside = tape.extend, *make_function_result(probe, values)
+    write_arguments = make_quick_argument_writer(probe.table, values) if is_quick else make_argument_writer(values)
+    learn = make_learn(probe)
+    extend, record_tensor, record_result = tape.extend, *make_function_result(probe, values)
     before, after = probe.check.pair if probe.check is not None else (None, None)
     hooks = probe.check.hooks if probe.check is not None else None
 
@@ -84,7 +88,7 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             phase = phase_of(probe, _getframe(1)) if backward else FORWARD
             # The list of `tape.new_record` in line: a call would cost more than the list.
             record = [callee, RUNNING, outer, 0.0, 0.0, phase, 0, len(args), 0, 0]
-            noting(record, args, kwargs)
+            write_arguments(record, args, kwargs)
             stack(_getframe(1), record)
             at = len(tape)  # now: looking at arguments may have run code of the user
             if at >= probe.due:
@@ -115,7 +119,7 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
             in_place = callee.in_place or (kwargs and ("out" in kwargs or kwargs.get("inplace") is True))
             is_one = type(result) is Tensor
             tape[at + RESULT] = (
-                made(result, at, in_place) if is_one else made_inside(result, at, in_place, callee, args)
+                record_tensor(result, at, in_place) if is_one else record_result(result, at, in_place, callee, args)
             )
             if after is not None:  # it may raise: an error of the user's program
                 after(callee, at, args, kwargs, result, first_node, nodes, was)
@@ -149,7 +153,7 @@ def make_function_result(probe: Probe, values: Values) -> tuple[Callable[..., An
     """
     get, gradients, fresh, renew = probe.table.get, probe.gradients, values.fresh, values.renew
 
-    def made(tensor: Tensor, at: int, in_place: bool) -> Value | None:
+    def record_tensor(tensor: Tensor, at: int, in_place: bool) -> Value | None:
         try:
             value = get(id(tensor))
             if value is None or value() is not tensor or (in_place and value.producer < at):
@@ -165,27 +169,28 @@ def make_function_result(probe: Probe, values: Values) -> tuple[Callable[..., An
             probe.trouble("recording a result", error)
             return None
 
-    def made_inside(result: Any, at: int, in_place: bool, callee: FunctionCallee, args: Any) -> Any:
+    def record_result(result: Any, at: int, in_place: bool, callee: FunctionCallee, args: Any) -> Any:
         try:
-            noted = outline(result, partial(made, at=at, in_place=in_place))
+            recorded = outline(result, partial(record_tensor, at=at, in_place=in_place))
             if callee.in_place and args and isinstance(args[0], (Tensor, list, tuple)):
-                outline(args[0], partial(made, at=at, in_place=True))
+                outline(args[0], partial(record_tensor, at=at, in_place=True))
             if callee.runs_backward and gradients is not None:
                 gradients.of_parameters()
-            return noted
+            return recorded
         except Exception as error:
             probe.trouble("recording a result", error)
             return None
 
-    return made, made_inside
+    return record_tensor, record_result
 
 
 def make_on_aten(probe: Probe, values: Values) -> Handler:
     """The handler of ATen operators. Inside a function it can read facts freely and needs no stack of its own."""
     tape, stack, close, clock, callees = probe.tape, probe.stack, probe.close, probe.clock, OPERATOR_CALLEES
     is_quick = probe.scope.keep is None and not probe.modes.is_careful
-    noting, extend = make_quick_noting(probe.table, values) if is_quick else make_noting(values), tape.extend
-    noting_carefully, fresh, careful = make_noting(guarded(values)), values.fresh, guarded(values).fresh
+    write_arguments = make_quick_argument_writer(probe.table, values) if is_quick else make_argument_writer(values)
+    write_arguments_carefully = make_argument_writer(guarded(values))
+    extend, fresh, careful = tape.extend, values.fresh, guarded(values).fresh
 
     def on_aten(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if types and func is DETACH and is_phantom(types):
@@ -197,9 +202,9 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
                 # The list of `tape.new_record` in line: a call would cost more than the list.
                 record = [callee, RUNNING, probe.parent, 0.0, 0.0, FORWARD, 0, len(args), 0, INHERITED]
                 if inside:
-                    noting(record, args, kwargs)
+                    write_arguments(record, args, kwargs)
                 else:
-                    noting_carefully(record, args, kwargs)
+                    write_arguments_carefully(record, args, kwargs)
                 if probe.backward or not inside:
                     frame = _getframe(1)
                     is_engine = frame.f_code is ENGINE
@@ -237,7 +242,7 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
                     tape[at + RESULT] = value = fresh(result, at) if inside else careful(result, at)
                     value.requires_grad = value.requires_grad or None  # autograd says so later
                 else:
-                    tape[at + RESULT] = made_inside(result, at, callee, args, kwargs, fresh if inside else careful)
+                    tape[at + RESULT] = record_outputs(result, at, callee, args, kwargs, fresh if inside else careful)
             except Exception as error:
                 tape[at + RESULT] = None
                 probe.trouble("recording a result", error)
@@ -323,18 +328,18 @@ def is_in_checkpoint(frame: FrameType | None) -> bool:
     return False
 
 
-def made_inside(result: Any, at: int, callee: OperatorCallee, args: Any, kwargs: Any, fresh: Fresh) -> Any:
-    """What an operator returned that is no plain tensor: all in it is new, also what was changed in place."""
+def record_outputs(result: Any, at: int, callee: OperatorCallee, args: Any, kwargs: Any, fresh: Fresh) -> Any:
+    """Record a result that is not a plain tensor: every tensor in it is new, even one that was changed in place."""
 
     def new(tensor: Any) -> Value:
         value = fresh(tensor, at)
         value.requires_grad = value.requires_grad or None  # autograd says so later
         return value
 
-    noted = outline(result, new)
+    recorded = outline(result, new)
     for changed in callee.written(args, kwargs):
         outline(changed, new)
-    return noted
+    return recorded
 
 
 skip_when_compiling(is_phantom, shallow_copy, call_alone, is_native)

@@ -20,7 +20,7 @@ from insitu.capture.contents import content_of
 from insitu.capture.explain.note import add_note
 from insitu.capture.modes import AtenMode, FunctionMode, ProbeModes
 from insitu.capture.modules import make_on_module
-from insitu.capture.names import ModuleCallee, Names
+from insitu.capture.names import ModuleCallee, ModuleNames
 from insitu.capture.ops import make_on_aten, make_on_function
 from insitu.capture.python import PythonCalls
 from insitu.capture.segment import THREAD_STRIDE, Ids
@@ -68,7 +68,7 @@ class Delivery(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ProbeScope:
     """What the probes of a recording record: the level, `keep`, and which calls.
 
     With `everywhere` they record every call, otherwise only inside the modules that are wanted. With
@@ -103,7 +103,7 @@ class Services:
     With a `live`, records are handed on as soon as they are complete. A `budget` limits the length of the tapes.
     """
 
-    names: Names
+    names: ModuleNames
     trouble: Trouble
     live: Delivery | None = None
     checks: GuardChecks | None = None
@@ -132,7 +132,7 @@ class Probe:
     _SHARED = ("live", "names", "trouble")
     __slots__ = (*_STATE, *_RECORDED, *_HANDLERS, *_SHARED, "scope", "services")
 
-    def __init__(self, scope: Scope, services: Services, *, thread: int, base: Base) -> None:
+    def __init__(self, scope: ProbeScope, services: Services, *, thread: int, base: Base) -> None:
         self.scope, self.services = scope, services
         self.names, self.trouble, self.live = services.names, services.trouble, services.live
         self._begin(thread)

@@ -18,12 +18,12 @@ from insitu.capture.budget import Budget, Overflow
 from insitu.capture.compiled import regions
 from insitu.capture.decode import Decoder
 from insitu.capture.guard.check import GuardChecks
-from insitu.capture.keep import make_keep, measured
+from insitu.capture.keep import make_keep, weighed_keep
 from insitu.capture.live import Live, Sink
 from insitu.capture.modules import get_ident, patch
-from insitu.capture.names import Names
+from insitu.capture.names import ModuleNames
 from insitu.capture.patience import patience
-from insitu.capture.probe import Delivery, Probe, Scope, Services
+from insitu.capture.probe import Delivery, Probe, ProbeScope, Services
 from insitu.capture.sites import Base
 from insitu.capture.tensor_swaps import swaps as tensor_swaps
 from insitu.errors import Troubles, tell
@@ -60,7 +60,7 @@ class Recorder:
         self.checks = checks
         self.trouble = Troubles(lambda text: self._mark("trouble", text))
         self.live: Delivery | None = None
-        self.names = Names(subject, self._wanted)
+        self.names = ModuleNames(subject, self._wanted)
         self.keep = make_keep(keep, self.trouble)
         self.keeps_values = callable(keep)
         self.memory, self.archive = memory, archive
@@ -109,7 +109,7 @@ class Recorder:
         )
         budget = self.budget
         if self.keep is not None and self.keeps_values:
-            self.keep = measured(self.keep, lambda size: budget.weigh(self.probes, size))
+            self.keep = weighed_keep(self.keep, lambda size: budget.weigh(self.probes, size))
 
     def _tell_full(self, on_disk: bool) -> None:
         """Say once that the trace has become too long."""
@@ -139,9 +139,9 @@ class Recorder:
         self.probes.append(probe)
         return self._threads.setdefault(get_ident(), probe)
 
-    def _scope(self) -> Scope:
+    def _scope(self) -> ProbeScope:
         is_everything = not self.names.has_subject and not self.only and self.level != "python"
-        return Scope(
+        return ProbeScope(
             self.level,
             self.keep,
             everywhere=self.checks is not None or is_everything,
@@ -184,7 +184,7 @@ class Recorder:
 
     def _decoder(self) -> Decoder:
         if not self.only:  # patterns were matched with the paths of the moment
-            self.names.settle()
+            self.names.assign_paths()
         return Decoder(self.base, origin=self.origin, rank=self.rank)
 
     def complaints(self) -> list[str]:

@@ -45,10 +45,10 @@ class TensorSwaps:
         """This recorder makes values."""
         with self._lock:
             self._recorders.add(recorder)
-            weakref.finalize(recorder, self._settle).atexit = False
-            self._settle()
+            weakref.finalize(recorder, self._install).atexit = False
+            self._install()
 
-    def _settle(self) -> None:
+    def _install(self) -> None:
         with self._lock:
             is_needed = any(True for _ in self._recorders)
             utils: Any = torch.utils

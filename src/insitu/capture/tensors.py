@@ -1,4 +1,4 @@
-"""Tensors, and NumPy arrays, as they are noted: facts and identity without keeping anything alive.
+"""Tensors and NumPy arrays as records hold them: facts and identity without keeping anything alive.
 
 A `Value` is a weak reference that also holds the facts of a tensor at one moment. A table by `id` finds the value of
 a tensor again, and `value() is tensor` proves that the id was not reused. An operation gives each of its outputs a
@@ -75,18 +75,18 @@ class ParameterValue(Value):
 
 
 class RichValue(Value):
-    """A tensor of which there is more to say: its class is another one, or `keep` made something of it.
+    """A tensor of another class, or one to which `keep` was applied.
 
-    `stat` is what `keep` made of it, `content` the digest of the bytes that `keep` has seen, `noted` the length of the
-    tape at that moment.
+    `stat` is what `keep` returned, `content` the digest of the bytes that `keep` has seen, `tape_length` the length of
+    the tape at that moment.
     """
 
-    __slots__ = ("content", "grad", "kind", "noted", "stat")
+    __slots__ = ("content", "grad", "kind", "stat", "tape_length")
 
     stat: Any
     grad: RichValue | None
     content: Any
-    noted: int
+    tape_length: int
 
 
 Layout = tuple[Any, ...]
@@ -136,16 +136,16 @@ def make_fresh(probe: ValueOwner, keep: Keep | None, content: Content) -> Fresh:
 
     def rich(tensor: Any, producer: int) -> Value:
         value = RichValue(tensor)
-        value.kind, value.producer, value.noted = type(tensor), producer, len(probe.tape)
+        value.kind, value.producer, value.tape_length = type(tensor), producer, len(probe.tape)
         value.facts = value.stat = value.grad = value.content = None
-        value.layout, value.requires_grad = shared(unheard(probe, tensor)), requires_grad_of(tensor)
+        value.layout, value.requires_grad = shared(layout_unrecorded(probe, tensor)), requires_grad_of(tensor)
         before = table.get(id(tensor))
         table[id(tensor)] = value
         if keep is not None:
             if producer >= 0 and before is not None and before() is tensor and before.producer != producer:
                 probe.writes.add(tensor, producer)
-            value.content = unmeasured(probe, content, tensor)
-            value.stat = kept(probe, keep, tensor)
+            value.content = content_untimed(probe, content, tensor)
+            value.stat = apply_keep(probe, keep, tensor)
         return value
 
     return fresh
@@ -164,17 +164,17 @@ def make_renew(probe: Probe, fresh: Fresh, content: Content) -> Renew:
             if value.facts is not None:
                 value.facts.requires_grad = value.requires_grad
         is_same = has_same_facts(value, tensor)
-        if not is_same and not is_same_layout(value.layout, unheard(probe, tensor)):
+        if not is_same and not is_same_layout(value.layout, layout_unrecorded(probe, tensor)):
             return fresh(tensor, GIVEN if at is None else at)
         if keeps and not holds(value, tensor):
-            return fresh(tensor, probe.writes.last(tensor, value.noted) if at is None else at)
+            return fresh(tensor, probe.writes.last(tensor, value.tape_length) if at is None else at)
         if is_same or (value.kind is type(tensor) and value.requires_grad is requires_grad_of(tensor)):
             return value  # type: ignore[no-any-return]
         return fresh(tensor, value.producer)
 
     def holds(value: RichValue, tensor: Any) -> bool:
         """Whether what was kept is still true; nobody knows where the bytes cannot be read."""
-        now = unmeasured(probe, content, tensor)
+        now = content_untimed(probe, content, tensor)
         return bool(value.content == now) and (now is not None or value.stat is None)
 
     return renew
@@ -215,7 +215,7 @@ def requires_grad_of(tensor: Any) -> bool:
     return not issubclass(type(tensor), numpy.ndarray) and tensor.requires_grad
 
 
-def unmeasured(probe: ValueOwner, content: Content, tensor: Any) -> Any:
+def content_untimed(probe: ValueOwner, content: Content, tensor: Any) -> Any:
     """The digest of a tensor; the time that it takes is not counted."""
     began = perf_counter()
     try:
@@ -224,8 +224,8 @@ def unmeasured(probe: ValueOwner, content: Content, tensor: Any) -> Any:
         probe.spent += perf_counter() - began
 
 
-def kept(probe: ValueOwner, keep: Keep, tensor: Tensor) -> Any:
-    """What `keep` makes of a tensor; what it calls for that is no call of the user, and its time not theirs."""
+def apply_keep(probe: ValueOwner, keep: Keep, tensor: Tensor) -> Any:
+    """Apply `keep` to a tensor with recording paused; its time is not counted."""
     began = perf_counter()
     taking, paused = probe.taking, probe.paused
     probe.taking, probe.paused = False, True
@@ -236,8 +236,8 @@ def kept(probe: ValueOwner, keep: Keep, tensor: Tensor) -> Any:
         probe.spent += perf_counter() - began
 
 
-def unheard(probe: ValueOwner, tensor: Any) -> Layout:
-    """The layout of any tensor. A subclass may dispatch to tell it: that is no call of the user."""
+def layout_unrecorded(probe: ValueOwner, tensor: Any) -> Layout:
+    """The layout of any tensor, with recording paused: a subclass may dispatch to tell it."""
     taking, probe.taking = probe.taking, False
     try:
         return layout_of(tensor)

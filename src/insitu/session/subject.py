@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from insitu.capture.names import Names
+from insitu.capture.names import ModuleNames
 from insitu.capture.values.targets import targets
 from insitu.errors import PatternError, SubjectError, brief
 from insitu.trace.path import Pattern
@@ -70,4 +70,4 @@ def names_values(pattern: str, subject: nn.Module) -> bool:
 
 def module_paths(subject: nn.Module) -> list[str]:
     """The clean paths of all modules of a model."""
-    return [callee.path for callee in Names(subject, lambda path: True).callees.values()]
+    return [callee.path for callee in ModuleNames(subject, lambda path: True).callees.values()]

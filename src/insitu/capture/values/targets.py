@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from insitu.capture.containers import leaves
-from insitu.capture.names import Names, unwrapped
+from insitu.capture.names import ModuleNames, unwrapped
 from insitu.capture.torch_internals import own_buffers, own_modules, own_parameters
 from insitu.capture.variables.follow.callees import callees
 from insitu.capture.variables.follow.definitions import nested_codes
@@ -93,7 +93,9 @@ class TargetSearch:
     def __init__(self, model: nn.Module) -> None:
         self._model = unwrapped(model)
         self.found = Targets()
-        callees = [callee for callee in Names(model, lambda path: True).callees.values() if not callee.transparent]
+        callees = [
+            callee for callee in ModuleNames(model, lambda path: True).callees.values() if not callee.transparent
+        ]
         modules = [(callee.path, callee.ref()) for callee in callees]
         code = ModelCode({type(module) for _, module in modules if module is not None})
         self._modules = [ModuleSearch(path, each, code, self.found) for path, each in modules if each is not None]
