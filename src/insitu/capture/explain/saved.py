@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from types import CodeType
 from typing import Any
 
@@ -52,14 +53,16 @@ def find_change(reading: Reading, loss: Any, message: str, end: int) -> InPlaceC
     needed_by = reading.maker(saved.node, end) if saved is not None else None
     if saved is None or needed_by is None:
         return None
-    later = [at for at in reading.before(end) if at > needed_by and reading.callee_facts(at).in_place]
+    later = [at for at in reading.before(end) if at > needed_by]
     changes = [at for at in later if _changes(reading, at, saved.tensor, needed_by)]
-    changed_by = changes[-1] if changes else None
+    changed_by = max(changes, default=None)
     return InPlaceChange(needed_by, changed_by, _parameter_path(reading, needed_by, saved.tensor))
 
 
 def _changes(reading: Reading, at: int, saved: Tensor, needed_by: int) -> bool:
-    """Whether an in-place call changes a saved tensor."""
+    """Whether a call changes a saved tensor in place."""
+    if not reading.callee_facts(at).in_place:
+        return False
     return any(_is_saved(reading, value, saved, needed_by) for value in reading.tensors(reading.args(at)[:1]))
 
 
@@ -69,11 +72,10 @@ def _is_saved(reading: Reading, value: Value, saved: Tensor, needed_by: int) -> 
     tensor = value()
     if tensor is not None:
         return share_memory(tensor, saved)
-    if value.layout[0] != saved.shape:
-        return False
     calls = list(reading.ancestors(needed_by))
-    inputs = [item for at in calls for item in reading.inputs(at)]
-    return reading.producer(value) in calls or any(item is value for item in inputs)
+    inputs = map(id, chain.from_iterable(map(reading.inputs, calls)))
+    is_of_call = reading.producer(value) in calls or id(value) in inputs
+    return is_of_call and value.layout[0] == saved.shape
 
 
 def _parameter_path(reading: Reading, at: int, tensor: Tensor) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from itertools import chain
 
-from insitu.trace.explain.bindings import Assignment, binding_of, own_nodes, scope_of, single_targets
+from insitu.trace.explain.bindings import Assignment, binding_of, covers, nodes_of, own_nodes, scope_of, single_targets
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, tree_of
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def assignment_sites(file: str, line: int, name: str) -> list[ExpressionSite]:
@@ -50,10 +53,15 @@ def _only_return(scope: ast.AST) -> ast.Return | None:
 
 def _names_with_own_scope(tree: ast.AST, line: int) -> set[str]:
     """The names of comprehensions on a line, and of lambdas, whose bodies may run at any time."""
-    around = [node for node in ast.walk(tree) if getattr(node, "lineno", 0) <= line <= getattr(node, "end_lineno", 0)]
-    lambdas = {ast.unparse(part) for node in around if isinstance(node, ast.Lambda) for part in ast.walk(node.body)}
-    loops = [each for node in around for each in getattr(node, "generators", ())]
-    return lambdas | {ast.unparse(part) for each in loops for part in single_targets(each.target)}
+    around = [node for node in nodes_of(tree, ast.Lambda, *COMPREHENSIONS) if covers(node, line)]
+    return set(chain.from_iterable(map(_own_scope_names, around)))
+
+
+def _own_scope_names(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Lambda):
+        return list(map(ast.unparse, ast.walk(node.body)))
+    targets = [single_targets(loop.target) for loop in node.generators]  # type: ignore[attr-defined]
+    return list(map(ast.unparse, chain.from_iterable(targets)))
 
 
 def _value_for(node: Assignment, name: str) -> ast.expr | None:
@@ -72,13 +80,10 @@ def _return_sites(tree: ast.AST, file: str, value: ast.expr) -> list[ExpressionS
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
         return []
     name = value.func.id
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
-    if len(functions) != 1 or functions[0].decorator_list:
-        return []
-    result = _only_return(functions[0])
-    if result is None or result.value is None:
-        return []
-    return [_site(file, result, result.value)]
+    functions = [node for node in nodes_of(tree, ast.FunctionDef) if node.name == name]
+    is_plain = len(functions) == 1 and not functions[0].decorator_list
+    result = _only_return(functions[0]) if is_plain else None
+    return [_site(file, result, result.value)] if result is not None and result.value is not None else []
 
 
 def _site(file: str, node: ast.stmt, value: ast.expr) -> ExpressionSite:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, dropwhile
+from operator import attrgetter
 from typing import Any
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -23,8 +25,13 @@ class EnclosingBlock:
 
 def scope_of(tree: ast.AST, line: int) -> ast.AST:
     """The innermost function or class around a line, or the module."""
-    around = [node for node in ast.walk(tree) if isinstance(node, SCOPES) and _covers(node, line)]
-    return max(around, key=lambda node: node.lineno, default=tree)
+    around = [node for node in nodes_of(tree, *SCOPES) if covers(node, line)]
+    return max(around, key=attrgetter("lineno"), default=tree)
+
+
+def nodes_of(tree: ast.AST, *kinds: type[ast.AST]) -> list[Any]:
+    """Every node of some kinds in a tree."""
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
 
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
@@ -50,20 +57,20 @@ def binding_of(tree: ast.AST, line: int, name: str) -> Assignment | None:
     last = _last_assignment(bindings, line, blocks[-1].statement)
     if last is None:
         return None
-    if _is_local_with_one_binding(scope, bindings, name):
-        return last if name not in _parameters(scope) else None
-    return last if _certainly_ran(last, blocks, bindings) else None
+    is_certain = name not in _parameters(scope)
+    if not _is_local_with_one_binding(scope, bindings, name):
+        is_certain = _certainly_ran(last, blocks, bindings)
+    return last if is_certain else None
 
 
 def _last_assignment(bindings: list[ast.AST], line: int, here: ast.stmt) -> Assignment | None:
     """The last binding before a line, if it is an assignment that is alone on its line."""
-    if any(isinstance(node, ast.NamedExpr) and _covers(node, line) for node in bindings):
+    if any(isinstance(node, ast.NamedExpr) and covers(node, line) for node in bindings):
         return None
     before = [node for node in bindings if _end(node) < line and node is not here]
-    last = max(before, key=_end, default=None)
-    if not isinstance(last, Assignment):
-        return None
-    return last if [_end(node) for node in before].count(_end(last)) == 1 else None
+    *_, second, last = [None, None, *sorted(before, key=_end)]
+    is_alone = second is None or _end(second) != _end(last)
+    return last if isinstance(last, Assignment) and is_alone else None
 
 
 def _is_local_with_one_binding(scope: ast.AST, bindings: list[ast.AST], name: str) -> bool:
@@ -72,11 +79,10 @@ def _is_local_with_one_binding(scope: ast.AST, bindings: list[ast.AST], name: st
 
 def _certainly_ran(last: Assignment, blocks: Sequence[EnclosingBlock], bindings: list[ast.AST]) -> bool:
     """Whether the assignment is in a block around the line, and no loop around both binds the name again."""
-    depth = next((depth for depth, around in enumerate(blocks) if last in around.block), None)
-    if depth is None:
-        return False
-    loops = [around.statement for around in blocks[depth:] if isinstance(around.statement, LOOPS)]
-    return not any(node in bindings for loop in loops for node in own_nodes(loop))
+    inner = list(dropwhile(lambda around: last not in around.block, blocks))
+    loops = [around.statement for around in inner if isinstance(around.statement, LOOPS)]
+    repeated = chain.from_iterable(map(own_nodes, loops))
+    return bool(inner) and not any(node in bindings for node in repeated)
 
 
 def _no_targets(node: Any) -> list[ast.expr]:
@@ -119,28 +125,43 @@ def single_targets(target: ast.expr) -> list[ast.expr]:
     return single_targets(target.value) if isinstance(target, ast.Starred) else [target]
 
 
+def _imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+
+
+def _own_name(node: Any) -> list[str]:
+    return [node.name]
+
+
+def _target_names(node: ast.AST) -> list[str]:
+    return list(map(ast.unparse, targets(node)))
+
+
+BOUND_NAMES: dict[type[ast.AST], Callable[[Any], list[str]]] = {
+    **dict.fromkeys((ast.Import, ast.ImportFrom), _imported_names),
+    **dict.fromkeys((*SCOPES, ast.ExceptHandler, ast.MatchAs, ast.MatchStar), _own_name),
+}
+
+
 def _binds(node: ast.AST, name: str) -> bool:
     """Whether a node gives the name another value, in any way."""
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return any(_imported_name(alias) in (name, "*") for alias in node.names)
-    if isinstance(node, (*SCOPES, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-        return node.name == name
-    return any(ast.unparse(part) == name for part in targets(node))
-
-
-def _imported_name(alias: ast.alias) -> str:
-    return alias.asname or alias.name.partition(".")[0]
+    names = BOUND_NAMES.get(type(node), _target_names)(node)
+    return name in names or "*" in names
 
 
 def _may_be_bound_elsewhere(tree: ast.AST, scope: ast.AST, name: str) -> bool:
-    """Whether code outside of a function may bind the name: for an attribute, any method but `__init__`."""
+    """Whether code outside of a function may bind the name."""
     if name.isidentifier():
-        declarations = [node for node in ast.walk(tree) if isinstance(node, (ast.Global, ast.Nonlocal))]
-        return any(name in node.names for node in declarations)
-    attribute = name.rpartition(".")[2]
-    others = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS) and node is not scope]
-    inner = [node for other in others if other.name != "__init__" for node in own_nodes(other)]
-    return any(getattr(part, "attr", "") == attribute for node in inner for part in targets(node))
+        return any(name in node.names for node in nodes_of(tree, ast.Global, ast.Nonlocal))
+    return _is_set_by_another_method(tree, scope, name.rpartition(".")[2])
+
+
+def _is_set_by_another_method(tree: ast.AST, scope: ast.AST, attribute: str) -> bool:
+    """Whether a function other than this one and `__init__` assigns an attribute of this name."""
+    others = [node for node in nodes_of(tree, *FUNCTIONS) if node is not scope]
+    methods = [node for node in others if node.name != "__init__"]
+    parts = chain.from_iterable(map(targets, chain.from_iterable(map(own_nodes, methods))))
+    return any(getattr(part, "attr", "") == attribute for part in parts)
 
 
 def _enclosing_blocks(scope: ast.AST, line: int) -> list[EnclosingBlock]:
@@ -157,21 +178,24 @@ def _blocks_at(node: ast.AST, line: int) -> list[EnclosingBlock]:
     holders = [node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())]
     blocks = [getattr(holder, part, None) for holder in holders for part in ("body", "orelse", "finalbody")]
     lists = [block for block in blocks if isinstance(block, list)]
-    return [EnclosingBlock(block, each) for block in lists for each in block if _covers(each, line)]
+    return [EnclosingBlock(block, each) for block in lists for each in block if covers(each, line)]
 
 
 def _parameters(scope: ast.AST) -> set[str]:
-    return {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
+    return {node.arg for node in nodes_of(scope, ast.arg)}
 
 
-def _covers(node: ast.AST, line: int) -> bool:
+def covers(node: ast.AST, line: int) -> bool:
+    """Whether a node spans a line."""
     return bool(getattr(node, "lineno", 0) <= line <= getattr(node, "end_lineno", 0))
 
 
+# The last line of a binding, without the block that may follow it.
+LAST_LINES: dict[type[ast.AST], Callable[[Any], int]] = {
+    **dict.fromkeys((*SCOPES, *LOOPS, ast.ExceptHandler), attrgetter("lineno")),
+    ast.withitem: attrgetter("context_expr.end_lineno"),
+}
+
+
 def _end(node: ast.AST) -> int:
-    """The last line of a binding, without the block that may follow it."""
-    if isinstance(node, ast.withitem):
-        return node.context_expr.end_lineno or 0
-    if isinstance(node, (*SCOPES, *LOOPS, ast.ExceptHandler)):
-        return int(getattr(node, "lineno", 0))
-    return int(getattr(node, "end_lineno", 0) or 0)
+    return int(LAST_LINES.get(type(node), attrgetter("end_lineno"))(node))

@@ -24,6 +24,11 @@ class NamedOperand:
     facts: TensorFacts
     tensor: Any = None
 
+    @property
+    def label(self) -> str:
+        """The name, for a sentence."""
+        return self.name or "a tensor"
+
 
 @dataclass(slots=True, frozen=True)
 class MissingValue:
@@ -80,6 +85,15 @@ class Case:
     def first(self) -> NamedOperand | None:
         """The first operand."""
         return self.operands[0] if self.operands else None
+
+    def setting(self, name: str) -> Any:
+        """A setting of the module that was called; None if it is not known."""
+        module = self.call.module if self.call is not None else None
+        return module.settings.get(name) if module is not None else None
+
+    def first_row(self, role: str) -> tuple[ShapeRow, ...]:
+        """The first operand as the only row of a misfit."""
+        return tuple(self.row(role, operand.facts) for operand in self.operands[:1])
 
     def name_of(self, facts: TensorFacts) -> str:
         """The expression, or the path, of a tensor."""

@@ -6,7 +6,7 @@ import re
 
 from insitu.trace.explain.case import Case, ParameterUpdate, before_dot
 from insitu.trace.explain.checks.registry import Checks
-from insitu.trace.explain.explanation import Misfit, ShapeRow
+from insitu.trace.explain.explanation import Misfit
 from insitu.trace.explain.messages import CHANGED_IN_PLACE, INVALID_GRADIENT, NO_GRAPH, SECOND_BACKWARD
 
 CHECKS = Checks()
@@ -15,7 +15,7 @@ CHECKS = Checks()
 @CHECKS.add(says="implicitly created only for scalar outputs")
 def loss_is_not_a_scalar(case: Case, match: re.Match[str]) -> Misfit:
     """backward() of a tensor with several elements."""
-    return Misfit("backward() needs a single number", _first_row(case, "loss"), advice="reduce it: .mean() or .sum()")
+    return Misfit("backward() needs a single number", case.first_row("loss"), advice="reduce it: .mean() or .sum()")
 
 
 @CHECKS.add(says=NO_GRAPH)
@@ -53,14 +53,14 @@ def _updated(update: ParameterUpdate) -> Misfit:
 def leaf_changed_in_place(case: Case, match: re.Match[str]) -> Misfit:
     """A change of a leaf that requires a gradient."""
     text = "a leaf that requires a gradient cannot be changed in place while gradients are on"
-    return Misfit(text, _first_row(case, "leaf"), advice="do it in `with torch.no_grad():`, or on a copy")
+    return Misfit(text, case.first_row("leaf"), advice="do it in `with torch.no_grad():`, or on a copy")
 
 
 @CHECKS.add(says=r"Can't call numpy\(\) on Tensor that requires grad")
 def array_of_gradient(case: Case, match: re.Match[str]) -> Misfit:
     """A NumPy array of a tensor that requires a gradient."""
-    name = case.first.name if case.first is not None else ""
-    return Misfit(f"{name or 'it'} requires a gradient", advice=f"{before_dot(name)}.detach().numpy()", names=(name,))
+    name = case.first.name if case.first is not None else "a tensor"
+    return Misfit(f"{name} requires a gradient", advice=f"{before_dot(name)}.detach().numpy()", names=(name,))
 
 
 @CHECKS.add(says=INVALID_GRADIENT.pattern)
@@ -71,7 +71,3 @@ def wrong_shape_of_gradient(case: Case, match: re.Match[str]) -> Misfit | None:
     function = match["function"].removesuffix("Backward")
     gradient = f"{function}.backward returns a gradient of shape {match['shape']}"
     return Misfit(f"{gradient} for input {match['index']}, whose shape is {match['expected']}")
-
-
-def _first_row(case: Case, role: str) -> tuple[ShapeRow, ...]:
-    return (case.row(role, case.first.facts),) if case.first is not None else ()

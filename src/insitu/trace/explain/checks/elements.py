@@ -30,21 +30,25 @@ CLASSIFICATION = ("cross_entropy", "nll_loss")
 @CHECKS.add()
 def devices_differ(case: Case) -> Misfit | None:
     """Tensors on different devices; a single number may be anywhere."""
-    is_about_devices = "device" in case.message
-    operands = [operand for operand in case.operands if operand.facts.shape or is_about_devices]
-    if len({operand.facts.device for operand in operands}) < 2:
+    operands = [operand for operand in case.operands if operand.facts.shape]
+    if "device" in case.message:
+        operands = list(case.operands)
+    devices = [operand.facts.device for operand in operands]
+    if len(set(devices)) < 2:
         return None
-    each = [f"{operand.name or 'a tensor'} is on {operand.facts.device}" for operand in operands[:MOST_NAMED]]
-    return Misfit(f"the devices differ: {listing(each)}", names=_names(operands))
+    return Misfit(f"the devices differ: {_each(operands, 'is on', devices)}", names=_names(operands))
 
 
 @CHECKS.add()
 def dtypes_differ(case: Case) -> Misfit | None:
     """Tensors of different dtypes where they must be the same."""
     operands = [operand for operand in case.operands if operand.facts.dtype != "b8"]
-    if len({operand.facts.dtype for operand in operands}) < 2 or not _must_have_one_dtype(case):
+    dtypes = [operand.facts.dtype for operand in operands]
+    if len(set(dtypes)) < 2 or not _must_have_one_dtype(case):
         return None
-    return Misfit(f"the dtypes differ: {_dtypes(operands)}", advice=_conversion(operands), names=_names(operands))
+    return Misfit(
+        f"the dtypes differ: {_each(operands, 'is', dtypes)}", advice=_conversion(operands), names=_names(operands)
+    )
 
 
 def _must_have_one_dtype(case: Case) -> bool:
@@ -53,8 +57,10 @@ def _must_have_one_dtype(case: Case) -> bool:
     return case.operation.needs_one_dtype or SAME_DTYPE.search(case.message) is not None
 
 
-def _dtypes(operands: Sequence[NamedOperand]) -> str:
-    return listing(f"{operand.name or 'a tensor'} is {operand.facts.dtype}" for operand in operands[:MOST_NAMED])
+def _each(operands: Sequence[NamedOperand], verb: str, values: Sequence[str]) -> str:
+    """`x is f32, w is f64`."""
+    pairs = zip(operands[:MOST_NAMED], values, strict=False)
+    return listing(f"{operand.label} {verb} {value}" for operand, value in pairs)
 
 
 def _names(operands: Sequence[NamedOperand]) -> tuple[str, ...]:
@@ -79,7 +85,7 @@ def _reluctance(operand: NamedOperand) -> tuple[bool, bool]:
 def integers_where_floats_are_needed(case: Case, match: re.Match[str]) -> Misfit:
     """A mean, a deviation or a gradient of integers."""
     operand = case.operands[0]
-    return Misfit(f"{operand.name or 'it'} holds integers ({operand.facts.dtype})", advice=".float() first")
+    return Misfit(f"{operand.label} holds integers ({operand.facts.dtype})", advice=".float() first")
 
 
 @CHECKS.add(operands=1)
@@ -90,7 +96,7 @@ def floats_where_integers_are_needed(case: Case) -> Misfit | None:
     wrong = next((each for each in _indices(case) if each.facts.dtype.startswith(("f", "bf", "c"))), None)
     if wrong is None:
         return None
-    text = f"{wrong.name or 'it'} is {wrong.facts.dtype} and must hold integers"
+    text = f"{wrong.label} is {wrong.facts.dtype} and must hold integers"
     return Misfit(text, advice=f"{before_dot(wrong.name)}.long()", names=(wrong.name,))
 
 
@@ -111,8 +117,12 @@ def _indices(case: Case) -> Sequence[NamedOperand]:
 def result_of_another_dtype(case: Case, match: re.Match[str]) -> Misfit:
     """A result that cannot be written into a tensor of its dtype."""
     text = f"a result of type {match[1]} does not fit into a {match[2]} tensor"
-    operands = f": {_dtypes(case.operands)}" if case.operands else ""
-    return Misfit(text + operands, advice=f"convert the {match[2]} tensor to {match[1]}", names=_names(case.operands))
+    operands = _each(case.operands, "is", [operand.facts.dtype for operand in case.operands])
+    return Misfit(
+        f"{text}: {operands}" if operands else text,
+        advice=f"convert the {match[2]} tensor to {match[1]}",
+        names=_names(case.operands),
+    )
 
 
 @CHECKS.add(says=r"index (-?\d+) is out of bounds for (dimension|axis) (\d+) with size (\d+)")
@@ -150,7 +160,7 @@ def _is_index(part: Any) -> bool:
 
 @dataclass(slots=True, frozen=True)
 class Lookup:
-    """The indices and the table of an embedding."""
+    """The indices and the table of an embedding; the name of the table is empty if it is not known."""
 
     indices: TensorFacts
     table: TensorFacts | None
@@ -171,12 +181,15 @@ def index_outside_of_table(case: Case, match: re.Match[str]) -> Misfit | None:
     lookup = _lookup(case)
     if lookup is None:
         return None
-    table = "the table has fewer rows"
+    texts = [_limits_text(case, lookup.indices), _rows_text(case, lookup.table)]
     name = case.name_of(lookup.table) if lookup.table is not None else ""
-    if lookup.table is not None:
-        table = f"{name or 'the table'} has {_range(lookup.table.shape[0], 'rows')}"
-    limits = _limits_text(case, lookup.indices)
-    return Misfit(f"{limits}; {table}" if limits else table, names=(name,))
+    return Misfit("; ".join(filter(None, texts)), names=(name,))
+
+
+def _rows_text(case: Case, table: TensorFacts | None) -> str:
+    if table is None:
+        return "the table has fewer rows"
+    return f"{case.name_of(table) or 'the table'} has {_range(table.shape[0], 'rows')}"
 
 
 def _range(count: int | str, noun: str) -> str:
@@ -187,11 +200,10 @@ def _range(count: int | str, noun: str) -> str:
 def target_outside_of_classes(case: Case, match: re.Match[str]) -> Misfit:
     """Targets beyond the number of classes."""
     scores, target = case.tensor(0, "input"), case.tensor(1, "target")
-    limits = _limits_text(case, target) if target is not None else ""
-    text = limits or f"target {match[1]} is not a class"
+    text = _limits_text(case, target) or f"target {match[1]} is not a class"
     if scores is None:
         return Misfit(text)
-    classes = scores.shape[0] if len(scores.shape) == 1 else scores.shape[1]
+    classes = scores.shape[:2][-1]  # scores without a batch have one dimension
     return Misfit(f"{text}; there are {_range(classes, 'classes')}")
 
 
@@ -199,9 +211,9 @@ def target_outside_of_classes(case: Case, match: re.Match[str]) -> Misfit:
 def value_outside_of_classes(case: Case, match: re.Match[str], values: TensorFacts) -> Misfit | None:
     """Values beyond the number of classes of one_hot."""
     classes = case.argument(1, "num_classes")
-    known = [f"there are {_range(classes, 'classes')}"] if isinstance(classes, int) else []
-    texts = [text for text in (_limits_text(case, values), *known) if text]
-    return Misfit("; ".join(texts)) if texts else None
+    known = f"there are {_range(classes, 'classes')}" if isinstance(classes, int) else ""
+    text = "; ".join(filter(None, (_limits_text(case, values), known)))
+    return Misfit(text) if text else None
 
 
 @CHECKS.add(says="should be between 0 and 1", operands=1)
@@ -211,12 +223,12 @@ def not_a_probability(case: Case, match: re.Match[str]) -> Misfit:
     return Misfit(text, advice="take the sigmoid, or the loss `…_with_logits`")
 
 
-def _limits_text(case: Case, facts: TensorFacts) -> str:
+def _limits_text(case: Case, facts: TensorFacts | None) -> str:
     """`ids holds 0 … 12`, if the tensor can still be read."""
-    limits = case.limits(facts)
-    if limits is None:
+    limits = case.limits(facts) if facts is not None else None
+    if facts is None or limits is None:
         return ""
-    return f"{case.name_of(facts) or 'it'} holds {_number(limits[0])} … {_number(limits[1])}"
+    return f"{case.name_of(facts) or 'a tensor'} holds {_number(limits[0])} … {_number(limits[1])}"
 
 
 def _number(limit: float) -> str:
@@ -230,5 +242,5 @@ def several_elements_where_one_is_needed(case: Case, match: re.Match[str]) -> Mi
     """Several numbers where one is needed."""
     operand = case.operands[0]
     tensor = f"{operand.facts.dtype}[{listing(operand.facts.shape)}]"
-    text = f"{operand.name or 'it'} is {tensor}: more than one element"
+    text = f"{operand.label} is {tensor}: more than one element"
     return Misfit(text, advice=".any(), .all() or an index", names=(operand.name,))

@@ -39,25 +39,21 @@ def _inner(left: TensorFacts, right: TensorFacts, rows: tuple[ShapeRow, ...]) ->
     if left.shape[-1] == inner:
         return None
     text = f"the last dimension of left is {left.shape[-1]}, right has {inner} {'rows' if is_matrix else 'elements'}"
-    return Misfit(text, rows, advice=_transposition(left, right))
+    fits_transposed = is_matrix and left.shape[-1] == right.shape[-1]
+    return Misfit(text, rows, advice=f"{_transposed(right)} would fit" if fits_transposed else "")
 
 
-def _transposition(left: TensorFacts, right: TensorFacts) -> str:
-    """The transposition that makes them fit."""
-    if len(right.shape) < 2 or left.shape[-1] != right.shape[-1]:
-        return ""
+def _transposed(right: TensorFacts) -> str:
     if right.type != "ndarray":
-        return "right.transpose(-2, -1) would fit"
-    return "right.T would fit" if len(right.shape) == 2 else "np.swapaxes(right, -2, -1) would fit"
+        return "right.transpose(-2, -1)"
+    return "right.T" if len(right.shape) == 2 else "np.swapaxes(right, -2, -1)"
 
 
 def _outer(case: Case, left: TensorFacts, right: TensorFacts, rows: tuple[ShapeRow, ...]) -> Misfit | None:
     """The dimensions before the matrices: `bmm` has one and does not broadcast it."""
-    if case.name == "bmm":
-        text = f"left has {left.shape[0]} matrices, right has {right.shape[0]}"
-        return Misfit(text, rows, -3) if left.shape[0] != right.shape[0] else None
-    batches = [(*facts.shape[:-2], 1, 1) for facts in (left, right) if len(facts.shape) > 2]
-    conflict = size_conflict(batches) if batches else None
+    if case.name == "bmm" and left.shape[0] != right.shape[0]:
+        return Misfit(f"left has {left.shape[0]} matrices, right has {right.shape[0]}", rows, -3)
+    conflict = size_conflict([(*left.shape[:-2], 1, 1), (*right.shape[:-2], 1, 1)])
     return Misfit(conflict.text, rows, conflict.dimension) if conflict is not None else None
 
 
@@ -86,8 +82,7 @@ def _features(case: Case, given: TensorFacts, weight: TensorFacts, dimension: in
 @CHECKS.add("Linear", tensors="input")
 def features_of_layer(case: Case, given: TensorFacts) -> Misfit | None:
     """The features that go into a linear layer, and those that its settings name."""
-    module = case.call.module if case.call is not None else None
-    features = module.settings.get("in_features") if module is not None else None
+    features = case.setting("in_features")
     if features is None or _has_features(given, features):
         return None
     return Misfit(f"the last dimension is {given.shape[-1]}, the layer takes {features}", case.rows(input=given), -1)
@@ -154,9 +149,8 @@ def _joins(first: Shape, other: Shape, along: int | None) -> bool:
 
 def _differing(first: Shape, other: Shape, along: int | None) -> list[int]:
     """The dimensions in which two shapes differ, without the one that they are joined along."""
-    joined = along % len(first) if along is not None and first else None
     different = [index for index, sizes in enumerate(zip(first, other, strict=True)) if sizes[0] != sizes[1]]
-    return [index for index in different if index != joined]
+    return [index for index in different if along not in (index, index - len(first))]
 
 
 @CHECKS.add("einsum")

@@ -117,8 +117,7 @@ def recurrent_states(case: Case) -> Misfit:
 
 
 def _order_of_state(case: Case) -> str:
-    module = case.call.module if case.call is not None else None
-    if module is None or not module.settings.get("batch_first") or "hidden" not in case.message:
+    if not case.setting("batch_first") or "hidden" not in case.message:
         return ""
     return "a state is [layers, batch, features], even with batch_first"
 

@@ -149,23 +149,19 @@ def permuted_dimensions(case: Case, given: TensorFacts) -> Misfit | None:
 @CHECKS.add(says=r"Dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)")
 def dimension_of_tensor(case: Case, match: re.Match[str]) -> Misfit:
     """A dimension that the tensor does not have."""
-    return Misfit(f"dimension {match[3]} does not exist: there are {match[1]} … {match[2]}", _input_row(case))
+    return Misfit(f"dimension {match[3]} does not exist: there are {match[1]} … {match[2]}", case.first_row("input"))
 
 
 @CHECKS.add(says=r"axis (-?\d+) is out of bounds for array of dimension (\d+)")
 def axis_of_array(case: Case, match: re.Match[str]) -> Misfit:
     """An axis that the array does not have."""
-    return Misfit(f"dimension {match[1]} does not exist: there are {match[2]}", _input_row(case))
-
-
-def _input_row(case: Case) -> tuple[ShapeRow, ...]:
-    return case.rows(input=case.first.facts) if case.first is not None else ()
+    return Misfit(f"dimension {match[1]} does not exist: there are {match[2]}", case.first_row("input"))
 
 
 @CHECKS.add(says=r"must be batches of square matrices, but they are (\d+) by (\d+) matrices")
 def matrix_is_not_square(case: Case, match: re.Match[str]) -> Misfit:
     """An inverse, a determinant or a decomposition of a matrix that is not square."""
-    return Misfit(f"the matrix has {match[1]} rows and {match[2]} columns and must be square", _input_row(case))
+    return Misfit(f"the matrix has {match[1]} rows and {match[2]} columns and must be square", case.first_row("input"))
 
 
 @CHECKS.add(says="does not match the shape of the indexed tensor", tensors="input", operands=2)
