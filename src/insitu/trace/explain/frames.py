@@ -79,10 +79,10 @@ class FrameReader:
         return FailedCall(call, operands)
 
     def _operands(self, arguments: list[tuple[ast.expr, Any]]) -> Iterator[NamedOperand]:
-        for node, item in arguments:
+        found = [(node, tensor) for node, item in arguments for tensor in self.history.tensors(item)]
+        for node, tensor in found:
             name = "" if self.frame.is_hidden else ast.unparse(node)  # torch's names say nothing to the user
-            for tensor in self.history.tensors(item):
-                yield NamedOperand(name, self.history.plain(tensor), tensor)
+            yield NamedOperand(name, self.history.plain(tensor), tensor)
 
     def _written_call(self, node: ast.AST) -> WrittenCall | None:
         reader = self._written.get(type(node))
@@ -109,16 +109,20 @@ class FrameReader:
         if any(isinstance(part, ast.Starred) for part in node.args):
             return None
         keywords = {word.arg: word.value for word in node.keywords if word.arg is not None}
-        function = node.func
-        if isinstance(function, ast.Attribute):
-            owner = self.value(function.value)
-            if self.history.is_tensor(owner):
-                return WrittenCall(f"torch.Tensor.{function.attr}", [function.value, *node.args], keywords)
-            if isinstance(owner, Word) and owner.startswith(("torch", "numpy")):
-                return WrittenCall(f"{owner}.{function.attr}", node.args, keywords)
-        called = self.value(function)
-        is_module = isinstance(called, ObjectSnapshot) and called.module_type
-        return WrittenCall(called.module_type, node.args, keywords) if is_module else None
+        method = self._method(node.func, node.args, keywords) if isinstance(node.func, ast.Attribute) else None
+        if method is not None:
+            return method
+        callee = self.value(node.func)
+        module_type = callee.module_type if isinstance(callee, ObjectSnapshot) else ""
+        return WrittenCall(module_type, node.args, keywords) if module_type else None
+
+    def _method(self, function: ast.Attribute, args: list[ast.expr], kwargs: dict[str, ast.expr]) -> WrittenCall | None:
+        """The call of a method of a tensor, or of a function of torch or NumPy."""
+        owner = self.value(function.value)
+        if self.history.is_tensor(owner):
+            return WrittenCall(f"torch.Tensor.{function.attr}", [function.value, *args], kwargs)
+        is_library = isinstance(owner, Word) and owner.startswith(("torch", "numpy"))
+        return WrittenCall(f"{owner}.{function.attr}", args, kwargs) if is_library else None
 
     def value(self, node: ast.AST) -> Any:
         """The value of an expression, where it is known; tensors are tokens."""
@@ -142,10 +146,12 @@ class FrameReader:
 
     def _item(self, node: ast.Subscript) -> Any:
         owner, key = self.value(node.value), self.value(node.slice)
-        if isinstance(owner, dict) and isinstance(key, str):
-            return owner.get(key, UNKNOWN)
-        is_sequence = isinstance(owner, (list, tuple)) and type(key) is int
-        return owner[key] if is_sequence and -len(owner) <= key < len(owner) else UNKNOWN
+        if not isinstance(owner, (dict, list, tuple)) or not isinstance(key, (str, int)):
+            return UNKNOWN
+        try:
+            return owner[key]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return UNKNOWN
 
     def unpacked(self) -> Any:
         """The value that a tuple of names in an assignment was to get; for a nested tuple, its part of the value."""

@@ -29,14 +29,13 @@ def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
 
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     yield from autograd_origins(failure, case)
-    others = line.tensors() if case.call is None else []
-    for operand in [*case.operands, *others]:
+    operands = case.operands if case.call is not None else line.tensors()
+    for operand in operands:
         if _matters(failure, line, operand, misfits):
             yield from _tensor_origins(failure, line, operand)
             yield from _element_origins(failure, operand)
-    for missing in case.missing:
-        if missing.site is not None:
-            yield Origin(OriginKind.ASSIGNED, missing.site, missing.name)
+    assigned = [missing for missing in case.missing if missing.site is not None]
+    yield from (Origin(OriginKind.ASSIGNED, missing.site, missing.name) for missing in assigned)
 
 
 def _matters(failure: Failure, line: FailedLine, operand: NamedOperand, misfits: tuple[Misfit, ...]) -> bool:

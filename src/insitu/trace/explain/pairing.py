@@ -70,10 +70,8 @@ def _condition(node: ast.AST) -> list[ast.expr]:
     """The expression whose truth is tested: of `not x` the x; nothing of `a and b` and `a < b < c`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return [node.operand]
-    is_chain = isinstance(node, ast.Compare) and len(node.comparators) > 1
-    if is_chain or isinstance(node, ast.BoolOp) or not isinstance(node, ast.expr):
-        return []
-    return [node]
+    is_chain = isinstance(node, ast.BoolOp) or len(getattr(node, "comparators", ())) > 1
+    return [node] if isinstance(node, ast.expr) and not is_chain else []
 
 
 def _is_call_of(node: ast.Call, name: str) -> bool:

@@ -10,20 +10,18 @@ from typing import Any
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case, before_dot
-from insitu.trace.explain.checks.broadcasting import Shape, fits_into, size_conflict
+from insitu.trace.explain.checks.broadcasting import Shape, SizeConflict, fits_into, size_conflict
 from insitu.trace.explain.checks.registry import Checks, listing
 from insitu.trace.explain.explanation import Misfit, ShapeRow
 
 CHECKS = Checks()
 # Families that broadcast some dimensions only; other checks explain what does not fit in them.
 NOT_ELEMENTWISE = ("product", "attention")
-SAME_SHAPE = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
-TWO_SIZES = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
-_LOSS = ("input", "target", "weight")
+_LOSSES = ("binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss")
 ROLES = {
     "masked_fill": ("input", "mask", "value"),
     "where": ("condition", "input", "other"),
-    **dict.fromkeys((*SAME_SHAPE, "mse_loss", "l1_loss"), _LOSS),
+    **dict.fromkeys(_LOSSES, ("input", "target", "weight")),
 }
 
 
@@ -91,10 +89,10 @@ def _other_size(has: int, sizes: Sequence[int]) -> str:
 def _requested_sizes(case: Case) -> list[int]:
     """The sizes that a call asks for, as one argument or as several; empty if they are not all integers."""
     assert case.call is not None
-    given = case.call.args[1:] or case.call.kwargs.get("shape") or case.call.kwargs.get("size") or ()
+    given = case.call.args[1:] or case.argument(1, "shape") or case.argument(1, "size", ())
     is_one_argument = len(given) == 1 and isinstance(given[0], (list, tuple))
     flat = given[0] if is_one_argument else given
-    return list(flat) if all(type(size) is int for size in flat) else []
+    return list(flat) if {int}.issuperset(map(type, flat)) else []
 
 
 def _product(sizes: Sequence[Any]) -> str:
@@ -226,18 +224,42 @@ def _stored(case: Case, place: Shape, value: Shape) -> Misfit:
 @CHECKS.add(operands=2)
 def broadcast_shapes(case: Case) -> Misfit | None:
     """Shapes that do not fit each other, aligned from the right."""
-    known = case.operation
-    match = TWO_SIZES.search(case.message)
-    if known.family in NOT_ELEMENTWISE or not (known.broadcasts or match):
+    conflict = _conflict(case) if case.operation.broadcasts else None
+    return Misfit(conflict.text, _broadcast_rows(case), conflict.dimension) if conflict is not None else None
+
+
+@CHECKS.add(says=r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", operands=2)
+def broadcast_sizes(case: Case, match: re.Match[str]) -> Misfit | None:
+    """The same for functions that are not known to broadcast, if the message names the sizes."""
+    known, conflict = case.operation, _conflict(case)
+    if known.broadcasts or known.family in NOT_ELEMENTWISE or conflict is None:
         return None
-    shapes = [operand.facts.shape for operand in case.operands]
-    rows = _broadcast_rows(case)
-    conflict = size_conflict(shapes)
-    if conflict is None:
-        return _same_shape(case, rows) or _result_in_place(case, rows)
-    if match is not None and not known.broadcasts and set(_sizes_in(f"{match[1]},{match[2]}")) != set(conflict.sizes):
+    if set(conflict.sizes) != {int(match[1]), int(match[2])}:
         return None  # the function broadcasts something else
-    return Misfit(conflict.text, rows, conflict.dimension)
+    return Misfit(conflict.text, _broadcast_rows(case), conflict.dimension)
+
+
+@CHECKS.add("binary_cross_entropy binary_cross_entropy_with_logits", operands=2)
+def loss_without_broadcasting(case: Case) -> Misfit | None:
+    """A loss that does not broadcast although its sizes would fit."""
+    given, target = (operand.facts for operand in case.operands[:2])
+    if given.shape == target.shape or _conflict(case) is not None:
+        return None
+    return Misfit("input and target must have the same shape", _broadcast_rows(case))
+
+
+@CHECKS.add(operands=2)
+def result_larger_than_its_place(case: Case) -> Misfit | None:
+    """A result that is larger than the tensor that it is written into."""
+    place, other = (operand.facts for operand in case.operands[:2])
+    is_in_place = case.operation.broadcasts and case.name.endswith("_")
+    if not is_in_place or len(place.shape) >= len(other.shape) or _conflict(case) is not None:
+        return None
+    return Misfit("the result is larger than left, which it is written into", _broadcast_rows(case))
+
+
+def _conflict(case: Case) -> SizeConflict | None:
+    return size_conflict([operand.facts.shape for operand in case.operands])
 
 
 def _broadcast_rows(case: Case) -> tuple[ShapeRow, ...]:
@@ -247,17 +269,3 @@ def _broadcast_rows(case: Case) -> tuple[ShapeRow, ...]:
     if count > len(roles):
         roles = tuple(map(str, range(count)))
     return tuple(case.row(role, operand.facts) for role, operand in zip(roles, case.operands, strict=False))
-
-
-def _same_shape(case: Case, rows: tuple[ShapeRow, ...]) -> Misfit | None:
-    """A loss that does not broadcast although its sizes would fit."""
-    if case.operation.base not in SAME_SHAPE or rows[0].shape == rows[1].shape:
-        return None
-    return Misfit("input and target must have the same shape", rows)
-
-
-def _result_in_place(case: Case, rows: tuple[ShapeRow, ...]) -> Misfit | None:
-    """A result that is larger than the tensor that it is written into."""
-    if not case.name.endswith("_") or len(rows[0].shape) >= len(rows[1].shape):
-        return None
-    return Misfit("the result is larger than left, which it is written into", rows)
