@@ -124,7 +124,7 @@ def test_the_histogram_is_in_equal_bins() -> None:
     assert statistics(torch.tensor([5.0] * 4)).histogram == (4, *[0] * 15)
 
 
-def test_shapes_and_layouts() -> None:
+def test_statistics_of_all_shapes_and_layouts() -> None:
     tensor = torch.arange(12.0).view(3, 4)
     for view in (tensor.T, tensor[:, ::2], tensor[0].expand(5, 4), tensor[1, 1], torch.conj(tensor * 1j).imag):
         assert_right(statistics(view), view.clone())
@@ -140,7 +140,7 @@ def kept(run: Any, **options: Any) -> insitu.Trace:
 
 
 @pytest.mark.parametrize("level", ["modules", "functions", "aten"])
-def test_every_new_tensor_has_them(level: str) -> None:
+def test_every_new_tensor_has_statistics(level: str) -> None:
     model, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.randn(4, 3)
     trace = kept(lambda: model(x).sum().backward(), level=level)
     result = model(x)
@@ -167,7 +167,7 @@ def test_a_change_in_place_has_statistics_of_its_own() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nothing_where_there_are_no_values() -> None:
+def test_tensor_without_values_has_no_statistics() -> None:
     def run() -> None:
         torch.ones(3, device="meta") + 1
         with torch._subclasses.FakeTensorMode():
@@ -179,7 +179,7 @@ def test_nothing_where_there_are_no_values() -> None:
         kept(run, level=level)
 
 
-def test_one_odd_tensor_does_not_end_it_for_the_others() -> None:
+def test_unreadable_tensor_does_not_turn_statistics_off_for_the_others() -> None:
     def run() -> None:
         torch.empty(4, dtype=torch.uint4)
         torch.ones(2).view(torch.float4_e2m1fn_x2)
@@ -190,7 +190,7 @@ def test_one_odd_tensor_does_not_end_it_for_the_others() -> None:
         assert trace.find(name="sin", kind="function")[0].outputs[0].stats is not None
 
 
-def test_inference_tensors_and_autocast() -> None:
+def test_statistics_of_inference_tensors_and_under_autocast() -> None:
     model, x = nn.Linear(8, 8), torch.randn(4, 8)
 
     def run() -> None:
@@ -217,7 +217,7 @@ RESULTS = {
 
 @pytest.mark.parametrize("name", RESULTS)
 @pytest.mark.parametrize("level", ["modules", "functions", "aten"])
-def test_a_function_of_the_user(name: str, level: str) -> None:
+def test_keep_function_of_the_user_is_called_with_each_tensor(name: str, level: str) -> None:
     function, made, given = RESULTS[name]
     model = nn.Identity()
     model.register_forward_hook(lambda *_: torch.ones(3))
@@ -228,7 +228,7 @@ def test_a_function_of_the_user(name: str, level: str) -> None:
     assert trace.calls[0].inputs[0].kept == given
 
 
-def test_a_function_may_return_an_array() -> None:
+def test_keep_function_may_return_an_array() -> None:
     for tensor in (torch.arange(3.0), torch.arange(3.0).bfloat16(), torch.arange(3)):
         with insitu.record(keep=lambda t: t) as trace:
             tensor.clone()
@@ -236,7 +236,7 @@ def test_a_function_may_return_an_array() -> None:
         assert isinstance(found, numpy.ndarray) and found.tolist() == [0, 1, 2]
 
 
-def test_a_function_sees_no_gradient_and_changes_nothing() -> None:
+def test_keep_function_sees_no_gradient_and_changes_nothing() -> None:
     seen: list[tuple[bool, bool]] = []
 
     def look(tensor: Tensor) -> float:
@@ -252,7 +252,7 @@ def test_a_function_sees_no_gradient_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("level", ["modules", "functions", "aten"])
-def test_a_function_that_raises_is_reported_once(level: str) -> None:
+def test_keep_function_that_raises_is_reported_once(level: str) -> None:
     calls: list[int] = []
 
     def refuse(tensor: Tensor) -> None:
@@ -272,7 +272,7 @@ def test_a_function_that_raises_is_reported_once(level: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["stat", "Meta", 3, None, ["stats"]])
-def test_an_unknown_keep(value: Any) -> None:
+def test_unknown_keep_raises_choice_error(value: Any) -> None:
     with pytest.raises(insitu.ChoiceError) as caught:
         insitu.record(keep=value)
     assert repr(value) in str(caught.value) and "'meta'" in str(caught.value) and "'stats'" in str(caught.value)
@@ -280,12 +280,12 @@ def test_an_unknown_keep(value: Any) -> None:
         assert "did you mean 'stats'?" in str(caught.value)
 
 
-def test_infinite_mean_is_no_number() -> None:
+def test_mean_of_very_large_values_is_finite() -> None:
     found = statistics(torch.tensor([1.7e308, 1.7e308], dtype=torch.float64))
     assert found.mean is not None and math.isfinite(found.mean)
 
 
-def test_the_recorded_ends_of_integers_are_integers() -> None:
+def test_recorded_min_and_max_of_integers_are_integers() -> None:
     found = keep.stats(torch.tensor([3, 131_073]))
     assert found is not None and (found["min"], found["max"]) == (3, 131_073)
     assert type(found["max"]) is int and type(found["mean"]) is float

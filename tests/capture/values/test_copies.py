@@ -100,7 +100,7 @@ STORED: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", STORED)
-def test_what_can_be_stored_is_stored(kind: str, tmp_path: Path) -> None:
+def test_tensors_of_every_kind_are_stored_with_their_values(kind: str, tmp_path: Path) -> None:
     make, expected = STORED[kind]
     model = Given(make)
     with insitu.record_run(model, only="forward", keep="values", to=tmp_path / "run.h5"):
@@ -134,7 +134,7 @@ LEFT_OUT: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", LEFT_OUT)
-def test_what_cannot_be_stored_is_named_and_left_out_alone(kind: str, tmp_path: Path) -> None:
+def test_tensor_without_values_is_named_and_the_others_are_stored(kind: str, tmp_path: Path) -> None:
     make, reason = LEFT_OUT[kind]
     model = Given(make)
     told = pytest.warns(insitu.InsituWarning, match=r"not all of 'forward\.odd")
@@ -151,7 +151,7 @@ def test_what_cannot_be_stored_is_named_and_left_out_alone(kind: str, tmp_path: 
         assert run["forward.last"].steps.tolist() == [0, 1]
 
 
-def test_statistics_of_odd_tensors_are_recorded_or_named() -> None:
+def test_statistics_of_unusual_tensors_are_recorded_or_named() -> None:
     for kind, is_there in {"jagged": True, "coo": True, "own memory": True, "less than a byte": False}.items():
         model = Given(STORED[kind][0])
         quiet, session = (

@@ -30,7 +30,7 @@ def number(tensor: Tensor) -> float:
     return tensor.detach().reshape(-1)[0].item()
 
 
-def test_everything_of_a_step_is_written_when_the_optimizer_has_stepped() -> None:
+def test_step_is_written_when_the_optimizer_has_stepped() -> None:
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     with insitu.record_run(net, only=["forward", "weight", "weight.grad"], keep="values") as recorded:
@@ -47,7 +47,7 @@ def test_everything_of_a_step_is_written_when_the_optimizer_has_stepped() -> Non
 
 
 @pytest.mark.parametrize("keep", ["values", {"**": "stats"}])
-def test_a_parameter_that_changes_after_the_update_has_one_value_and_it_is_the_last(keep: Any) -> None:
+def test_parameter_changed_after_the_update_is_recorded_once_with_its_last_value(keep: Any) -> None:
     net, expected = nn.Linear(2, 1), []
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     with insitu.record_run(net, only=["weight", "bias"], keep=keep) as recorded:
@@ -78,7 +78,7 @@ def test_an_update_by_hand_belongs_to_its_step(tmp_path: Any) -> None:
         assert run["weight.grad"].steps.tolist() == [0, 1, 2] == run.steps.tolist() and run.complete
 
 
-def test_two_optimizers_in_one_step() -> None:
+def test_step_with_two_optimizers_records_both_updates() -> None:
     net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     optimizers = [torch.optim.SGD(part.parameters(), 0.1) for part in net]
     with insitu.record_run(net, only=["**.weight", "**.weight.grad"], keep="values") as recorded:
@@ -96,7 +96,7 @@ def test_two_optimizers_in_one_step() -> None:
     assert recorded["0.weight"].calls.tolist() == [0, 0] == recorded["1.weight"].calls.tolist()
 
 
-def test_an_update_that_a_scaler_leaves_out_is_written_with_the_next_step() -> None:
+def test_update_that_a_scaler_skips_is_written_with_the_next_step() -> None:
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     scaler = torch.amp.GradScaler("cpu")
@@ -111,7 +111,7 @@ def test_an_update_that_a_scaler_leaves_out_is_written_with_the_next_step() -> N
     assert np.isfinite(recorded["weight.grad"].values[:, 0, 0]).tolist() == [True, False, True]
 
 
-def test_without_gradients_the_end_of_the_call_is_the_end_of_the_step() -> None:
+def test_step_without_gradients_ends_with_the_call() -> None:
     net = nn.BatchNorm1d(2)
     with torch.no_grad(), insitu.record_run(net, only=["forward", "running_mean", "weight"], keep="values") as recorded:
         for step in range(2):
@@ -121,7 +121,7 @@ def test_without_gradients_the_end_of_the_call_is_the_end_of_the_step() -> None:
             assert len(there(recorded, "weight")) == step + 1
 
 
-def test_a_step_that_is_said_is_open_until_it_is_said_to_have_ended() -> None:
+def test_announced_step_is_open_until_end_step() -> None:
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     with insitu.record_run(net, only=["forward", "weight", "weight.grad"], keep="values") as recorded:
@@ -138,7 +138,7 @@ def test_a_step_that_is_said_is_open_until_it_is_said_to_have_ended() -> None:
     assert recorded["forward"].calls.tolist() == [0, 1, 2] * 2 and recorded["weight"].steps.tolist() == [0, 1]
 
 
-def test_steps_of_the_same_number_stay_apart() -> None:
+def test_steps_with_the_same_number_are_recorded_separately() -> None:
     net = nn.Linear(2, 1)
     with insitu.record_run(net, only="weight", keep="values") as recorded:
         for _ in range(2):
@@ -172,7 +172,7 @@ def test_a_function_gets_each_value_of_a_step_once() -> None:
     assert sorted(taken) == [(path, step) for path in only for step in (0, 1)]
 
 
-def test_a_value_that_an_interrupt_cuts_short_is_named() -> None:
+def test_value_whose_copying_is_interrupted_is_named_as_missing() -> None:
     class Slow(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             h = x + 1
@@ -191,7 +191,7 @@ def test_a_value_that_an_interrupt_cuts_short_is_named() -> None:
     assert any("'forward.h'" in text and "KeyboardInterrupt" in text for text in recorded.run.missing)
 
 
-def test_an_alarm_of_the_user_reaches_the_user() -> None:
+def test_exception_of_an_alarm_reaches_the_user() -> None:
     def alarm(number: int, frame: Any) -> None:
         raise TimeoutError
 

@@ -41,7 +41,7 @@ top_level_of_module = top_level
 top_level = watched_top_level
 
 
-def test_arguments_by_name_and_what_comes_out() -> None:
+def test_call_has_arguments_by_name_and_the_result() -> None:
     with insitu.record(level="python") as trace:
         watched_top_level(1)
         watched_top_level(1, 2, 3, 4, c=5, d=6)
@@ -57,7 +57,7 @@ def test_arguments_by_name_and_what_comes_out() -> None:
     assert first.duration is not None and first.duration > 0
 
 
-def test_a_watched_function_is_still_the_function_it_was() -> None:
+def test_watched_function_keeps_its_name_signature_and_attributes() -> None:
     assert watched_top_level.__name__ == "top_level" and watched_top_level.__doc__ == "Add."
     assert inspect.signature(watched_top_level) == inspect.signature(top_level_of_module)
     assert inspect.unwrap(watched_top_level) is top_level_of_module
@@ -66,7 +66,7 @@ def test_a_watched_function_is_still_the_function_it_was() -> None:
     assert inspect.getsource(watched_top_level).startswith("def top_level(")
 
 
-def test_modules_operations_and_functions_in_one_tree() -> None:
+def test_modules_operators_and_functions_are_in_one_tree() -> None:
     net = nn.Linear(2, 2)
 
     @insitu.watch
@@ -89,7 +89,7 @@ def test_modules_operations_and_functions_in_one_tree() -> None:
         ("function", "mul", "outer"),
     ]
     chain = [site.function.rpartition(".")[2] for site in trace.calls[-2].site.chain()]  # type: ignore[union-attr]
-    assert chain[-3:] == [test_modules_operations_and_functions_in_one_tree.__name__, "outer", "inner"]
+    assert chain[-3:] == [test_modules_operators_and_functions_are_in_one_tree.__name__, "outer", "inner"]
     assert trace.calls[1].result is trace.calls[-1].result
     assert torch.equal(result, (net(torch.ones(1, 2)) + 1) * 2)
 
@@ -131,7 +131,7 @@ class Thing:
         yield self.n
 
 
-def test_all_methods_of_a_class() -> None:
+def test_decorated_class_records_all_its_methods() -> None:
     with insitu.record(level="python") as trace:
         thing = Thing.make(3)
         thing.double = thing.double + 2
@@ -147,7 +147,7 @@ def test_all_methods_of_a_class() -> None:
     assert trace.calls[0].name == "Thing.make"
 
 
-def test_models_can_be_decorated_too() -> None:
+def test_decorated_model_class_is_recorded() -> None:
     @insitu.watch
     class Net(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -158,7 +158,7 @@ def test_models_can_be_decorated_too() -> None:
     assert [call.kind for call in trace.calls if call.name.endswith("forward")] == ["python"]
 
 
-def test_generators() -> None:
+def test_generator_is_one_call_left_and_entered_at_each_step() -> None:
     @insitu.watch("x")
     def count(n: int) -> Iterator[Any]:
         x = 0
@@ -188,7 +188,7 @@ def test_generators() -> None:
     assert values == [[0, 1, 11, 12, 100, 101], [0, 1], [0, 1, 2]]
 
 
-def test_coroutines_and_asynchronous_generators() -> None:
+def test_coroutine_and_asynchronous_generator_are_one_call_each() -> None:
     @insitu.watch("x")
     async def wait(n: int) -> int:
         x = n
@@ -215,7 +215,7 @@ def test_coroutines_and_asynchronous_generators() -> None:
     assert [event.value for event in trace.variables("yield")] == [0, 1]
 
 
-def test_threads() -> None:
+def test_watched_function_is_recorded_in_other_threads() -> None:
     @insitu.watch("x")
     def work(n: int) -> int:
         x = n
@@ -234,7 +234,7 @@ def test_threads() -> None:
     assert 0 not in threads_seen.values()
 
 
-def test_an_exception_is_the_users_and_so_is_its_traceback() -> None:
+def test_exception_has_a_traceback_without_frames_of_the_tool() -> None:
     error = ValueError("mine")
 
     @insitu.watch("x")
@@ -251,7 +251,7 @@ def test_an_exception_is_the_users_and_so_is_its_traceback() -> None:
     assert trace.calls[0].raised == "ValueError"
 
 
-def test_other_decorators_above_and_below() -> None:
+def test_other_decorators_may_be_above_and_below() -> None:
     def twice(function: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(function)
         def wrapper(*args: Any) -> int:
@@ -291,7 +291,7 @@ def test_decorated_twice_is_watched_once_with_the_variables_of_both() -> None:
     assert len(trace.calls) == 1 and [event.name for event in trace.variables()] == ["a", "b"]
 
 
-def test_what_else_can_be_called() -> None:
+def test_partials_methods_and_callable_objects_can_be_watched() -> None:
     listener = Listener()
     watch = insitu.watch(view=listener, level="python")
     assert watch(len)([1]) == 1
@@ -381,7 +381,7 @@ def test_a_file_for_each_process_and_thread(tmp_path: Path) -> None:
         insitu.watch(file=3)
 
 
-def test_switched_off_the_function_is_left_as_it_is() -> None:
+def test_watch_returns_the_function_itself_when_insitu_is_off() -> None:
     program = (
         "import insitu\ndef f(x): return x\n"
         "print(insitu.watch(f) is f, insitu.watch('x')(f) is f, insitu.watch(view='code')(f) is f)"
@@ -414,7 +414,7 @@ def helper(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
-def test_what_a_watched_function_calls_stays_compiled_too() -> None:
+def test_compiled_function_called_by_a_watched_one_stays_compiled() -> None:
     graphs: list[Any] = []
 
     def backend(graph: Any, inputs: Any) -> Any:
@@ -445,7 +445,7 @@ def test_what_a_watched_function_calls_stays_compiled_too() -> None:
     assert len(graphs) == 1
 
 
-def test_a_forked_child_goes_on_by_itself() -> None:
+def test_watched_function_works_in_a_forked_child() -> None:
     program = """
 import os, threading, insitu
 @insitu.watch("x")
@@ -476,7 +476,7 @@ def test_a_sink_that_fails_does_not_reach_the_program() -> None:
         assert watched(1) == 2
 
 
-def test_recursion_is_nested() -> None:
+def test_recursive_calls_are_nested() -> None:
     def factorial(n: int) -> int:
         return 1 if n == 0 else n * again(n - 1)
 
@@ -513,7 +513,9 @@ def test_the_decorator_of_another_in_between_still_runs() -> None:
     assert [event.value for event in trace.variables()] == [1]
 
 
-def test_only_the_names_that_a_function_was_given_are_missed_in_it(recwarn: pytest.WarningsRecorder) -> None:
+def test_missing_name_is_reported_only_for_the_names_of_the_function(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
     @insitu.watch
     def inner() -> int:
         return 1
@@ -528,7 +530,7 @@ def test_only_the_names_that_a_function_was_given_are_missed_in_it(recwarn: pyte
     assert [str(warning.message) for warning in recwarn] == []
 
 
-def test_where_to_print_was_said_it_is_printed_in_sessions_too(tmp_path: Path) -> None:
+def test_function_with_its_own_output_prints_in_sessions_too(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
 
     @insitu.watch
@@ -553,7 +555,7 @@ def test_sets_are_noted_with_their_length(capsys: pytest.CaptureFixture[str]) ->
     assert "set, len 3" in out and "frozenset, len 100" in out
 
 
-def test_two_functions_of_one_code_are_two() -> None:
+def test_two_functions_with_the_same_code_are_followed_separately() -> None:
     def make(n: int) -> Callable[[int], int]:
         @insitu.watch("y")
         def add(x: int) -> int:
@@ -609,7 +611,7 @@ def test_a_session_that_ends_inside_of_a_watched_function() -> None:
     assert [event.value for event in trace.variables()] == [1]
 
 
-def test_sessions_that_end_in_another_order() -> None:
+def test_sessions_may_end_in_another_order() -> None:
     one, two = Listener(), Listener()
     first = insitu.watch("a", view=one, level="python")
     second = insitu.watch("b", view=two, level="python")
@@ -668,7 +670,7 @@ def test_the_exception_of_a_function_without_source_has_no_context_of_ours() -> 
     assert caught.value.__context__ is None
 
 
-def test_caches_stay_caches() -> None:
+def test_cached_function_stays_cached() -> None:
     @insitu.watch("y")
     @functools.cache
     def square(x: int) -> int:

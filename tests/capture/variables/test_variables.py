@@ -24,7 +24,7 @@ from insitu import Call, Variable
 NEW, VALUES, TYPE = "new", "values", "type"
 
 
-def test_numbers() -> None:
+def test_each_binding_of_a_number_is_recorded() -> None:
     def program() -> int:
         x = 1
         x = 1
@@ -39,7 +39,7 @@ def test_numbers() -> None:
     ]
 
 
-def test_not_a_number_is_equal_to_itself_and_zeros_have_a_sign() -> None:
+def test_nan_equals_itself_and_zeros_have_a_sign() -> None:
     def program() -> None:
         x = math.nan
         x = math.inf - math.inf
@@ -52,7 +52,7 @@ def test_not_a_number_is_equal_to_itself_and_zeros_have_a_sign() -> None:
     assert [(words, line) for _, _, words, line in told_of] == [(NEW, 1), (VALUES, 3), (VALUES, 4), (TYPE, 5)]
 
 
-def test_every_way_to_bind() -> None:
+def test_every_statement_that_binds_a_name_is_reported() -> None:
     def program() -> None:
         for x in range(2):
             pass
@@ -80,7 +80,7 @@ def test_every_way_to_bind() -> None:
     ]
 
 
-def test_tensors_by_their_contents() -> None:
+def test_tensors_are_compared_by_their_contents() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         x = x + 0
         x += 1
@@ -106,7 +106,7 @@ def test_tensors_by_their_contents() -> None:
     ]
 
 
-def test_arrays_lists_and_dicts_are_seen_to_change() -> None:
+def test_changes_inside_of_arrays_lists_and_dicts_are_recorded() -> None:
     def program() -> None:
         a = np.zeros(2)
         a[0] = np.nan
@@ -139,7 +139,7 @@ def test_arrays_lists_and_dicts_are_seen_to_change() -> None:
     ]
 
 
-def test_a_number_in_between_does_not_hide_a_change_back() -> None:
+def test_number_in_between_does_not_hide_a_change_back() -> None:
     def program(kept: torch.Tensor) -> None:
         x = kept
         x = 1
@@ -149,7 +149,7 @@ def test_a_number_in_between_does_not_hide_a_change_back() -> None:
     assert [words for _, _, words, _ in changes(program, torch.ones(2), names=("x",))] == [NEW, TYPE, TYPE, TYPE]
 
 
-def test_the_change_of_the_last_line_before_return_or_exception() -> None:
+def test_change_of_the_last_line_before_return_or_exception_is_recorded() -> None:
     def returning(x: list[int]) -> int:
         return x.append(1) or 5
 
@@ -192,7 +192,7 @@ class Owner:
         del self.count
 
 
-def test_what_is_inside_of_objects() -> None:
+def test_patterns_follow_attributes_and_items() -> None:
     def make() -> tuple[Owner, Batch]:
         return Owner(), Batch(None)
 
@@ -208,7 +208,7 @@ def test_what_is_inside_of_objects() -> None:
     ]
 
 
-def test_items_that_come_and_go() -> None:
+def test_new_and_deleted_items_are_recorded() -> None:
     def program() -> None:
         state: dict[str, Any] = {"a": {"b": 1}}
         state["c"] = 2
@@ -224,7 +224,7 @@ def test_items_that_come_and_go() -> None:
     assert [name for name, *_ in changes(program, names=("state.**.b",))] == ["state.a.b"] * 2
 
 
-def test_everything_by_a_star_but_what_begins_with_an_underscore() -> None:
+def test_star_follows_all_names_without_an_underscore() -> None:
     def program(given: int) -> int:
         first = given + 1
         _second = first
@@ -237,7 +237,7 @@ counter = 0
 things: list[int] = []
 
 
-def test_names_that_belong_to_others() -> None:
+def test_globals_and_enclosing_variables_are_followed() -> None:
     def program() -> int:
         global counter
         counter += 1
@@ -269,7 +269,7 @@ def scaled(video: torch.Tensor) -> torch.Tensor:
     return video
 
 
-def test_what_a_watched_function_calls() -> None:
+def test_variables_of_called_functions_are_followed() -> None:
     def program(video: torch.Tensor) -> torch.Tensor:
         shape = video.shape
         return scaled(video).reshape(shape)
@@ -284,7 +284,7 @@ def test_what_a_watched_function_calls() -> None:
     assert {event.parent for event in trace.variables()} == {call.id}
 
 
-def test_the_same_change_is_told_once_by_whom_made_it() -> None:
+def test_change_of_a_shared_object_is_recorded_once() -> None:
     def change(items: list[int]) -> None:
         items.append(1)
 
@@ -295,7 +295,7 @@ def test_the_same_change_is_told_once_by_whom_made_it() -> None:
     assert found == [("items", [1], "length", change.__code__.co_firstlineno - program.__code__.co_firstlineno + 1)]
 
 
-def test_code_is_swapped_only_while_a_watched_call_runs_also_when_calls_overlap() -> None:
+def test_code_is_swapped_only_while_a_watched_call_runs_even_when_calls_overlap() -> None:
     original, ready, go = scaled.__code__, threading.Event(), threading.Event()
 
     def slow(video: torch.Tensor) -> None:
@@ -345,7 +345,7 @@ def nest(n: int) -> int:
     return depth
 
 
-def test_recursion_in_what_is_called() -> None:
+def test_recursion_in_a_called_function_has_variables_for_each_call() -> None:
     def program() -> None:
         nest(2)
 
@@ -388,7 +388,7 @@ def test_a_function_without_source_is_followed_by_its_lines() -> None:
     assert sys.gettrace() is None
 
 
-def test_a_name_that_no_function_has_is_told_with_the_nearest() -> None:
+def test_name_that_no_function_has_is_reported_with_the_nearest_name() -> None:
     def program(video: int) -> int:
         return video
 
@@ -427,7 +427,7 @@ class Hostile:
         raise AssertionError("__len__ was called")
 
 
-def test_no_code_of_the_objects_runs() -> None:
+def test_following_runs_no_code_of_the_objects() -> None:
     def program(x: Any) -> None:
         x = Hostile()
         x = [x, {1: x}]
@@ -466,7 +466,7 @@ def nested() -> torch.Tensor:
     ],
     ids=lambda value: f"{type(value).__name__} {getattr(value, 'dtype', '')}",
 )
-def test_values_of_every_kind(value: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_of_every_kind_are_compared(value: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def program(x: Any) -> Any:
         y = x
         y = 0
@@ -480,7 +480,7 @@ def test_values_of_every_kind(value: Any, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.count("y @") == 3
 
 
-def test_a_block_follows_the_function_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_block_follows_the_running_function(capsys: pytest.CaptureFixture[str]) -> None:
     listener = Listener()
     first = sys._getframe().f_lineno
     x = 1
@@ -496,7 +496,7 @@ def test_a_block_follows_the_function_that_runs(capsys: pytest.CaptureFixture[st
     assert x == 3
 
 
-def test_nested_watches_follow_what_either_asks_for() -> None:
+def test_nested_watches_follow_the_names_of_both() -> None:
     @insitu.watch("b")
     def inner() -> int:
         a = 1
@@ -517,7 +517,7 @@ def test_nested_watches_follow_what_either_asks_for() -> None:
     assert found == [("a", 1, "inner"), ("b", 2, "inner"), ("a", 2, "outer")]
 
 
-def test_the_arguments_of_a_call_are_told_as_such() -> None:
+def test_arguments_are_in_the_call_and_not_recorded_as_changes() -> None:
     def program(x: int, y: int = 2) -> int:
         x = 5
         return x
@@ -551,7 +551,7 @@ def test_nothing_is_kept_alive() -> None:
     assert len(trace.variables()) == 4
 
 
-def test_results_and_random_numbers_are_the_same() -> None:
+def test_watching_changes_neither_results_nor_random_numbers() -> None:
     def program() -> torch.Tensor:
         x = torch.randn(4, requires_grad=True)
         y = torch.nn.functional.dropout(x * 2, 0.5)
@@ -573,7 +573,7 @@ def test_results_and_random_numbers_are_the_same() -> None:
         assert torch.equal(found, expected)
 
 
-def test_what_is_called_may_be_an_argument() -> None:
+def test_function_given_as_an_argument_is_followed() -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
