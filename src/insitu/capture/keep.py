@@ -235,18 +235,24 @@ def closely(tensor: Tensor) -> Any:
 
 def range_and_mean(tensor: Tensor) -> Stats | None:
     """The statistics that need the fewest passes over a large tensor."""
-    if tensor.is_complex() or (tensor.dtype.itemsize < 2 and tensor.dtype.is_floating_point):
+    if not has_exact_sums(tensor):
         return statistics(tensor)
     total = tensor.sum(dtype=None if tensor.is_floating_point() else torch.int64).item()
-    if not math.isfinite(total) or tensor.dtype in HALVES or tensor.dtype is torch.uint64:
+    if not math.isfinite(total):
         return statistics(tensor)
-    low, high = (float(bound) for bound in (tensor if tensor.dtype is not torch.bool else tensor.byte()).aminmax())
+    ordered = tensor.byte() if tensor.dtype is torch.bool else tensor  # torch has no aminmax of bools
+    low, high = map(float, ordered.aminmax())
     count = tensor.numel()
     zeros = count - int(tensor.count_nonzero())
     return Stats(count=count, min=low, max=high, mean=total / count, zeros=zeros)
 
 
-HALVES = (torch.float16, torch.bfloat16)  # their sums are too coarse
+def has_exact_sums(tensor: Tensor) -> bool:
+    """Whether the sum of a tensor is exact enough for a mean, and fits its dtype."""
+    dtype = tensor.dtype
+    if dtype.is_floating_point:
+        return dtype.itemsize > 2
+    return not dtype.is_complex and dtype is not torch.uint64
 
 
 def statistics(tensor: Tensor, *, bins: bool = True) -> Stats | None:
@@ -293,8 +299,10 @@ class Small(dict[str, Any]):
 def stats(value: Any) -> Small | None:
     """The statistics of a tensor or array as plain numbers, by name; the least and the largest integer are integers."""
     tensor = value if isinstance(value, Tensor) else as_tensor(value)
-    found = statistics(tensor, bins=False) if tensor is not None else None
-    if tensor is None or found is None:
+    if tensor is None:
+        return None
+    found = statistics(tensor, bins=False)
+    if found is None:
         return None
     named = {row.name: getattr(found, row.name) for row in STATISTICS}
     if tensor.dtype in INTEGERS and found.count:
@@ -311,16 +319,28 @@ def count_zeros(values: Tensor) -> int:
 
 def flat_floats(tensor: Tensor) -> Tensor:
     """The values as one row of floats."""
-    if tensor.is_quantized:
-        tensor = tensor.dequantize()
-    elif tensor.is_nested or tensor.layout is not torch.strided:
-        tensor = tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
+    tensor = stored_values(tensor)
+    if tensor.dtype is torch.complex32:
+        tensor = tensor.to(torch.complex64)
     if tensor.is_complex():
-        tensor = tensor.to(torch.complex64).abs() if tensor.dtype is torch.complex32 else tensor.abs()
+        tensor = tensor.abs()
     if tensor.dtype not in (torch.float32, torch.float64):
-        wide = tensor.dtype in (torch.int64, torch.int32, torch.uint32, torch.uint64)
-        tensor = tensor.to(torch.float64 if wide else torch.float32)
+        tensor = tensor.to(torch.float64 if tensor.dtype in WIDE_INTEGERS else torch.float32)
     return tensor.reshape(-1)
+
+
+def stored_values(tensor: Tensor) -> Tensor:
+    """The values of a quantized, nested or sparse tensor as a dense one."""
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    if tensor.layout is torch.sparse_coo:
+        return tensor.coalesce().values()
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        return tensor.values()
+    return tensor
+
+
+WIDE_INTEGERS = (torch.int64, torch.int32, torch.uint32, torch.uint64)  # float32 does not hold them exactly
 
 
 def moments(values: Tensor, total: float | None, largest: float) -> tuple[float, float]:

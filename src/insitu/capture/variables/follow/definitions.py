@@ -250,17 +250,21 @@ def bound_anywhere(tree: ast.AST) -> Iterator[str]:
 def with_child(ancestor: Ancestor, child: ast.AST, imports: list[ast.stmt] | None) -> ast.AST:
     """A copy of the parent with another child; with imports, modules and classes keep only these and the child."""
     copy = shallow(ancestor.parent)
-    value: Any = child
-    if ancestor.position is not None:
-        old = getattr(ancestor.parent, ancestor.field)
-        if imports is not None and isinstance(ancestor.parent, ast.Module):
-            value = [*imports, child]
-        elif imports is not None and isinstance(ancestor.parent, ast.ClassDef) and ancestor.field == "body":
-            value = [child]
-        else:
-            value = [*old[: ancestor.position], child, *old[ancestor.position + 1 :]]
-    setattr(copy, ancestor.field, value)
+    setattr(copy, ancestor.field, field_with_child(ancestor, child, imports))
     return copy
+
+
+def field_with_child(ancestor: Ancestor, child: ast.AST, imports: list[ast.stmt] | None) -> Any:
+    """The value of the field that contains the child, with another child."""
+    if ancestor.position is None:
+        return child
+    if imports is not None and isinstance(ancestor.parent, ast.Module):
+        return [*imports, child]
+    if imports is not None and isinstance(ancestor.parent, ast.ClassDef) and ancestor.field == "body":
+        return [child]
+    siblings = list(getattr(ancestor.parent, ancestor.field))
+    siblings[ancestor.position] = child
+    return siblings
 
 
 def compiled(tree: Any, like: CodeType) -> CodeType:

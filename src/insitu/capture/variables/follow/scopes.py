@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 LAMBDA = "<lambda>"
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Annotations and type parameters have scopes of their own, or are not evaluated at all.
 UNSEEN = frozenset({"annotation", "returns", "type_params"})
@@ -37,12 +38,9 @@ def scope_of(function: Function) -> Scope:
 
 def parameters(arguments: ast.arguments) -> list[str]:
     """The names of the parameters, in the order in which they are written."""
-    stars = [[star] if star else [] for star in (arguments.vararg, arguments.kwarg)]
-    return [
-        argument.arg
-        for part in (arguments.posonlyargs, arguments.args, stars[0], arguments.kwonlyargs, stars[1])
-        for argument in part
-    ]
+    positional = [*arguments.posonlyargs, *arguments.args, arguments.vararg]
+    keyword = [*arguments.kwonlyargs, arguments.kwarg]
+    return [argument.arg for argument in (*positional, *keyword) if argument is not None]
 
 
 def first_line(node: Function) -> int:
@@ -144,15 +142,13 @@ def children(node: ast.AST) -> Iterator[ast.AST]:
             yield from (child for child in value if isinstance(child, ast.AST))
 
 
-def inner_parts(comprehension: ast.AST) -> Iterator[ast.AST]:
+def inner_parts(comprehension: Comprehension) -> Iterator[ast.AST]:
     """What a comprehension evaluates in its own scope: all but the first iterable."""
-    for child in children(comprehension):
-        if isinstance(child, ast.comprehension):
-            if child is not comprehension.generators[0]:  # type: ignore[attr-defined]
-                yield child.iter
-            yield from (child.target, *child.ifs)
-        else:
-            yield child
+    first, *others = comprehension.generators
+    yield from (child for child in children(comprehension) if not isinstance(child, ast.comprehension))
+    yield from (first.target, *first.ifs)
+    for part in others:
+        yield from (part.iter, part.target, *part.ifs)
 
 
 def targets_of(*targets: ast.AST | None) -> list[str]:
