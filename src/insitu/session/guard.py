@@ -152,8 +152,8 @@ class GuardEntry(Entry):
         self.training = Training(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
             undo.callback(checks.stop)
-            scaling.begin(checks.note_scaling)
-            undo.callback(scaling.end, checks.note_scaling)
+            scaling.begin(checks.remember_scaling)
+            undo.callback(scaling.end, checks.remember_scaling)
             self.recorder.start(frame)
             undo.callback(self.recorder.stop)
             self.training.start(undo)

@@ -5,8 +5,9 @@ Capture collects a `TrainingHistory`. `CHECKS` is a table of small checks, each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import median
 
 from insitu.trace.event import Call
@@ -27,6 +28,9 @@ GROWN = 1e3  # times the norm of all gradients at first
 SMALL_ENOUGH = 1e2  # a norm of all gradients that is nothing to worry about
 LARGE_SHARE = 0.1  # of the largest gradient: these are named where all gradients together explode
 ALMOST_ALWAYS = 0.9  # of all steps of an optimizer
+
+PATH, PEAK, SHARE = attrgetter("path"), attrgetter("peak"), attrgetter("share")
+IS_LAYER, OWNED = attrgetter("is_layer"), attrgetter("has_optimizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,9 @@ class TrainingHistory:
     @property
     def unchanged(self) -> list[ParameterHistory]:
         """The parameters that did not change, where optimizers stepped several times."""
-        return [each for each in self.parameters if not each.has_changed] if self.has_several_steps else []
+        if not self.has_several_steps:
+            return []
+        return [each for each in self.parameters if not each.has_changed]
 
 
 def health_findings(training: TrainingHistory) -> Iterator[Finding]:
@@ -114,12 +120,13 @@ def missing_gradients(training: TrainingHistory) -> Iterator[Finding]:
     Where no parameter of the model got one, the model may only be evaluated, unless an optimizer that steps has its
     parameters. Without a model, the parameters of the optimizers are looked at.
     """
-    missing = [each for each in training.parameters if is_missing(each)]
+    missing = list(filter(is_missing, training.parameters))
+    owned = list(filter(OWNED, missing))
     if not training.has_model:
-        missing = [each for each in missing if each.has_optimizer]
+        missing = owned
     is_every = len(missing) == len(training.parameters)
-    is_trained = any(each.has_optimizer for each in missing)
-    if training.passes > 1 and missing and (is_trained or not is_every):
+    is_evaluated = is_every and not owned
+    if training.passes > 1 and missing and not is_evaluated:
         paths = paths_of(missing)
         yield MissingGradients(
             path=paths[0],
@@ -143,19 +150,29 @@ def extreme_gradients(training: TrainingHistory) -> Iterator[Finding]:
     if paths := paths_of(exploding(training)):
         first = training.first_norms[0]
         yield ExplodingGradients(path=paths[0], paths=paths, first=first, largest=training.largest_norm)
-    elif vanished := [each for each in training.parameters if is_vanishing(each)]:
+    elif vanished := list(filter(is_vanishing, training.parameters)):
         paths = paths_of(vanished)
-        yield VanishingGradients(path=paths[0], paths=paths, share=max(each.share for each in vanished))
+        yield VanishingGradients(path=paths[0], paths=paths, share=max(map(SHARE, vanished)))
 
 
 def exploding(training: TrainingHistory) -> list[ParameterHistory]:
     """The parameters whose gradients explode: each by itself or, if none does, all together."""
-    alone = [each for each in training.parameters if each.peak > EXPLODED * max(1.0, each.norm)]
-    first, largest = median(training.first_norms or [0.0]), training.largest_norm
-    if alone or largest <= GROWN * first or largest <= SMALL_ENOUGH:
+    alone = list(filter(is_exploding, training.parameters))
+    if alone or not has_exploded(training):
         return alone
-    peak = max(each.peak for each in training.parameters)
-    return [each for each in training.parameters if each.peak >= LARGE_SHARE * peak]
+    least = LARGE_SHARE * max(map(PEAK, training.parameters))
+    return [each for each in training.parameters if each.peak >= least]
+
+
+def is_exploding(parameter: ParameterHistory) -> bool:
+    """Whether the gradient of a parameter was much larger than the parameter."""
+    return parameter.peak > EXPLODED * max(1.0, parameter.norm)
+
+
+def has_exploded(training: TrainingHistory) -> bool:
+    """Whether all gradients together became much larger than they were at first."""
+    first = median(training.first_norms) if training.first_norms else 0.0
+    return training.largest_norm > max(GROWN * first, SMALL_ENOUGH)
 
 
 def is_vanishing(parameter: ParameterHistory) -> bool:
@@ -168,49 +185,68 @@ def frozen_parameters(training: TrainingHistory) -> Iterator[Finding]:
     unchanged = training.unchanged
     if len(unchanged) == len(training.parameters):
         return
-    has_learned = any(each.requires_grad and each.has_changed for each in training.parameters)
-    frozen = [each for each in unchanged if not each.requires_grad]
-    tuned = [each for each in frozen if each.was_frozen and has_learned]
-    late = [each for each in frozen if each not in tuned]
-    for group, is_fine_tuning in ((late, False), (tuned, True)):
-        if any(each.is_layer for each in group):  # where layers are frozen, other parameters were frozen with them
+    has_learned = any(map(is_learning, training.parameters))
+    for is_fine_tuning in (False, True):
+        group = [each for each in unchanged if is_frozen(each, is_before=is_fine_tuning, has_learned=has_learned)]
+        if any(map(IS_LAYER, group)):  # where layers are frozen, other parameters were frozen with them
             paths = paths_of(group)
             yield FrozenParameters(path=paths[0], paths=paths, steps=training.steps, is_fine_tuning=is_fine_tuning)
 
 
+def is_learning(parameter: ParameterHistory) -> bool:
+    """Whether a parameter is trained and has changed."""
+    return parameter.requires_grad and parameter.has_changed
+
+
+def is_frozen(parameter: ParameterHistory, *, is_before: bool, has_learned: bool) -> bool:
+    """Whether a parameter is frozen: before the guard began, while others learned (`is_before`), or else."""
+    was_tuned = parameter.was_frozen and has_learned
+    return not parameter.requires_grad and was_tuned == is_before
+
+
 def optimizer_gap(training: TrainingHistory) -> Iterator[Finding]:
     """Parameters that got gradients, and that no optimizer has."""
-    forgotten = [each for each in learning(training) if not each.has_optimizer and each.is_trained]
-    if paths := paths_of(forgotten):
+    if paths := paths_of(filter(is_forgotten, stalled(training))):
         yield OptimizerGap(path=paths[0], paths=paths, steps=training.steps)
 
 
 def stuck_parameters(training: TrainingHistory) -> Iterator[Finding]:
     """Parameters that an optimizer has, and that did not change although they got gradients."""
     rate = training.rate
-    owned = [each for each in learning(training) if each.has_optimizer and each.share > VANISHED]
-    if paths := paths_of([each for each in owned if each.is_matrix or not rate]):
+    stuck = [each for each in stalled(training) if is_stuck(each, rate)]
+    if paths := paths_of(stuck):
         yield StuckParameters(path=paths[0], paths=paths, steps=training.steps, rate=rate)
 
 
-def learning(training: TrainingHistory) -> list[ParameterHistory]:
+def stalled(training: TrainingHistory) -> list[ParameterHistory]:
     """The parameters that got gradients and did not change."""
     return [each for each in training.unchanged if each.has_gradient and each.requires_grad]
+
+
+def is_forgotten(parameter: ParameterHistory) -> bool:
+    """Whether a parameter belongs to a model that is trained, and no optimizer has it."""
+    return parameter.is_trained and not parameter.has_optimizer
+
+
+def is_stuck(parameter: ParameterHistory, rate: float) -> bool:
+    """Whether an optimizer has a parameter whose gradient does not vanish; a bias may stay as it is, unless all do."""
+    can_move = parameter.has_optimizer and parameter.share > VANISHED
+    return can_move and (parameter.is_matrix or not rate)
 
 
 def stale_gradients(training: TrainingHistory) -> Iterator[Finding]:
     """Optimizers that almost always used gradients of earlier steps too."""
     for optimizer in training.optimizers:
         place, stale = optimizer.place, optimizer.stale_steps
-        if place is not None and stale and stale >= ALMOST_ALWAYS * (optimizer.steps - 1):
+        if place is not None and stale >= max(1, ALMOST_ALWAYS * (optimizer.steps - 1)):
             yield StaleGradients(
                 call=place, site=place.site, optimizer=optimizer.name, steps=optimizer.steps, stale_steps=stale
             )
 
 
-def paths_of(parameters: list[ParameterHistory]) -> tuple[str, ...]:
+def paths_of(parameters: Iterable[ParameterHistory]) -> tuple[str, ...]:
     """The paths of parameters."""
-    return tuple(each.path for each in parameters)
+    return tuple(map(PATH, parameters))
 
 
 CHECKS: tuple[Callable[[TrainingHistory], Iterator[Finding]], ...] = (

@@ -309,7 +309,8 @@ def entry_call(history: CallHistory[Item], tensor: Item, *, nan: bool) -> int | 
 
     The search goes backwards, first through tensors that are known not to be finite.
     """
-    waiting, seen = [(history.producer(tensor), True)], set()
+    waiting: list[tuple[int, bool]] = [(history.producer(tensor), True)]
+    seen: set[int] = set()
     found: dict[Doubt, int] = {}
     while waiting and Doubt.NONE not in found:
         call, is_certain = waiting.pop()
@@ -317,20 +318,24 @@ def entry_call(history: CallHistory[Item], tensor: Item, *, nan: bool) -> int | 
             continue
         seen.add(call)
         earlier = [each for each in history.inputs(call) if history.producer(each) < call]
-        known = [(history.producer(each), True) for each in earlier if history.is_bad(each)]
-        passage = None if known else history.entry(call)
-        doubt = doubt_of(passage, is_certain=is_certain, nan=nan) if passage is not None else None
+        known = [(history.producer(each), True) for each in filter(history.is_bad, earlier)]
+        if known:
+            waiting += known
+            continue
+        waiting += [(history.producer(each), False) for each in filter(history.is_unknown, earlier)]
+        doubt = doubt_of(history.entry(call), is_certain=is_certain, nan=nan)
         if doubt is not None:
             found.setdefault(doubt, call)
-        waiting += known or [(history.producer(each), False) for each in earlier if history.is_unknown(each)]
-    return found[min(found, key=lambda doubt: doubt.value)] if found else None
+    return next((found[doubt] for doubt in Doubt if doubt in found), None)
 
 
-def doubt_of(passage: Passage, *, is_certain: bool, nan: bool) -> Doubt | None:
+def doubt_of(passage: Passage | None, *, is_certain: bool, nan: bool) -> Doubt | None:
     """How doubtful it is that a call introduced NaN (`nan`) or Inf; None if it introduces nothing of its own.
 
     `is_certain` says that its result is known not to be finite.
     """
+    if passage is None:
+        return None
     written = passage.literals
     is_data = is_certain and not passage.inputs
     if is_data or written.nan or (not written.is_finite and not nan):

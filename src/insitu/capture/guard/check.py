@@ -50,13 +50,13 @@ class GuardChecks:
 
     def __init__(self, report: Callable[[Finding], None], allow: Iterable[str]) -> None:
         self.report, self.allow = report, tuple(allow)
-        self.found = False  # whether anything not finite was found: then what comes later may follow from it
-        self.told = False  # whether it was told that something came in which was not finite before
-        self.trains = False  # whether a backward pass has run
+        self.has_found = False  # whether a NaN or Inf was found: what comes later may follow from it
+        self.has_incoming = False  # whether a NaN or Inf that no checked call produced was reported
+        self.has_trained = False  # whether a backward pass has run
         self.checks: list[ProbeChecks] = []
         self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
         self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow
-        self.enters = False  # whether the function mode is switched on for code of the user in a backward pass
+        self.runs_user_code = False  # whether the function mode is switched on for code of the user in a backward pass
         self._allowed: dict[tuple[str, str], bool] = {}
 
     def of(self, probe: Probe) -> ProbeChecks:
@@ -65,37 +65,36 @@ class GuardChecks:
         self.checks.append(check)
         return check
 
-    def allowed(self, name: str, path: str) -> bool:
-        """Whether a function, or what runs in a module, may make what it wants."""
+    def is_allowed(self, name: str, path: str) -> bool:
+        """Whether a function, or any call in a module, may produce NaN and Inf."""
         key = (name, path)
         if key not in self._allowed:
             self._allowed[key] = any(names(pattern, name, path) for pattern in self.allow)
         return self._allowed[key]
 
-    def note_scaling(self) -> None:
-        """A loss is scaled."""
+    def remember_scaling(self) -> None:
+        """Remember that a loss is scaled."""
         self.is_scaled = True
 
     def open(self, probe: Probe, at: int) -> None:
-        """A watched function is called: that is none of ours."""
+        """A watched function is called: a guard ignores it."""
 
     def change(self, probe: Probe, entry: VariableEntry, value: Any) -> None:
-        """A variable has changed: that is none of ours."""
+        """A variable has changed: a guard ignores it."""
 
     def close(self, probe: Probe, at: int) -> None:
         """A call has ended, by an exception or not: the tape may be too long."""
         callee, check = probe.tape[at], probe.check
-        if check is not None and type(callee) is not FunctionCallee and callee.kind in ("module", "function"):
+        if check is None:
+            return
+        is_function = type(callee) is FunctionCallee
+        if not is_function and callee.kind in ("module", "function"):
             check.look_at_opaque(at, is_ours=_getframe(1).f_code is probe.on_module.__code__)
-        if check is not None and (len(probe.tape) > SOON or self.enters):
-            backward = type(callee) is FunctionCallee and callee.runs_backward
-            if backward:
-                check.nodes.end()
-            if probe.parent == OUTERMOST and not probe.suspended and (backward or len(probe.tape) > LATE):
-                check.clear()
+        if len(probe.tape) > SOON or self.runs_user_code:
+            check.end_call(is_backward=is_function and callee.runs_backward)
 
     def rest(self, *, is_complete: bool) -> list[Finding]:
-        """What to say at the end: of results that were not checked and, in a block that is complete, were not used."""
+        """The findings of outputs that nobody checked and, in a block that is complete, that nobody used."""
         with DisableTorchFunction():  # modes of others are not to see this
             found = [finding for check in self.checks for finding in check.rest()]
             if is_complete:
@@ -150,9 +149,9 @@ class ProbeChecks:
         return self.probe.module.path if self.probe.module is not None else ""
 
     def is_allowed(self, reading: Reading, at: int) -> bool:
-        """Whether the call at an offset may produce what it wants."""
+        """Whether the call at an offset may produce NaN and Inf."""
         call = reading.call(at)
-        return self.checks.allowed(call.name, call.path)
+        return self.checks.is_allowed(call.name, call.path)
 
     def value_of(self, tensor: Tensor) -> Value | None:
         """What the tape knows about a tensor."""
@@ -228,12 +227,21 @@ class ProbeChecks:
     def rest(self) -> Iterator[Finding]:
         """The findings of outputs that nobody has used, and that were not checked therefore."""
         for at in sorted(self.unchecked):
-            if self.checks.found or not can_produce(self.probe.tape.callee(at)):
+            if self.checks.has_found or not can_produce(self.probe.tape.callee(at)):
                 continue
             tensors = filter_alive(values(self.probe.tape.result(at)))
             finding = None if all(map(is_finite, tensors)) else incoming_finding(self, at, tensors, "")
             if finding is not None:
                 yield finding
+
+    def end_call(self, *, is_backward: bool) -> None:
+        """A call has ended and the tape is long, or a backward pass ran code of the user."""
+        probe = self.probe
+        if is_backward:
+            self.nodes.end()
+        is_outermost = probe.parent == OUTERMOST and not probe.suspended
+        if is_outermost and (is_backward or len(probe.tape) > LATE):
+            self.clear()
 
     def clear(self) -> None:
         """Move what is on the tape into the past: a backward pass may still ask for it."""

@@ -90,7 +90,7 @@ def output_finding(
     check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwargs: Any, result: Any, before: Finiteness | None
 ) -> Finding | None:
     """The finding of a call whose output is not finite; None if it is not news, or may still heal."""
-    if check.checks.allowed(callee.name, check.path):
+    if check.checks.is_allowed(callee.name, check.path):
         return None
     tensors = call_tensors(callee, at, args, kwargs, result, before)
     passage = tensors.passage()
@@ -128,7 +128,7 @@ def new_finding(check: ProbeChecks, tensors: CallTensors, passage: Passage) -> F
     if may_heal(passage.outputs[index], has_gradient=has_gradient, is_in_model=check.probe.module is not None):
         check.waiting.add(tensors.at, finding)
         return None
-    check.checks.found = True
+    check.checks.has_found = True
     return finding
 
 
@@ -169,8 +169,8 @@ def pass_on(check: ProbeChecks, tensors: CallTensors, passage: Passage, finding:
 def report_waiting(check: ProbeChecks, finding: NonFiniteResult, reach: Reach, reading: Reading, at: int) -> Finding:
     """The finding that waited, once it has reached what matters: the call at an offset shows it."""
     check.waiting.end(finding)
-    check.checks.found = True
-    is_metric = reach == "number" and check.checks.trains
+    check.checks.has_found = True
+    is_metric = reach == "number" and check.checks.has_trained
     return replace(finding, reach=reach, consumer=reading.call(at), is_metric=is_metric)
 
 
@@ -185,7 +185,7 @@ def incoming_finding(
     Inf that was there before may heal, except in a parameter: it counts once it has reached a loss.
     """
     earlier = unchecked_finding(check, inputs)
-    if earlier is not None or check.checks.found:
+    if earlier is not None or check.checks.has_found:
         return earlier
     for tensor in inputs:
         value = check.value_of(tensor)
@@ -195,7 +195,7 @@ def incoming_finding(
         if source.producer >= 0 and not isinstance(check.probe.tape.callee(source.producer), FunctionCallee):
             return opaque_finding(check, source.producer, tensor)
         if source.producer == GIVEN:
-            check.checks.told = True
+            check.checks.has_incoming = True
             return input_finding(check, at, source if isinstance(source, ParameterValue) else value, tensor, path)
     return None
 
@@ -231,7 +231,7 @@ def overflow_finding(check: ProbeChecks, history: TapeHistory, value: Value, ten
     output = tensor if output is None else output
     if is_excused(check, history, call, output):
         return None
-    check.checks.found = True
+    check.checks.has_found = True
     alive = [each for item in history.inputs(call) if (each := item()) is not None]
     return result_finding(check, call, output, alive, has_finite_inputs=True)
 
@@ -240,7 +240,7 @@ def is_excused(check: ProbeChecks, history: TapeHistory, call: int, output: Tens
     """Whether the NaN or Inf of an unchecked call is allowed, was written down, or is a mask."""
     passage, callee = history.entry(call), check.probe.tape.callee(call)
     found, inputs = finiteness_of(output), history.inputs(call)
-    if passage is None or check.checks.allowed(callee.name, call_path(check, call)):
+    if passage is None or check.checks.is_allowed(callee.name, call_path(check, call)):
         return True
     if replace(passage, outputs=(found,)).is_literal or any(map(history.is_literal, gone(inputs))):
         return True
@@ -271,7 +271,7 @@ def opaque_finding(check: ProbeChecks, at: int, tensor: Tensor) -> Finding | Non
     inputs = history.inputs(at)
     if found.is_minus_inf or any(not history.finiteness(each).is_finite for each in inputs):
         return None
-    check.checks.found = True
+    check.checks.has_found = True
     alive = [each for item in inputs if (each := item()) is not None]
     return result_finding(check, at, tensor, alive, has_finite_inputs=len(alive) == len(inputs))
 

@@ -77,7 +77,7 @@ def node_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGra
     saved = [tensor for _, tensor in saved_tensors(gradient.node)]
     if follows(check, [*alive(reading, at), *saved], gradient):
         return consequence(check, reading, at, gradient, gradient.node.name())
-    check.checks.found = True
+    check.checks.has_found = True
     facts = facts_at(check, reading, at, gradient)
     if gradient.origin is GradientOrigin.UNCHECKED:
         return UncheckedGradient(node=gradient.node.name(), **facts)
@@ -97,7 +97,7 @@ def user_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGra
         return None
     if follows(check, alive(reading, at), gradient):
         return consequence(check, reading, at, gradient, "autograd")
-    check.checks.found = True
+    check.checks.has_found = True
     facts = facts_at(check, reading, at, gradient, has_node=False)
     is_finite = gradient.incoming.is_finite
     return NonFiniteGradient(kind=gradient.kind, node="autograd", has_finite_inputs=is_finite, **facts)
@@ -105,17 +105,17 @@ def user_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGra
 
 def consequence(check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient, node: str) -> Finding | None:
     """The finding of a gradient that follows from the forward pass, unless the forward pass was reported."""
-    if check.checks.found or check.checks.told:
+    if check.checks.has_found or check.checks.has_incoming:
         return None
-    check.checks.told = True
-    check.checks.found = gradient.origin is GradientOrigin.UNCHECKED
+    check.checks.has_incoming = True
+    check.checks.has_found = gradient.origin is GradientOrigin.UNCHECKED
     return ConsequentGradient(node=node, **facts_at(check, reading, at, gradient, has_node=node != "autograd"))
 
 
 def follows(check: ProbeChecks, tensors: list[Tensor], gradient: BadGradient) -> bool:
     """Whether a gradient is not finite because the tensors of the forward call are not."""
     forward = union(map(finiteness_of, tensors))
-    return follows_forward(forward, nan=gradient.has_nan and not check.checks.found)
+    return follows_forward(forward, nan=gradient.has_nan and not check.checks.has_found)
 
 
 def alive(reading: Reading, at: int) -> list[Tensor]:
@@ -144,9 +144,9 @@ def facts_at(
 
 def unplaced_finding(check: ProbeChecks, gradient: BadGradient) -> Finding | None:
     """The finding of a node that no call on a tape made: of a hand-written function, or of a compiled region."""
-    if check.checks.found:
+    if check.checks.has_found:
         return None
-    check.checks.found = True
+    check.checks.has_found = True
     node, call = gradient.node, unseen_call(check.probe.tape, node_number(gradient.node))
     facts: dict[str, Any] = {
         "call": call,

@@ -83,7 +83,7 @@ def changed(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwar
 
 def losses_of(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
     """Prepare for a backward pass; returns the losses that are worth a look."""
-    check.checks.trains = True
+    check.checks.has_trained = True
     check.nodes.end()
     check.nodes.find_unseen(next_node_number(), args, kwargs)
     check.checks.on_backward(check.probe, None)

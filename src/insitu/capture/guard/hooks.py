@@ -1,13 +1,14 @@
-"""What a guard checks of hooks on gradients (`Tensor.register_hook`): that none makes NaN or Inf of finite numbers.
+"""What a guard checks about hooks on gradients (`Tensor.register_hook`): none may produce NaN or Inf by itself.
 
 Autograd runs them between its nodes, from a dict that each tensor has. There each hook is replaced by one that calls it
-and looks at what it made, until the guard ends.
+and looks at its result, until the guard ends.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.torch_internals import DisableTorchFunction, backward_hooks, node_number, version_counter
 from insitu.capture.variables.function_watch import code_of
 from insitu.trace.event import Call, Site
-from insitu.trace.findings import Finding, FindingKind, NonFiniteFromHook, TensorOperand
+from insitu.trace.findings import Finding, NonFiniteFromHook, TensorOperand
 from insitu.trace.origin import FINITE
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ class Hooks:
             version = self._version_of_finite(grad)
             result = hook(grad)
             if version is not None:
-                made = grad if result is None else result
-                check.tell(hook_cause, check, hook, made, grad if version_counter(grad) == version else None, place)
+                output = grad if result is None else result
+                unchanged = grad if version_counter(grad) == version else None
+                check.tell(hook_finding, check, hook, output, unchanged, place)
             return result
 
         looking.__dict__["__insitu__"] = check.checks
@@ -98,44 +100,53 @@ class Hooks:
         self._replaced.clear()
 
 
-def hook_cause(check: ProbeChecks, hook: Hook, made: Any, given: Tensor | None, place: Place) -> Finding | None:
-    """What to say of what a hook made of a finite gradient, which is `given` unless it was changed in place."""
-    found = finiteness_of(made) if isinstance(made, Tensor) else FINITE
+@dataclass(frozen=True, slots=True)
+class HookTarget:
+    """The tensor that a hook is on: the call that produced it, or the path of a parameter."""
+
+    call: Call | None = None
+    path: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the call."""
+        return self.call.name if self.call is not None else ""
+
+
+def hook_finding(check: ProbeChecks, hook: Hook, output: Any, gradient: Tensor | None, place: Place) -> Finding | None:
+    """The finding of a hook that got a finite gradient, which is None if the hook changed it in place."""
+    found = finiteness_of(output) if isinstance(output, Tensor) else FINITE
     if found.is_finite:
         return None
     check.nodes.spoil()
-    call, path = call_at(check, place), ""
-    if not isinstance(place, int):
-        path = parameter_path(check.probe, place())
-    elif call is not None:
-        path = call.path
-    if (check.checks.is_scaled and not found.nan) or check.checks.allowed(call.name if call is not None else "", path):
+    target = target_of(check, place)
+    is_expected = check.checks.is_scaled and not found.nan
+    if is_expected or check.checks.is_allowed(target.name, target.path):
         return None
-    check.checks.found = True
-    operands = (TensorOperand(facts_of(given), "the gradient"),) if given is not None else ()
-    name = getattr(hook, "__name__", type(hook).__name__)
-    kind: FindingKind = "nan" if found.nan else "inf"
-    index = first_bad(made, nan=found.nan)
+    check.checks.has_found = True
     return NonFiniteFromHook(
-        kind=kind,
-        path=path,
-        call=call,
+        kind="nan" if found.nan else "inf",
+        path=target.path,
+        call=target.call,
         site=hook_site(hook),
-        output=facts_of(made),
-        index=index,
-        operands=operands,
-        hook=name,
+        output=facts_of(output),
+        index=first_bad(output, nan=found.nan),
+        operands=() if gradient is None else (TensorOperand(facts_of(gradient), "the gradient"),),
+        hook=getattr(hook, "__name__", type(hook).__name__),
     )
 
 
-def call_at(check: ProbeChecks, place: Place) -> Call | None:
-    """The call that made the tensor that a hook is on; none made a parameter."""
+def target_of(check: ProbeChecks, place: Place) -> HookTarget:
+    """The tensor that a hook is on; no call produced a parameter."""
     if not isinstance(place, int):
-        return None
+        return HookTarget(path=parameter_path(check.probe, place()))
     tape, at = place_of(check, place)
+    if at is None:
+        return HookTarget()
     reading = Reading(tape)
     try:
-        return reading.call(at) if at is not None else None
+        call = reading.call(at)
+        return HookTarget(call, call.path)
     finally:
         reading.close()
 

@@ -29,7 +29,7 @@ def loss_finding(check: ProbeChecks, at: int, losses: list[Tensor]) -> Finding |
         check.nodes.spoil()
         return report_waiting(check, waiting, "loss", Reading(check.probe.tape), at)
     finding = incoming_finding(check, at, losses, "", is_loss=True)
-    if finding is not None or check.checks.found:
+    if finding is not None or check.checks.has_found:
         return finding
     loss = next((each for each in losses if not is_finite(each)), None)
     return entry_finding(check, at, loss) if loss is not None else None
@@ -43,14 +43,16 @@ def entry_finding(check: ProbeChecks, at: int, loss: Tensor) -> Finding | None:
     check.nodes.spoil()
     nan = finiteness_of(loss).nan
     entry = entry_call(TapeHistory(check), value, nan=nan)
-    if entry is None and (check.checks.told or check.checks.allow):  # the cause was reported before, or is allowed
+    if entry is None and (
+        check.checks.has_incoming or check.checks.allow
+    ):  # the cause was reported before, or is allowed
         return None
     reading = Reading(check.probe.tape)
     try:
         call = reading.call(at if entry is None else entry)
-        if check.checks.allowed(call.name, call.path):
+        if check.checks.is_allowed(call.name, call.path):
             return None
-        check.checks.told = True
+        check.checks.has_incoming = True
         kind = NonFiniteLoss if entry is None else NonFiniteLiteral
         output, index = facts_of(loss), first_bad(loss, nan=nan)
         return kind(path=call.path, call=call, site=call.site, output=output, index=index)

@@ -96,7 +96,7 @@ class Nodes:
             self.unseen.discard(node_number(node))
             node.register_hook(self.leaving)
             if runs_user_code(node):
-                self._check.checks.enters = True
+                self._check.checks.runs_user_code = True
                 node.register_prehook(self._user_code.enter)
                 node.register_hook(self._user_code.leave)
         self._patience -= 1

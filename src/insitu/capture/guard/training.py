@@ -191,9 +191,9 @@ class Training:
             return None
         has_bad_gradient = any(not is_finite(each.grad) for each in new if each.grad is not None)
         path = self._paths().get(id(new[0]), "")
-        if (has_bad_gradient and self._checks.found) or self._checks.allowed("", path):
+        if (has_bad_gradient and self._checks.has_found) or self._checks.is_allowed("", path):
             return None
-        self._checks.found = True
+        self._checks.has_found = True
         return NonFiniteUpdate(
             path=path,
             site=site_here(),
@@ -210,7 +210,7 @@ class Training:
     def _leftover_gradients(self) -> Iterator[Finding]:
         """The first gradient that is left and not finite, where nothing else that is not finite was reported."""
         checks = self._checks
-        if not self._passes or checks.found or checks.told or checks.is_scaled or checks.allow:
+        if not self._passes or checks.has_found or checks.has_incoming or checks.is_scaled or checks.allow:
             return
         model = unwrapped(self._model).named_parameters() if self._model is not None else ()
         called = [item for check in checks.checks for item in own_tensors(check.probe)]
@@ -239,7 +239,7 @@ class Training:
         for key, path in self._paths().items():
             weight = self._weights.get(key)
             parameter = weight.ref() if weight is not None else None
-            if weight is None or parameter is None or self._checks.allowed("", path):
+            if weight is None or parameter is None or self._checks.is_allowed("", path):
                 continue
             is_asked = has_stepped or not weight.has_gradient  # to compare all values takes time
             yield ParameterHistory(
@@ -271,7 +271,7 @@ class Training:
         return set().union(*(ids for ids in inside if ids & known))
 
     def _is_layer(self, path: str) -> bool:
-        """Whether a parameter is of a layer of torch that is there to learn; a table of one's own may be fixed."""
+        """Whether a parameter belongs to a layer of torch that should learn; a table of the user may be fixed."""
         if self._model is None:
             return False
         owner = unwrapped(self._model).get_submodule(path.rpartition(".")[0])

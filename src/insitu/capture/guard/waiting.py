@@ -111,7 +111,7 @@ class Waiting:
                 if not self._is_known_elsewhere(carrier.value):
                     self._count_unused(carrier)
         for finding, count in self._unused.values():
-            yield from repeat(replace(finding, reach="unused", is_metric=self._check.checks.trains), count)
+            yield from repeat(replace(finding, reach="unused", is_metric=self._check.checks.has_trained), count)
 
     def _settle_passed_on(self) -> None:
         """Views and parts are not checked one by one: look at those that are alive and hold what waits."""
