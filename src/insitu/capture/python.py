@@ -14,7 +14,7 @@ from insitu.capture.modes import as_anchor
 from insitu.capture.ops import phase_of
 from insitu.capture.tape import ENTERED, FORWARD, LEFT, Raised, VariableEntry, new_record
 from insitu.capture.tensors import GIVEN, Value, Values, guarded
-from insitu.capture.variables.follow.rewrite import Point
+from insitu.capture.variables.follow.rewrite import ReportPoint
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
@@ -83,7 +83,7 @@ class PythonCalls:
         outer, probe.parent = probe.parent, at
         self.enter(at)
         try:
-            point = Point("bound", "yield", frame.f_lineno, code.co_qualname, code.co_filename)
+            point = ReportPoint("bound", "yield", frame.f_lineno, code.co_qualname, code.co_filename)
             probe.change(VariableEntry(point, "yield", ("yielded",)), self.look(value))
         except Exception as error:
             probe.trouble("recording what was yielded", error)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from insitu.capture.torch_internals import STOP_RECOMPUTATION
-from insitu.capture.variables.follow.rewrite import Point
+from insitu.capture.variables.follow.rewrite import ReportPoint
 from insitu.trace.event import Change, MarkKind, Phase
 
 CALLEE = 0  # what was called: a callee (calls.py, names.py, compiled.py) or a MarkEntry
@@ -90,7 +90,7 @@ class VariableEntry:
 
     __slots__ = ("changes", "name", "point")
 
-    def __init__(self, point: Point, name: str, changes: tuple[Change, ...] | None) -> None:
+    def __init__(self, point: ReportPoint, name: str, changes: tuple[Change, ...] | None) -> None:
         self.point = point
         self.name = name
         self.changes = changes

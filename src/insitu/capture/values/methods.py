@@ -14,7 +14,7 @@ from insitu.capture.values.intake import text_of
 from insitu.capture.values.leaves import parts
 from insitu.capture.values.method_patch import MethodPatch
 from insitu.capture.values.targets import MethodTarget
-from insitu.capture.variables.follow.rewrite import Point
+from insitu.capture.variables.follow.rewrite import ReportPoint
 from insitu.capture.variables.frame_states import FrameStates
 from insitu.capture.variables.reporters import recordings
 from insitu.capture.variables.swaps import swaps
@@ -75,7 +75,7 @@ class MethodValues:
         """No call of the model runs: all frames have ended."""
         self._calls.clear()
 
-    def hear(self, point: Point, value: Any, frame: FrameType) -> None:
+    def hear(self, point: ReportPoint, value: Any, frame: FrameType) -> None:
         """A variable was reported."""
         if not self._clock.step.is_recorded:
             return
@@ -91,7 +91,7 @@ class MethodValues:
                 raise
             self._recorder.leave_out(f"{point.function}.{point.name}", text_of(error))
 
-    def _enter(self, point: Point, frame: FrameType) -> None:
+    def _enter(self, point: ReportPoint, frame: FrameType) -> None:
         """A call begins."""
         known = self._with_variables.get((point.file, point.function))
         target = self._target_in(frame, known) if known is not None else None
@@ -108,7 +108,7 @@ class MethodValues:
         target = self._methods.get((owner, known.name))
         return target if target is not None and target.function is known.function else None
 
-    def _take_variable(self, call: MethodCall, point: Point, value: Any) -> None:
+    def _take_variable(self, call: MethodCall, point: ReportPoint, value: Any) -> None:
         rests = call.target.variables.get(point.name, ())
         for path, item in parts(f"{call.target.path}.{point.name}", value, rests).items():
             now = print_of(item)

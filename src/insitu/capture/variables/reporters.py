@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from insitu.capture.modes import never_compile
 from insitu.capture.tape import VariableEntry
 from insitu.capture.variables.follow.definitions import nested_codes
-from insitu.capture.variables.follow.rewrite import Point, Reporter, Shortcut, rewrite
+from insitu.capture.variables.follow.rewrite import Reporter, ReportPoint, Shortcut, rewrite
 from insitu.capture.variables.patterns import VariablePatterns, patterns_of
 from insitu.capture.variables.variable_tracker import is_number
 
@@ -35,7 +35,7 @@ class Audience:
     listeners: tuple[tuple[Probe, VariablePatterns], ...]
     patterns: VariablePatterns
 
-    def report(self, point: Point, value: Any, frame: FrameType, *, own: bool = False) -> None:
+    def report(self, point: ReportPoint, value: Any, frame: FrameType, *, own: bool = False) -> None:
         """Report a variable to the probes that follow it; a point without a name says that a function begins."""
         for probe, patterns in self.listeners:
             if not probe.paused and (not point.name or patterns.wanted(point.name)):
@@ -115,17 +115,17 @@ def unique(names: Iterable[str]) -> tuple[str, ...]:
 audiences = Audiences()
 os.register_at_fork(after_in_child=audiences.abandon)
 # Recordings of values hear the reports of all threads.
-recordings: list[Callable[[Point, Any, FrameType], None]] = []
+recordings: list[Callable[[ReportPoint, Any, FrameType], None]] = []
 os.register_at_fork(after_in_child=recordings.clear)
 # The file and the name of each watched function: its call has its arguments, so no record is needed for them.
 watched_places: set[tuple[str, str]] = set()
 
 
-def make_thread_reporter() -> Callable[[Point], Reporter]:
+def make_thread_reporter() -> Callable[[ReportPoint], Reporter]:
     """Reporters for code that any thread may run."""
     get = audiences.get
 
-    def reporter(point: Point) -> Reporter:
+    def reporter(point: ReportPoint) -> Reporter:
         own = (point.file, point.function) in watched_places
 
         def report(value: Any) -> None:
@@ -143,7 +143,7 @@ def make_thread_reporter() -> Callable[[Point], Reporter]:
 def rewritten(
     code: CodeType,
     patterns: VariablePatterns,
-    reporter: Callable[[Point], Reporter],
+    reporter: Callable[[ReportPoint], Reporter],
     shortcut: Shortcut | None = None,
 ) -> CodeType:
     """The code of a function with reports. Dynamo must pass over the functions nested in it: it cannot compile them."""
@@ -170,7 +170,7 @@ def make_shortcut(probe: Probe, patterns: VariablePatterns, code: CodeType) -> S
     )
 
 
-def make_reporter(probe: Probe, patterns: VariablePatterns, code: CodeType) -> Callable[[Point], Reporter]:
+def make_reporter(probe: Probe, patterns: VariablePatterns, code: CodeType) -> Callable[[ReportPoint], Reporter]:
     """Reporters for one watched function that runs for one probe, in the thread of that probe.
 
     Its nested functions may run in any thread at any time, the variables that it shares with them may change there,
@@ -179,7 +179,7 @@ def make_reporter(probe: Probe, patterns: VariablePatterns, code: CodeType) -> C
     extend, track, function = probe.tape.extend, probe.tracker.report, code.co_qualname
     local, general = local_names(code), make_thread_reporter()
 
-    def reporter(point: Point) -> Reporter:
+    def reporter(point: ReportPoint) -> Reporter:
         if point.function != function:
             return general(point)
         is_simple = point.name in local and patterns.is_plain(point.name) and point.moment != "deleted"

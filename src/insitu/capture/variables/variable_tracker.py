@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from insitu.capture.changes import Print, differences, print_of
 from insitu.capture.tape import VariableEntry
 from insitu.capture.torch_internals import tracing_state
-from insitu.capture.variables.follow.rewrite import COMPREHENSIONS, Point
+from insitu.capture.variables.follow.rewrite import COMPREHENSIONS, ReportPoint
 from insitu.capture.variables.frame_states import FrameStates
 from insitu.capture.variables.patterns import VariablePatterns
 from insitu.trace.event import Change
@@ -95,7 +95,7 @@ class VariableTracker:
         self.numbers.reset()
 
     def report(
-        self, point: Point, value: Any, frame: FrameType, patterns: VariablePatterns, *, own: bool = False
+        self, point: ReportPoint, value: Any, frame: FrameType, patterns: VariablePatterns, *, own: bool = False
     ) -> None:
         """Record a variable if it has changed; `own` says that its function is watched: the call has the arguments."""
         if self._probe.over or tracing_state() is not None:  # torch.jit.trace records each look at a tensor
@@ -125,9 +125,9 @@ class VariableTracker:
             if name in around:
                 names[name] = {path: print_of(item) for path, item in patterns.leaves(name, around[name]).items()}
 
-    def _compare(self, point: Point, value: Any, frame: FrameType, patterns: VariablePatterns, own: bool) -> None:
+    def _compare(self, point: ReportPoint, value: Any, frame: FrameType, patterns: VariablePatterns, own: bool) -> None:
         names = self._frames.setdefault(id(frame), {})
-        before = names.get(point.name) or {}
+        before = names.get(point.name, {})
         leaves = patterns.leaves(point.name, value)
         now = names[point.name] = {path: print_of(item) for path, item in leaves.items()}
         is_argument = own and point.moment == "given"
@@ -142,17 +142,17 @@ class VariableTracker:
                 self._probe.change(VariableEntry(point, path, changes), self._probe.python.look(leaves[path]))
         self._delete(point, before.keys() - now.keys())
 
-    def _changes(self, point: Point, path: str, before: Print | None, now: Print) -> tuple[Change, ...]:
+    def _changes(self, point: ReportPoint, path: str, before: Print | None, now: Print) -> tuple[Change, ...]:
         changes = differences(before, now)
         if not changes and point.name == path and self.numbers.was_number(path):
             return ("type",)
         return changes
 
-    def _delete(self, point: Point, paths: Iterable[str]) -> None:
+    def _delete(self, point: ReportPoint, paths: Iterable[str]) -> None:
         for path in paths:
             self._recorded.pop(path, None)
             self._probe.change(VariableEntry(point, path, ("deleted",)), None)
 
-    def _record_known(self, point: Point, path: str) -> None:
+    def _record_known(self, point: ReportPoint, path: str) -> None:
         if self._probe.live is None:
             self._probe.change(VariableEntry(point, path, ()), None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.capture.variables.follow.definitions import NoSource
 from insitu.capture.variables.follow.lines import LineFollower, reported_frame
-from insitu.capture.variables.follow.rewrite import Point
+from insitu.capture.variables.follow.rewrite import ReportPoint
 from insitu.capture.variables.reach import Reach
 from insitu.capture.variables.reporters import (
     Audience,
@@ -80,7 +80,7 @@ def by_lines(codes: list[CodeType], audience: Audience, frame: FrameType | None 
     follower = LineFollower()
     ident = get_ident()
 
-    def report(point: Point, value: Any) -> None:
+    def report(point: ReportPoint, value: Any) -> None:
         frame = reported_frame()
         if get_ident() == ident and frame is not None:
             audience.report(point, value, frame, own=True)

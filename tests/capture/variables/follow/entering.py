@@ -7,7 +7,7 @@ from typing import Any
 from tests.capture.variables.follow.programs import Program, made
 from tests.capture.variables.follow.rewriting import code_stays_compatible, debuggers_see_the_same_lines
 
-from insitu.capture.variables.follow.rewrite import Point, known_names, rewrite
+from insitu.capture.variables.follow.rewrite import ReportPoint, known_names, rewrite
 
 
 def case_where_a_function_is_entered() -> None:
@@ -28,7 +28,7 @@ def case_where_a_function_is_entered() -> None:
     f = names["f"]
     seen: list[tuple[str, str, int]] = []
 
-    def reporter(point: Point) -> Any:
+    def reporter(point: ReportPoint) -> Any:
         return lambda value: seen.append((point.moment, point.function.rpartition(".")[2], point.line))
 
     f.__code__ = rewrite(f.__code__, {"x", "y"}.__contains__, reporter)

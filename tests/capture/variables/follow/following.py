@@ -14,7 +14,7 @@ from unittest import mock
 from insitu.capture.variables.follow import lines
 from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.lines import LineFollower, reported_frame
-from insitu.capture.variables.follow.rewrite import Point
+from insitu.capture.variables.follow.rewrite import ReportPoint
 
 Seen = list[tuple[str, str, int, str]]
 
@@ -43,7 +43,7 @@ def followed(*functions: Any, wanted: str = "x") -> Iterator[Seen]:
     """Everything that is reported of functions while the block runs."""
     seen: Seen = []
 
-    def report(point: Point, value: Any) -> None:
+    def report(point: ReportPoint, value: Any) -> None:
         assert (point.file, point.function) in places, point
         if point.moment == "entered":
             assert (point.name, value) == ("", None)

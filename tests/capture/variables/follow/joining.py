@@ -14,7 +14,7 @@ from typing import Any
 from tests.capture.variables.follow.following import Seen, built, tools_in_use, traced
 
 from insitu.capture.variables.follow.lines import LineFollower, reported_frame
-from insitu.capture.variables.follow.rewrite import Point
+from insitu.capture.variables.follow.rewrite import ReportPoint
 
 
 class Watch:
@@ -41,7 +41,7 @@ class Watch:
         traces = sys.gettrace(), threading.gettrace()
         return (*traces, frame.f_trace, frame.f_trace_lines, frame.f_trace_opcodes, tools_in_use())
 
-    def _report(self, point: Point, value: Any) -> None:
+    def _report(self, point: ReportPoint, value: Any) -> None:
         frame = reported_frame()
         assert frame is not None and frame.f_code.co_qualname == point.function
         if point.moment == "entered":

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from insitu.capture.variables.follow.rewrite import Point, Shortcut, rewrite
+from insitu.capture.variables.follow.rewrite import ReportPoint, Shortcut, rewrite
 
-Reporter = Callable[[Point], Callable[[Any], Any]]
+Reporter = Callable[[ReportPoint], Callable[[Any], Any]]
 _numbers = itertools.count()
 
 
@@ -61,7 +61,7 @@ class Program:
         return self.wanted == "*" or name in self.wanted.split()
 
 
-def silent(point: Point) -> Callable[[Any], Any]:
+def silent(point: ReportPoint) -> Callable[[Any], Any]:
     """A reporter that drops what it is told."""
     return id
 
@@ -69,7 +69,7 @@ def silent(point: Point) -> Callable[[Any], Any]:
 def writing(seen: list[str]) -> Reporter:
     """Reporters that write down what they are told; that a function was entered is no news of a variable."""
 
-    def reporter(point: Point) -> Callable[[Any], Any]:
+    def reporter(point: ReportPoint) -> Callable[[Any], Any]:
         if point.moment == "entered":
             return id
         return lambda value: seen.append(f"{point.moment} {point.name} {point.line} {text(value)}")

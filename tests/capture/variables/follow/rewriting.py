@@ -30,7 +30,14 @@ from tests.capture.variables.follow.programs import (
     writing,
 )
 
-from insitu.capture.variables.follow.rewrite import COMPREHENSIONS, NoSource, Point, Shortcut, bound_names, rewrite
+from insitu.capture.variables.follow.rewrite import (
+    COMPREHENSIONS,
+    NoSource,
+    ReportPoint,
+    Shortcut,
+    bound_names,
+    rewrite,
+)
 
 KEPT = (
     *("co_name", "co_qualname", "co_filename", "co_firstlineno", "co_flags", "co_freevars", "co_argcount"),
@@ -77,9 +84,9 @@ def nothing_wanted_is_the_same_code(program: Program) -> None:
 
 
 def every_frame_is_entered_first(program: Program) -> None:
-    seen: list[tuple[FrameType, Point, Any]] = []
+    seen: list[tuple[FrameType, ReportPoint, Any]] = []
 
-    def reporter(point: Point) -> Any:
+    def reporter(point: ReportPoint) -> Any:
         return lambda value: seen.append((sys._getframe(1), point, value))
 
     outcome(program, program.rewritten(reporter))
@@ -104,7 +111,7 @@ def shortcuts_tell_the_same(program: Program) -> None:
     assert before == after and len(seen) + len(listed) // 2 == len(plain)
     flat: list[Any] = []
 
-    def reporter(point: Point) -> Any:
+    def reporter(point: ReportPoint) -> Any:
         return lambda value: flat.extend((point, value))
 
     outcome(program, program.rewritten(reporter, Shortcut(lambda name: True, kinds, flat.extend, lambda point: point)))
@@ -139,11 +146,11 @@ PROGRAM_CHECKS = [
 ]
 
 
-def points_of(code: CodeType, *wanted: str) -> list[Point]:
+def points_of(code: CodeType, *wanted: str) -> list[ReportPoint]:
     """The points at which variables are reported in a function, in the order in which they were made."""
-    points: list[Point] = []
+    points: list[ReportPoint] = []
 
-    def reporter(point: Point) -> Any:
+    def reporter(point: ReportPoint) -> Any:
         if point.moment != "entered":
             points.append(point)
         return id
@@ -165,8 +172,8 @@ def case_a_point_says_where_it_is() -> None:
     found = points_of(code, "x", "y", "z")
     function = "C.f.<locals>.inner"
     assert set(found) == {
-        Point("bound", "x", 4, function, code.co_filename),
-        Point("bound", "z", 4, function, code.co_filename),
+        ReportPoint("bound", "x", 4, function, code.co_filename),
+        ReportPoint("bound", "z", 4, function, code.co_filename),
     }
 
 
@@ -391,7 +398,7 @@ def case_flags_given_from_outside_stay() -> None:
     import __future__
 
     exec(compile(source, filename, "exec", __future__.annotations.compiler_flag, dont_inherit=True), names)
-    assert points_of(names["f"].__code__, "y") == [Point("bound", "y", 2, "f", filename)]
+    assert points_of(names["f"].__code__, "y") == [ReportPoint("bound", "y", 2, "f", filename)]
 
 
 def case_warnings_of_the_compiler_are_not_given_again() -> None:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from insitu.capture.variables.follow.instructions import dictionary_names, global_names, hidden_names
 from insitu.capture.variables.follow.report_plan import Moment
-from insitu.capture.variables.follow.rewrite import Point
+from insitu.capture.variables.follow.rewrite import ReportPoint
 
-Report = Callable[[Point, Any], object]
+Report = Callable[[ReportPoint, Any], object]
 # Values of these types cannot change, and equal values are the same.
 ATOMS = frozenset({int, float, complex, bool, str, bytes, object, type(None), type(...)})
 MISSING, UNKNOWN = object(), object()
@@ -58,7 +58,7 @@ class CodeVariables:
         self.code = code
         self._report = report
         self._frame = frame
-        self._points: dict[tuple[Moment, str, int], Point] = {}
+        self._points: dict[tuple[Moment, str, int], ReportPoint] = {}
         self._parameters = [name for name in parameter_names(code) if wanted(name)]
         # Only a function finds its variables without a dictionary.
         self._space = None if is_function_like(code) else namespace_of(frame)
@@ -141,7 +141,7 @@ class CodeVariables:
         key = (moment, name, line)
         point = self._points.get(key)
         if point is None:
-            point = self._points[key] = Point(moment, name, line, self.code.co_qualname, self.code.co_filename)
+            point = self._points[key] = ReportPoint(moment, name, line, self.code.co_qualname, self.code.co_filename)
         before, _CURRENT.frame = _CURRENT.frame, frame
         self._report(point, value)
         _CURRENT.frame = before

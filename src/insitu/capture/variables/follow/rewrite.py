@@ -31,7 +31,7 @@ from insitu.capture.variables.follow.report_plan import Moment, Report, ReportPl
 from insitu.capture.variables.follow.scopes import Function, scope_of
 from insitu.capture.variables.follow.statements import insert
 
-__all__ = ["NoSource", "Point", "Reporter", "Shortcut", "bound_names", "known_names", "rewrite"]
+__all__ = ["NoSource", "ReportPoint", "Reporter", "Shortcut", "bound_names", "known_names", "rewrite"]
 
 Reporter = Callable[[Any], Any]
 COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -39,7 +39,7 @@ TOO_DEEP = "too many statically nested blocks"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ReportPoint:
     """Where a variable is reported, and why: it was given, bound or deleted, or its object may have changed.
 
     The name is the root: `self`, never `self.cache`. Before any other point of a call comes "entered", without a name:
@@ -63,13 +63,13 @@ class Shortcut:
     names: Callable[[str], bool]
     kinds: tuple[type, ...]
     extend: Callable[[tuple[Any, Any]], object]
-    entry: Callable[[Point], Any]
+    entry: Callable[[ReportPoint], Any]
 
 
 def rewrite(
     code: CodeType,
     wanted: Callable[[str], bool],
-    reporter: Callable[[Point], Reporter],
+    reporter: Callable[[ReportPoint], Reporter],
     shortcut: Shortcut | None = None,
 ) -> CodeType:
     """Code that does the same and calls the reporter of each point with the value of the variable.
@@ -112,7 +112,9 @@ def rewrite(
 class ConstantFiller:
     """Puts the reporters where their placeholders are."""
 
-    def __init__(self, plan: ReportPlan, reporter: Callable[[Point], Reporter], shortcut: Shortcut | None) -> None:
+    def __init__(
+        self, plan: ReportPlan, reporter: Callable[[ReportPoint], Reporter], shortcut: Shortcut | None
+    ) -> None:
         self._reports = {placeholder: report for report, placeholder in plan.placeholders.items()}
         self._constants: dict[str, Any] = {NAME_ERROR: NameError, ANY_ERROR: BaseException, TYPE: type}
         self._reporter = reporter
@@ -148,13 +150,13 @@ class ConstantFiller:
         if constant in self._reports:
             return self._reporter_of(self._reports[constant], owner, code.co_filename)
         if constant in self._entries and self._shortcut is not None:
-            return self._shortcut.entry(Point(*self._entries[constant], owner, code.co_filename))
+            return self._shortcut.entry(ReportPoint(*self._entries[constant], owner, code.co_filename))
         return self._constants.get(constant, constant)
 
     def _reporter_of(self, report: Report, owner: str, file: str) -> Reporter:
         key = (report, owner)
         if key not in self._reporters:
-            self._reporters[key] = self._reporter(Point(*report, owner, file))
+            self._reporters[key] = self._reporter(ReportPoint(*report, owner, file))
         return self._reporters[key]
 
 
