@@ -326,7 +326,7 @@ def test_explain_without_argument_takes_the_last_exception_of_a_notebook(monkeyp
 def test_explain_refuses_what_is_not_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys, "last_value", raising=False)
     monkeypatch.delattr(sys, "last_exc", raising=False)
-    with pytest.raises(SubjectError, match="there is no exception to explain"):
+    with pytest.raises(SubjectError, match="no exception to explain"):
         explain()
     with pytest.raises(SubjectError, match="str is not an exception"):
         explain("RuntimeError")  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ def explain(error: BaseException | None = None) -> Explanation:
 
 
 def _refusal(subject: object) -> str:
-    what = "there is no exception to explain" if subject is None else f"{type(subject).__name__} is not an exception"
+    what = "no exception to explain" if subject is None else f"{type(subject).__name__} is not an exception"
     return f"{what}: call insitu.explain(error), or insitu.explain() after a traceback in a notebook"
 
 

@@ -24,7 +24,7 @@ import torch
 from tests.failing import ATTENTION, EXPLAINED, Program, failure, names_of, note_of, recorded
 
 import insitu
-from insitu.capture.explain import evidence
+from insitu.capture.explain import build_failure
 from insitu.capture.explain.note import UNREAD, LazyNote
 from insitu.capture.live import CLEAR_AT
 
@@ -38,8 +38,8 @@ def program(tmp_path: Path) -> Iterator[Program]:
 
 def test_explanation_is_made_when_the_note_is_read(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    original = evidence.explanation
-    monkeypatch.setattr(evidence, "explanation", lambda moment: made.append(1) or original(moment))
+    original = build_failure.explanation
+    monkeypatch.setattr(build_failure, "explanation", lambda moment: made.append(1) or original(moment))
     error = recorded(program(ATTENTION)["run"])
     (note,) = error.__notes__
     assert made == []
@@ -180,7 +180,7 @@ def test_error_while_explaining_becomes_a_short_note(monkeypatch: pytest.MonkeyP
     def broken(moment: Any) -> Any:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(evidence, "explanation", broken)
+    monkeypatch.setattr(build_failure, "explanation", broken)
     error = recorded(lambda: torch.ones(2) + torch.ones(3))
     assert note_of(error) == "(insitu cannot explain this: RuntimeError: broken)"
 

@@ -56,7 +56,7 @@ class Moment:
 
     def explanation(self) -> Explanation:
         """Why the exception was raised."""
-        from insitu.capture.explain.evidence import explanation  # only when asked: it needs the decoder
+        from insitu.capture.explain.build_failure import explanation  # only when asked: it needs the decoder
 
         return explanation(self)
 

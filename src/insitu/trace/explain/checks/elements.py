@@ -149,7 +149,7 @@ def _dimension(case: Case, index: int, size: int, counted: int) -> int:
 
 
 def _is_counted_by_user(key: tuple[Any, ...], index: int, counted: int) -> bool:
-    """Whether torch's dimension is that of the key; also if the key adds or skips dimensions."""
+    """Whether torch's dimension is that of the key, or the key adds or skips dimensions."""
     adds_dimensions = None in key or "..." in map(str, key)
     return adds_dimensions or (counted < len(key) and key[counted] == index)
 
