@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from insitu.trace.event import Word
@@ -111,15 +112,19 @@ def _label_text(item: Any) -> str:
 def _values(labels: list[ValueLabel]) -> Iterator[Line]:
     """A line of underlines, then the texts of the values: from the right, each as high as there is room."""
     first_of_each = {label.start: label for label in reversed(labels)}
-    labels = [first_of_each[start] for start in sorted(first_of_each)]
+    labels = sorted(first_of_each.values(), key=attrgetter("start"))
     if not labels:
         return
-    starts = [label.start for label in labels]
-    ends = [min(label.end, following) for label, following in zip(labels, [*starts[1:], labels[-1].end], strict=True)]
-    strokes = [(start, "┬" + "─" * (end - start - 1)) for start, end in zip(starts, ends, strict=True)]
-    yield _line((_drawing(strokes), "grey"))
+    following = [*labels[1:], labels[-1]]
+    yield _line((_drawing(list(map(_stroke, labels, following))), "grey"))
     for row in _label_rows(labels):
         yield _line((_drawing(row.pieces), "cyan"))
+
+
+def _stroke(label: ValueLabel, following: ValueLabel) -> tuple[int, str]:
+    """The line under an expression, up to the next one."""
+    end = min(label.end, following.start) if following is not label else label.end
+    return label.start, "┬" + "─" * (end - label.start - 1)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.checks import autograd, elements, joins, layers, shapes, unpacking
 from insitu.trace.explain.checks.registry import Check
@@ -26,9 +28,9 @@ def find_misfits(case: Case) -> tuple[Misfit, ...]:
     """
     if case.error == "TypeError" and WRONG_ARGUMENTS.search(case.message):
         return ()
-    results = [_result(check, case) for theme in THEMES for check in theme.CHECKS]
-    different = dict.fromkeys(misfit for misfit in results if misfit is not None)
-    return tuple(different)[:MOST_MISFITS]
+    checks = chain.from_iterable(theme.CHECKS for theme in THEMES)
+    different = dict.fromkeys(_result(check, case) for check in checks)
+    return tuple(misfit for misfit in different if misfit is not None)[:MOST_MISFITS]
 
 
 def _result(check: Check, case: Case) -> Misfit | None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import Misfit
 
@@ -33,7 +32,7 @@ class Check:
         if len(case.operands) < self.operands or not self._is_for(case):
             return None
         facts = [case.tensor(index, name) for index, name in enumerate(self.tensors)]
-        if not all(isinstance(each, TensorFacts) for each in facts):
+        if None in facts:
             return None
         if self.says is None:
             return self.find(case, *facts)
