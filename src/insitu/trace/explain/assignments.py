@@ -67,12 +67,11 @@ def _own_scope_names(node: ast.AST) -> list[str]:
 def _value_for(node: Assignment, name: str) -> ast.expr | None:
     """The value that an assignment gives to a name: of `a, b = x, y` the one at the same index."""
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-    if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
+    names, values = getattr(target, "elts", []), getattr(node.value, "elts", [])
+    if len(names) != len(values):
         return node.value
-    if len(target.elts) != len(node.value.elts):
-        return node.value
-    values = {ast.unparse(to): value for to, value in zip(target.elts, node.value.elts, strict=True)}
-    return values.get(name, node.value)
+    by_name = dict(zip(map(ast.unparse, names), values, strict=True))
+    return by_name.get(name, node.value)
 
 
 def _return_sites(tree: ast.AST, file: str, value: ast.expr) -> list[ExpressionSite]:

@@ -73,9 +73,9 @@ class FrameReader:
         operands = tuple(self._operands([*args, *kwargs.values()]))
         if not operands:
             return None
-        call = Call(-1, None, "function", written.name, raised=error, message=message)
-        call.args = tuple(self.history.plain(item) for _, item in args)
-        call.kwargs = {key: self.history.plain(item) for key, (_, item) in kwargs.items()}
+        plain_args = tuple(self.history.plain(item) for _, item in args)
+        plain_kwargs = {key: self.history.plain(item) for key, (_, item) in kwargs.items()}
+        call = Call(-1, None, "function", written.name, None, plain_args, plain_kwargs, raised=error, message=message)
         return FailedCall(call, operands)
 
     def _operands(self, arguments: list[tuple[ast.expr, Any]]) -> Iterator[NamedOperand]:
@@ -195,11 +195,11 @@ def _part_for(node: ast.AST, target: ast.expr, item: Any) -> Any:
     """The part of an assigned value that belongs to one part of the target."""
     if target is node:
         return item
-    if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(item, (list, tuple)):
+    targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+    items = item if isinstance(item, (list, tuple)) else []
+    if len(items) != len(targets):
         return None
-    if len(item) != len(target.elts):
-        return None
-    inner = (_part_for(node, to, one) for to, one in zip(target.elts, item, strict=True))
+    inner = (_part_for(node, to, one) for to, one in zip(targets, items, strict=True))
     return next((part for part in inner if part is not None), None)
 
 

@@ -111,8 +111,7 @@ def _producer_of_moved(history: CallHistory, at: int) -> int | None:
     producers = [history.producer(item) for item in history.tensors(history.args(at))]
     if known.family == "join":
         return next((producer for producer in reversed(producers) if producer is not None), None)
-    moved = producers[1:] if known.overwrites else producers
-    return moved[0] if moved else None
+    return next(iter(producers[int(known.overwrites) :]), None)
 
 
 def _operation(history: CallHistory, at: int) -> Operation:

@@ -12,6 +12,9 @@ from insitu.trace.explain.explanation import Underline
 from insitu.trace.explain.expressions import NO_EXPRESSION, Expression, Position, columns, line_at, position_of, segment
 from insitu.trace.explain.pairing import argument_pairs
 
+# Expressions that read a value and compute nothing.
+NAMES = (ast.Name, ast.Attribute, ast.Subscript)
+
 
 @dataclass(slots=True, frozen=True)
 class CallInStatement:
@@ -115,11 +118,10 @@ class Statement:
     def underlines(self) -> Iterator[Underline]:
         """The values that go into the calls of the statement from elsewhere."""
         for each in self.tensors:
-            if not each.is_result and isinstance(each.node, (ast.Name, ast.Attribute, ast.Subscript)):
+            if not each.is_result and isinstance(each.node, NAMES):
                 yield self._underline(each.node, each.item)
-        for argument in self._arguments():
-            if argument.item is None and not isinstance(argument.node, ast.Constant):
-                yield self._underline(argument.node, None)
+        missing = [argument.node for argument in self._arguments() if argument.item is None]
+        yield from (self._underline(node, None) for node in missing if not isinstance(node, ast.Constant))
         yield from self._unpacked_underline()
 
     def operand_underlines(self, operands: list[TensorToken]) -> list[Underline]:
