@@ -242,7 +242,7 @@ def test_what_is_not_stored(project: Project) -> None:
     code, out = project.run("-rs")
     assert code == 1 and "2 failed, 1 skipped" in out and project.golden == []
     assert "KeyError: 'mine'" in out and "not today" in out and "golden.py" not in out
-    assert "nothing was called in the block of golden_trace" in out
+    assert "the block of golden_trace made no call" in out
     project.write("test_it.py", TEST)
     code, out = project.run(INSITU="0")
     assert code == 0 and project.golden == [] and "test_net.trace: not checked: INSITU=0 turns insitu off" in out
@@ -252,7 +252,7 @@ def test_on_ci_a_missing_file_fails(project: Project) -> None:
     project.write("test_it.py", TEST)
     code, out = project.run(CI="true")
     assert code == 1 and project.golden == []
-    assert "there is no golden/test_it/test_net.trace: run the test where CI is not set, and commit it" in out
+    assert "golden/test_it/test_net.trace does not exist: run the test where CI is not set, and commit the file" in out
     assert project.run("--update", CI="true")[0] == 0
     assert project.golden == ["golden/test_it/test_net.trace"]
     assert project.run(CI="true")[0] == 0

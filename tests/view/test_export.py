@@ -227,7 +227,7 @@ def test_a_call_that_never_ended_lasts_as_long_as_what_lies_in_it() -> None:
 
 
 def test_a_trace_without_times_is_no_timeline() -> None:
-    with pytest.raises(SubjectError, match=r"no times.*\.h5"):
+    with pytest.raises(SubjectError, match=r"needs times.*\.h5"):
         to_perfetto(Trace([Call(0, None, "function", "torch.ones")]))
     assert Timeline(to_perfetto(Trace())).rows == []
 

@@ -20,7 +20,7 @@ FILES = ("file", "target", "a", "b", "html", "to", "plot")  # options and argume
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be said after `insitu completion`."""
+    """Add the options of `insitu completion`."""
     parser.add_argument("shell", choices=SHELLS, metavar=" | ".join(SHELLS), help="the shell to complete in")
 
 

@@ -56,7 +56,7 @@ class Postponed:
 
 @dataclass(frozen=True)
 class Work:
-    """Something to make of a trace: its name, how, whether it is a file, and whether that holds all of the trace."""
+    """Something to make from a trace: its name, how, whether it is a file, and whether that holds the whole trace."""
 
     name: str
     do: Callable[[], None]
@@ -65,12 +65,12 @@ class Work:
 
     @property
     def text(self) -> str:
-        """What is being done."""
+        """What to say while it is being done."""
         return f"{'writing' if self.is_file else 'making'} {self.name}"
 
 
 def deliver(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> None:
-    """Save the trace, make the page, print the trace, as far as that is asked for."""
+    """Save the trace, make the page and print the trace, as the options ask."""
     with suppress(OSError, ValueError):  # a program may have closed it
         sys.stdout.flush()  # what the program printed comes first
     _take_interrupts()
@@ -91,7 +91,7 @@ def _say_interrupted(left: list[Work], kept: list[str]) -> None:
 
 
 def _take_interrupts() -> None:
-    """Ctrl-C is for us from here on: a handler of the program has nothing to do any more."""
+    """Handle Ctrl-C from here on: the program has ended, and its own handler with it."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -114,14 +114,14 @@ def _works(trace: Trace, failure: BaseException | None, options: argparse.Namesp
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of some work: whether it was done, and whether Ctrl-C came, during it or while it was completed."""
+    """The outcome of some work: whether it is done, and whether Ctrl-C arrived meanwhile."""
 
     is_done: bool
     is_interrupted: bool
 
 
 def _finish(work: Work) -> Outcome:
-    """Do it. What goes wrong is told: the program did not fail."""
+    """Do the work. An error is only reported, because the program did not fail."""
     interrupt = Postponed(f"{work.name} is being written: Ctrl-C again gives it up")
     try:
         with working(work.text), interrupt if work.is_whole else nullcontext():
@@ -140,7 +140,7 @@ def _finish(work: Work) -> Outcome:
 
 
 def say(text: str) -> None:
-    """A line on stderr, if there is one."""
+    """Print a line to stderr, if the program has not closed it."""
     with suppress(OSError, ValueError, AttributeError):
         print(f"insitu: {text}", file=sys.stderr, flush=True)
 
@@ -162,7 +162,7 @@ def _print(trace: Trace, failure: BaseException | None, options: argparse.Namesp
 
 
 def _nothing_text(failure: BaseException | None, options: argparse.Namespace) -> str:
-    """Why there is nothing to show, as far as that is known."""
+    """Why there is nothing to show, if that is known."""
     if options.only:
         return "no call of a module that matches --only was recorded"
     before = f" before {type(failure).__name__}" if isinstance(failure, Exception) else ""

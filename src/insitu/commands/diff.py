@@ -21,7 +21,7 @@ example:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be said after `insitu diff`."""
+    """Add the options of `insitu diff`."""
     parser.add_argument("a", help="a saved trace or a recorded run, as in before.h5")
     parser.add_argument("b", help="another one")
     parser.add_argument(

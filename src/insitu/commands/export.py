@@ -21,7 +21,7 @@ example:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be said after `insitu export`."""
+    """Add the options of `insitu export`."""
     parser.add_argument("file", help="a saved trace or a recorded run, as in run.h5")
     parser.add_argument("target", help="the file to make, as in run.html")
     parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")

@@ -1,4 +1,4 @@
-"""Running somebody's script or module the way `python` itself does, inside this process."""
+"""Run a script or a module the way `python` does, inside this process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Program:
 
 def _check_script(name: str) -> None:
     if not os.path.exists(name):
-        raise InsituError(f"there is no script {name!r}")
+        raise InsituError(f"script {name!r} not found")
     if os.path.isdir(name) and not os.path.exists(os.path.join(name, "__main__.py")):
         raise InsituError(f"the folder {name!r} has no __main__.py to run")
 
@@ -73,7 +73,7 @@ def _run_file(path: str) -> None:
 
 
 def exit_code(failure: BaseException | None) -> int:
-    """The exit code that `python` would end with; what it would print by then is printed."""
+    """The exit code that `python` would end with; prints what `python` would print."""
     if failure is None:
         return 0
     if not isinstance(failure, SystemExit):

@@ -1,4 +1,4 @@
-"""`insitu recover`: the file of a run that was killed, from its journals; or what its file lacks, from those left."""
+"""`insitu recover`: build the file of a killed run from its journals, or add to its file what it lacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ example:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be said after `insitu recover`."""
+    """Add the options of `insitu recover`."""
     parser.add_argument("file", help="the file to make, as in run.h5, or its journals, run.h5.parts")
     parser.add_argument("--overwrite", action="store_true", help="replace a file that holds something else")
     parser.add_argument(
@@ -63,7 +63,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check_over(target: Path, parts: Path, runs: list[JournaledRun]) -> None:
-    """Raise if one of the processes still writes."""
+    """Raise if one of the processes is still writing."""
     from insitu.store.journal.journaled_runs import run_to_merge
     from insitu.store.run.existing_file import ExistingFile
 
@@ -97,4 +97,4 @@ def _count(number: int, what: str) -> str:
 def _nothing_to_recover(target: Path, parts: Path) -> str:
     if target.is_file():
         return f"{str(target)!r} is a file already, and {parts.name!r} is not there: nothing to recover"
-    return f"nothing to recover: there is no {str(parts)!r}, where a run that was killed leaves its journals"
+    return f"nothing to recover: {str(parts)!r} does not exist, the folder where a killed run leaves its journals"

@@ -48,7 +48,7 @@ def split(words: list[str], parser: argparse.ArgumentParser) -> tuple[list[str],
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be said after `insitu run`."""
+    """Add the options of `insitu run`."""
     add_view(parser, "what to print to stderr", default="tree")
     parser.add_argument(
         *("--level",),
@@ -82,13 +82,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, command: list[str]) -> int:
-    """Run the program; its exit code, whatever becomes of its trace."""
+    """Run the program and return its exit code, whatever happens to its trace."""
     from insitu.commands.program import Program
     from insitu.session.switch import is_off
 
     if not command:
         raise ChoiceError("run needs a script: insitu run script.py, or insitu run -m module")
-    # Whatever can be wrong with the options is found now, and not after hours of running.
+    # Errors in the options are reported now, and not after hours of running.
     _check(options)
     process = os.getpid()
     trace, failure, code = _traced(Program(command), options)
@@ -128,7 +128,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _usual_level(view: str) -> str:
-    """What to record for a view; a program that nobody prepared has no watched functions."""
+    """The level to record for a view. The view of variables needs watched functions, which a script does not have."""
     level = traits(view).level
     return level if level in LEVELS else "functions"
 
@@ -145,7 +145,7 @@ def _check_memory(options: argparse.Namespace) -> None:
 
 
 def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None, int]:
-    """Run the program; its trace, whole or up to where it failed, what it raised, and its exit code."""
+    """Run the program; return its trace, up to the failure if it failed, the exception, and its exit code."""
     from insitu.commands.program import exit_code
     from insitu.session.record import TraceSession
 

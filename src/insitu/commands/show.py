@@ -29,7 +29,7 @@ example:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be said after `insitu show`."""
+    """Add the options of `insitu show`."""
     parser.add_argument("file", help="a saved trace or a recorded run, as in run.h5 or run.h5.parts")
     add_view(parser, "of a trace")
     parser.add_argument(
@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Show what the file holds."""
+    """Show the content of the file."""
     from insitu import store
     from insitu.trace.trace import Trace
 
@@ -86,7 +86,7 @@ def _print_calls(trace: Trace, only: Sequence[str] | None) -> None:
 
 
 def _plain(item: Any) -> Any:
-    """JSON has neither NaN nor infinities, nor keys that are no texts: they are texts."""
+    """Data that JSON can hold: NaN, infinities and keys become strings."""
     if isinstance(item, dict):
         return {str(name): _plain(part) for name, part in item.items()}
     if isinstance(item, (list, tuple)):

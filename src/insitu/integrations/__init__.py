@@ -1,1 +1,4 @@
-"""insitu in the frameworks that run a training: each file imports its own one, and only when it is imported itself."""
+"""insitu in frameworks and tools: callbacks of Trainers, TensorBoard, pytest.
+
+Each file is for one framework, and only that file imports it. The files use the public names of insitu.
+"""

@@ -60,7 +60,7 @@ def _is_known(parser: pytest.Parser) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which files were written. The reports carry it, for a test may have run in another process."""
+    """Say which files were written. The reports carry their names, because a test may run in another process."""
     every = [report for reports in terminalreporter.stats.values() for report in reports]
     properties = [item for report in every for item in getattr(report, "user_properties", ())]
     texts = dict.fromkeys(text for name, text in properties if name == _PROPERTY)
@@ -103,7 +103,7 @@ class GoldenTraces:
         return GoldenTrace(session, self._request, self._path(name), tolerance)
 
     def _path(self, name: str) -> Path:
-        """The file, which no other block of any test has."""
+        """The file, which belongs to this block alone."""
         from insitu.errors import ChoiceError
 
         path = golden_file(self._request.node, name)
@@ -161,12 +161,13 @@ class GoldenTrace:
         if is_off():
             return self._say("not checked: INSITU=0 turns insitu off")
         if not trace.events:
-            pytest.fail("nothing was called in the block of golden_trace: there is no trace to keep", pytrace=False)
+            pytest.fail("the block of golden_trace made no call, so there is nothing to keep", pytrace=False)
         update = bool(self._request.config.getoption(_OPTION, default=False))
         if not self._path.exists():
             if _on_ci() and not update:
                 pytest.fail(
-                    f"there is no {self._place()}: run the test where CI is not set, and commit it", pytrace=False
+                    f"{self._place()} does not exist: run the test where CI is not set, and commit the file",
+                    pytrace=False,
                 )
             return self._store(trace, "stored")
         trouble = self._trouble(trace)
@@ -176,7 +177,7 @@ class GoldenTrace:
             self._store(trace, "renewed")
 
     def _trouble(self, trace: Trace) -> str | None:
-        """What is wrong with the trace or with the file; None if they agree."""
+        """The difference between the trace and the file, or the error in the file; None if they agree."""
         import insitu
         from insitu.store.text.trace_text_writer import to_text
         from insitu.trace.compare.traces import compare_traces

@@ -37,7 +37,7 @@ class HuggingFaceCallback(RecordedTraining, TrainerCallback):
     _guarding: int | None = None  # the Trainer that is guarded
 
     def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A Trainer was made: be told how its training ends, for it tells callbacks only when it ends well."""
+        """Watch how the training of a new Trainer ends: it calls its callbacks only when the training succeeds."""
         trainer = self._trainer(sys._getframe(1))
         if trainer is not None:
             self._guard(trainer, ("train",))

@@ -21,7 +21,7 @@ def bases() -> tuple[Any, ...]:
         except ImportError:
             continue
         return tuple(import_module(each).Callback for each in used or [name])
-    raise MissingError("the callback for Lightning needs it: pip install lightning")
+    raise MissingError("LightningCallback needs Lightning: pip install lightning")
 
 
 class LightningCallback(RecordedTraining, *bases()):  # type: ignore[misc]
@@ -62,9 +62,9 @@ class LightningCallback(RecordedTraining, *bases()):  # type: ignore[misc]
         self.stop()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Make the file of what there is."""
+        """Make the file from the steps so far."""
         self.stop(exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Whatever happened, nothing stays changed."""
+        """Undo everything, whatever happened."""
         self.stop()

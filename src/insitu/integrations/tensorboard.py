@@ -37,7 +37,7 @@ def write(run: Run | PathLike, logdir: PathLike) -> list[str]:
         return _write(run, Path(logdir))
     found = load(run)
     if not isinstance(found, Run):
-        raise ChoiceError(f"{os.fspath(run)!r} is a trace: what TensorBoard shows are recorded runs")
+        raise ChoiceError(f"{os.fspath(run)!r} is a trace, and TensorBoard shows recorded runs")
     with found:
         return _write(found, Path(logdir))
 
@@ -86,7 +86,7 @@ def _writer(logdir: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as missing:
-        raise MissingError("writing for TensorBoard needs it: pip install tensorboard") from missing
+        raise MissingError("writing for TensorBoard needs tensorboard: pip install tensorboard") from missing
     return SummaryWriter(str(logdir))
 
 
@@ -112,7 +112,7 @@ class LiveScalars:
             self._writer.add_scalar(tag_of(path), float(number), step)
 
     def close(self) -> None:
-        """Write all that waits, and end."""
+        """Write everything that waits, and close the file."""
         if self._writer is not None:
             self._writer.close()
 

@@ -54,7 +54,7 @@ class RecordedTraining:
         from insitu.session.record_run import record_run
 
         options = dict(self._options)
-        if self._recording is not None:  # it begins anew, with batches that fit: what there is of it is no run
+        if self._recording is not None:  # the training starts again, with smaller batches: discard the steps so far
             self.stop()
             options["overwrite"] = not options["resume"]
         recording = record_run(model, only=self._only, **options)

@@ -1,4 +1,4 @@
-"""What a trace says of the events that it no longer holds."""
+"""Sentences about the events that a trace no longer holds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def missing_text(missing: Missing) -> str:
 
 
 def missing_lines(trace: Trace) -> list[Line]:
-    """The lines that stand before a trace of which something is missing."""
+    """The lines before a trace with missing events."""
     missing = trace.missing
     return [] if missing is None else [Line((("! ", "red"), (missing_text(missing), "yellow")))]
 

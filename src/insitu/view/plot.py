@@ -48,7 +48,7 @@ def draw(curves: Mapping[str, Sequence[Curve]], path: str | os.PathLike[str]) ->
 
 
 def _matplotlib() -> Any:
-    """Its figures without pyplot, which would choose a window system and keep every figure."""
+    """Matplotlib's figures without pyplot, which would choose a window system and keep every figure."""
     try:
         return import_module("matplotlib.figure")
     except ImportError:
@@ -75,7 +75,7 @@ def _draw(axis: Any, name: str, lines: Sequence[Curve]) -> None:
 
 
 def _scale(axis: Any, lines: Sequence[Curve]) -> None:
-    """Whole steps across, and upward the numbers themselves rather than what they are more than another."""
+    """Whole steps on the x axis, and numbers without an offset on the y axis."""
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.ticklabel_format(useOffset=False, style="plain" if all(curve.is_whole for curve in lines) else "sci")
     axis.margins(x=0.02)

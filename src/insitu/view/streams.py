@@ -1,4 +1,4 @@
-"""Where watched lines go besides the terminal: loggers, and files, one for each process and thread if wished."""
+"""Where watched lines can go: a file, a logger, or one file for each process, rank and thread."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PLACES = ("pid", "rank", "thread")
 
 
 class Stream(Protocol):
-    """What text can be written to."""
+    """Anything that takes text."""
 
     def write(self, text: str, /) -> Any:
-        """Take some lines."""
+        """Write some lines."""
 
 
 def stream(file: Any) -> Any:
@@ -36,12 +36,12 @@ def stream(file: Any) -> Any:
     if isinstance(file, (str, os.PathLike)):
         return LogFile(os.fspath(file))
     if file is not None and not callable(getattr(file, "write", None)):
-        raise SubjectError(f"file={file!r:.80} can take no lines: give a path, a logger, or anything with write()")
+        raise SubjectError(f"file expects a path, a logger, or anything with write(), got {file!r:.80}")
     return file
 
 
 def place_of(stream: Any) -> Hashable:
-    """What streams to the same place have in common."""
+    """A key that is equal for streams to the same place."""
     if isinstance(stream, Log):
         return ("log", id(stream.logger))
     return ("file", stream.path) if isinstance(stream, LogFile) else id(stream)
@@ -60,11 +60,11 @@ class Log:
 
 
 class LogFile:
-    """Appends to a file, which is made once there is something to write; to several if its name has placeholders."""
+    """Appends to a file, created at the first line; to several files if the name has placeholders."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._made: set[Path] = set()
+        self._folders: set[Path] = set()
         try:
             places = [place for _, place, *_ in Formatter().parse(path) if place is not None]
         except ValueError as error:
@@ -76,7 +76,7 @@ class LogFile:
         return f"LogFile({self.path!r})"
 
     def write(self, text: str) -> None:
-        """Append the lines to the file of this process and thread; it is not kept open, for threads come and go."""
+        """Append the lines to the file of this process and thread; it is closed again, because threads come and go."""
         path = Path(
             self.path.format(
                 pid=os.getpid(),
@@ -84,13 +84,13 @@ class LogFile:
                 thread=re.sub(r"[^\w.-]", "_", threading.current_thread().name),
             )
         )
-        if path not in self._made:
+        if path.parent not in self._folders:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._made.add(path)
+            self._folders.add(path.parent)
         with open(path, "a", encoding="utf-8", opener=open_private) as file:
             file.write(text)
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file; a new one is for its owner alone, as it may show values of the program."""
+    """Open a file; only the owner may read a new one, because it may show values of the program."""
     return os.open(path, flags, 0o600)

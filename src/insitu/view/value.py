@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache, singledispatch
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import groupby
 from types import EllipsisType, NoneType
 from typing import Any
@@ -82,51 +82,47 @@ def _number(item: Any) -> str:
         return f"<int of {item.bit_length()} bits>"
 
 
-@singledispatch
 def _inner(item: Any, quote: str, depth: int) -> str:
     """An item of a container, or a container; `quote` is put around tensors."""
-    return safe(f"<{type(item).__name__}>")
+    kind = type(item)
+    if kind is TensorFacts:  # as most often
+        return f"{quote}{tensor(item)}{quote}"
+    form = FORMS.get(kind) or _inherited_form(kind)
+    return form(item) if form is not None else _container_within(item, quote, depth)
 
 
-@_inner.register
-def _(item: TensorFacts, quote: str, depth: int) -> str:
-    return f"{quote}{tensor(item)}{quote}"
-
-
-@_inner.register
-def _(item: str, quote: str, depth: int) -> str:
-    return repr(short(item, MOST_TEXT))
-
-
-@_inner.register
-def _(item: Word, quote: str, depth: int) -> str:
-    return safe(item)
-
-
-@_inner.register(int)
-@_inner.register(float)
-@_inner.register(complex)
-@_inner.register(NoneType)
-def _(item: Any, quote: str, depth: int) -> str:
-    return _number(item)
-
-
-@_inner.register
-def _(item: EllipsisType, quote: str, depth: int) -> str:
-    return "..."
-
-
-@_inner.register
-def _(item: Opaque, quote: str, depth: int) -> str:
-    return safe(f"<{item.type}>")
-
-
-@_inner.register(list)
-@_inner.register(tuple)
-@_inner.register(dict)
-@_inner.register(Fields)
-def _(item: Any, quote: str, depth: int) -> str:
+def _container_within(item: Any, quote: str, depth: int) -> str:
     return "…" if depth == MOST_DEPTH else _container(item, quote, depth + 1)
+
+
+def _quoted(text: str) -> str:
+    return repr(short(text, MOST_TEXT))
+
+
+# How an item without items of its own is written, by its class.
+FORMS: dict[type, Callable[[Any], str]] = {
+    int: _number,
+    bool: _number,
+    float: _number,
+    complex: _number,
+    NoneType: _number,
+    str: _quoted,
+    Word: safe,
+    EllipsisType: lambda item: "...",
+    Opaque: lambda item: safe(f"<{item.type}>"),
+}
+CONTAINERS = (list, tuple, dict, Fields)
+
+
+def _inherited_form(kind: type) -> Callable[[Any], str] | None:
+    """The form of the nearest base class; None for a container."""
+    if issubclass(kind, CONTAINERS):
+        return None
+    return next((FORMS[base] for base in kind.__mro__ if base in FORMS), _stranger)
+
+
+def _stranger(item: Any) -> str:
+    return safe(f"<{type(item).__name__}>")
 
 
 def _container(item: Any, quote: str, depth: int) -> str:

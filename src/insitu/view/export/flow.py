@@ -1,4 +1,4 @@
-"""The forward pass at the level of modules: the innermost modules, where their tensors meet, and what flows between."""
+"""The forward pass at the level of modules: innermost modules, joins of their tensors, and what flows between them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ KNOWN, ORDER = "-->", "-.->"
 class Flow:
     """Innermost modules and joins as `nodes`, in order, and what gives to what as `arrows`.
 
-    A function outside of them that takes from one node only is no node: its outputs count as those of that node. One
-    that takes from several is a join. Of identical blocks and steps only the first is there, and all arrows lead to it.
+    A function outside of them with inputs from one node only is not a node: its outputs count as those of that node. A
+    function with inputs from several nodes is a join. Only the first of identical blocks and steps is a node, and all
+    arrows lead to it.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -37,7 +38,7 @@ class Flow:
             self._put_in_order()
 
     def _fold(self, groups: list[Steps]) -> None:
-        """Learn which call stands for which."""
+        """Find the call that represents each call in a fold."""
         waiting = [fold for group in groups for fold in group.folds]
         while waiting:
             fold = waiting.pop()
@@ -56,7 +57,7 @@ class Flow:
             self._results.setdefault(first.path, {})[result(self._outermost(call).result)] = None
             self._ended(call, first.path)
         elif call.kind == "module":
-            return  # what made its output was not recorded: `_ended` lets the last module in it stand for it
+            return  # the producer of its output was not recorded: `_ended` takes the last module inside instead
         elif len(sources) > 1:
             self._put(first.id, first, sources)
             self._made_by[call.id] = first.id
@@ -64,13 +65,11 @@ class Flow:
             self._made_by[call.id] = next(iter(sources))
 
     def _sources(self, call: Call) -> dict[Key, None]:
-        """The nodes that a call takes from, but for the module it lies in."""
+        """The nodes that the inputs of a call come from, without the module around it."""
         found: dict[Key, None] = {}
         for facts in call.inputs:
             maker = self._calls.get(facts.producer) if facts.producer is not None else None
-            if maker is None or maker.id not in self._made_by:
-                continue
-            if not (call.module is not None and call.module.leaf and maker.path == call.path):
+            if maker is not None and maker.id in self._made_by and not _is_inside(call, maker):
                 found[self._made_by[maker.id]] = None
         return found
 
@@ -80,14 +79,14 @@ class Flow:
             self.arrows[source, key] = KNOWN
 
     def _ended(self, call: Call, key: Key) -> None:
-        """This node was the last to run in all calls that are open."""
+        """Take a node as the producer of what all calls around it return: it ran last in them."""
         around: Call | None = call
         while around is not None:
             self._made_by[around.id] = key
             around = self._calls.get(around.parent) if around.parent is not None else None
 
     def _put_in_order(self) -> None:
-        """Give the nodes that nothing is known to flow to an arrow from the one before."""
+        """Add an arrow from the node before to each node without a known source."""
         places = {key: place for place, key in enumerate(self.nodes)}
         reached = {target for source, target in self.arrows if places[source] < places[target]}
         for before, key in pairwise(self.nodes):
@@ -111,7 +110,7 @@ class Flow:
         return f"{names}  × {count}  {self._layers.modules[path].type}"
 
     def label(self, key: Key) -> tuple[str, str]:
-        """What stands in the box: the name, and what comes out."""
+        """The text of a box: the name, and the outputs."""
         call = self.nodes[key]
         if isinstance(key, str):
             output, *others = self._results[key]
@@ -119,7 +118,12 @@ class Flow:
         return call_name(call), ""
 
     def _outermost(self, call: Call) -> Call:
-        """The call of the module that a call lies in."""
+        """The call of the module around a call."""
         while call.kind != "module" and call.parent in self._calls:
             call = self._calls[call.parent]
         return call
+
+
+def _is_inside(call: Call, maker: Call) -> bool:
+    """Whether both calls are part of how one leaf module does its work."""
+    return call.module is not None and call.module.leaf and maker.path == call.path

@@ -1,4 +1,4 @@
-"""The graph behind the exports: which calls are its nodes, what flows between them, in which modules they lie."""
+"""The graph behind the exports: which calls are its nodes, what flows between them, which modules are around them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from insitu.view.value import safe
 
 @dataclass(slots=True, frozen=True)
 class Edge:
-    """A tensor on its way: from an output of one call, or from outside if `source` is None, to an input of another."""
+    """A tensor from an output of one call, or from outside if `source` is None, to an input of another call."""
 
     source: int | None
     output: int
@@ -46,13 +46,14 @@ def step_graphs(trace: Trace) -> list[StepGraph]:
 def step_groups(trace: Trace) -> list[Steps]:
     """The events of a trace by step, nested, and identical ones folded."""
     forest = Forest()
-    roots: list[Node] = []
-    for event in completed(trace.events):
-        if not (isinstance(event, Mark) and event.kind == "step"):
-            root = forest.add(event)
-            if root is not None:
-                roots.append(root)
+    events = (event for event in completed(trace.events) if not _is_step(event))
+    roots = [root for root in map(forest.add, events) if root is not None]
     return steps(sorted([*roots, *forest.rest()], key=lambda node: node.first.id))
+
+
+def _is_step(event: Event) -> bool:
+    """Whether an event marks a step; each event has its step itself."""
+    return isinstance(event, Mark) and event.kind == "step"
 
 
 def _graph(group: Steps, *, ranked: bool) -> StepGraph:
@@ -74,7 +75,7 @@ def _walk(roots: list[Node]) -> Iterator[Node]:
 
 
 def operations(events: Iterable[Event]) -> list[Call]:
-    """The calls that make something themselves: the innermost ones, and those that made what nothing in them did."""
+    """The calls that produce something themselves: the innermost ones, and those with an output of no call inside."""
     calls = [event for event in events if isinstance(event, Call)]
     parents = {call.parent for call in calls}
     return [
@@ -163,7 +164,7 @@ def call_name(call: Call) -> str:
 
 
 def code_at(site: Site | None) -> dict[str, str]:
-    """Where something was called, and the code that stands there."""
+    """Where something was called, and the code of that line."""
     return {"source": place(site), "code": safe(site.text)} if site is not None else {}
 
 

@@ -1,4 +1,4 @@
-"""Model Explorer: the calls of a step as nodes, the modules as the layers they lie in, tensors as edges."""
+"""Model Explorer: the calls of a step as nodes, the modules as the layers around them, tensors as edges."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _edge(edge: Edge) -> Item:
 
 
 def _given(facts: TensorFacts) -> Item:
-    """A tensor that came from outside of the step."""
+    """A tensor that comes from outside the step."""
     return {"id": f"given {facts.id}", "label": "given", "namespace": "", "outputsMetadata": [_output(0, facts)]}
 
 
@@ -94,7 +94,7 @@ def _attributes(call: Call) -> dict[str, str]:
 
 
 def _output(number: int, facts: TensorFacts) -> Item:
-    """What is known of an output; the viewer writes `tensor_shape` beside the edge."""
+    """The facts about an output; the viewer writes `tensor_shape` beside the edge."""
     known = {"tensor_shape": tensor(facts), "device": safe(facts.device)}
     if facts.stats is not None:
         known["values"] = spread(facts.stats, facts.dtype)
@@ -102,7 +102,7 @@ def _output(number: int, facts: TensorFacts) -> Item:
 
 
 def _groups(graph: StepGraph, layers: _Namespaces) -> dict[str, dict[str, str]]:
-    """What is shown of a layer that is selected."""
+    """The facts that the viewer shows for a selected layer."""
     found: dict[str, dict[str, str]] = {}
     for call in graph.calls:
         if call.module is not None and (namespace := layers.of(call)) not in found:

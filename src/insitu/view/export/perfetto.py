@@ -17,7 +17,7 @@ from insitu.view.export.graph import call_name, code_at, operations, place
 from insitu.view.missing_text import about_texts
 from insitu.view.value import result, safe, short, value_text
 
-Row = dict[str, Any]
+TraceEvent = dict[str, Any]
 MOST_TEXT = 400  # characters of the facts about a bar
 
 
@@ -34,7 +34,7 @@ def pieces(trace: Trace) -> Iterator[str]:
     calls = [event for event in events if isinstance(event, Call)]
     if calls and all(call.duration is None for call in calls):
         raise SubjectError(
-            "this trace has no times, which a timeline needs: export the .h5 file of the run, not the .trace file"
+            "a timeline needs times, and this trace has none: export the .h5 file of the run, not the .trace file"
         )
     about = {safe(name): safe(text) for name, text in about_texts(trace.about).items()}
     lanes = _Lanes(events)
@@ -53,7 +53,7 @@ _json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", "
 class _Lanes:
     """The events by time, and the lane of each: its thread, or one beside it.
 
-    Bars of a lane must lie in each other or apart: a reader drops one that overlaps, as with a generator that waits.
+    Bars of a lane must be nested or apart: a reader drops a bar that overlaps, such as a generator that waits.
     """
 
     def __init__(self, events: list[Event]) -> None:
@@ -71,13 +71,13 @@ class _Lanes:
                 lane = self._beside.setdefault((event.rank, event.thread, number), spare + len(self._beside))
             self.of[event.id] = lane
 
-    def row(self, phase: str, name: str, event: Event, **more: Any) -> Row:
-        """What happens when this event begins, on its lane."""
+    def row(self, phase: str, name: str, event: Event, **more: Any) -> TraceEvent:
+        """An entry at the start of an event, on its lane."""
         lane = self.of[event.id]
         return {"ph": phase, "name": name, "pid": event.rank, "tid": lane, "ts": event.start / 1000, **more}
 
-    def names(self, subject: str) -> Iterator[Row]:
-        """How ranks and lanes are called."""
+    def names(self, subject: str) -> Iterator[TraceEvent]:
+        """The names of ranks and lanes."""
         for rank in sorted({rank for rank, _ in self._threads}):
             yield _named("process_name", rank, 0, f"{subject}, rank {rank}")
         for rank, thread in self._threads:
@@ -86,12 +86,12 @@ class _Lanes:
             yield _named("thread_name", rank, lane, f"thread {thread}, overlapping")
 
 
-def _named(what: str, rank: int, lane: int, name: str) -> Row:
+def _named(what: str, rank: int, lane: int, name: str) -> TraceEvent:
     return {"ph": "M", "name": what, "pid": rank, "tid": lane, "args": {"name": name}}
 
 
 def _ends(events: list[Event]) -> dict[int, int]:
-    """When each event ended; a call that never did, when the last one in it ended."""
+    """When each event ended; a call that never ended has the end of the last event inside."""
     ends = {event.id: event.start + ((event.duration or 0) if isinstance(event, Call) else 0) for event in events}
     never = {event.id for event in events if isinstance(event, Call) and event.duration is None}
     for event in reversed(events):
@@ -101,7 +101,7 @@ def _ends(events: list[Event]) -> dict[int, int]:
 
 
 def _fitting(stacks: list[list[int]], start: int, end: int) -> int:
-    """The number of the first stack of ends in which this bar lies within another or after it."""
+    """The number of the first stack of ends in which this bar is inside another bar or after it."""
     for number, stack in enumerate(stacks):
         while stack and stack[-1] <= start:
             stack.pop()
@@ -113,7 +113,7 @@ def _fitting(stacks: list[list[int]], start: int, end: int) -> int:
 
 
 class _Arrows:
-    """From the call that made a tensor to those that take it, and from a call to its backward calls."""
+    """Arrows from the producer of a tensor to its consumers, and from a call to its backward calls."""
 
     def __init__(self, calls: list[Call]) -> None:
         self.inner = {call.id: call for call in operations(calls)}
@@ -133,7 +133,7 @@ class _Arrows:
             makers = dict.fromkeys(facts.producer for facts in call.inputs)
             yield from ((maker, call, "tensor") for maker in makers if maker is not None and maker != call.id)
 
-    def rows(self, call: Call, lanes: _Lanes) -> Iterator[Row]:
+    def rows(self, call: Call, lanes: _Lanes) -> Iterator[TraceEvent]:
         """The arrows that leave this call and those that come to it; their numbers must be integers."""
         for number, kind in self._leaving.get(call.id, ()):
             yield lanes.row("s", kind, call, cat=kind, id=number)
@@ -141,8 +141,8 @@ class _Arrows:
             yield lanes.row("f", kind, call, cat=kind, id=number, bp="e")
 
 
-def _rows(lanes: _Lanes, arrows: _Arrows) -> Iterator[Row]:
-    """The rows by time; arrows stand right after their bar, for a reader binds them to the last one begun."""
+def _rows(lanes: _Lanes, arrows: _Arrows) -> Iterator[TraceEvent]:
+    """The entries by time; arrows come right after their bar, because a reader binds them to the last bar begun."""
     begun: set[tuple[int, int]] = set()
     for event in counted(lanes.order, len(lanes.order), "writing"):
         if (event.rank, event.step) not in begun:
@@ -154,16 +154,16 @@ def _rows(lanes: _Lanes, arrows: _Arrows) -> Iterator[Row]:
         spent = (lanes.ends[event.id] - event.start) / 1000
         yield lanes.row("X", _name(event), event, cat=event.kind, dur=spent, args=_facts(event))
         yield from arrows.rows(event, lanes)
-        if event.id in arrows.inner and (made := memory(event)):
-            yield lanes.row("C", "output memory", event, args={"bytes": made})
+        if event.id in arrows.inner and (size := memory(event)):
+            yield lanes.row("C", "output memory", event, args={"bytes": size})
 
 
 def _name(call: Call) -> str:
     return f"{call_name(call)} {call.phase}" if call.phase != "forward" else call_name(call)
 
 
-def _facts(call: Call) -> Row:
-    """What a reader shows of the bar that is selected."""
+def _facts(call: Call) -> TraceEvent:
+    """The facts that a viewer shows for a selected bar."""
     facts = {
         "path": safe(call.path),
         "inputs": result(call.inputs or None, MOST_TEXT),
@@ -175,8 +175,8 @@ def _facts(call: Call) -> Row:
     return {"id": call.id, "step": call.step, **{name: fact for name, fact in facts.items() if fact}}
 
 
-def _moment(event: Mark | Variable, lanes: _Lanes) -> Iterator[Row]:
-    """A mark or the change of a variable; a step is told by the first event of it."""
+def _moment(event: Mark | Variable, lanes: _Lanes) -> Iterator[TraceEvent]:
+    """A mark or the change of a variable; the first event of a step has already named the step."""
     if isinstance(event, Variable):
         args = {"value": short(value_text(event.value), MOST_TEXT), "changes": ", ".join(event.changes)}
         if event.site is not None:

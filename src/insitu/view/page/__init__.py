@@ -1,4 +1,5 @@
-"""The page, one self-contained HTML file: what is in it, and the script and style that show it.
+"""The page, one self-contained HTML file: the data in it, and the scripts and styles that show it.
 
-`insitu.view.html` joins these: `rows` and `tables` make columns of events, `packing` makes bytes of columns.
+`rows` puts events in order, `row_columns` and `tables` turn them into columns, `packing` turns columns into text, and
+`insitu.view.html` joins everything. Scripts are plain JavaScript, which Python joins; none loads anything.
 """

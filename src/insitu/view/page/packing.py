@@ -31,7 +31,7 @@ class PackedColumns:
         self._pieces: list[bytes] = []
 
     def integers(self, name: str, values: Sequence[int], *, delta: bool = False) -> None:
-        """A column of integers in as few bytes as they need; with `delta` what each is more than the one before."""
+        """A column of integers in as few bytes as they need; with `delta` as differences from the number before."""
         stored: Iterable[int] = values
         if delta:
             stored = [value - before for before, value in zip([0, *values], values, strict=False)]
@@ -84,7 +84,7 @@ def _fitting(values: Iterable[int], low: int, high: int) -> array[Any]:
 
 
 def _rounded(bits: int, mask: int, half: int, kind: str) -> int:
-    """The bits of a number without the last digits; the largest numbers do not become infinite by it."""
+    """The bits of a number without the last digits; the largest numbers stay finite."""
     exponent = 0x7F80_0000 if kind == "f" else 0x7FF0_0000_0000_0000
     rounded = (bits + half) & mask
     return rounded if rounded & exponent != exponent else bits & mask | (bits & 1 if bits & exponent == exponent else 0)

@@ -156,7 +156,7 @@ def _group_heading(group: Group) -> Heading:
 
 
 def _nested(run: list[Node], depth: int, inside: Inside) -> Iterator[PageRow]:
-    """Siblings that are alike and all that lies in each; a stack, because programs recurse deeper than Python."""
+    """Siblings that are alike and everything inside each; a stack, because programs recurse deeper than Python."""
     stack = _stacked(run, depth)
     while stack:
         node, level, count = stack.pop()
@@ -167,7 +167,7 @@ def _nested(run: list[Node], depth: int, inside: Inside) -> Iterator[PageRow]:
 
 
 def _arranged(columns: list[list[Node]], path: str = "") -> list[list[Node]]:
-    """Siblings without those that are not seen, and in groups, as in the tree."""
+    """Siblings without those that are not shown, and in groups, as in the tree."""
     seen = [_is_seen(node) for node in columns[0]]
     return grouped([list(compress(nodes, seen)) for nodes in columns], path)
 
@@ -178,7 +178,7 @@ def _stacked(run: list[Node], depth: int) -> list[tuple[Node, int, int]]:
 
 
 def _is_seen(node: Node) -> bool:
-    """Attributes that are only looked at are left out, as in the tree."""
+    """Whether a node has a row: incidental calls are left out, as in the tree."""
     event = node.event
     if not isinstance(event, Call) or event.raised is not None or node.children:
         return True

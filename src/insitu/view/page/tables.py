@@ -12,12 +12,12 @@ from insitu.view.page.packing import PackedColumns
 from insitu.view.value import kept_text, safe, short, tensor, value_text
 
 BINS = 16
-LEVELS = 15  # of a bar in a histogram
+HEIGHTS = 15  # of a bar in a histogram
 MOST_SOURCE = 400  # characters of a line
 
 
 class Tables:
-    """Gives numbers to things; 0 is for what is not there."""
+    """Numbers the things that rows refer to; 0 means that there is none."""
 
     def __init__(self, *, source: bool) -> None:
         self._source = source
@@ -36,7 +36,7 @@ class Tables:
         self._same: dict[tuple[int, int], int] = {}
 
     def begin(self, places: Mapping[int, int]) -> None:
-        """What comes now is of another run; given are the rows of its events by their ids, to tell producers by."""
+        """Begin another run; `places` has the row of each event by its id, to find producers."""
         self.places = places
         self._run += 1
 
@@ -76,7 +76,7 @@ class Tables:
         return number
 
     def tensor(self, facts: TensorFacts | None) -> int:
-        """The number of a tensor, of which all is known that is shown."""
+        """The number of a tensor, with everything that the page shows about it."""
         if facts is None:
             return 0
         number = self._tensors.get(id(facts))
@@ -104,7 +104,7 @@ class Tables:
         return number
 
     def fill(self, columns: PackedColumns) -> dict[str, Any]:
-        """Add the columns of tensors and statistics; returned are the tables that are lists."""
+        """Add the columns of tensors and statistics; return the tables that are lists."""
         for name, numbers in zip(_TENSOR, zip(*self._tensor_rows, strict=True), strict=True):
             columns.integers(f"tensor.{name}", numbers, delta=name in ("made", "stats", "same"))
         rows = [None, *self._stat_rows]
@@ -128,7 +128,7 @@ _TENSOR = ("type", "made", "stats", "grad", "kept", "same")
 
 
 def _described(dtype: str, shape: Any, device: str, requires_grad: bool, strides: Any, type: str) -> list[Any]:
-    """A type as text, where it is, its bytes, and what else is to be said of it."""
+    """A type as text, its device, its size in bytes, and other facts."""
     facts = TensorFacts(0, shape, dtype, device, type=type)
     notes = [safe(type)] if type not in ("Tensor", "ndarray") else []
     notes += ["requires grad"] if requires_grad else []
@@ -137,12 +137,12 @@ def _described(dtype: str, shape: Any, device: str, requires_grad: bool, strides
 
 
 def bars(histogram: tuple[int, ...]) -> bytes:
-    """A histogram as the heights of bars; what is not empty is seen, however few there are.
+    """A histogram as the heights of bars; a bin that is not empty has a visible bar.
 
     >>> list(bars((0, 1, 300)))[:4]
     [0, 1, 15, 0]
     """
     counts = [count if count > 0 else 0 for count in histogram[:BINS]]
     most = max(counts, default=0)
-    heights = [(count * LEVELS + most - 1) // most for count in counts] if most else []
+    heights = [(count * HEIGHTS + most - 1) // most for count in counts] if most else []
     return bytes([*heights, *[0] * (BINS - len(heights))])
