@@ -268,7 +268,7 @@ def test_a_terminal_shows_how_far_the_work_has_come() -> None:
     program = """
         import time
         from insitu.view import progress
-        from insitu.trace.counting import counted
+        from insitu.trace.counter import counted
         progress.PATIENCE = progress.TICK = 0.01
         with progress.working("counting"):
             for _ in counted(range(4096), 4096, "sheep"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from insitu.trace.costs import Ledger, memory
+from insitu.trace.costs import CostLedger, memory
 from insitu.trace.event import Call, TensorFacts
 
 
 def test_own_time_of_a_function_is_without_the_calls_in_it() -> None:
-    ledger = Ledger()
+    ledger = CostLedger()
     ledger.add(Call(2, 1, "aten", "aten.mm", duration=10))
     ledger.add(Call(3, 1, "aten", "aten.add", duration=20))
     costs = ledger.add(Call(1, None, "function", "torch.addmm", duration=50))
@@ -15,7 +15,7 @@ def test_own_time_of_a_function_is_without_the_calls_in_it() -> None:
 
 
 def test_own_time_of_a_module_is_without_the_modules_in_it_however_deep() -> None:
-    ledger = Ledger()
+    ledger = CostLedger()
     ledger.add(Call(3, 2, "module", "Linear", duration=30))
     ledger.add(Call(2, 1, "function", "torch.utils.checkpoint", duration=45))
     ledger.add(Call(4, 1, "module", "ReLU", duration=5))
@@ -24,7 +24,7 @@ def test_own_time_of_a_module_is_without_the_modules_in_it_however_deep() -> Non
 
 
 def test_operations_are_counted_once_and_those_of_the_backward_pass_not_at_all() -> None:
-    ledger = Ledger()
+    ledger = CostLedger()
     ledger.add(Call(2, 1, "aten", "aten.mm", flops=100))
     ledger.add(Call(1, 0, "function", "torch.nn.functional.linear", flops=100))
     ledger.add(Call(3, 0, "aten", "aten.mm", flops=1000, phase="backward"))
@@ -37,5 +37,5 @@ def test_memory_is_that_of_all_tensors_returned() -> None:
 
 
 def test_a_call_that_never_returned_costs_nothing() -> None:
-    costs = Ledger().add(Call(0, None, "function", "f", duration=None))
+    costs = CostLedger().add(Call(0, None, "function", "f", duration=None))
     assert (costs.time, costs.own, costs.memory, costs.flops) == (0, 0, 0, 0)

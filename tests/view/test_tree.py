@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.view.build import Run, linear, site, stats, tensor
 
-from insitu.trace.analysis import completed
 from insitu.trace.event import Fields, Stats, Word
+from insitu.trace.order import completed
 from insitu.view import make, render, replay
 from insitu.view.tree import Tree
 

@@ -13,7 +13,7 @@ from insitu.capture.tape_decoder import Place, TapeDecoder
 from insitu.capture.value_decoder import ValueDecoder
 from insitu.capture.variables.last_values import LastValues
 from insitu.trace.collector import collector_paused
-from insitu.trace.counting import counted
+from insitu.trace.counter import counted
 from insitu.trace.event import Change, Event
 
 

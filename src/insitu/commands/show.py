@@ -76,8 +76,8 @@ def _print_calls(trace: Trace, only: Sequence[str] | None) -> None:
     """Each call as one object, with the columns of `to_pandas`."""
     import json
 
-    from insitu.trace.analysis import select
     from insitu.trace.event import Call
+    from insitu.trace.selection import select
     from insitu.trace.trace import COLUMNS, row
 
     calls = [event for event in select(trace.events, only) if isinstance(event, Call)]

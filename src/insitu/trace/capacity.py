@@ -9,8 +9,11 @@ from insitu.errors import ChoiceError
 MEMORY = 2**30  # the default of what a trace may take
 LEAST = 10**6
 AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-zA-Z]{0,3})\s*")
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-BINARY = {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+MOST = 2**62
+UNITS = {
+    **{"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
+    **{"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40},
+}
 
 
 def capacity(option: str, amount: object) -> int:
@@ -29,15 +32,19 @@ def capacity(option: str, amount: object) -> int:
 
 def _bytes(amount: object) -> int | None:
     if isinstance(amount, (int, float)) and not isinstance(amount, bool):
-        return int(amount) if 0 <= amount < 2**62 else None
-    match = (
-        re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-zA-Z]{0,3})\s*", amount) if isinstance(amount, str) else None
-    )
-    unit = (UNITS | BINARY).get(match[2].upper()) if match is not None else None
+        return int(amount) if 0 <= amount < MOST else None
+    if isinstance(amount, str):
+        return _written_bytes(amount)
+    return None
+
+
+def _written_bytes(amount: str) -> int | None:
+    match = AMOUNT.fullmatch(amount)
+    unit = UNITS.get(match[2].upper()) if match is not None else None
     if match is None or unit is None:
         return None
     found = int(float(match[1]) * unit)
-    return found if found < 2**62 else None
+    return found if found < MOST else None
 
 
 def capacity_text(size: int) -> str:

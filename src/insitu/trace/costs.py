@@ -40,10 +40,10 @@ class _Inside:
     flops: int = 0
 
 
-class Ledger:
+class CostLedger:
     """Adds up costs while calls complete, those inside a call before the call itself.
 
-    >>> ledger = Ledger()
+    >>> ledger = CostLedger()
     >>> inner = ledger.add(Call(1, 0, "function", "f", duration=30, flops=8))
     >>> outer = ledger.add(Call(0, None, "function", "g", duration=100))
     >>> outer.time, outer.own, outer.flops

@@ -121,7 +121,7 @@ def _skipped(rests: set[Segments]) -> set[Segments]:
 
 
 def _expression(segment: str) -> str:
-    """A segment with the dot before it; `**` may name nothing, and then there is no dot."""
+    """A segment with the dot before it; `**` may name nothing, and then it has no dot."""
     if segment == "**":
         return r"((?:\.[^.]+)*?)"
     star = "([^.]+)" if segment == "*" else "([^.]*)"
@@ -158,3 +158,16 @@ def _likeness(text: str, other: str) -> float:
 
 def _like(parts: list[str], names: list[str]) -> str:
     return ".".join("*" if index < len(parts) and parts[index] == "*" else name for index, name in enumerate(names))
+
+
+def relative(path: str, base: str) -> str:
+    """A path as seen from another one.
+
+    >>> relative("h.0.attn", "h.0"), relative("head", ""), relative("wte", "head"), relative("h.0", "h.0")
+    ('attn', 'head', 'wte', '')
+    """
+    if not base:
+        return path
+    if path.startswith(base) and (len(path) == len(base) or path[len(base)] == "."):
+        return path[len(base) + 1 :]
+    return path

@@ -187,19 +187,21 @@ class Trace:
             choose("kind", kind, get_args(Kind))
         if phase is not None:
             choose("phase", phase, get_args(Phase))
-        calls = self.calls
-        found = [
-            call
-            for call in calls
-            if (kind is None or call.kind == kind)
-            and (step is None or call.step == step)
-            and (rank is None or call.rank == rank)
-            and (phase is None or call.phase == phase)
-            and (path is None or Pattern.of(path).match(call.path))
-            and (name is None or _named(name, call))
-        ]
-        if not found and path is not None and calls:  # none at all: nothing has run yet, or the tool is switched off
-            Pattern.of(path).require({call.path for call in calls})
+        facts = {"kind": kind, "step": step, "rank": rank, "phase": phase}
+        found = _with_facts(self.calls, {fact: wanted for fact, wanted in facts.items() if wanted is not None})
+        if name is not None:
+            found = [call for call in found if _named(name, call)]
+        if path is not None:
+            found = self._at(path, found)
+        return found
+
+    def _at(self, path: str, calls: list[Call]) -> list[Call]:
+        """Those of the calls whose path matches; a pattern that matches no call of the trace raises."""
+        pattern = Pattern.of(path)
+        found = [call for call in calls if pattern.match(call.path)]
+        paths = set() if found else {call.path for call in self.calls}
+        if paths:  # without a call, nothing has run yet, or the tool is switched off
+            pattern.require(paths)
         return found
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -263,6 +265,12 @@ def _others(outputs: tuple[TensorFacts, ...]) -> list[dict[str, Any] | None] | N
     ]
 
 
+def _with_facts(calls: list[Call], wanted: dict[str, Any]) -> list[Call]:
+    for fact, value in wanted.items():
+        calls = [call for call in calls if getattr(call, fact) == value]
+    return calls
+
+
 def _not_an_id(item: object) -> str:
     instead = f"trace.find({item!r:.80}) finds calls by path" if isinstance(item, str) else "trace.events is a list"
     return f"trace[...] takes the id of an event, a number, not {item!r:.80}: {instead}"
@@ -270,7 +278,9 @@ def _not_an_id(item: object) -> str:
 
 def _require_tensor(item: object) -> None:
     if not isinstance(item, TensorFacts):
-        raise SubjectError(f"a {type(item).__name__} is no tensor of a trace: give call.inputs[0] or call.outputs[0]")
+        raise SubjectError(
+            f"a {type(item).__name__} is not a tensor of a trace: give call.inputs[0] or call.outputs[0]"
+        )
 
 
 def _named(pattern: str, call: Call) -> bool:

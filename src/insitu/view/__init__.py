@@ -12,10 +12,11 @@ from itertools import chain
 from typing import IO, Any
 
 from insitu.errors import ChoiceError, SubjectError
-from insitu.trace.analysis import completed, moments, select
 from insitu.trace.collector import collector_paused
-from insitu.trace.counting import counted
+from insitu.trace.counter import counted
 from insitu.trace.event import Event
+from insitu.trace.order import completed, moments
+from insitu.trace.selection import select
 from insitu.trace.trace import Trace
 from insitu.view.line import Column, CountingView, Line, OpeningView, Span, View, ViewTraits
 from insitu.view.missing_text import missing_lines

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from insitu.trace.costs import Costs, Ledger
+from insitu.trace.costs import CostLedger, Costs
 from insitu.trace.event import Call, Event, tensors
-from insitu.trace.folding import Fold
-from insitu.trace.nesting import Group, calls_of
+from insitu.trace.fold import Fold
+from insitu.trace.forest import Group, calls_of
 from insitu.view.line import Column, Span
 from insitu.view.ranges import values_cell
 from insitu.view.value import amount, duration, operations
@@ -49,7 +49,7 @@ class Beside:
 
     def __init__(self, *, costs: bool, backward: bool) -> None:
         self._costs, self._backward = costs, backward
-        self._ledger = Ledger()
+        self._ledger = CostLedger()
         self._found: dict[int, Costs] = {}
         self._parents: dict[int, int | None] = {}
         self._behind: dict[int, int] = {}

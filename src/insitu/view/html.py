@@ -11,12 +11,12 @@ from importlib.resources import files
 from typing import Any
 
 from insitu.errors import SubjectError, tell
-from insitu.trace.analysis import select
 from insitu.trace.collector import collector_paused
-from insitu.trace.counting import counted
+from insitu.trace.counter import counted
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Variable
 from insitu.trace.run import Curve
+from insitu.trace.selection import select
 from insitu.trace.trace import Trace
 from insitu.view.missing_text import about_texts
 from insitu.view.page import drawn_series, pairs

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from time import monotonic
 
-from insitu.trace.counting import progress
+from insitu.trace.counter import progress
 
 PATIENCE = 1.0
 TICK = 0.25

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import compress
 
-from insitu.trace.analysis import relative
-from insitu.trace.costs import Costs, Ledger, size
+from insitu.trace.costs import CostLedger, Costs, size
 from insitu.trace.event import Call, Event, Mark, ModuleFacts
+from insitu.trace.path import relative
 from insitu.view.beside import time_cell
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import module_type
@@ -74,7 +74,7 @@ class Table:
         self._rows: dict[str, ModuleRow] = {}
         self._shown: set[str] = set()
         self._tensors: dict[int, int] = {}
-        self._ledger = Ledger()
+        self._ledger = CostLedger()
         self._behind: dict[str, int] = {}
         self._all = Costs()
         self._troubles: list[str] = []

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import compress
 
 from insitu.trace.event import Call, Event, Mark, Variable
-from insitu.trace.folding import Columns, Fold, Steps, fold, steps
-from insitu.trace.grouping import grouped
-from insitu.trace.nesting import Forest, Group, Node
+from insitu.trace.fold import Columns, Fold, Steps, fold, steps
+from insitu.trace.forest import Forest, Group, Node
+from insitu.trace.loops import grouped
 from insitu.trace.operation import operation
 from insitu.view.beside import Beside, NothingBeside
 from insitu.view.line import Line, Span, ViewTraits

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from insitu.trace.event import Call, Site, TensorFacts, tensors
-from insitu.trace.folding import Fold
-from insitu.trace.nesting import Group
+from insitu.trace.fold import Fold
+from insitu.trace.forest import Group
 from insitu.view.line import Column, Span
 from insitu.view.name import spot
 from insitu.view.ranges import UNKNOWN, join_outputs, outputs_cell

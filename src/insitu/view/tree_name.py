@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from insitu.trace.analysis import relative
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site
-from insitu.trace.folding import Fold, Steps
-from insitu.trace.nesting import Group
+from insitu.trace.fold import Fold, Steps
+from insitu.trace.forest import Group
+from insitu.trace.path import relative
 from insitu.view.line import Span
 from insitu.view.name import compact, expression, module_type
 from insitu.view.value import safe

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from insitu.trace.event import Mark, Variable, tensors
-from insitu.trace.folding import Fold
+from insitu.trace.fold import Fold
 from insitu.view.line import Line, Span
 from insitu.view.ranges import values_cell
 from insitu.view.tree_cells import COLUMNS, NOTHING, kept_cell, source_cell

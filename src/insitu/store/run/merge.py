@@ -33,7 +33,7 @@ from insitu.store.run.merge_lock import merge_lock
 from insitu.store.run.run_file_writer import write_run_file
 from insitu.store.run.source_choice import choose_sources
 from insitu.store.run.unmerge import unmerged
-from insitu.trace.counting import progress
+from insitu.trace.counter import progress
 
 
 def show_progress(what: str, done: int, total: int) -> None:

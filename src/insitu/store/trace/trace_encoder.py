@@ -22,7 +22,7 @@ from insitu.store.trace.schema import (
     columns,
 )
 from insitu.trace.collector import collector_paused
-from insitu.trace.counting import counted
+from insitu.trace.counter import counted
 from insitu.trace.event import (
     NUMBERS,
     STATISTICS,

@@ -15,7 +15,7 @@ from insitu.trace.compare.align import Match, align
 from insitu.trace.compare.change import MovedLayers, Remark
 from insitu.trace.compare.rename import Renamer
 from insitu.trace.event import NUMBERS, Call, Event, TensorFacts, Variable
-from insitu.trace.nesting import frozen
+from insitu.trace.forest import frozen
 
 MOST_VALUES = 8  # of a weight that was kept: enough to know it by
 _DIGITS = 4  # statistics of one weight on two devices agree as far

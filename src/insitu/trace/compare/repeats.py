@@ -8,7 +8,7 @@ from typing import Any
 from insitu.trace.compare.change import Changes
 from insitu.trace.diff import Cause, Compared
 from insitu.trace.event import Call
-from insitu.trace.nesting import frozen
+from insitu.trace.forest import frozen
 
 
 def merged(found: list[tuple[int, Cause]]) -> tuple[list[Cause], dict[int, int]]:

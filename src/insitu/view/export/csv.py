@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Iterator
 
-from insitu.trace.counting import counted
+from insitu.trace.counter import counted
 from insitu.trace.trace import COLUMNS, Trace, row
 from insitu.view.value import kept_text
 

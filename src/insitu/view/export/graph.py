@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from insitu.trace.analysis import completed, relative
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts
-from insitu.trace.folding import Steps, steps
-from insitu.trace.nesting import Forest, Node
+from insitu.trace.fold import Steps, steps
+from insitu.trace.forest import Forest, Node
 from insitu.trace.operation import operation
+from insitu.trace.order import completed
+from insitu.trace.path import relative
 from insitu.trace.trace import Trace
 from insitu.view.name import function_name, module_type
 from insitu.view.value import safe

@@ -10,7 +10,7 @@ from typing import Any
 
 from insitu.errors import SubjectError
 from insitu.trace.costs import memory
-from insitu.trace.counting import counted
+from insitu.trace.counter import counted
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import call_name, code_at, operations, place

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress
 
-from insitu.trace.analysis import completed
-from insitu.trace.costs import Costs, Ledger
+from insitu.trace.costs import CostLedger, Costs
 from insitu.trace.event import Call, Event, Mark, Site
-from insitu.trace.folding import Fold, path_of, runs, steps
-from insitu.trace.grouping import grouped
-from insitu.trace.nesting import Forest, Group, Node
+from insitu.trace.fold import Fold, path_of, runs, steps
+from insitu.trace.forest import Forest, Group, Node
+from insitu.trace.loops import grouped
 from insitu.trace.nonfinite import NonFiniteSearch
 from insitu.trace.operation import operation
+from insitu.trace.order import completed
 from insitu.view.name import expression
 from insitu.view.page.flags import flags
 
@@ -54,7 +54,7 @@ class RowFacts:
 
     def __init__(self) -> None:
         self.costs: dict[int, Costs] = {}
-        self._ledger, self._search = Ledger(), NonFiniteSearch()
+        self._ledger, self._search = CostLedger(), NonFiniteSearch()
 
     def add_costs(self, event: Event) -> None:
         """Count what a call costs."""

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from insitu.errors import PatternError
-from insitu.trace.analysis import completed, moments, select
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable, Word
-from insitu.trace.folding import fold
-from insitu.trace.nesting import Forest, Node, frozen
+from insitu.trace.fold import fold
+from insitu.trace.forest import Forest, Node, frozen
+from insitu.trace.order import completed, moments
+from insitu.trace.selection import select
 
 
 def module(id: int, parent: int | None, path: str, type: str = "Block", **more: Any) -> Call:

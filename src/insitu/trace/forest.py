@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal
 
-from insitu.trace.analysis import relative
 from insitu.trace.event import Call, Event, Fields, Mark, ModuleFacts, Opaque, TensorFacts, Variable
+from insitu.trace.path import relative
 
 
 @dataclass(slots=True, eq=False)

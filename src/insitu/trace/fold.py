@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from insitu.trace.analysis import relative
 from insitu.trace.event import Call, Event, Mark, Variable
-from insitu.trace.nesting import Group, Node
+from insitu.trace.forest import Group, Node
+from insitu.trace.path import relative
 
 # Siblings, and beside them those of identical blocks: each list has the same structure.
 Columns = list[list[Node]]

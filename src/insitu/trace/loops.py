@@ -7,8 +7,8 @@ from collections.abc import Hashable
 from typing import Literal
 
 from insitu.trace.event import Call
-from insitu.trace.folding import Columns, place, runs
-from insitu.trace.nesting import Group, Node, frozen_result
+from insitu.trace.fold import Columns, place, runs
+from insitu.trace.forest import Group, Node, frozen_result
 from insitu.trace.operation import operation, own_name
 
 Range = tuple[int, int]

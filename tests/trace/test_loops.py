@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from insitu.trace import grouping
+from insitu.trace import loops
 from insitu.trace.event import Call, Mark, Site, Stats, TensorFacts
-from insitu.trace.folding import fold
-from insitu.trace.grouping import grouped
-from insitu.trace.nesting import Forest, Group, Node
+from insitu.trace.fold import fold
+from insitu.trace.forest import Forest, Group, Node
+from insitu.trace.loops import grouped
 
 LINES = {line: Site("train.py", line, "main", "    optimizer.step()  # sqrt", 4, 20) for line in range(40)}
 POOL = Site("train.py", 50, "main", "    x = F.max_pool(x, 2)", 8, 24)
@@ -152,5 +152,5 @@ def test_long_passes_that_are_nearly_the_same_are_compared_once() -> None:
             return super().__getitem__(place)
 
     keys = Counted(place if place != 9_000 else 10_000 + turn for turn in range(10) for place in range(10_000))
-    assert grouping._shortest(keys) is None
+    assert loops._shortest(keys) is None
     assert compared < 10 * len(keys)
