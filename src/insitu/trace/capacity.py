@@ -53,10 +53,10 @@ def capacity_text(size: int) -> str:
     >>> capacity_text(2**30), capacity_text(500_000_000), capacity_text(1_234_567)
     ('1 GiB', '500 MB', '1.2 MB')
     """
-    for unit, letters in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB")):
-        if size >= unit and size % unit == 0:
-            return f"{size // unit} {letters}"
-    for unit, letters in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
-        if size >= unit:
-            return f"{size / unit:.1f}".removesuffix(".0") + f" {letters}"
-    return f"{size} bytes"
+    exact = next((letters for letters in ("TiB", "GiB", "MiB") if size and not size % UNITS[letters.upper()]), None)
+    if exact is not None:
+        return f"{size // UNITS[exact.upper()]} {exact}"
+    unit = next((letters for letters in ("TB", "GB", "MB") if size >= UNITS[letters]), None)
+    if unit is None:
+        return f"{size} bytes"
+    return f"{size / UNITS[unit]:.1f}".removesuffix(".0") + f" {unit}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from itertools import groupby
 
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.forest import Group, Node
@@ -94,14 +95,7 @@ class Steps:
 
 def steps(roots: list[Node]) -> list[Steps]:
     """The roots by step, identical steps folded."""
-    every: list[list[Node]] = []
-    number: tuple[int, int] | None = None
-    for node in roots:
-        event = node.first
-        if (event.rank, event.step) != number:
-            number = (event.rank, event.step)
-            every.append([])
-        every[-1].append(node)
+    every = [list(nodes) for _, nodes in groupby(roots, key=_moment)]
     groups: list[list[list[Node]]] = []
     for nodes in every:
         if groups and _same(groups[-1][0], nodes):
@@ -109,6 +103,10 @@ def steps(roots: list[Node]) -> list[Steps]:
         else:
             groups.append([nodes])
     return [_steps(alike) for alike in groups]
+
+
+def _moment(node: Node) -> tuple[int, int]:
+    return node.first.rank, node.first.step
 
 
 def _same(one: list[Node], other: list[Node]) -> bool:

@@ -13,7 +13,7 @@ from insitu.trace.path import relative
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """An event and what lies in it; nodes with the same `signature` are the same but for values, times and places."""
+    """An event and the events inside it; nodes with the same `signature` differ only in values, times and places."""
 
     event: Event | Group
     children: list[Node]
@@ -50,9 +50,7 @@ class Group:
     @property
     def duration(self) -> int:
         """The nanoseconds from the beginning of the first to the end of all."""
-        return (
-            max([node.event.start + (getattr(node.event, "duration", None) or 0) for node in self.nodes]) - self.start
-        )
+        return max(map(_end, self.nodes)) - self.start
 
     @property
     def start(self) -> int:
@@ -62,6 +60,11 @@ class Group:
     def calls(self) -> Iterator[Call]:
         """The calls that it stands for."""
         return calls_of(self.nodes)
+
+
+def _end(node: Node) -> int:
+    duration: int | None = getattr(node.event, "duration", None)
+    return node.event.start + (duration or 0)
 
 
 def calls_of(nodes: Iterable[Node]) -> Iterator[Call]:

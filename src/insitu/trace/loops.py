@@ -78,27 +78,36 @@ def _expressions(nodes: list[Node]) -> list[Range]:
 
 
 def _is_written(call: Call) -> bool:
-    """Whether the function stands in the expression itself: calls of it are a loop of the user's, to be seen."""
-    name = own_name(call.kind, call.name)
+    """Whether the expression names the function: then its calls are a loop of the user, which stays visible."""
     if call.operator is not None or call.site is None:
         return True
     words = WORDS.findall(call.site.text[call.site.start : call.site.end])
-    return not words or name in words
+    return not words or own_name(call.kind, call.name) in words
 
 
 def _is_one_expression(one: Node, other: Node) -> bool:
-    a, b = one.event, other.event
-    if not (isinstance(a, Call) and isinstance(b, Call) and a.site is b.site and a.site is not None):
+    """Whether two calls come from one expression, and can be shown as one row."""
+    return _origin(one) == _origin(other) and _is_part(one) and _is_part(other)
+
+
+def _origin(node: Node) -> Hashable:
+    """The expression that made a call, and when; None for what is not a call, or has no known place."""
+    call = node.event
+    if not isinstance(call, Call) or call.site is None:
+        return None
+    return id(call.site), call.thread, call.step, call.rank
+
+
+def _is_part(node: Node) -> bool:
+    call = node.event
+    if not isinstance(call, Call) or call.site is None:
         return False
-    if (a.thread, a.step, a.rank) != (b.thread, b.step, b.rank):
-        return False
-    return (
-        all(call.kind == "function" and call.module is None for call in (a, b)) and _is_sound(one) and _is_sound(other)
-    )
+    is_plain_function = call.kind == "function" and call.module is None
+    return is_plain_function and _is_sound(node)
 
 
 def _is_sound(node: Node) -> bool:
-    """Whether a call may be one of many: one that raised, or gave NaN that is more than unused memory, is seen."""
+    """Whether a call may be hidden among others: calls that raised or produced NaN stay visible."""
     call = node.event
     if not isinstance(call, Call) or call.raised is not None:
         return False
@@ -155,26 +164,48 @@ def _keys(nodes: list[Node], alike: list[Range], path: str) -> list[int]:
 
 
 def _shortest(keys: list[int]) -> int | None:
-    """The least number of keys that come again at once, and are worth a group."""
-    following, least = _following(keys), None
-    differing: dict[int, int] = {}  # where, by length, a key was last seen not to come again
+    """The least number of keys that are repeated at once, and are worth a group."""
+    search = _PassSearch(keys)
     for at in range(len(keys)):
+        search.look(at)
+    return search.least
+
+
+class _PassSearch:
+    """Looks for the shortest pass that begins at each place of the keys."""
+
+    def __init__(self, keys: list[int]) -> None:
+        self._keys, self._following = keys, _following(keys)
+        self._differing: dict[int, int] = {}  # by length, the place of the last key that was not repeated
+        self.least: int | None = None
+
+    def look(self, at: int) -> None:
+        """Try the distances to the next places with the same key, the nearest first."""
         again = at
         for _ in range(MOST_TRIES):
-            again = following[again]
+            again = self._following[again]
             length = again - at
-            if again + length > len(keys) or (least is not None and length >= least):
-                break
-            if length > 1 and not at <= differing.get(length, -1) < again:
-                if _end(keys, at, length) is not None:
-                    least = length
-                else:
-                    differing[length] = _difference(keys, at, length)
-    return least
+            if self._is_too_long(again, length):
+                return
+            self._try(at, length)
+
+    def _is_too_long(self, again: int, length: int) -> bool:
+        if again + length > len(self._keys):
+            return True
+        return self.least is not None and length >= self.least
+
+    def _try(self, at: int, length: int) -> None:
+        is_known_to_differ = at <= self._differing.get(length, -1) < at + length
+        if length < 2 or is_known_to_differ:
+            return
+        if _end(self._keys, at, length) is not None:
+            self.least = length
+        else:
+            self._differing[length] = _difference(self._keys, at, length)
 
 
 def _difference(keys: list[int], at: int, length: int) -> int:
-    """The last place in so many keys whose key does not come again; -1 if all do, and only save too little."""
+    """The last place in keys[at : at + length] whose key is not repeated `length` later; -1 if all are."""
     places = range(at + length - 1, at - 1, -1)
     return next((place for place in places if keys[place] != keys[place + length]), -1)
 
