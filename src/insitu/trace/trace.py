@@ -181,14 +181,11 @@ class Trace:
         `torch.nn.functional.softmax`. A path pattern that matches nothing in the whole trace raises `PatternError` and
         names the nearest; a name that nothing has is no error, for that is how to ask whether something was called.
         """
-        if path is not None and name is None and kind is None and phase != "backward":
+        is_path_alone = path is not None and name is None and kind is None
+        if is_path_alone and phase != "backward":
             kind = "module"
-        if kind is not None:
-            choose("kind", kind, get_args(Kind))
-        if phase is not None:
-            choose("phase", phase, get_args(Phase))
         facts = {"kind": kind, "step": step, "rank": rank, "phase": phase}
-        found = _with_facts(self.calls, {fact: wanted for fact, wanted in facts.items() if wanted is not None})
+        found = _with_facts(self.calls, facts)
         if name is not None:
             found = [call for call in found if _named(name, call)]
         if path is not None:
@@ -265,9 +262,17 @@ def _others(outputs: tuple[TensorFacts, ...]) -> list[dict[str, Any] | None] | N
     ]
 
 
-def _with_facts(calls: list[Call], wanted: dict[str, Any]) -> list[Call]:
-    for fact, value in wanted.items():
-        calls = [call for call in calls if getattr(call, fact) == value]
+_CHOICES = {"kind": get_args(Kind), "phase": get_args(Phase)}
+
+
+def _with_facts(calls: list[Call], facts: dict[str, Any]) -> list[Call]:
+    """The calls that have these facts; a fact that is None may be anything."""
+    for fact, wanted in facts.items():
+        if wanted is None:
+            continue
+        if fact in _CHOICES:
+            choose(fact, wanted, _CHOICES[fact])
+        calls = [call for call in calls if getattr(call, fact) == wanted]
     return calls
 
 
