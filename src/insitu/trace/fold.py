@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.forest import Group, Node
@@ -59,15 +59,12 @@ def runs(nodes: list[Node], path: str) -> list[tuple[int, int]]:
     """Where each run of identical siblings begins and ends."""
     if len(nodes) < 2:
         return [(0, 1)] * len(nodes)
-    found: list[tuple[int, int]] = []
-    start = 0
-    for index in range(1, len(nodes)):
-        first, node = nodes[start], nodes[index]
-        if node.signature != first.signature or place(node.event, path) != place(first.event, path):
-            found.append((start, index))
-            start = index
-    found.append((start, len(nodes)))
-    return found
+    starts = [index for index in range(1, len(nodes)) if not _are_alike(nodes[index - 1], nodes[index], path)]
+    return list(pairwise((0, *starts, len(nodes))))
+
+
+def _are_alike(one: Node, other: Node, path: str) -> bool:
+    return one.signature == other.signature and place(one.event, path) == place(other.event, path)
 
 
 def place(event: Event | Group, base: str) -> Hashable:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable
 from typing import Literal
 
-from insitu.trace.event import Call
+from insitu.trace.event import Call, Site
 from insitu.trace.fold import Columns, place, runs
 from insitu.trace.forest import Group, Node, frozen_result
 from insitu.trace.operation import operation, own_name
@@ -140,16 +140,25 @@ def _passes(nodes: list[Node], path: str) -> list[Range]:
 
 def _beginning(nodes: list[Node], most: int) -> int:
     """How many calls to leave out, so many at most, for a pass to begin where the loop does in the source."""
-    chains = [event.site.chain() if isinstance(event := node.first, Call) and event.site else [] for node in nodes]
+    chains = [_callers(node) for node in nodes]
     if not all(chains):
         return 0
-    depth = 0
-    while all(len(chain) > depth + 1 for chain in chains) and len({id(chain[depth]) for chain in chains}) == 1:
-        depth += 1
+    deepest = min(map(len, chains)) - 1
+    depth = next((depth for depth in range(deepest) if _differ_at(chains, depth)), deepest)
     sites = [chain[depth] for chain in chains]
     if len({(site.file, site.function) for site in sites}) > 1:
         return 0
     return min(range(most + 1), key=lambda place: sites[place].line)
+
+
+def _callers(node: Node) -> list[Site]:
+    """The places that a call was made from, the outermost first; nothing where they are not known."""
+    event = node.first
+    return event.site.chain() if isinstance(event, Call) and event.site else []
+
+
+def _differ_at(chains: list[list[Site]], depth: int) -> bool:
+    return len({id(chain[depth]) for chain in chains}) > 1
 
 
 def _keys(nodes: list[Node], alike: list[Range], path: str) -> list[int]:
