@@ -149,7 +149,7 @@ class Model:
         if self.dice.random() < 0.3:
             os.write(each.journal._file, self.dice.randbytes(30))
         each.journal._sync_thread.stop()
-        each.journal._forget()
+        each.journal._close_files()
         each.state = "killed"
 
     def restart(self) -> set[int]:

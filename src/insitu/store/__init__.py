@@ -7,15 +7,12 @@ them share: HDF5, plain files, types of values, nested values as JSON, format ve
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from insitu.errors import ChoiceError, StoreError, SubjectError, tell
+from insitu.errors import ChoiceError, StoreError, SubjectError
 from insitu.store.files import PARTS
-from insitu.store.trace.trace_parts import join_traces, only_whole_steps
 from insitu.trace.capacity import MEMORY, capacity
-from insitu.trace.missing import missing_of
 from insitu.trace.trace import Trace
 
 TEXT = ".trace"
@@ -27,7 +24,7 @@ __all__ = ["PARTS", "RUN_SUFFIXES", "SUFFIXES", "check", "load", "save"]
 
 
 def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write a trace to a file, which only its owner may read; one that is there already is kept unless `overwrite`.
+    """Write a trace to a file that only its owner can read; an existing file is kept unless `overwrite`.
 
     `run.h5` holds all of it. `run.trace` is text for people and version control: a line for each call, without what
     changes from run to run (times, lines, threads) and with statistics rounded.
@@ -48,26 +45,17 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
         write_whole(target, to_text(trace).encode(), overwrite=overwrite)
         return
     # h5py takes a tenth of a second to import: only those who use it wait for it.
-    from insitu.store.trace import trace_file
-    from insitu.store.trace.trace_encoder import encode
+    from insitu.store.trace.trace_file import write_trace
 
-    _ = trace.events  # which may add to what is in the archive
-    about, earlier = trace.about, trace._archive.files if trace._archive is not None else []
-    missing = trace.missing
-    if earlier and missing is not None:
-        about = {name: item for name, item in about.items() if name != "missing"}
-        if left := missing.events - missing.on_disk:
-            about["missing"] = replace(missing, events=left, on_disk=0).plain()
-    trace_file.write(encode(trace, about), about, target, overwrite=overwrite, earlier=earlier)
+    write_trace(trace, target, overwrite=overwrite)
 
 
 def load(path: str | os.PathLike[str], *, memory: int | str | None = None) -> Any:
-    """Read a `Trace`, or a `Run` that was recorded, without torch. Nothing in it is run: a stranger's can be opened.
+    """Read a `Trace` or a recorded `Run`, without torch. Nothing in the file is executed: it may come from a stranger.
 
-    A run that still goes on or was killed has no file yet: it is read from `run.h5.parts`, where it writes. Journals
-    that are there besides the file, as of a rank that ended late, are shown with it. Of a trace
-    that is too long for `memory` ("4GB"; the default is 1 GiB) the last steps are read, and `trace.missing` says
-    what is not there.
+    A run that still runs or was killed has no file yet: it is read from its journals in `run.h5.parts`. Journals beside
+    a file, such as those of a rank that ended late, are shown with it. If a trace is too long for `memory` ("4GB"; the
+    default is 1 GiB), its last steps are read, and `trace.missing` says what is not there.
     """
     source = _known(path)
     room = (MEMORY if memory is None else capacity("memory", memory)) // EVENT
@@ -85,33 +73,31 @@ def _read(source: Path, room: int) -> Any:
         from insitu.store.text.trace_text_reader import read
 
         return read(source)
-    # Not by the methods of Path, which raise where a folder may not be looked into.
+    # Not by the methods of Path, which raise if a folder may not be searched.
     if source.name.endswith(PARTS) and os.path.isdir(source):
-        return _in_parts(source, source.with_name(source.name.removesuffix(PARTS)))
+        return _newest_run(source, source.with_name(source.name.removesuffix(PARTS)))
     parts = source.with_name(source.name + PARTS)
-    if os.path.isdir(parts) and not os.path.isfile(source) and (run := _going_on(parts, source)) is not None:
+    run = None if os.path.isfile(source) else _unmerged_run(parts, source)
+    if run is not None:
         return run
     check_plain(source)
+    return _read_file(source, parts, room)
+
+
+def _read_file(source: Path, parts: Path, room: int) -> Any:
     from insitu.store.hdf5 import holds_run
-    from insitu.store.trace import trace_file
-    from insitu.store.trace.trace_decoder import decode
 
     if holds_run(source):
         from insitu.store.run.run import joined_run
 
         return joined_run(source, parts)
-    parts_there, missing = trace_file.read_parts(source, room)
-    trace = join_traces([decode(part) for part in parts_there])
-    if missing is not None:
-        before = missing_of(trace.about.get("missing"))
-        trace = only_whole_steps(trace, missing, missing if before is None else before.and_also(missing))
-        left = trace.about["missing"]["events"]
-        tell(f"{str(source)!r} holds {left:,} earlier events, which are not loaded: memory='4GB' loads more")
-    return trace
+    from insitu.store.trace.trace_file import read_trace
+
+    return read_trace(source, room)
 
 
-def _in_parts(parts: Path, source: Path) -> Any:
-    """The newest run in a folder of journals, with what the file beside it has of the same run."""
+def _newest_run(parts: Path, source: Path) -> Any:
+    """The newest run in a folder of journals, joined with the file beside it if that is of the same run."""
     from insitu.store.journal.journaled_runs import newest_run
     from insitu.store.run.run import Run, joined_run
 
@@ -119,14 +105,16 @@ def _in_parts(parts: Path, source: Path) -> Any:
         run_id = newest_run(parts).id
         return joined_run(source, parts, run_id) if run_id and os.path.isfile(source) else Run.open(parts)
     except StoreError:
-        # Perhaps it has ended meanwhile: then the journals are removed, and the file is there.
+        # The run may have ended in the meantime: then its journals are removed, and the file is there.
         if os.path.isdir(parts) or not os.path.isfile(source):
             raise
         return Run.open(source)
 
 
-def _going_on(parts: Path, source: Path) -> Any:
-    """The run in its parts; None if it has ended meanwhile: then they are removed, and the file is there."""
+def _unmerged_run(parts: Path, source: Path) -> Any:
+    """The run in its journals; None if there are none, or it has ended in the meantime and has a file now."""
+    if not os.path.isdir(parts):
+        return None
     from insitu.store.run.run import Run
 
     try:

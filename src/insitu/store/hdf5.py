@@ -131,21 +131,25 @@ def _is_complex(h5type: Any) -> bool:
 
 def _check_size(dataset: h5py.Dataset, size: int) -> None:
     filters = filters_of(dataset)
-    if unknown := [number for number in filters if number not in _RATIOS]:
-        raise StoreError(f"{dataset.name} is compressed with an unknown filter ({unknown[0]})")
+    if unknown := set(filters) - _RATIOS.keys():
+        raise StoreError(f"{dataset.name} is compressed with an unknown filter ({min(unknown)})")
     ratio = max([_RATIOS[number] for number in filters], default=1)
     # The size in the file, not that of h5py: for a float of 8 bits it takes the next larger one of NumPy.
     itemsize, stored = dataset.id.get_type().get_size(), dataset.id.get_storage_size()
     declared = itemsize * prod(dataset.shape)
     if declared > ratio * stored or stored > size:
         raise StoreError(f"{dataset.name} declares {declared} bytes and stores {stored}, in a file of {size}")
-    is_contiguous = dataset.id.get_create_plist().get_layout() == h5d.CONTIGUOUS
-    if is_contiguous and stored and dataset.id.get_offset() + stored > size:
-        raise StoreError(f"{dataset.name} ends after the end of the file: the file is cut short")
+    _check_place(dataset, stored, size)
     if dataset.chunks and itemsize * prod(dataset.chunks) > _LARGEST_CHUNK:
         raise StoreError(f"{dataset.name} has chunks of {dataset.chunks}, which is too large")
     if BLOSC2 in filters:
         need_blosc2()
+
+
+def _check_place(dataset: h5py.Dataset, stored: int, size: int) -> None:
+    is_contiguous = dataset.id.get_create_plist().get_layout() == h5d.CONTIGUOUS
+    if is_contiguous and stored and dataset.id.get_offset() + stored > size:
+        raise StoreError(f"{dataset.name} ends after the end of the file: the file is cut short")
 
 
 def need_blosc2() -> Any:

@@ -390,7 +390,6 @@ def _write_about(builder: FileBuilder, shards: RunShards, description: dict[str,
     builder.column(builder.file, "about", text, numpy_type(text.dtype))
     facts = shards.shard_facts(is_merged=True)
     last = last_committed_of(facts)
-    start, end = started_of(facts), ended_of(facts)
     attributes = builder.file.attrs
     attributes["format"] = text_attribute(RUN_FORMAT)
     attributes["format_version"] = RUN_VERSION
@@ -403,8 +402,9 @@ def _write_about(builder: FileBuilder, shards: RunShards, description: dict[str,
     attributes["ranks"] = np.array(list(last), np.int64)
     attributes["last_committed"] = np.array([-1 if step is None else step for step in last.values()], np.int64)
     attributes["dropped"] = sum(each.dropped for each in facts)
-    attributes["start"] = np.nan if start is None else start
-    attributes["end"] = np.nan if end is None else end
-    for name in _ATTRIBUTES:
-        if name in shards.about:
-            attributes[name] = text_attribute(shards.about[name])
+    attributes["start"], attributes["end"] = _time(started_of(facts)), _time(ended_of(facts))
+    attributes.update({name: text_attribute(shards.about[name]) for name in _ATTRIBUTES if name in shards.about})
+
+
+def _time(seconds: float | None) -> float:
+    return np.nan if seconds is None else seconds

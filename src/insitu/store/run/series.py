@@ -230,20 +230,24 @@ class Series:
 
     def __getitem__(self, steps: slice | int) -> Any:
         bounds = (steps.start, steps.stop, steps.step) if isinstance(steps, slice) else (steps,)
-        if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds) or steps is None:
+        if steps is None or not all(map(_is_bound, bounds)):
             raise ChoiceError(
                 f"{steps!r:.80} is not a step: series[10] is the value of step 10, series[10:20] of ten steps"
             )
-        if not isinstance(steps, slice):
-            return self.at(steps)
+        return self._slice(steps) if isinstance(steps, slice) else self.at(steps)
+
+    def _slice(self, steps: slice) -> Series:
         if steps.step is not None and steps.step < 1:
             raise ChoiceError(f"a slice of steps goes forward, not by {steps.step}")
         found = self.steps
-        wanted = np.ones(len(found), bool) if steps.start is None else found >= steps.start
+        first = steps.start
+        if first is None:
+            first = found.min() if len(found) else 0
+        wanted = found >= first
         if steps.stop is not None:
             wanted &= found < steps.stop
-        if steps.step is not None and len(found):
-            wanted &= (found - (found.min() if steps.start is None else steps.start)) % steps.step == 0
+        if steps.step is not None:
+            wanted &= (found - first) % steps.step == 0
         return self.where(wanted)
 
     def concat(self, *others: Series) -> Series:
@@ -314,6 +318,10 @@ class Series:
         steps = np.unique(self.steps)
         near = steps[np.argsort(abs(steps - step), kind="stable")[:2]].tolist()
         return f"; the nearest are {' and '.join(map(str, sorted(near)))}" if near else ""
+
+
+def _is_bound(bound: Any) -> bool:
+    return bound is None or isinstance(bound, (int, np.integer))
 
 
 def _filling(fill: Any, dtype: np.dtype[Any], name: str) -> Any:

@@ -8,11 +8,12 @@ that a file from a stranger can make it neither open another file nor fill the m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from insitu.errors import MissingError, StoreError
+from insitu.errors import MissingError, StoreError, tell
 from insitu.store.files import write_whole
 from insitu.store.format_version import TRACE_VERSION
 from insitu.store.hdf5 import (
@@ -26,7 +27,11 @@ from insitu.store.hdf5 import (
     text_attribute,
 )
 from insitu.store.trace.schema import SCHEMA, Column, Tables
-from insitu.trace.missing import Missing
+from insitu.store.trace.trace_decoder import decode
+from insitu.store.trace.trace_encoder import encode
+from insitu.store.trace.trace_parts import join_traces, only_whole_steps
+from insitu.trace.missing import Missing, missing_of
+from insitu.trace.trace import Trace
 
 try:
     import h5py
@@ -46,6 +51,39 @@ _NUMBERS = {"refs", "histograms"}  # those whose rows are numbers and stay that
 # What gzip can do at best. A dataset that declares more than its stored bytes can hold was made to fill the memory.
 _BEST_RATIO = 1100
 _FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE}
+
+
+def write_trace(trace: Trace, path: Path, *, overwrite: bool) -> None:
+    """Write a trace, with the earlier parts that are in its archive."""
+    _ = trace.events  # decoding them may add parts to the archive
+    earlier = trace._archive.files if trace._archive is not None else []
+    about = _about_with_archive(trace) if earlier else trace.about
+    write(encode(trace, about), about, path, overwrite=overwrite, earlier=earlier)
+
+
+def _about_with_archive(trace: Trace) -> dict[str, Any]:
+    """The facts about a trace whose archive is saved with it: only the other events are missing."""
+    about, missing = dict(trace.about), trace.missing
+    if missing is None:
+        return about
+    about.pop("missing", None)
+    count = missing.events - missing.on_disk
+    if count:
+        about["missing"] = replace(missing, events=count, on_disk=0).plain()
+    return about
+
+
+def read_trace(path: Path, room: int) -> Trace:
+    """The last `room` events of a trace, from the beginning of a step; the user is told if there are more."""
+    parts, unread = read_parts(path, room)
+    trace = join_traces([decode(part) for part in parts])
+    if unread is None:
+        return trace
+    known = missing_of(trace.about.get("missing"))
+    trace = only_whole_steps(trace, unread, unread if known is None else known.and_also(unread))
+    count = trace.about["missing"]["events"]
+    tell(f"{str(path)!r} holds {count:,} earlier events, which are not loaded: memory='4GB' loads more")
+    return trace
 
 
 def write(
