@@ -1,16 +1,16 @@
-"""Which run a process belongs to, and which attempt of it this is: the same on all ranks, without a collective.
+"""Decides which run a process belongs to, and which attempt of it: the same on all ranks, without a collective.
 
 The first rank that begins to record chooses an id, and the others find it:
 
 1. Under `torchrun`, in the store of its agents, which outlives restarts; each restart is a new attempt of the same run.
-   So it is, without `torchrun`, in the TCP store of the process group, if that is initialized. Machines need no common
-   file system for this.
-2. Else in `run.h5.parts`, where ranks with the same parent process find each other (`store/claims.py`).
-3. `INSITU_RUN_ID` names the run where neither works: ranks with the same one, and the same file name, are one run.
+   Without `torchrun`, in the TCP store of the process group, if that is initialized. Machines need no common file
+   system for this.
+2. Else in `run.h5.parts`, where ranks with the same parent process find each other (`journal/claims.py`).
+3. `INSITU_RUN_ID` names the run if neither works: ranks with the same id and the same file name are one run.
 
-Ids are random, so one that a killed job left is never met again by accident; `TORCHELASTIC_RUN_ID`, which is often
-"none", is not used. With `resume=True` the id is that of the run that is there already. A rank that finds no other is a
-run of its own: nothing of it is lost, and `insitu recover --run` joins what a person knows to be one run.
+Ids are random, so nobody meets the id of a killed job by accident; `TORCHELASTIC_RUN_ID` is not used, because it is
+often "none". With `resume=True` the id is that of the existing run. A rank that finds no other is a run of its own:
+nothing of it is lost, and `insitu recover --run` joins runs that a person knows to be one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from insitu.store.journal.parts import JournalPlace, place_of, places
 from insitu.store.journal.shard_facts import started_of
 
 CONNECTING = 5.0  # seconds in which the store must answer
-KNOWING = 5.0  # seconds that a rank waits for another one to say which run is resumed, if it has no file of it
+KNOWING = 5.0  # seconds for which a rank without a file waits for the rank that knows which run is resumed
 _MOST_ATTEMPTS = 10_000
 _begun: dict[str, int] = {}  # how many recordings to a file of this name this process has begun
 
@@ -53,8 +53,8 @@ def open_journal(
     overwrite: bool,
     resume: bool,
 ) -> tuple[JournalWriter, Start]:
-    """Begin the journal of this process, in the run and the attempt that it belongs to."""
-    process = _Beginning(parts, target, rank, ranks, overwrite, resume)
+    """Open the journal of this process, in the run and the attempt that it belongs to."""
+    process = _RankStart(parts, target, rank, ranks, overwrite, resume)
     start = process.start()
     process.check_free(start)
     for attempt in range(start.attempt, _MOST_ATTEMPTS):
@@ -74,8 +74,8 @@ def _check_over(place: JournalPlace) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Beginning:
-    """A process that begins to record."""
+class _RankStart:
+    """One rank that begins to record."""
 
     parts: Path
     target: Path
@@ -85,7 +85,7 @@ class _Beginning:
     resume: bool
 
     def start(self) -> Start:
-        """The run and the attempt that it belongs to."""
+        """The run and the attempt that this rank belongs to."""
         if given := os.environ.get("INSITU_RUN_ID"):
             return self._named_start(given)
         if self.ranks == 1 and not is_elastic():
@@ -93,9 +93,9 @@ class _Beginning:
         return self._start_in_store() or self._start_in_folder()
 
     def check_free(self, start: Start) -> None:
-        """Raise if another run is in the way: one that still goes on, or one that nobody said to replace."""
+        """Raise if another run is in the way: one that still runs, or one that is not to be replaced."""
         for place in self._own_places():
-            if restarts() == 0:  # else the launcher has seen to it
+            if restarts() == 0:  # else the launcher has ended the processes before
                 _check_over(place)
             if place.run != start.run and not (self.overwrite or self.resume):
                 raise StoreError(
@@ -120,7 +120,7 @@ class _Beginning:
         return Start(run, max(attempts, default=-1) + 1)
 
     def _start_in_store(self) -> Start | None:
-        """What the ranks agree on in a store; None if there is none that answers."""
+        """The start that the ranks agree on in a TCP store; None if no store answers."""
         does_not_know = self.resume and self.rank != 0 and _earlier(self.parts, self.target) is None
         try:
             store = _store()
@@ -137,11 +137,11 @@ class _Beginning:
 
     @property
     def _number(self) -> int:
-        """How many recordings to a file of this name the process has begun before."""
+        """How many recordings to a file of this name the process began before this one."""
         return _begun.get(self.target.name, 0)
 
     def _propose(self, latest: Start | None) -> Start:
-        """The start to be, if no other rank has said it before; `latest` is the last one of the same job."""
+        """The start that this rank proposes; `latest` is the last start of the same job."""
         is_restart = restarts() > 0 and self._number == 0
         if is_restart and latest is not None:
             return Start(latest.run, latest.attempt + 1)
@@ -176,13 +176,13 @@ def restarts() -> int:
 def _agree(
     store: Any, name: str, restart: int, number: int, propose: Callable[[Start | None], Start], patience: float
 ) -> Start:
-    """The start that all ranks find in the store: that of the first one to come."""
+    """The start that all ranks find in the store: the one that the first rank proposed."""
     key, latest = f"insitu/{name}/{restart}/{number}", f"insitu/{name}/latest"
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and not store.check([key]):
         time.sleep(0.05)
     before = Start.parse(_text(store.get(latest)).partition(" ")[0]) if store.check([latest]) else None
-    proposal = f"{propose(before)} {os.urandom(8).hex()}"  # no two are the same, so that the winner knows it has won
+    proposal = f"{propose(before)} {os.urandom(8).hex()}"  # unique, so that a rank knows whether its own proposal won
     found = _text(store.compare_set(key, "", proposal))
     if found == proposal:
         store.set(latest, proposal)
@@ -194,14 +194,14 @@ def _text(value: bytes | str) -> str:
 
 
 def _store() -> Any:
-    """A connection of our own to the store that all ranks have; None if they have none.
+    """A connection to the store that all ranks share; None if they have none.
 
-    Not the connection of the process group: another thread may be waiting in it.
+    It is a new connection, because another thread may be waiting in that of the process group.
     """
     address = _agent_address() or _group_address()
     if address is None:
         return None
-    with socket.create_connection(address, CONNECTING):  # torch prints much before it says that nobody answers
+    with socket.create_connection(address, CONNECTING):  # torch prints many lines before it reports that nobody answers
         pass
     dist: Any = import_module("torch.distributed")
     timeout = timedelta(seconds=CONNECTING)
@@ -209,15 +209,15 @@ def _store() -> Any:
 
 
 def _agent_address() -> tuple[str, int] | None:
-    """Where the agents of `torchrun` have their store."""
+    """The address of the store of the agents of `torchrun`."""
     host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
     is_there = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return (host, int(port)) if is_there and host and port.isdigit() else None
 
 
 def _group_address() -> tuple[str, int] | None:
-    """Where the process group has its store, if that is one of TCP: a file may be from an older job."""
-    dist: Any = sys.modules.get("torch.distributed")  # not imported: no group was made
+    """The address of the process group's TCP store; a file store is not used, it may be from an older job."""
+    dist: Any = sys.modules.get("torch.distributed")  # if it is not imported, there is no group
     if dist is None or not (dist.is_available() and dist.is_initialized()):
         return None
     get_store = getattr(dist.group.WORLD, "get_group_store", None)
@@ -236,7 +236,7 @@ class _Attempts:
 
 
 def _earlier(parts: Path, target: Path) -> Start | None:
-    """The next attempt of the run that is there: in the file, in journals, or in both; the newest, if there are two."""
+    """The next attempt of the existing run, in the file, in journals or in both; of the newest if there are two."""
     found = _attempts_in_file(target)
     for run in runs_in(parts).values() if parts.is_dir() else ():
         before = found.get(run.id, _Attempts(run.began, 0))
