@@ -108,6 +108,12 @@ class NonFinite(Finding):
     operands: tuple[TensorOperand, ...] = ()
     modules: tuple[str, ...] = ()
 
+    @property
+    def has_nan(self) -> bool:
+        """Whether the tensor contains NaN, and not only Inf."""
+        stats = self.output.stats if self.output is not None else None
+        return stats is not None and stats.nan > 0
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class NonFiniteResult(NonFinite):

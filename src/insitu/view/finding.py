@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
+from itertools import chain, repeat
 
 from insitu.trace.event import Call, Site, Stats, TensorFacts
 from insitu.trace.findings import (
@@ -43,7 +44,7 @@ def text(finding: Finding) -> str:
     >>> print(text(MissingGradients(path="a.weight", paths=("a.weight", "a.bias"), passes=3)))
     2 parameters got no gradient in 3 backward passes: a.weight, a.bias
     """
-    return "\n".join([*lines(finding)])
+    return "\n".join(lines(finding))
 
 
 @singledispatch
@@ -69,13 +70,11 @@ def _(finding: NonFinite) -> Iterator[str]:
         yield f"  in    {' ▸ '.join(map(safe, finding.modules))}"
     if finding.output is not None and finding.kind != "incoming":
         yield f"  out   {tensor(finding.output)}{_bad(finding.output.stats, finding.index)}"
-    labels = ["from", *["    "] * len(finding.operands)]
-    for label, operand in zip(labels, finding.operands, strict=False):
-        yield f"  {label}  {_operand(operand)}"
+    yield from map("  {}  {}".format, chain(["from"], repeat("    ")), map(_operand, finding.operands))
     if reason := hint(finding):
         yield f"  why   {reason}"
-    if isinstance(finding, NonFiniteResult) and finding.reach is not None:
-        yield f"  then  {_reach(finding)}"
+    if reach := _reach(finding):
+        yield f"  then  {reach}"
 
 
 # The sentence of each kind of finding.
@@ -121,8 +120,8 @@ def _(finding: NonFiniteUpdate) -> str:
 
 @sentence.register
 def _(finding: NonFiniteInput) -> str:
-    names = [safe(operand.name) for operand in finding.operands if operand.name]
-    return f"{_callee(finding)} got {next(iter(names), 'a tensor')}, which already contained {_what(finding)}"
+    name = "".join(safe(operand.name) for operand in finding.operands)
+    return f"{_callee(finding)} got {name or 'a tensor'}, which already contained {_what(finding)}"
 
 
 @sentence.register
@@ -156,7 +155,7 @@ UNCHECKED = "the call that produced it was not checked"
 
 @sentence.register
 def _(finding: MissingGradients) -> str:
-    passes = f"{finding.passes:,} backward passes" if finding.passes > 1 else "the backward pass"
+    passes = {1: "the backward pass"}.get(finding.passes, f"{finding.passes:,} backward passes")
     count = _parameters(finding.paths)
     subject = f"none of {count} got a gradient" if finding.is_every else f"{count} got no gradient"
     return f"{subject} in {passes}: {_list(finding.paths)}"
@@ -212,24 +211,25 @@ def _callee(finding: Finding) -> str:
 
 
 def _gradient(finding: Finding, node: str) -> str:
-    name = _callee(finding)
-    return f"the gradient of {name} ({safe(node)})" if name else f"the gradient of {safe(node)}"
+    if finding.call is None:
+        return f"the gradient of {safe(node)}"
+    return f"the gradient of {called(finding.call)} ({safe(node)})"
 
 
 def _what(finding: NonFinite) -> str:
-    stats = finding.output.stats if finding.output is not None else None
-    return "NaN" if stats is not None and stats.nan else "Inf"
+    return "NaN" if finding.has_nan else "Inf"
 
 
-def _reach(finding: NonFiniteResult) -> str:
+def _reach(finding: NonFinite) -> str:
     """Why NaN or Inf that might have healed is reported after all."""
+    if not isinstance(finding, NonFiniteResult) or finding.reach is None:
+        return ""
     consumer = finding.consumer
     name = called(consumer) + _at(consumer.site) if consumer is not None else ""
-    return REACHES[finding.reach or ""].format(name)
+    return REACHES[finding.reach].format(name)
 
 
 REACHES = {
-    "": "",
     "nan": "{} produced NaN from it",
     "model": "{} used it",
     "loss": "it reached the loss: {}",
@@ -244,7 +244,7 @@ def _bad(stats: Stats | None, index: tuple[int, ...] | None) -> str:
     if stats is None:
         return ""
     counts = [f"{count:,} {what}" for count, what in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count]
-    first = f", the first at [{', '.join(map(str, index))}]" if index else ""
+    first = f", the first at {list(index)}" if index else ""
     return f"  {' and '.join(counts)} of {stats.count:,}{first}"
 
 
@@ -301,4 +301,4 @@ def _list(paths: Sequence[str]) -> str:
 
 
 def _parameters(paths: Sequence[str]) -> str:
-    return f"{len(paths):,} parameters" if len(paths) > 1 else "1 parameter"
+    return {1: "1 parameter"}.get(len(paths), f"{len(paths):,} parameters")

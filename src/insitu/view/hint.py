@@ -11,7 +11,7 @@ from functools import singledispatch
 
 from insitu.trace.findings import Finding, NonFiniteGradient, NonFiniteResult
 from insitu.trace.operation import operation
-from insitu.view.call_numbers import UNKNOWN, CallNumbers, NumberRange, call_numbers, number, side_of
+from insitu.view.call_numbers import UNKNOWN, CallNumbers, Explicable, NumberRange, call_numbers, number, side_of
 from insitu.view.overflow import overflow, quotient_overflow
 
 Condition = Callable[[CallNumbers], bool]
@@ -25,26 +25,22 @@ INSTEAD = {
 CLAMP = "clamp it first; for a probability, use log_softmax or logsigmoid on the scores"
 
 
-@singledispatch
 def hint(finding: Finding) -> str:
     """The reason of a finding in one sentence; nothing where the numbers do not prove it."""
-    return ""
-
-
-@hint.register
-def _result(finding: NonFiniteResult) -> str:
-    if finding.call is None:
+    if finding.call is None or not isinstance(finding, (NonFiniteResult, NonFiniteGradient)):
         return ""
-    inputs = call_numbers(finding, finding.call)
+    return reason(finding, call_numbers(finding, finding.call))
+
+
+@singledispatch
+def reason(finding: Explicable, inputs: CallNumbers) -> str:
+    """The reason of a forward call."""
     own = FORWARD.get((inputs.name, finding.kind), ())
     return first_sentence((*own, _of_nothing, overflow), inputs)
 
 
-@hint.register
-def _gradient(finding: NonFiniteGradient) -> str:
-    if finding.call is None:
-        return ""
-    inputs = call_numbers(finding, finding.call)
+@reason.register
+def _(finding: NonFiniteGradient, inputs: CallNumbers) -> str:
     if finding.has_infinite_gradient:
         return INFINITE_GRADIENT[finding.kind]
     return first_sentence((*BACKWARD.get(inputs.name, ()), _gradient_overflow), inputs)

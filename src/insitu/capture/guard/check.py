@@ -17,6 +17,7 @@ from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.note import save_waiting_tapes
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.finite import careful_total, is_finite
+from insitu.capture.guard.facts import alive
 from insitu.capture.guard.forward import incoming_finding, opaque_finding, waiting_behind
 from insitu.capture.guard.handlers import make_after, make_before
 from insitu.capture.guard.hooks import Hooks
@@ -215,7 +216,7 @@ class ProbeChecks:
         if own and not is_ours:
             self.unchecked.add(at)
             return
-        for tensor in filter_alive(own):
+        for tensor in alive(own):
             if not isfinite(careful_total(tensor)):
                 self.nonfinite.add(at)
                 self.tell(opaque_finding, self, at, tensor)
@@ -229,7 +230,7 @@ class ProbeChecks:
         for at in sorted(self.unchecked):
             if self.checks.has_found or not can_produce(self.probe.tape.callee(at)):
                 continue
-            tensors = filter_alive(values(self.probe.tape.result(at)))
+            tensors = alive(values(self.probe.tape.result(at)))
             finding = None if all(map(is_finite, tensors)) else incoming_finding(self, at, tensors, "")
             if finding is not None:
                 yield finding
@@ -249,11 +250,11 @@ class ProbeChecks:
         save_waiting_tapes(probe)
         self.waiting.clear_tape()
         self.past[:] = probe.tape
-        alive = {key: value for key, value in probe.table.items() if value() is not None}
-        for value in alive.values():
+        kept = {key: value for key, value in probe.table.items() if value() is not None}
+        for value in kept.values():
             value.producer, value.facts = FORGOTTEN, None
         probe.table.clear()
-        probe.table.update(alive)
+        probe.table.update(kept)
         self.gone += len(probe.tape)
         self.unchecked.clear()
         self.nonfinite.clear()
@@ -278,11 +279,6 @@ class ProbeChecks:
             return
         if finding is not None:
             self.checks.report(finding)
-
-
-def filter_alive(found: Iterable[Value]) -> list[Tensor]:
-    """The tensors of some values that are still there."""
-    return [tensor for value in found if (tensor := value()) is not None]
 
 
 def unheard(function: Callable[..., Any]) -> Callable[..., Any]:

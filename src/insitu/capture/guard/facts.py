@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -21,6 +21,11 @@ from insitu.trace.operation import operation
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
+
+
+def alive(values: Iterable[Value]) -> list[Tensor]:
+    """The tensors of some values that are still there."""
+    return [tensor for value in values if (tensor := value()) is not None]
 
 
 def noted_values(reading: Reading, at: int) -> list[Value]:

@@ -15,6 +15,7 @@ from insitu.capture.containers import tensors_in
 from insitu.capture.explain.reading import Reading
 from insitu.capture.finite import finiteness_of, first_bad, has_least, is_finite
 from insitu.capture.guard.facts import (
+    alive,
     facts_of,
     module_chain,
     names_at,
@@ -232,8 +233,7 @@ def overflow_finding(check: ProbeChecks, history: TapeHistory, value: Value, ten
     if is_excused(check, history, call, output):
         return None
     check.checks.has_found = True
-    alive = [each for item in history.inputs(call) if (each := item()) is not None]
-    return result_finding(check, call, output, alive, has_finite_inputs=True)
+    return result_finding(check, call, output, alive(history.inputs(call)), has_finite_inputs=True)
 
 
 def is_excused(check: ProbeChecks, history: TapeHistory, call: int, output: Tensor) -> bool:
@@ -244,8 +244,8 @@ def is_excused(check: ProbeChecks, history: TapeHistory, call: int, output: Tens
         return True
     if replace(passage, outputs=(found,)).is_literal or any(map(history.is_literal, gone(inputs))):
         return True
-    alive = [tensor for item in inputs if (tensor := item()) is not None]
-    return found.is_minus_inf and (len(alive) < len(inputs) or has_least(alive, output))
+    there = alive(inputs)
+    return found.is_minus_inf and (len(there) < len(inputs) or has_least(there, output))
 
 
 def gone(values: list[Value]) -> list[Value]:
@@ -272,8 +272,8 @@ def opaque_finding(check: ProbeChecks, at: int, tensor: Tensor) -> Finding | Non
     if found.is_minus_inf or any(not history.finiteness(each).is_finite for each in inputs):
         return None
     check.checks.has_found = True
-    alive = [each for item in inputs if (each := item()) is not None]
-    return result_finding(check, at, tensor, alive, has_finite_inputs=len(alive) == len(inputs))
+    there = alive(inputs)
+    return result_finding(check, at, tensor, there, has_finite_inputs=len(there) == len(inputs))
 
 
 def input_finding(check: ProbeChecks, at: int, value: Value, tensor: Tensor, path: str) -> Finding:

@@ -10,7 +10,7 @@ from torch import Tensor
 from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.finite import finiteness_of, first_bad
-from insitu.capture.guard.facts import facts_of, module_chain, noted_values, operands, saved, saved_tensors
+from insitu.capture.guard.facts import alive, facts_of, module_chain, noted_values, operands, saved, saved_tensors
 from insitu.capture.guard.forward import report_waiting, waiting_at
 from insitu.capture.guard.risk import has_hooks
 from insitu.capture.sites import Sites, is_hidden
@@ -75,7 +75,7 @@ def node_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGra
     if waiting is not None:
         return report_waiting(check, waiting, "gradient", reading, at)
     saved = [tensor for _, tensor in saved_tensors(gradient.node)]
-    if follows(check, [*alive(reading, at), *saved], gradient):
+    if follows(check, [*alive(noted_values(reading, at)), *saved], gradient):
         return consequence(check, reading, at, gradient, gradient.node.name())
     check.checks.has_found = True
     facts = facts_at(check, reading, at, gradient)
@@ -95,7 +95,7 @@ def user_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGra
     """The finding of an unchecked call at an offset, whose gradient autograd computed without a hook."""
     if check.is_allowed(reading, at):
         return None
-    if follows(check, alive(reading, at), gradient):
+    if follows(check, alive(noted_values(reading, at)), gradient):
         return consequence(check, reading, at, gradient, "autograd")
     check.checks.has_found = True
     facts = facts_at(check, reading, at, gradient, has_node=False)
@@ -118,17 +118,12 @@ def follows(check: ProbeChecks, tensors: list[Tensor], gradient: BadGradient) ->
     return follows_forward(forward, nan=gradient.has_nan and not check.checks.has_found)
 
 
-def alive(reading: Reading, at: int) -> list[Tensor]:
-    """The tensors that went into a call and are still there."""
-    return [tensor for value in noted_values(reading, at) if (tensor := value()) is not None]
-
-
 def facts_at(
     check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient, *, has_node: bool = True
 ) -> dict[str, Any]:
     """The fields that all findings about the gradient of a call have."""
     call = reading.call(at)
-    found = operands(check.probe, reading, at, alive(reading, at))
+    found = operands(check.probe, reading, at, alive(noted_values(reading, at)))
     if has_node and any(operand.facts.stats is None for operand in found):
         found += saved(gradient.node)
     return {
