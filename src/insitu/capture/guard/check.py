@@ -19,7 +19,7 @@ from insitu.capture.explain.reading import Reading, values
 from insitu.capture.finite import careful_total, is_finite
 from insitu.capture.guard.facts import alive
 from insitu.capture.guard.forward import incoming_finding, opaque_finding, waiting_behind
-from insitu.capture.guard.handlers import make_after, make_before
+from insitu.capture.guard.handlers import CONTAINERS, make_after, make_before
 from insitu.capture.guard.hooks import Hooks
 from insitu.capture.guard.nodes import Nodes
 from insitu.capture.guard.pause import Pause
@@ -27,9 +27,8 @@ from insitu.capture.guard.risk import can_produce
 from insitu.capture.guard.waiting import Waiting
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED, KWARGS, OUTERMOST, Raised, Tape, VariableEntry
-from insitu.capture.tensors import FORGOTTEN, GIVEN, ParameterValue, RichValue, Value
+from insitu.capture.tensors import FORGOTTEN, GIVEN, ParameterValue, Value
 from insitu.capture.torch_internals import DisableTorchFunction
-from insitu.trace.event import Fields
 from insitu.trace.findings import Finding, NonFiniteResult
 from insitu.trace.operation import own_name
 from insitu.trace.path import Pattern
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 # A tape is cleared after a backward pass when it is longer than the first, anyway when it is longer than the second.
 SOON, LATE = 1 << 14, 1 << 18
-
-CONTAINERS = (list, tuple, dict, Fields, RichValue)  # a value of another class is treated as one
 
 
 class GuardChecks:
@@ -193,8 +190,8 @@ class ProbeChecks:
     def hidden(self, at: int, look: Callable[[Tensor], float]) -> list[Tensor]:
         """The arguments of a call that were not checked and are not finite, which its output may hide."""
         tape, unchecked = self.probe.tape, self.unchecked
-        found = []
-        for item in tape.inputs(at):
+        first, found = at + FIXED, []  # `tape.inputs` in line: this runs for many calls
+        for item in tape[first : first + tape[at + ARGS] + tape[at + KWARGS]]:
             if not isinstance(item, Value) or item.producer not in unchecked:
                 continue
             tensor = item()

@@ -29,13 +29,16 @@ from insitu.capture.guard.loss import loss_finding
 from insitu.capture.guard.risk import has_hooks, risk_of
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.tape import ARGS, FIXED
-from insitu.capture.tensors import GIVEN, Value
+from insitu.capture.tensors import GIVEN, ParameterValue, RichValue, Value
 from insitu.capture.torch_internals import DisableTorchFunction, next_node_number, node_number
+from insitu.trace.event import Fields
 from insitu.trace.operation import Risk, operation
 from insitu.trace.origin import FINITE, Finiteness
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import ProbeChecks
+
+CONTAINERS = (list, tuple, dict, Fields, RichValue)  # a value of another class is treated as one
 
 Before = Callable[[FunctionCallee, int, Any, Any], Finiteness]
 After = Callable[..., None]
@@ -43,11 +46,19 @@ After = Callable[..., None]
 Strategy = Callable[[int, Any, Any, Any, int, int], bool]
 
 
-def hides(callee: FunctionCallee) -> bool:
-    """Whether the output of a function can be finite although an input is not."""
+def hides(callee: FunctionCallee) -> bool | None:
+    """Whether the output of a function can be finite although an input is not; None: only if it divides by a tensor."""
     if callee.runs_backward:
         return False
-    return operation(callee.kind, callee.name).hides or risk_of(callee) in ("any", "division")
+    risk = risk_of(callee)
+    if risk == "division":
+        return None
+    return risk == "any" or operation(callee.kind, callee.name).hides
+
+
+def divides_by_tensor(args: Any) -> bool:
+    """Whether the divisor is a tensor, or is not among the positional arguments."""
+    return not args or isinstance(args[-1], Tensor)
 
 
 def make_before(check: ProbeChecks) -> Before:
@@ -94,7 +105,7 @@ def make_after(check: ProbeChecks) -> After:
     """The function that looks at the output of a call."""
     probe, nodes, unchecked, nonfinite = check.probe, check.nodes, check.unchecked, check.nonfinite
     look = careful_total if probe.modes.is_careful else total
-    strategies: dict[str, tuple[bool, Strategy]] = {}
+    strategies: dict[str, tuple[bool | None, Strategy]] = {}
     choose = make_choose(check, strategies)
 
     def after(
@@ -105,6 +116,8 @@ def make_after(check: ProbeChecks) -> After:
                 nodes.find_unseen(first, args, kwargs)
             nodes.next = first + count
             may_hide, strategy = strategies.get(callee.name) or choose(callee)
+            if may_hide is None:
+                may_hide = divides_by_tensor(args)
             hidden = check.hidden(at, look) if may_hide and unchecked else None
             is_bad = strategy(at, args, kwargs, result, first, count)
         except Exception as error:
@@ -116,16 +129,16 @@ def make_after(check: ProbeChecks) -> After:
             nonfinite.add(at)
             check.tell(output_finding, check, callee, at, args, kwargs, result, before)
 
-    skip_when_compiling(after)
+    skip_when_compiling(after, divides_by_tensor)
     return after
 
 
 def make_choose(
-    check: ProbeChecks, strategies: dict[str, tuple[bool, Strategy]]
-) -> Callable[[FunctionCallee], tuple[bool, Strategy]]:
+    check: ProbeChecks, strategies: dict[str, tuple[bool | None, Strategy]]
+) -> Callable[[FunctionCallee], tuple[bool | None, Strategy]]:
     """The function that chooses the strategy for a function that was not met before."""
 
-    def choose(callee: FunctionCallee) -> tuple[bool, Strategy]:
+    def choose(callee: FunctionCallee) -> tuple[bool | None, Strategy]:
         make = SPECIAL.get(callee.name) or MAKERS[risk_of(callee)]
         if callee.runs_backward:
             make = make_check_backward
@@ -149,6 +162,9 @@ def make_pass_on(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
             producer = given.producer
             if producer == GIVEN or producer in unchecked or producer in nonfinite:
                 unchecked.add(at)
+        elif type(given) is ParameterValue and not kwargs and tape[at + ARGS] == 1:  # `parameter.grad`
+            if given.producer in nonfinite:
+                unchecked.add(at)
         elif check.has_suspect(at):
             unchecked.add(at)
         if is_harmless or not count:
@@ -164,7 +180,8 @@ def make_pass_on(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
 
 def make_check_rarely(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     """For functions that produce NaN or Inf only by an overflow, of which little but fp16 is in danger."""
-    unchecked, nodes, several = check.unchecked, check.nodes, make_several(check, callee)
+    tape, unchecked, nonfinite, nodes = check.probe.tape, check.unchecked, check.nonfinite, check.nodes
+    several = make_several(check, callee)
     look = careful_total if check.probe.modes.is_careful else total
 
     def check_rarely(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
@@ -173,9 +190,21 @@ def make_check_rarely(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
         if count:
             if result.dtype is float16:
                 nodes.add(result, first, count)
-            elif not kwargs and not check.has_suspect(at):
-                unchecked.add(at)
-                return False
+            elif not kwargs:  # `check.has_suspect` in line
+                for item in tape[at + FIXED : at + FIXED + tape[at + ARGS]]:
+                    kind = type(item)
+                    if kind is Value:
+                        producer = item.producer
+                        if producer == GIVEN or producer in unchecked or producer in nonfinite:
+                            break
+                    elif kind is ParameterValue:
+                        if item.producer in nonfinite:
+                            break
+                    elif kind in CONTAINERS and check.has_suspect(at):
+                        break
+                else:
+                    unchecked.add(at)
+                    return False
         return not isfinite(look(result))
 
     skip_when_compiling(check_rarely)
@@ -207,8 +236,8 @@ def make_check_division(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     rarely, always = make_check_rarely(check, callee), make_check_always(check, callee)
 
     def check_division(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
-        is_by_number = bool(args) and not isinstance(args[-1], Tensor)
-        return (rarely if is_by_number else always)(at, args, kwargs, result, first, count)
+        strategy = always if divides_by_tensor(args) else rarely
+        return strategy(at, args, kwargs, result, first, count)
 
     skip_when_compiling(check_division)
     return check_division
