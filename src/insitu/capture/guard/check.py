@@ -210,7 +210,9 @@ class ProbeChecks:
         """
         result = self.probe.tape.result(at)
         own = [] if isinstance(result, Raised) else [value for value in values(result) if value.producer == at]
-        if own and not is_ours:
+        if not own:
+            return
+        if not is_ours:
             self.unchecked.add(at)
             return
         for tensor in alive(own):
