@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from insitu.trace.compare.change import SAME_MANNER, Change, Manner
@@ -65,9 +64,7 @@ def visit_call(state: State, pair: Pair, evidence: Evidence) -> None:
     output = state.output(evidence, doubts=bool(inputs.causes))
     state.cuts.follow(pair, evidence)
     if _is_plain(state, pair, evidence, inputs, output):
-        state.ledger.agreed.add(pair.number)
-        state.ledger.accounts[pair.number] = _PLAIN[weakest(inputs.certainty, output.certainty), output.delta]
-        state.raised = None
+        _pass_by(state, pair, evidence, inputs, output)
     else:
         manner, causes = _manner(state, pair, call, evidence, inputs)
         if causes is not inputs.causes:
@@ -80,12 +77,26 @@ def visit_call(state: State, pair: Pair, evidence: Evidence) -> None:
 
 
 def _is_plain(state: State, pair: Pair, evidence: Evidence, inputs: Inputs, output: Closeness) -> bool:
-    """Whether nothing at all differs, as most often; then there is nothing to decide."""
-    if evidence.manner is not SAME_MANNER or inputs is not AGREE[inputs.certainty] or state.containers.around:
+    """Whether nothing is known to differ, as most often; then there is nothing to decide."""
+    if evidence.manner is not SAME_MANNER or output.same is False or output.measure or state.containers.around:
         return False
     operation = pair.a[0].operation
-    is_special = operation.draws == "order" or operation.runs_backward
-    return bool(output.same) and not output.measure and not is_special
+    if operation.draws == "order" or operation.runs_backward:
+        return False
+    return inputs is AGREE[inputs.certainty] or inputs.are_quiet
+
+
+def _pass_by(state: State, pair: Pair, evidence: Evidence, inputs: Inputs, output: Closeness) -> None:
+    """Remember a pair of which nothing is known to differ; a suspect input may have changed it unnoticed."""
+    ledger, number = state.ledger, pair.number
+    ledger.accounts[number] = _PLAIN[weakest(inputs.certainty, output.certainty), output.delta]
+    state.raised = None
+    if output.same:
+        ledger.agreed.add(number)
+    if inputs.suspects:
+        is_certain = output.same and output.certainty == "values"
+        suspect = None if is_certain else _suspect_of_input(pair, evidence, inputs, output)
+        ledger.links[number] = Link(suspect=suspect, has_suspect_input=True)
 
 
 def _manner(state: State, pair: Pair, call: Call, evidence: Evidence, inputs: Inputs) -> tuple[Manner, Numbers]:
@@ -102,10 +113,10 @@ def _manner(state: State, pair: Pair, call: Call, evidence: Evidence, inputs: In
     causes = inputs.causes
     if followed and all(followed):
         causes = joined(causes, *followed)
-        manner = replace(manner, changes=tuple([change for change in manner.changes if change not in arguments]))
+        manner = manner._replace(changes=tuple([change for change in manner.changes if change not in arguments]))
     if inputs.rewired:
         names = [operand(index, evidence.operands, pair.a[0].operation, call.kwargs) for index in inputs.rewired]
-        manner = replace(manner, changes=manner.changes + tuple([Change("other tensor", name) for name in names]))
+        manner = manner._replace(changes=manner.changes + tuple([Change("other tensor", name) for name in names]))
     return manner, causes
 
 
@@ -253,10 +264,15 @@ def _drifters(visit: Visit) -> Numbers:
 
 def _suspect(visit: Visit) -> Pair | None:
     """The pair that may have changed an output although no difference was measured."""
-    suspects, is_loose = visit.inputs.suspects, visit.manner.is_loose
-    if visit.operation.draws == "order" or visit.manner.changes or (is_loose and not suspects):
+    is_loose = visit.manner.is_loose
+    if visit.operation.draws == "order" or visit.manner.changes or (is_loose and not visit.inputs.suspects):
         return visit.pair
-    is_kept = is_loose or visit.output.same is None or visit.operation.is_move
-    if suspects and (is_kept or len(visit.evidence.operands) == 1):
-        return suspects[0]
-    return None
+    if is_loose:
+        return visit.inputs.suspects[0]
+    return _suspect_of_input(visit.pair, visit.evidence, visit.inputs, visit.output)
+
+
+def _suspect_of_input(pair: Pair, evidence: Evidence, inputs: Inputs, output: Closeness) -> Pair | None:
+    """The suspect behind an input that still shows in the output: values in another order keep their statistics."""
+    passes_on = output.same is None or len(evidence.operands) == 1 or pair.a[0].operation.is_move
+    return inputs.suspects[0] if inputs.suspects and passes_on else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from insitu.trace.event import Word
 
@@ -30,8 +30,7 @@ DEFAULT = Word("default")
 UNRECORDED = Word("not recorded")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One thing that differs: `name` says of what, `a` and `b` are the values in the two runs.
 
     - "argument" and "setting" have a name, and `DEFAULT` where a run does not give the argument.
@@ -59,8 +58,7 @@ _FORMS: frozenset[Aspect] = frozenset(("dtype", "shape"))
 _SHAPES: frozenset[Aspect] = frozenset(("shape",))
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(NamedTuple):
     """How two calls are made differently: `changes` may change the output; `layout` alone does not change values."""
 
     changes: Changes = ()

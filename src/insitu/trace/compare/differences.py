@@ -99,7 +99,7 @@ class Findings:
         manner = account.manner
         if self._gradient is None or self._gradient.cause is not pair:
             return manner
-        return replace(manner, layout=(*manner.layout, self._gradient.change))
+        return manner._replace(layout=(*manner.layout, self._gradient.change))
 
     def _cause_of(self, pair: Pair, sighting: Sighting | None) -> int | None:
         """The place of the cause that a pair is, or that it follows from."""

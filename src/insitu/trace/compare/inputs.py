@@ -35,6 +35,11 @@ class Inputs(NamedTuple):
     drift: float = 0.0
     drifters: Numbers = NONE
 
+    @property
+    def are_quiet(self) -> bool:
+        """Whether nothing is known to differ; inputs may still be unknown, or come from a suspect."""
+        return not any((self.causes, self.faint, self.given, self.rewired, self.drift))
+
 
 # Inputs that agree, and of which nothing is to be suspected: most of them.
 AGREE: dict[Certainty, Inputs] = {certainty: Inputs(certainty=certainty) for certainty in CERTAINTIES}
