@@ -72,7 +72,8 @@ def visit_call(state: State, pair: Pair, evidence: Evidence) -> None:
         if pair.a[0].operation.runs_backward:
             inputs = state.go_backward(pair, evidence, inputs)
         decide(state, Visit(pair, call, evidence, inputs, output, manner))
-        state.raised = state.raised if manner.raises else None
+        if state.raised is not None and not manner.raises:
+            state.raised = None
     state.generators.follow(pair, output)
 
 
@@ -187,7 +188,7 @@ def _lose(state: State, visit: Visit, causes: Numbers) -> None:
 def _differ(state: State, visit: Visit, account: Account) -> Account:
     """An output that differs, or an exception: it follows from an earlier pair, or the pair is the cause."""
     pair, call = visit.pair, visit.call
-    if visit.manner.raises and state.raised is None:
+    if state.raised is None and visit.manner.raises:
         state.raised = pair
     causes = _followed(state, visit)
     if not causes:

@@ -36,6 +36,7 @@ class Findings:
         self._effects = Effects(pairs, found)
         self._beginnings = Beginnings(pairs, sides)
         self._gradient: GradientDifference | None = None
+        self._first_places: dict[Numbers, int | None] = {}
         numbers = self._effects.real_causes() or self._effects.possible_causes()
         if not numbers:
             self._gradient = gradient_difference(pairs, evidence, found, comparison)
@@ -106,7 +107,13 @@ class Findings:
         own = self._places.get(pair.number)
         if own is not None or sighting is None:
             return own
-        return min(self._places_of(sighting.causes), default=None)
+        return self._first_place(sighting.causes)
+
+    def _first_place(self, causes: Numbers) -> int | None:
+        """The first of several causes that counts; pairs that follow from the same causes share the answer."""
+        if causes not in self._first_places:
+            self._first_places[causes] = min(self._places_of(causes), default=None)
+        return self._first_places[causes]
 
     def _row(self, pair: Pair, account: Account, sighting: Sighting | None, changes: Changes) -> Difference:
         cause = self._cause_of(pair, sighting)
@@ -120,7 +127,7 @@ class Findings:
 
     def _status(self, pair: Pair, account: Account, sighting: Sighting | None, cause: int | None) -> Status:
         """What a row says of a pair that is a cause, follows from one, or is made differently."""
-        if account.manner.raises:
+        if account.manner.changes and account.manner.raises:
             return "raised"
         if pair.number in self._places:
             return "argument" if sighting is None or sighting.kind == "argument" else "differs"

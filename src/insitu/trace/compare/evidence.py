@@ -186,11 +186,8 @@ def _output(a: Call, b: Call, outputs: TensorPairs, comparison: Comparison) -> C
 
 def counted(evidence: Iterable[Evidence | None]) -> Counter[Certainty]:
     """How many outputs were compared by values, by statistics, by structure only."""
-    found: Counter[Certainty] = Counter()
-    for known in evidence:
-        if known is not None and known.is_producer:
-            found.update([_basis(pair) for pair in known.outputs])
-    return found
+    outputs = [known.outputs for known in evidence if known is not None and known.is_producer]
+    return Counter([_basis(pair) for pairs in outputs for pair in pairs])
 
 
 def _basis(pair: TensorPair) -> Certainty:

@@ -161,13 +161,14 @@ class InputLineage:
     ) -> Inputs:
         """An input that differs: because of the calls that made it, or because it is another one from the start."""
         one, other = producers
-        if one is None and other is None:
-            return self._given(pair, index, tensor, closeness)
         facts = (tensor.a, tensor.b)
-        at_fault = [producer for producer in producers if producer is not None and self._is_at_fault(producer)]
-        if one is other and one is not None:
-            at_fault = [] if self._is_unlike(one, facts) else [one]
-        causes = joined(*[self._ledger.blame(producer, closeness, facts) for producer in at_fault])
+        if one is not other:
+            at_fault = [producer for producer in _distinct(one, other) if self._is_at_fault(producer)]
+            causes = joined(*[self._ledger.blame(producer, closeness, facts) for producer in at_fault])
+        elif one is None:
+            return self._given(pair, index, tensor, closeness)
+        else:
+            causes = NONE if self._is_unlike(one, facts) else self._ledger.blame(one, closeness, facts)
         if causes:
             return Inputs(causes, certainty=closeness.certainty)
         return Inputs(rewired=(index,), certainty=closeness.certainty)

@@ -26,7 +26,8 @@ class Producers:
             by_call = self._by_call[side]
             for stop in stops:
                 by_call[stop.event.id] = pair
-                if stop.operation.is_uninitialized or (stop.operation.fills and self._fills_blank(side, stop)):
+                operation = stop.operation
+                if operation.family == "allocation" or (operation.fills and self._fills_blank(side, stop)):
                     self.blank.add(pair.number)
 
     def _fills_blank(self, side: int, stop: Stop) -> bool:

@@ -78,9 +78,10 @@ class State:
         return output
 
     def _add_different(self, outputs: Iterable[TensorPair]) -> None:
-        found = [tensor for tensor in outputs if tensor.closeness.same is False]
-        self.different[0].update([id(tensor.a) for tensor in found])
-        self.different[1].update([id(tensor.b) for tensor in found])
+        for tensor in outputs:
+            if tensor.closeness.same is False:
+                self.different[0].add(id(tensor.a))
+                self.different[1].add(id(tensor.b))
 
     def sight(self, pair: Pair, causes: Numbers, account: Account) -> None:
         """Remember that a pair differs because of these causes."""
