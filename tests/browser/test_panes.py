@@ -11,6 +11,7 @@ from tests.browser.runs import HOSTILE, hostile, large, training
 from tests.trace.comparing import Program, fused, given
 from tests.trace.comparing import compared as compared_programs
 
+from insitu.trace.compare.change import EmptyRun
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
 from insitu.trace.event import Call, Event, Variable
@@ -168,7 +169,7 @@ def test_access_for_all(open_page: Open, scheme: str) -> None:
 
 def test_hostile_names_in_a_diff_and_in_curves(open_page: Open) -> None:
     diff = compare_traces(hostile(), hostile(), labels=(HOSTILE, HOSTILE))
-    diff.notes.append(HOSTILE)
+    diff.unpaired.append(EmptyRun(HOSTILE, 1))  # type: ignore[arg-type]
     opened = open_page(page(diff, curves=[(HOSTILE, [Curve(0, [1, 2], [0.0, 0.0], *([[1.0, 2.0]] * 3))])]))
     opened.press("j", "e", "v")
     assert opened("window.pwned") is None and len(opened.requests) == 1

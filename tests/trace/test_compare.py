@@ -273,7 +273,7 @@ def test_names_tie_calls_together() -> None:
         ({"old.*": "new"}, ChoiceError, "wildcards"),
         ({"old..0": "new"}, PatternError, "not a path pattern"),
         ({"old.0": 3}, SubjectError, "pattern to pattern"),
-        (["old"], SubjectError, "no dict"),
+        (["old"], SubjectError, "not a dict"),
     ],
 )
 def test_a_rename_that_cannot_be(rename: Any, error: type[Exception], text: str) -> None:
@@ -287,9 +287,9 @@ def test_steps_and_ranks_that_one_side_lacks() -> None:
         return Trace(list(calls))
 
     diff = compare_traces(program((0, 0), (1, 0), (2, 0), (3, 0)), program((0, 0), (1, 0)))
-    assert diff.notes == ["steps 2 … 3 only in a"] and diff.first is None and not diff.same
+    assert diff.remarks == ["steps 2 … 3 only in a"] and diff.first is None and not diff.same
     assert compare_traces(program((0, 0), (1, 0)), program((0, 1), (1, 1))).same  # rank 0 beside rank 1
-    assert compare_traces(program((0, 0)), program((0, 0), (0, 1))).notes == ["rank 1 only in b"]
+    assert compare_traces(program((0, 0)), program((0, 0), (0, 1))).remarks == ["rank 1 only in b"]
 
 
 def test_a_result_that_only_one_side_has() -> None:
@@ -313,7 +313,7 @@ def test_many_steps_and_many_causes_take_no_quadratic_time() -> None:
 
     start = process_time()
     half = compare_traces(program(8_000, "relu"), program(4_000, "relu"))
-    assert half.notes == ["steps 4000 … 7999 only in a"]
+    assert half.remarks == ["steps 4000 … 7999 only in a"]
     many = compare_traces(program(4_000, "abs", "relu"), program(4_000, "abs", "exp", "relu"))
     assert len(many.causes) == 4_000 and process_time() - start < 10
 
@@ -346,7 +346,7 @@ def test_a_trace_with_more_levels_is_compared_at_those_of_the_other() -> None:
 def test_empty_traces() -> None:
     assert compare_traces(Trace(), Trace()).same
     diff = compare_traces(Trace(), chain(("relu", 1.0, ())).trace)
-    assert not diff.same and diff.notes == ["a is empty: the only call is only in b"]
+    assert not diff.same and diff.remarks == ["a is empty: the only call is only in b"]
 
 
 def test_variables() -> None:

@@ -85,7 +85,7 @@ def alone(diff: Diff) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("options", [{}, {"keep": "meta"}, {"keep": torch.clone}, {"level": "modules"}])
 def test_a_layer_that_was_put_in(options: dict[str, Any]) -> None:
     diff = compare(*sequences(nn.LayerNorm(4), **options))
-    assert diff.notes == ["only in b: 2 LayerNorm; 2 … 4 of a are 3 … 5 of b"]
+    assert diff.remarks == ["only in b: 2 LayerNorm; 2 … 4 of a are 3 … 5 of b"]
     assert alone(diff) == {("only in b", "2")} and pairs(diff) == {("2", "3"), ("3", "4"), ("4", "5")}
     assert len(diff.causes) == 1 and diff.first is not None and diff.first.a is None
     assert isinstance(diff.first.b, Call) and diff.first.b.path == "2"
@@ -93,7 +93,7 @@ def test_a_layer_that_was_put_in(options: dict[str, Any]) -> None:
 
 def test_a_layer_that_was_taken_out() -> None:
     diff = compare(*reversed(sequences(nn.LayerNorm(4))))
-    assert diff.notes == ["only in a: 2 LayerNorm; 3 … 5 of a are 2 … 4 of b"]
+    assert diff.remarks == ["only in a: 2 LayerNorm; 3 … 5 of a are 2 … 4 of b"]
     assert alone(diff) == {("only in a", "2")} and diff.first is not None and diff.first.followers == 3
     assert len(diff.causes) == 1 and isinstance(diff.first.a, Call) and diff.first.a.path == "2"
 
@@ -108,7 +108,7 @@ def test_a_layer_without_effect() -> None:
 @pytest.mark.parametrize("place", [0, 1, 3])
 def test_equal_layers_are_known_by_their_weights(place: int, options: dict[str, Any]) -> None:
     diff = compare(*decoders(place, **options))
-    (note,) = diff.notes
+    (note,) = diff.remarks
     assert note.startswith(f"only in b: layers.{place} Block; layers.{place}")
     assert diff.first is not None and len(diff.causes) == 1 and len(diff.first.calls_b) == 6
     assert {path.split(".")[1] for _, path in alone(diff)} == {str(place)}
@@ -122,14 +122,14 @@ def test_equal_layers_of_which_nothing_is_known_keep_their_numbers() -> None:
 
 def test_layers_with_other_weights_keep_their_numbers() -> None:
     diff = compare(recorded(Decoder(*blocks())), recorded(Decoder(*blocks(9)[4:])))
-    assert not pairs(diff) and not diff.notes and diff.first is not None and diff.first.why.startswith("weight ")
+    assert not pairs(diff) and not diff.remarks and diff.first is not None and diff.first.why.startswith("weight ")
 
 
 def test_a_layer_in_the_place_of_another_has_its_number() -> None:
     other = layers()
     other[1] = nn.GELU()
     diff = compare(recorded(nn.Sequential(*layers())), recorded(nn.Sequential(*other), level="functions"))
-    assert not diff.notes and not pairs(diff)
+    assert not diff.remarks and not pairs(diff)
 
 
 def test_a_container_in_a_layer_that_has_another_number() -> None:
@@ -138,7 +138,7 @@ def test_a_container_in_a_layer_that_has_another_number() -> None:
     assert isinstance(last, Block)
     last.mlp.insert(1, nn.LayerNorm(8))
     diff = compare(recorded(Decoder(*blocks())), recorded(Decoder(*put_in(other, 1, Block()))))
-    assert diff.notes == [
+    assert diff.remarks == [
         "only in b: layers.1 Block; layers.1 … layers.3 of a are layers.2 … layers.4 of b",
         "only in b: layers.4.mlp.1 LayerNorm; layers.3.mlp.1 … layers.3.mlp.2 of a are "
         "layers.4.mlp.2 … layers.4.mlp.3 of b",
@@ -152,18 +152,18 @@ def test_containers_that_all_have_one_more() -> None:
         assert isinstance(block, Block)
         block.mlp.insert(1, nn.LayerNorm(8))
     diff = compare(recorded(Decoder(*blocks(5)), keep="meta"), recorded(Decoder(*other), keep="meta"))
-    assert diff.notes[0] == "only in b: layers.0.mlp.1 LayerNorm; layers.0.mlp.1 … layers.0.mlp.2 of a are " + (
+    assert diff.remarks[0] == "only in b: layers.0.mlp.1 LayerNorm; layers.0.mlp.1 … layers.0.mlp.2 of a are " + (
         "layers.0.mlp.2 … layers.0.mlp.3 of b"
     )
-    assert diff.notes[3:] == ["other layers in 2 more containers"]
+    assert diff.remarks[3:] == ["other layers in 2 more containers"]
 
 
 def test_rename_has_the_last_word() -> None:
     a, b = sequences(nn.LayerNorm(4))
     by_hand = compare(a, b, rename={"2": "3", "3": "4", "4": "5"})
-    assert not by_hand.notes and by_hand.counts == compare(a, b).counts
-    assert not pairs(compare(a, b, rename={"*": "*"})) and not compare(a, b, rename={"*": "*"}).notes
-    assert not compare(*decoders(1), rename={"layers.1.q": "layers.1.q"}).notes
+    assert not by_hand.remarks and by_hand.counts == compare(a, b).counts
+    assert not pairs(compare(a, b, rename={"*": "*"})) and not compare(a, b, rename={"*": "*"}).remarks
+    assert not compare(*decoders(1), rename={"layers.1.q": "layers.1.q"}).remarks
 
 
 def test_rename_of_the_container_alone_leaves_the_numbers_open() -> None:
@@ -171,7 +171,7 @@ def test_rename_of_the_container_alone_leaves_the_numbers_open() -> None:
     for event in b.events:
         if isinstance(event, Call) and event.module is not None:
             event.module.path = event.module.path.replace("layers", "h")
-    (note,) = compare(a, b, rename={"layers": "h"}).notes
+    (note,) = compare(a, b, rename={"layers": "h"}).remarks
     assert note == "only in b: h.1 Block; layers.1 … layers.3 of a are h.2 … h.4 of b"
 
 
@@ -184,4 +184,4 @@ def test_a_part_of_the_layers_keeps_its_numbers() -> None:
         return program
 
     diff = compared(run(0, 1, 2, 3), run(2, 3))
-    assert not diff.notes and not pairs(diff) and alone(diff) == {("only in a", "h.0"), ("only in a", "h.1")}
+    assert not diff.remarks and not pairs(diff) and alone(diff) == {("only in a", "h.0"), ("only in a", "h.1")}

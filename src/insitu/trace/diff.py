@@ -142,7 +142,7 @@ class Diff:
     `causes` are the places where differences begin independently of each other: those that change what comes out of
     the run before those whose effect is lost on the way, and otherwise in the order of the run. `first` is the first
     of them, or None. `differences` has a row for each call, `results` are the rows whose output no other call uses:
-    what comes out of the run. `notes` are what holds for the whole, such as steps that one side lacks. `evidence`
+    what comes out of the run. `remarks` say which steps, ranks, threads or layers only one run has. `evidence`
     counts the outputs that were compared by values, by statistics, by structure only.
 
     Three questions, from the strictest to the loosest:
@@ -155,18 +155,18 @@ class Diff:
 
     differences: list[Difference] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
-    remarks: list[Remark] = field(default_factory=list)
+    unpaired: list[Remark] = field(default_factory=list)
     evidence: dict[Certainty, int] = field(default_factory=dict)
     labels: tuple[str, str] = ("a", "b")
     tolerance: Tolerance = field(default_factory=Tolerance)
     results: list[Difference] = field(default_factory=list)
 
     @property
-    def notes(self) -> list[str]:
-        """What `remarks` are, in words."""
+    def remarks(self) -> list[str]:
+        """What only one run has, in words: what is in `unpaired`."""
         from insitu.view.reason import remark_texts  # as with print(diff)
 
-        return remark_texts(self.remarks)
+        return remark_texts(self.unpaired)
 
     @property
     def first(self) -> Cause | None:
@@ -176,12 +176,12 @@ class Diff:
     @property
     def same(self) -> bool:
         """Whether nothing at all is different."""
-        return not self.causes and not self.remarks and set(self.counts) <= {"same"}
+        return not self.causes and not self.unpaired and set(self.counts) <= {"same"}
 
     @property
     def close(self) -> bool:
         """Whether the same calls are made, and all values agree within the tolerance."""
-        return not self.causes and not self.remarks and set(self.counts) <= {"same", "close"}
+        return not self.causes and not self.unpaired and set(self.counts) <= {"same", "close"}
 
     @property
     def agrees(self) -> bool:

@@ -49,7 +49,7 @@ def compare(
     >>> diff.same, diff.first.kind, diff.first.why, diff.first.certainty
     (False, 'argument', 'argument 2 is 0 in b, -1 in a', 'statistics')
     """
-    tolerance = Tolerance(rtol, atol)  # what is wrong with it is said before files are read
+    tolerance = Tolerance(rtol, atol)  # a wrong tolerance raises before files are read
     (first, kind), (second, other) = _trace(a), _trace(b)
     if kind != other and first.events and second.events and not (first.variables() and second.variables()):
         raise SubjectError(f"a is a {kind} and b is a {other}: compare two traces, or two recorded runs")

@@ -17,7 +17,7 @@ def agreement(diff: Diff) -> str:
     'nothing to compare: neither run has a call'
     """
     count = sum(diff.counts.values())
-    if not count and not diff.notes:
+    if not count and not diff.unpaired:
         return "nothing to compare: neither run has a call"
     if not count:
         return "nothing to compare: no call is in both runs"

@@ -67,7 +67,7 @@ def verdict_lines(diff: Diff) -> Iterator[Line]:
     first = diff.first
     if first is None:
         yield Line(((agreement(diff), "green" if diff.close else "yellow"),))
-        yield from _notes(diff)
+        yield from _remarks(diff)
         return
     lead = "first difference" if first.effect != "lost" else f"{results_text(diff)}; first difference on the way"
     yield Line((("✗ ", "red"), (f"{lead}: {headline(diff, first)}", "bold")))
@@ -78,15 +78,15 @@ def verdict_lines(diff: Diff) -> Iterator[Line]:
         yield Line(((f"  {number}. ", "red"), (f"{headline(diff, cause)}{lost}", "")))
     if len(diff.causes) > MOST_CAUSES:
         yield Line(((f"  … {len(diff.causes) - MOST_CAUSES:,} more causes", "grey"),))
-    yield from _notes(diff)
+    yield from _remarks(diff)
 
 
-def _notes(diff: Diff) -> Iterator[Line]:
+def _remarks(diff: Diff) -> Iterator[Line]:
     for row in diff.differences:
         if row.status == "raised" and (diff.first is None or row.a is not diff.first.a):
             yield Line((("  ! ", "red"), (f"after it, {called(row.a)} {safe(row.what)}", "")))
-    for note in diff.notes:
-        yield Line((("  ! ", "yellow"), (safe(note), "")))
+    for remark in diff.remarks:
+        yield Line((("  ! ", "yellow"), (safe(remark), "")))
 
 
 def _instead(events: tuple[Compared, ...]) -> list[Span]:

@@ -22,7 +22,7 @@ def diff_facts(diff: Diff) -> dict[str, Any]:
         "certainty": diff.certainty,
         "counts": diff.counts,
         "evidence": dict(diff.evidence),
-        "notes": diff.notes,
+        "remarks": diff.remarks,
         "causes": [_cause_facts(cause) for cause in diff.causes],
         "differences": [_row_facts(row) for row in diff.differences if row.status not in QUIET],
     }

@@ -113,7 +113,7 @@ _CHANGES: dict[Aspect, Callable[[Change], str]] = {
     "setting": _value_change,
     "tensor count": _fact_change("the number of tensors"),
     "other tensor": lambda change: f"{change.name} is another tensor",
-    "input": lambda change: change.name,
+    "input": lambda change: f"{change.name} differs",
     "unrecorded": lambda change: "not made by a call that was recorded",
     "exception": _exception_change,
     "raises": lambda change: f"raises {change.name}",

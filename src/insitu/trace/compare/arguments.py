@@ -1,4 +1,4 @@
-"""The arguments of two calls that are no tensors: which of them differ."""
+"""The arguments of two calls that are not tensors: which of them differ."""
 
 from __future__ import annotations
 

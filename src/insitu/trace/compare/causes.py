@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from insitu.trace.compare.calls import visit_call
+from insitu.trace.compare.call_visit import visit_call
 from insitu.trace.compare.change import Change
 from insitu.trace.compare.closeness import Closeness
-from insitu.trace.compare.containers import visit_beginning, visit_end
+from insitu.trace.compare.container_visit import visit_beginning, visit_end
 from insitu.trace.compare.evidence import Comparison, Evidence
-from insitu.trace.compare.ledger import Account, Ledger, Numbers, Sighting
+from insitu.trace.compare.ledger import Account, CauseLedger, Numbers, Sighting
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.producers import Producers
 from insitu.trace.compare.state import State
 from insitu.trace.compare.stops import Role, Side
-from insitu.trace.compare.stretches import visit_stretch
+from insitu.trace.compare.stretch_visit import visit_stretch
 from insitu.trace.event import TensorFacts
 
 
@@ -32,7 +32,7 @@ class Causes(NamedTuple):
     gradient off how they do so, and `leaving` are the tensors that show it.
     """
 
-    ledger: Ledger
+    ledger: CauseLedger
     producers: Producers
     results: Numbers
     inside: Numbers

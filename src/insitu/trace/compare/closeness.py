@@ -76,7 +76,9 @@ class Tolerance:
         for name in ("rtol", "atol"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-                raise ChoiceError(f"{name}={value!r} is no tolerance: give a number that is not negative, as in 1e-5")
+                raise ChoiceError(
+                    f"{name}={value!r} is not a tolerance: give a number that is not negative, as in 1e-5"
+                )
 
     def tightened(self) -> Tolerance:
         """A tenth of it: what statistics have to agree within if the elements should agree within the whole."""
@@ -172,7 +174,7 @@ _SAME_STATISTICS, _UNKNOWN = Closeness(True, "statistics", 0.0), Closeness(None,
 
 
 def _close_kept(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness | None:
-    """Compare what was kept: all values, or what the user's own function made of them."""
+    """Compare what was kept: all values, or the results of the user's own function."""
     rtol, atol = tolerance.of(a.dtype, b.dtype)
     if hasattr(a.kept, "dtype") and hasattr(b.kept, "dtype"):
         whole = a.kept.shape == a.shape and b.kept.shape == b.shape

@@ -9,8 +9,8 @@ from __future__ import annotations
 from insitu.trace.compare.change import Change
 from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.evidence import Evidence, TensorPair, TensorPairs, operand
-from insitu.trace.compare.inputs import InputLineage
-from insitu.trace.compare.ledger import NO_ACCOUNT, NONE, Ledger, Numbers, Sighting, joined
+from insitu.trace.compare.input_causes import InputLineage
+from insitu.trace.compare.ledger import NO_ACCOUNT, NONE, CauseLedger, Numbers, Sighting, joined
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.producers import Producers
 from insitu.trace.compare.stops import Side
@@ -25,7 +25,7 @@ class Cuts:
     `causes` are those of the latest backward pass that a cut has reached.
     """
 
-    def __init__(self, producers: Producers, lineage: InputLineage, ledger: Ledger) -> None:
+    def __init__(self, producers: Producers, lineage: InputLineage, ledger: CauseLedger) -> None:
         self._producers, self._lineage, self._ledger = producers, lineage, ledger
         self.changes: dict[int, Change] = {}
         self.leaving: dict[int, tuple[TensorFacts, TensorFacts]] = {}

@@ -10,7 +10,7 @@ from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.change import Change
 from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.evidence import Comparison, Evidence, TensorPairs
-from insitu.trace.compare.ledger import Ledger, Sighting
+from insitu.trace.compare.ledger import CauseLedger, Sighting
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.producers import Producer, Producers
 from insitu.trace.event import Call, TensorFacts
@@ -58,7 +58,7 @@ def gradient_difference(
     return GradientDifference(last.pair, _change(last.pair), _sightings(last.pair, apart, last.closeness, ledger))
 
 
-def _sightings(cause: Pair, apart: list[_Apart], closeness: Closeness, ledger: Ledger) -> dict[int, Sighting]:
+def _sightings(cause: Pair, apart: list[_Apart], closeness: Closeness, ledger: CauseLedger) -> dict[int, Sighting]:
     """That the cause, and all pairs with another gradient, differ."""
     causes = frozenset((cause.number,))
     found: dict[int, Sighting] = {}

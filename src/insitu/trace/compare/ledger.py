@@ -80,7 +80,7 @@ class Sighting(NamedTuple):
     seen_at: Pair | None = None
 
 
-class Ledger:
+class CauseLedger:
     """Links, accounts and sightings of pairs by their number, and what later pairs have shown of earlier ones.
 
     `used` are the pairs whose output another call uses, `agreed` those whose output was found to be the same, and

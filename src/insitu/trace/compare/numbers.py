@@ -144,7 +144,7 @@ def _rounded(value: Any) -> str:
 
 
 def _paired(a: list[Layer], b: list[Layer]) -> list[Match]:
-    """The places of layers that belong together; those that nothing is like go with what stands in their place."""
+    """The places of layers that belong together; a layer that is like no other goes with the one in its place."""
     pairs: list[Match] = []
     for key in ("known", "make", "type"):
         for gap_a, gap_b in list(_gaps(pairs, len(a), len(b))):

@@ -56,7 +56,7 @@ def renamer(rename: Mapping[str, str] | None, paths: Collection[str]) -> Renamer
 
 def _checked(rename: object) -> Mapping[str, str]:
     if not isinstance(rename, Mapping):
-        raise SubjectError(f"rename={rename!r:.80} is no dict of path patterns: {{'old.*': 'new.*'}}")
+        raise SubjectError(f"rename={rename!r:.80} is not a dict of path patterns: {{'old.*': 'new.*'}}")
     for old, new in rename.items():
         if not isinstance(old, str) or not isinstance(new, str):
             raise SubjectError(f"rename: {old!r:.40}: {new!r:.40} is not from pattern to pattern: {{'old.*': 'new.*'}}")

@@ -10,10 +10,10 @@ from insitu.trace.compare.closeness import Closeness, worst
 from insitu.trace.compare.cuts import Cuts, learns_unseen
 from insitu.trace.compare.evidence import Comparison, Evidence, TensorPair
 from insitu.trace.compare.generators import Generators, is_seeded
-from insitu.trace.compare.history import History
-from insitu.trace.compare.inputs import InputLineage, Inputs
-from insitu.trace.compare.ledger import NONE, Account, Ledger, Numbers, Sighting, joined
+from insitu.trace.compare.input_causes import InputCauses, InputLineage
+from insitu.trace.compare.ledger import NONE, Account, CauseLedger, Numbers, Sighting, joined
 from insitu.trace.compare.pairs import Pair
+from insitu.trace.compare.past_differences import PastDifferences
 from insitu.trace.compare.producers import Producers
 from insitu.trace.compare.read_numbers import ReadNumbers
 from insitu.trace.compare.stops import Side
@@ -47,11 +47,11 @@ class State:
 
     def __init__(self, pairs: list[Pair], sides: tuple[Side, Side], comparison: Comparison) -> None:
         self.pairs = pairs
-        self.ledger = Ledger()
+        self.ledger = CauseLedger()
         self.producers = Producers(*sides)
         self.lineage = InputLineage(self.producers, self.ledger)
         self.cuts = Cuts(self.producers, self.lineage, self.ledger)
-        self.history = History(self.ledger)
+        self.history = PastDifferences(self.ledger)
         self.containers = Containers()
         self.generators = Generators()
         self.numbers = ReadNumbers()
@@ -125,7 +125,7 @@ class State:
         causes = NONE if forward is None else self.ledger.causes(forward)
         return joined(causes, self.cuts.causes) if call.phase == "backward" else causes
 
-    def go_backward(self, pair: Pair, evidence: Evidence, inputs: Inputs) -> Inputs:
+    def go_backward(self, pair: Pair, evidence: Evidence, inputs: InputCauses) -> InputCauses:
         """A backward pass begins: what differs in the loss, or is cut off from it, shows in the gradients."""
         cuts = self.cuts.behind(pair, evidence.inputs, evidence)
         if cuts:

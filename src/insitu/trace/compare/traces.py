@@ -1,4 +1,4 @@
-"""Two traces compared: aligned, judged, and told as a `Diff`."""
+"""Compare two traces: align them, look at each pair, find the causes, and build a `Diff`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _diff(sides: tuple[Side, Side], layers: list[Remark], tolerance: Tolerance, 
 
 
 def _sides(a: list[Event], b: list[Event], rename: Mapping[str, str] | None) -> tuple[tuple[Side, Side], list[Remark]]:
-    """The stops of both runs, at the finest level that both have, and what is said of layers that only one has."""
+    """The stops of both runs, at the finest level that both have, and the layers that only one has."""
     kinds_a, kinds_b = kinds(a), kinds(b)
     chosen = kinds_a & kinds_b if kinds_a and kinds_b else kinds_a | kinds_b
     if not chosen and (kinds_a or kinds_b):

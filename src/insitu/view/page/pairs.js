@@ -149,7 +149,7 @@ function verdict(app) {
   });
   const left = diff.causes.length - 5;
   if (left > 0) parts.push(make("p", "dim", `… ${many(left)} causes more: n goes to the next`));
-  parts.push(...diff.notes.map((note) => make("p", "", `! ${note}`)));
+  parts.push(...diff.remarks.map((remark) => make("p", "", `! ${remark}`)));
   at("verdict").replaceChildren(...parts);
   at("verdict").hidden = false;
 }

@@ -19,7 +19,7 @@ _Numbers = dict[int, int]
 
 
 def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: PackedColumns) -> dict[str, Any]:
-    """Add the calls of both sides as rows, and the pairs of them; returned is what is said of the whole."""
+    """Add the calls of both sides as rows, and the pairs of them; return the facts about the whole diff."""
     numbers: _Numbers = {}
     every = diff.differences
     _side([row.a for row in every if row.a is not None], tables, rows, numbers)
@@ -37,7 +37,7 @@ def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: PackedColumns) -
         "second": second,
         "agreement": _agreement(diff),
         "labels": [short(safe(label), 60) for label in diff.labels],
-        "notes": [safe(note) for note in diff.notes],
+        "remarks": [safe(remark) for remark in diff.remarks],
         "statuses": STATUSES,
         "evidence": {str(kind): count for kind, count in diff.evidence.items()},
         "causes": [_cause(cause, numbers) for cause in diff.causes],

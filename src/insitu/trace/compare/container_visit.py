@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from insitu.trace.compare.calls import Visit, decide, differ_from_start
+from insitu.trace.compare.call_visit import Visit, decide, differ_from_start
 from insitu.trace.compare.change import SAME_MANNER
 from insitu.trace.compare.closeness import NOTHING_DIFFERS, worst
 from insitu.trace.compare.evidence import Evidence
-from insitu.trace.compare.inputs import Inputs
+from insitu.trace.compare.input_causes import InputCauses
 from insitu.trace.compare.ledger import Account, Link, joined
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
@@ -54,12 +54,12 @@ def visit_end(state: State, pair: Pair, evidence: Evidence) -> None:
         decide(state, Visit(pair, a, evidence, inputs, output, manner))
 
 
-def _agree(inputs: Inputs) -> bool:
+def _agree(inputs: InputCauses) -> bool:
     """Whether tensors are known to agree."""
     return not (inputs.causes or inputs.given or inputs.rewired or inputs.unknown)
 
 
-def _inputs_of_container(state: State, pair: Pair, evidence: Evidence, begin: Pair | None) -> Inputs:
+def _inputs_of_container(state: State, pair: Pair, evidence: Evidence, begin: Pair | None) -> InputCauses:
     """What goes into a container; what differs within it goes into its result, too."""
     inputs = state.lineage.inputs(pair, evidence.inputs)
     latest = state.history.latest
@@ -68,7 +68,7 @@ def _inputs_of_container(state: State, pair: Pair, evidence: Evidence, begin: Pa
     return inputs._replace(causes=joined(inputs.causes, state.ledger.causes(latest)))
 
 
-def _come_out(state: State, pair: Pair, evidence: Evidence, begin: Pair | None, results: Inputs) -> None:
+def _come_out(state: State, pair: Pair, evidence: Evidence, begin: Pair | None, results: InputCauses) -> None:
     """Remember which causes show in what a module returns: those within it, and all if it is the outermost one."""
     call = pair.a[0].event
     if type(call) is not Call or call.kind != "module" or call.module is None:

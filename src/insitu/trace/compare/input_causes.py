@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from insitu.trace.compare.closeness import CERTAINTIES, Certainty, Closeness, weakest
 from insitu.trace.compare.evidence import TensorPair, TensorPairs
-from insitu.trace.compare.ledger import NONE, Ledger, Numbers, joined
+from insitu.trace.compare.ledger import NONE, CauseLedger, Numbers, joined
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.producers import Producer, Producers
 from insitu.trace.event import Call, TensorFacts
@@ -14,7 +14,7 @@ from insitu.trace.event import Call, TensorFacts
 Places = tuple[int, ...]
 
 
-class Inputs(NamedTuple):
+class InputCauses(NamedTuple):
     """What is known of one input of a pair of calls, or of all of them.
 
     `causes` are the pairs because of which inputs differ, `faint` those because of which they are not quite the same,
@@ -41,19 +41,19 @@ class Inputs(NamedTuple):
         return not any((self.causes, self.faint, self.given, self.rewired, self.drift))
 
 
-# Inputs that agree, and of which nothing is to be suspected: most of them.
-AGREE: dict[Certainty, Inputs] = {certainty: Inputs(certainty=certainty) for certainty in CERTAINTIES}
+# InputCauses that agree, and of which nothing is to be suspected: most of them.
+AGREE: dict[Certainty, InputCauses] = {certainty: InputCauses(certainty=certainty) for certainty in CERTAINTIES}
 NO_INPUTS = AGREE["values"]
 
 
-def _all(found: list[Inputs]) -> Inputs:
+def _all(found: list[InputCauses]) -> InputCauses:
     """What is known of all inputs, from what is known of each."""
     if len(found) == 1:
         return found[0]
     certainty = weakest(*[one.certainty for one in found])
     if all(one is AGREE[one.certainty] for one in found):
         return AGREE[certainty]
-    return Inputs(
+    return InputCauses(
         joined(*[one.causes for one in found]),
         joined(*[one.faint for one in found]),
         sum([one.suspects for one in found], ()),
@@ -70,7 +70,7 @@ def _all(found: list[Inputs]) -> Inputs:
 class InputLineage:
     """Follows inputs to the pairs that made them."""
 
-    def __init__(self, producers: Producers, ledger: Ledger) -> None:
+    def __init__(self, producers: Producers, ledger: CauseLedger) -> None:
         self._producers = producers
         self._ledger = ledger
         self._first_user: dict[tuple[int, int], Pair] = {}
@@ -86,13 +86,13 @@ class InputLineage:
             return pair.closeness
         return self._doubted.get((id(pair.a), id(pair.b)), pair.closeness)
 
-    def inputs(self, pair: Pair, tensors: TensorPairs, *, uses: bool = True) -> Inputs:
+    def inputs(self, pair: Pair, tensors: TensorPairs, *, uses: bool = True) -> InputCauses:
         """What is known of these tensors; with `uses` off the pair does not use them, it only passes them on."""
         if not tensors:
             return NO_INPUTS
         return _all([self._input(pair, index, tensor, uses) for index, tensor in enumerate(tensors)])
 
-    def _input(self, pair: Pair, index: int, tensor: TensorPair, uses: bool) -> Inputs:
+    def _input(self, pair: Pair, index: int, tensor: TensorPair, uses: bool) -> InputCauses:
         one, other = self._producers.of(0, tensor.a), self._producers.of(1, tensor.b)
         made_by = _distinct(one, other)
         if uses:
@@ -107,7 +107,7 @@ class InputLineage:
             return self._agreeing(tensor, made_by, closeness)
         return self._unknown(index, tensor, (one, other), made_by)
 
-    def _agreeing(self, tensor: TensorPair, made_by: tuple[Pair, ...], closeness: Closeness) -> Inputs:
+    def _agreeing(self, tensor: TensorPair, made_by: tuple[Pair, ...], closeness: Closeness) -> InputCauses:
         """An input that is the same, or close: what may still be wrong with it."""
         ledger = self._ledger
         for producer in made_by:
@@ -120,22 +120,22 @@ class InputLineage:
         faint = joined(*[link.causes for link in links]) if closeness.delta else NONE
         suspects = () if is_exact else tuple([link.suspect for link in links if link.suspect is not None])
         if not drifts:
-            return Inputs(faint=faint, suspects=suspects, certainty=closeness.certainty)
+            return InputCauses(faint=faint, suspects=suspects, certainty=closeness.certainty)
         delta = closeness.delta or 0.0
         for producer in made_by:
             ledger.add_drift(producer, delta)
         drifters = joined(*[link.drifters for link in links])
-        return Inputs(NONE, faint, suspects, certainty=closeness.certainty, drift=delta, drifters=drifters)
+        return InputCauses(NONE, faint, suspects, certainty=closeness.certainty, drift=delta, drifters=drifters)
 
     def _unknown(
         self, index: int, tensor: TensorPair, producers: tuple[Producer, Producer], made_by: tuple[Pair, ...]
-    ) -> Inputs:
+    ) -> InputCauses:
         """An input of which only shape and dtype are known: it differs if what made it took what differs."""
         one, other = producers
         causes = joined(*[self._causes_of_unknown(producer) for producer in made_by])
         suspects = [self._ledger.link(producer).suspect for producer in made_by]
         is_rewired = one is not None and other is not None and _is_other_output(one, other, tensor)
-        return Inputs(
+        return InputCauses(
             causes,
             suspects=tuple([suspect for suspect in suspects if suspect is not None]),
             rewired=(index,) if is_rewired else (),
@@ -158,7 +158,7 @@ class InputLineage:
         tensor: TensorPair,
         producers: tuple[Producer, Producer],
         closeness: Closeness,
-    ) -> Inputs:
+    ) -> InputCauses:
         """An input that differs: because of the calls that made it, or because it is another one from the start."""
         one, other = producers
         facts = (tensor.a, tensor.b)
@@ -170,8 +170,8 @@ class InputLineage:
         else:
             causes = NONE if self._is_unlike(one, facts) else self._ledger.blame(one, closeness, facts)
         if causes:
-            return Inputs(causes, certainty=closeness.certainty)
-        return Inputs(rewired=(index,), certainty=closeness.certainty)
+            return InputCauses(causes, certainty=closeness.certainty)
+        return InputCauses(rewired=(index,), certainty=closeness.certainty)
 
     def _is_at_fault(self, producer: Pair) -> bool:
         """Whether one of two producers is known to make something else than the other run does."""
@@ -181,12 +181,12 @@ class InputLineage:
         """Whether a pair that is not known to differ made these two tensors, but not as the same output of both."""
         return producer.number not in self._ledger.sightings and _are_other_outputs(producer, facts)
 
-    def _given(self, pair: Pair, index: int, tensor: TensorPair, closeness: Closeness) -> Inputs:
+    def _given(self, pair: Pair, index: int, tensor: TensorPair, closeness: Closeness) -> InputCauses:
         """A tensor that no recorded call made: the first pair that it goes into is the one to name."""
         first = self._first_user.setdefault((id(tensor.a), id(tensor.b)), pair)
         if first is pair:
-            return Inputs(given=(index,), certainty=closeness.certainty)
-        return Inputs(self._ledger.causes(first), certainty=closeness.certainty)
+            return InputCauses(given=(index,), certainty=closeness.certainty)
+        return InputCauses(self._ledger.causes(first), certainty=closeness.certainty)
 
 
 def _distinct(one: Producer, other: Producer) -> tuple[Pair, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from insitu.trace.compare.ledger import NONE, Ledger, Numbers
+from insitu.trace.compare.ledger import NONE, CauseLedger, Numbers
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.event import Call, TensorFacts
 
 
-class History:
+class PastDifferences:
     """The differences up to a place in the run.
 
     `first` and `latest` are pairs that differ. `results` are the causes that have shown in what the model returns, or
@@ -17,7 +17,7 @@ class History:
     in a decision or in NaN.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: CauseLedger) -> None:
         self._ledger = ledger
         self.first: Pair | None = None
         self.latest: Pair | None = None

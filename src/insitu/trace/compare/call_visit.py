@@ -8,7 +8,7 @@ from insitu.trace.compare.change import SAME_MANNER, Change, Manner
 from insitu.trace.compare.closeness import CERTAINTIES, Certainty, Closeness, weakest
 from insitu.trace.compare.evidence import Evidence, has_nan, operand
 from insitu.trace.compare.generators import draws
-from insitu.trace.compare.inputs import AGREE, Inputs
+from insitu.trace.compare.input_causes import AGREE, InputCauses
 from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, joined
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
@@ -30,7 +30,7 @@ class Visit(NamedTuple):
     pair: Pair
     call: Call
     evidence: Evidence
-    inputs: Inputs
+    inputs: InputCauses
     output: Closeness
     manner: Manner
 
@@ -77,7 +77,7 @@ def visit_call(state: State, pair: Pair, evidence: Evidence) -> None:
     state.generators.follow(pair, output)
 
 
-def _is_plain(state: State, pair: Pair, evidence: Evidence, inputs: Inputs, output: Closeness) -> bool:
+def _is_plain(state: State, pair: Pair, evidence: Evidence, inputs: InputCauses, output: Closeness) -> bool:
     """Whether nothing is known to differ, as most often; then there is nothing to decide."""
     if evidence.manner is not SAME_MANNER or output.same is False or output.measure or state.containers.around:
         return False
@@ -87,7 +87,7 @@ def _is_plain(state: State, pair: Pair, evidence: Evidence, inputs: Inputs, outp
     return inputs is AGREE[inputs.certainty] or inputs.are_quiet
 
 
-def _pass_by(state: State, pair: Pair, evidence: Evidence, inputs: Inputs, output: Closeness) -> None:
+def _pass_by(state: State, pair: Pair, evidence: Evidence, inputs: InputCauses, output: Closeness) -> None:
     """Remember a pair of which nothing is known to differ; a suspect input may have changed it unnoticed."""
     ledger, number = state.ledger, pair.number
     ledger.accounts[number] = _PLAIN[weakest(inputs.certainty, output.certainty), output.delta]
@@ -100,7 +100,7 @@ def _pass_by(state: State, pair: Pair, evidence: Evidence, inputs: Inputs, outpu
         ledger.links[number] = Link(suspect=suspect, has_suspect_input=True)
 
 
-def _manner(state: State, pair: Pair, call: Call, evidence: Evidence, inputs: Inputs) -> tuple[Manner, Numbers]:
+def _manner(state: State, pair: Pair, call: Call, evidence: Evidence, inputs: InputCauses) -> tuple[Manner, Numbers]:
     """How the calls are made, and the causes of their inputs.
 
     Arguments that came out of an earlier call that differs follow from it. An input that another call made, although
@@ -149,7 +149,7 @@ def _account(state: State, visit: Visit) -> Account:
     return Account(kind, closeness, visit.manner, (), visit.inputs.drift, around)
 
 
-def _link(inputs: Inputs) -> Link:
+def _link(inputs: InputCauses) -> Link:
     """How a pair that differs hangs together with what came before it."""
     causes = joined(inputs.causes, inputs.faint)
     return Link(causes, inputs.causes, None, bool(inputs.causes or inputs.suspects))
@@ -273,7 +273,7 @@ def _suspect(visit: Visit) -> Pair | None:
     return _suspect_of_input(visit.pair, visit.evidence, visit.inputs, visit.output)
 
 
-def _suspect_of_input(pair: Pair, evidence: Evidence, inputs: Inputs, output: Closeness) -> Pair | None:
+def _suspect_of_input(pair: Pair, evidence: Evidence, inputs: InputCauses, output: Closeness) -> Pair | None:
     """The suspect behind an input that still shows in the output: values in another order keep their statistics."""
     passes_on = output.same is None or len(evidence.operands) == 1 or pair.a[0].operation.is_move
     return inputs.suspects[0] if inputs.suspects and passes_on else None
