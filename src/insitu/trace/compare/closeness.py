@@ -77,7 +77,7 @@ class Tolerance:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
                 raise ChoiceError(
-                    f"{name}={value!r} is not a tolerance: give a number that is not negative, as in 1e-5"
+                    f"{name}={value!r} is not a tolerance: give zero or a positive number, as in 1e-5"
                 )
 
     def tightened(self) -> Tolerance:
