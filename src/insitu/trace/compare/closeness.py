@@ -76,9 +76,7 @@ class Tolerance:
         for name in ("rtol", "atol"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-                raise ChoiceError(
-                    f"{name}={value!r} is not a tolerance: give zero or a positive number, as in 1e-5"
-                )
+                raise ChoiceError(f"{name}={value!r} is not a tolerance: give zero or a positive number, as in 1e-5")
 
     def tightened(self) -> Tolerance:
         """A tenth of it: what statistics have to agree within if the elements should agree within the whole."""
