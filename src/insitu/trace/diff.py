@@ -49,6 +49,11 @@ class Difference:
     outcome: Outcome = ""
 
     @property
+    def events(self) -> list[Compared]:
+        """The calls of the runs that make it: that of a, then that of b."""
+        return [event for event in (self.a, self.b) if event is not None]
+
+    @property
     def what(self) -> str:
         """What differs, in words."""
         from insitu.view.reason import what  # as with print(diff)
@@ -241,8 +246,7 @@ _COLUMNS = (
 
 
 def _row(row: Difference) -> tuple[Any, ...]:
-    event = row.a or row.b
-    assert event is not None
+    event = row.events[0]
     return (
         *(row.status, row.cause, event.name, _path(row.a), _path(row.b), row.what, row.delta, row.measure),
         *(row.certainty, _output(row.a), _output(row.b), row.a.id if row.a else None, row.b.id if row.b else None),

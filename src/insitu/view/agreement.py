@@ -59,15 +59,14 @@ def results_text(diff: Diff) -> str:
 
 def tolerance_of(diff: Diff, row: Difference) -> tuple[float, float]:
     """The tolerance by which the values of a row were compared."""
-    held = [event.result if isinstance(event, Call) else event.value for event in (row.a, row.b) if event is not None]
+    held = [event.result if isinstance(event, Call) else event.value for event in row.events]
     dtypes = [facts.dtype for item in held for facts in tensors(item) if facts.dtype in diff.tolerance.table]
     return diff.tolerance.of(*(dtypes[0], dtypes[-1]) if dtypes else ("f32", "f32"))  # a Python number as f32
 
 
 def _where(diff: Diff, row: Difference) -> str:
     """The call or variable of a row, and its place."""
-    event = row.a if row.a is not None else row.b
-    assert event is not None
+    event = row.events[0]
     step = [f"step {event.step}"] if has_steps(diff) else []
     place = [spot(event.site)] if event.site is not None and isinstance(event, Call) else []
     return ", ".join([named(event), *place, *step])
@@ -76,8 +75,8 @@ def _where(diff: Diff, row: Difference) -> str:
 def _counted(diff: Diff) -> str:
     """How much was compared: calls, or values of variables."""
     count = sum(diff.counts.values())
-    events = [row.a if row.a is not None else row.b for row in diff.differences]
+    events = [row.events[0] for row in diff.differences]
     if any(isinstance(event, Call) for event in events):
         return f"{count:,} call{'s' * (count != 1)}"
-    names = {event.name for event in events if event is not None}
+    names = {event.name for event in events}
     return f"{count:,} value{'s' * (count != 1)} of {len(names):,} variable{'s' * (len(names) != 1)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -179,8 +179,7 @@ def _range(rows: list[Difference]) -> str:
 
 
 def _module(row: Difference) -> str:
-    event = row.a if row.a is not None else row.b
-    return called_in(event) if event is not None else ""
+    return called_in(row.events[0])
 
 
 def _alike(diff: Diff, rows: list[Difference], heads: frozenset[int]) -> Iterator[Line]:
@@ -195,22 +194,37 @@ def _alike(diff: Diff, rows: list[Difference], heads: frozenset[int]) -> Iterato
 
 def _row(diff: Diff, row: Difference, heads: frozenset[int]) -> Line:
     """A call beside that of the other run; `heads` are the ids of the calls where causes begin."""
-    cause = diff.causes[row.cause] if row.cause is not None else None
-    event = row.a if row.a is not None else row.b
-    begins = cause is not None and id(event) in heads
-    sign, ink = SIGNS["differs"] if begins and row.a is not None and row.b is not None else SIGNS[row.status]
+    event = row.events[0]
+    cause = _cause_that_begins(diff, row, heads)
+    is_pair = len(row.events) == 2
+    sign, ink = SIGNS["differs" if cause is not None and is_pair else row.status]
     path = _module(row) if isinstance(event, Call) and event.kind != "module" else ""
-    outputs = list(dict.fromkeys(output(side) for side in (row.a, row.b) if side is not None))
-    places = list(dict.fromkeys(spot(side.site) for side in (row.a, row.b) if side is not None and side.site))
-    why = f"{short(cause.why, 80)}: the cause" if begins and cause is not None else row.what
-    paired = row.a is not None and row.b is not None
+    why = row.what if cause is None else f"{short(cause.why, 80)}: the cause"
+    sites = [side.site for side in row.events if side.site is not None]
     cells = (
-        (" | ".join(filter(None, outputs)), "blue"),
-        (delta_text(row) or (seen(cause) if begins and cause is not None else "") if begins or paired else "", ""),
+        (_distinct(map(output, row.events)), "blue"),
+        (_size_cell(row, cause) if is_pair or cause is not None else "", ""),
         (safe(short(why, 100)), ink),
-        (" | ".join(places), "grey"),
+        (_distinct(map(spot, sites)), "grey"),
     )
     return Line(((f"  {sign}  ", ink), (f"{path}  " if path else "", "bold"), (called(event), "")), cells, COLUMNS)
+
+
+def _cause_that_begins(diff: Diff, row: Difference, heads: frozenset[int]) -> Cause | None:
+    """The cause that begins at a row."""
+    if row.cause is None or id(row.events[0]) not in heads:
+        return None
+    return diff.causes[row.cause]
+
+
+def _size_cell(row: Difference, cause: Cause | None) -> str:
+    """How large a difference is, or where it shows."""
+    return delta_text(row) or (seen(cause) if cause is not None else "")
+
+
+def _distinct(texts: Iterable[str]) -> str:
+    """Texts of both runs; one if they are the same."""
+    return " | ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _values(event: Compared) -> str:

@@ -56,8 +56,8 @@ def _span(texts: list[str]) -> str:
 
 def has_steps(diff: Diff) -> bool:
     """Whether more than one step was compared."""
-    ends = [row.a if row.a is not None else row.b for row in (diff.differences[0], diff.differences[-1])]
-    return len({event.step for event in ends if event is not None}) > 1
+    ends = [row.events[0] for row in (diff.differences[0], diff.differences[-1])]
+    return len({event.step for event in ends}) > 1
 
 
 def seen(cause: Cause) -> str:
