@@ -86,7 +86,7 @@ def _loaded(path: str | os.PathLike[str]) -> tuple[Trace, str]:
 
 
 def _labels(a: Subject, b: Subject) -> tuple[str, str]:
-    """What to call the two: the names of the files, with as much of the way there as tells them apart."""
+    """The labels of the two runs: the names of the files, or their paths if the names are the same."""
     if not all(isinstance(subject, (str, os.PathLike)) for subject in (a, b)):
         return ("a", "b")
     names = Path(a).name, Path(b).name

@@ -168,8 +168,8 @@ def _quiet(rows: list[Difference]) -> Line:
         f"{near:,} equal within the tolerance" if near else "",
         f"{same:,} the same" if same else "",
     ]
-    told = "  " + ", ".join(filter(None, texts))
-    return Line(((f"  {sign}  ", ink), (_range(rows), "bold"), (told, ink)), (), COLUMNS)
+    counted = "  " + ", ".join(filter(None, texts))
+    return Line(((f"  {sign}  ", ink), (_range(rows), "bold"), (counted, ink)), (), COLUMNS)
 
 
 def _range(rows: list[Difference]) -> str:

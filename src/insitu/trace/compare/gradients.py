@@ -50,7 +50,7 @@ def gradient_difference(
         last = _last_of_first_step(apart)
         cause, change = _user(last, [pair for pair, _ in calls])
         return GradientDifference(cause, change, _sightings(cause, apart, last.closeness, ledger))
-    # A tensor that was given has the sum of what its users pass back: it tells only if nothing else does.
+    # The gradient of a given tensor is the sum of what its consumers pass back: it counts only if no other differs.
     apart = search.inputs(calls)
     if not apart:
         return None

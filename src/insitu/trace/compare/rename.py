@@ -62,7 +62,9 @@ def _checked(rename: object) -> Mapping[str, str]:
             raise SubjectError(f"rename: {old!r:.40}: {new!r:.40} is not from pattern to pattern: {{'old.*': 'new.*'}}")
         Pattern.of(old), Pattern.of(new)
         if _wildcards(old) != _wildcards(new):
-            raise ChoiceError(f"rename: {old!r} and {new!r} have not the same wildcards: what `*` stands for is kept")
+            raise ChoiceError(
+                f"rename: {old!r} and {new!r} do not have the same wildcards: the text that `*` matches is kept"
+            )
     return rename
 
 

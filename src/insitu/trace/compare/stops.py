@@ -32,7 +32,7 @@ class Stop(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Side:
-    """One of the two runs: its stops by rank, thread and step, and for each call the stop that it lies in."""
+    """One of the two runs: its stops by rank, thread and step, and for each call the stop that contains it."""
 
     groups: dict[Group, list[Stop]] = field(default_factory=dict)
     within: dict[int, int] = field(default_factory=dict)
