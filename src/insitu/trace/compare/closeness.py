@@ -42,8 +42,8 @@ def weakest(*found: Certainty) -> Certainty:
 class Closeness(NamedTuple):
     """What comparing gave: `same` is None where shape and dtype agree and nothing more is known.
 
-    `delta` is the size of the difference and `measure` what it is the difference of: `max|Δ|`, `Δ mean`, `shape`; tensors
-    that are exactly the same have no measure.
+    `delta` is the size of the difference and `measure` what it is the difference of: `max|Δ|`, `Δ mean`, `shape`.
+    There is no measure if the two are exactly the same.
     """
 
     same: bool | None

@@ -62,9 +62,7 @@ def _checked(rename: object) -> Mapping[str, str]:
             raise SubjectError(f"rename: {old!r:.40}: {new!r:.40} is not from pattern to pattern: {{'old.*': 'new.*'}}")
         Pattern.of(old), Pattern.of(new)
         if _wildcards(old) != _wildcards(new):
-            raise ChoiceError(
-                f"rename: {old!r} and {new!r} do not have the same wildcards: the text that `*` matches is kept"
-            )
+            raise ChoiceError(f"rename: {old!r} and {new!r} need the same wildcards: the text that `*` matches is kept")
     return rename
 
 
