@@ -37,7 +37,9 @@ def about_run(model: nn.Module, *, patterns: Iterable[str], every: int, when: st
 
 def name_of(subject: object) -> str | None:
     """The class of the model inside all wrappers."""
-    return type(unwrapped(subject)).__name__ if isinstance(subject, nn.Module) else None
+    if isinstance(subject, nn.Module):
+        return type(unwrapped(subject)).__name__
+    return None
 
 
 def _versions() -> dict[str, Any]:

@@ -73,7 +73,9 @@ class Decoration:
         return property(get, set_, delete, target.__doc__)
 
     def _accessor(self, function: Callable[..., Any] | None) -> Any:
-        return None if function is None else self.apply(function)
+        if function is None:
+            return None
+        return self.apply(function)
 
     def _cached_property(self, target: functools.cached_property[Any]) -> Any:
         return type(target)(self.apply(target.func))

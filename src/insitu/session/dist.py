@@ -23,4 +23,6 @@ def world_size() -> int:
 
 def _number(name: str, default: int) -> int:
     text = os.environ.get(name, "")
-    return int(text) if text.isdigit() else default
+    if text.isdigit():
+        return int(text)
+    return default

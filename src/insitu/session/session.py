@@ -120,4 +120,6 @@ class Session(Generic[EntryType]):
         if not self._entries:
             raise InsituError("this session has not begun, or has ended already: `with session:` begins and ends it")
         own = [entry for ident, entry in self._entries if ident == get_ident()]
-        return own[-1] if own else self._entries[-1][1]
+        if own:
+            return own[-1]
+        return self._entries[-1][1]

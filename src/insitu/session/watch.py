@@ -170,9 +170,13 @@ class Watch(TraceSession):
 
 def default_view(patterns: tuple[str, ...]) -> str:
     """The view of a block for which the user has named none."""
-    return "variables" if patterns else "tree"
+    if patterns:
+        return "variables"
+    return "tree"
 
 
 def default_keep(*, is_close: bool) -> Keep:
     """How much of each tensor a view needs."""
-    return closely if is_close else "meta"
+    if is_close:
+        return closely
+    return "meta"

@@ -103,7 +103,9 @@ def _newest_run(parts: Path, source: Path) -> Any:
 
     try:
         run_id = newest_run(parts).id
-        return joined_run(source, parts, run_id) if run_id and os.path.isfile(source) else Run.open(parts)
+        if run_id and os.path.isfile(source):
+            return joined_run(source, parts, run_id)
+        return Run.open(parts)
     except StoreError:
         # The run may have ended in the meantime: then its journals are removed, and the file is there.
         if os.path.isdir(parts) or not os.path.isfile(source):

@@ -213,7 +213,9 @@ def escaped(path: str) -> str:
     if path == ".":
         return "%2E"
     name = "".join([c if c.isprintable() and c not in "/%" else _percent(c) for c in path]) or _EMPTY
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 40]}%~{xxh3_64_hexdigest(name.encode())}"
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST - 40]}%~{xxh3_64_hexdigest(name.encode())}"
 
 
 def _percent(character: str) -> str:

@@ -113,7 +113,9 @@ class _TemplateReader:
 
 
 def _number(plain: Any) -> float:
-    return float(plain["float"]) if type(plain) is dict else float(plain)
+    if type(plain) is dict:
+        return float(plain["float"])
+    return float(plain)
 
 
 def _text(plain: Any) -> str:

@@ -94,7 +94,9 @@ class JsonWriter:
         if scalar is not None:
             return scalar(value)
         write = _WRITERS.get(type(value))
-        return write(self, value) if write is not None else self._other(value)
+        if write is not None:
+            return write(self, value)
+        return self._other(value)
 
     def _tensor(self, value: TensorFacts) -> str:
         if self._tensors is None:
@@ -128,7 +130,9 @@ class JsonWriter:
         if (array or isinstance(value, np.generic)) and storable(value.dtype):
             self._arrays.append(np.asarray(value))
             return f'{{"{"array" if array else "scalar"}":{len(self._arrays) - 1}}}'
-        return _quoted(str(value)) if isinstance(value, str) else _described(value)
+        if isinstance(value, str):
+            return _quoted(str(value))
+        return _described(value)
 
 
 def _integer(value: int) -> str:
@@ -137,7 +141,9 @@ def _integer(value: int) -> str:
 
 def _float(value: float) -> str:
     # JavaScript reads 1.0 as 1 and JSON has no NaN, so those that are integral or not finite are written as text.
-    return f'{{"float":"{value!r}"}}' if value.is_integer() or value - value != 0 else repr(value)
+    if value.is_integer() or value - value != 0:
+        return f'{{"float":"{value!r}"}}'
+    return repr(value)
 
 
 # How what holds nothing else is written.

@@ -106,7 +106,9 @@ class MethodValues:
             return known
         owner = id(frame.f_locals.get(frame.f_code.co_varnames[0]))
         target = self._methods.get((owner, known.name))
-        return target if target is not None and target.function is known.function else None
+        if target is not None and target.function is known.function:
+            return target
+        return None
 
     def _take_variable(self, call: MethodCall, point: ReportPoint, value: Any) -> None:
         rests = call.target.variables.get(point.name, ())

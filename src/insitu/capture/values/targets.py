@@ -253,7 +253,9 @@ def variables_of(function: FunctionType, pattern: str) -> list[str]:
     """The variables that a segment names; a wildcard names those that the function binds, without `self`."""
     code = function.__code__
     if not is_wild(pattern):
-        return [pattern] if pattern in known_names(code) else []
+        if pattern in known_names(code):
+            return [pattern]
+        return []
     first = code.co_varnames[: code.co_argcount][:1]
     names = [name for name in bound_names(code) if name not in first and not name.startswith("_")]
     return sorted(name for name in names if fits(pattern, name))
@@ -263,7 +265,9 @@ def names_in_method(name: str, function: FunctionType) -> frozenset[str]:
     """The names that may come after that of a method, and none; of a method of torch, the arguments of `forward`."""
     if not is_torch(function):
         return frozenset({"", *known_names(function.__code__), *words(function.__code__)})
-    return arguments_of(function) | {""} if name == "forward" else frozenset()
+    if name == "forward":
+        return arguments_of(function) | {""}
+    return frozenset()
 
 
 def is_torch(function: FunctionType) -> bool:

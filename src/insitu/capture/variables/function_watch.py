@@ -100,7 +100,9 @@ class FunctionWatch:
     def current_probes(self) -> tuple[Probe, ...] | None:
         """The probes that record this thread already; None if a session must start."""
         if self.own_session.always:
-            return probes_here() if self.own_session.is_on() else None
+            if self.own_session.is_on():
+                return probes_here()
+            return None
         return probes_here() or None
 
     @contextmanager
@@ -154,7 +156,9 @@ def probes_here() -> tuple[Probe, ...]:
 def code_of(function: Any) -> CodeType | None:
     """The code that the user wrote, without decorators; None for a function that is not written in Python."""
     inner = original_of(function)
-    return inner.__code__ if inner is not None else None
+    if inner is not None:
+        return inner.__code__
+    return None
 
 
 class ResumableCall:
@@ -228,7 +232,9 @@ def replacement_for(watch: FunctionWatch) -> Run:
 def watch_of(function: Any) -> FunctionWatch | None:
     """The watch that a function is the replacement of; a decorator around it copies the attribute, and is not."""
     watch = getattr(function, "__dict__", {}).get("__insitu__")
-    return watch if isinstance(watch, FunctionWatch) and watch.replacement is function else None
+    if isinstance(watch, FunctionWatch) and watch.replacement is function:
+        return watch
+    return None
 
 
 def as_function(watch: FunctionWatch) -> Run:

@@ -35,7 +35,9 @@ class LastValues:
             self._values[key] = ABSENT if entry.changes == ("deleted",) else OTHER
             return tracked_changes(entry.changes, before)
         self._values[key] = item
-        return () if entry.point.moment == "given" else number_changes(before, item)
+        if entry.point.moment == "given":
+            return ()
+        return number_changes(before, item)
 
 
 def tracked_changes(changes: tuple[Change, ...], before: Any) -> tuple[Change, ...]:
@@ -52,4 +54,6 @@ def number_changes(before: Any, now: Any) -> tuple[Change, ...]:
         return ("new",)
     if type(before) is not type(now):
         return ("type",)
-    return () if is_same_atom(now, before) else ("values",)
+    if is_same_atom(now, before):
+        return ()
+    return ("values",)

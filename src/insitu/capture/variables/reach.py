@@ -52,7 +52,9 @@ class Reach:
             return None
         functions = [reference() for reference in self._found[key]]
         alive = [function for function in functions if function is not None]
-        return alive if len(alive) == len(functions) else None
+        if len(alive) == len(functions):
+            return alive
+        return None
 
     def _search(
         self, receiver: Any, called: dict[str, Any], patterns: VariablePatterns, required: tuple[str, ...]
@@ -66,7 +68,9 @@ class Reach:
         if isinstance(self._function, FunctionType):
             return callees(self._function, receiver, arguments=called)
         inner = original_of(self._function)
-        return [] if inner is None else [inner, *callees(inner, receiver, arguments=called)]
+        if inner is None:
+            return []
+        return [inner, *callees(inner, receiver, arguments=called)]
 
     def _warn(self, reached: list[FunctionType], required: tuple[str, ...]) -> None:
         """Warn of patterns that name no variable of the function, nor of the functions that it calls."""
@@ -92,7 +96,9 @@ def original_of(function: Any) -> FunctionType | None:
     if isinstance(inner, FunctionType):
         return inner
     call = getattr(inner, "__func__", None) or inspect.getattr_static(type(inner), "__call__", None)
-    return call if isinstance(call, FunctionType) else None
+    if isinstance(call, FunctionType):
+        return call
+    return None
 
 
 def callables_in(receiver: Any) -> list[int]:

@@ -119,7 +119,9 @@ class Board:
         for _ in range(_TRIES):
             claim = Claim.read(path)
             if claim is not None:
-                return claim.start if self._belongs_to(claim) else None
+                if self._belongs_to(claim):
+                    return claim.start
+                return None
             time.sleep(0.01)  # it is being written
         return None
 
@@ -135,7 +137,9 @@ class Board:
             return None
         claims = filter(None, (Claim.read(path) for _, path in _claim_files(self.parts)))
         own = [claim for claim in claims if claim.parent == Process.parent()]
-        return max(own, key=lambda claim: claim.time).start if own else None
+        if own:
+            return max(own, key=lambda claim: claim.time).start
+        return None
 
 
 def _claim_files(parts: Path) -> list[tuple[tuple[int, int, int], Path]]:

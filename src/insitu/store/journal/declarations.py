@@ -73,7 +73,9 @@ class Declarations:
 
     def unwritten(self) -> bytes:
         """The records that no step has written yet."""
-        return json_bytes(self.records[self._written :]) if len(self.records) > self._written else b""
+        if len(self.records) > self._written:
+            return json_bytes(self.records[self._written :])
+        return b""
 
     def mark_written(self) -> None:
         """Note that all records are written."""

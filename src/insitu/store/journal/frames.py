@@ -66,7 +66,9 @@ def last_bytes(tag: bytes) -> bytes:
 def magic_version(magic: bytes) -> int | None:
     """The version that the first bytes of a file declare; None if they are not those of a journal."""
     match = _ANY_MAGIC.fullmatch(magic)
-    return int(match[1]) if match else None
+    if match:
+        return int(match[1])
+    return None
 
 
 def head(tag: bytes, kind: int, sequence: int, index: bytes, length: int) -> bytes:

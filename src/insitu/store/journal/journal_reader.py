@@ -251,7 +251,9 @@ def _tag_of(file: int, name_tag: bytes) -> bytes:
     """The tag at the beginning of a file and before its first frame; if the two differ, the one in its name."""
     size, begin = len(frames.MAGIC), os.pread(file, 24, 0)
     first, second = begin[size : size + 8], begin[size + 8 : size + 16]
-    return first if first == second and len(first) == 8 else name_tag
+    if first == second and len(first) == 8:
+        return first
+    return name_tag
 
 
 def _read_file(shard: Shard, path: Path, scan: frames.FrameScan) -> None:

@@ -75,7 +75,9 @@ def has_ended(folder: Path) -> bool:
 
 def state_of(place: JournalPlace) -> State:
     """The state of a journal at this moment."""
-    return "ended" if has_ended(place.path) else _state_without_end(place.path, owner_of(place.path))
+    if has_ended(place.path):
+        return "ended"
+    return _state_without_end(place.path, owner_of(place.path))
 
 
 def is_over(place: JournalPlace) -> bool:
@@ -99,7 +101,9 @@ def _state_without_end(folder: Path, owner: JournalOwner) -> State:
     is_lock_exact = owner.has_lock and process is not None and process.is_on_this_machine
     if locked is False and is_lock_exact:
         return "killed"
-    return "running" if alive else "unknown"
+    if alive:
+        return "running"
+    return "unknown"
 
 
 def is_locked(folder: Path) -> bool | None:

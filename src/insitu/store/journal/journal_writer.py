@@ -312,7 +312,9 @@ class JournalWriter:
         ) from error
 
     def _kept_text(self) -> str:
-        return "nothing was" if self.committed_step is None else f"all up to step {self.committed_step} is"
+        if self.committed_step is None:
+            return "nothing was"
+        return f"all up to step {self.committed_step} is"
 
     def _report_trouble(self) -> None:
         """Write an event: the disk accepts steps again, or could not be synced."""

@@ -90,7 +90,9 @@ def tag_and_size(place: JournalPlace) -> tuple[str, int]:
         size = sum(path.stat().st_size for path, _ in files)
     except OSError:
         return "", -1
-    return (tags.pop(), size) if len(tags) == 1 else ("", -1)
+    if len(tags) == 1:
+        return (tags.pop(), size)
+    return ("", -1)
 
 
 def run_to_merge(parts: Path, ids: Sequence[str], id_in_file: str | None) -> JournaledRun:

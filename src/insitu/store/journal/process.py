@@ -89,6 +89,8 @@ def _began(pid: int) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()  # the name before it may hold anything
-        return None if fields[0] in (b"Z", b"X") else int(fields[19])
+        if fields[0] in (b"Z", b"X"):
+            return None
+        return int(fields[19])
     except (OSError, IndexError, ValueError):
         return None

@@ -113,7 +113,9 @@ def joined_facts(by_rank: dict[int, dict[str, Any]]) -> dict[str, Any]:
 
 def _agreed(by_rank: dict[int, Any]) -> Any:
     texts = {repr(value) for value in by_rank.values()}
-    return next(iter(by_rank.values())) if len(texts) == 1 else {"ranks": by_rank}
+    if len(texts) == 1:
+        return next(iter(by_rank.values()))
+    return {"ranks": by_rank}
 
 
 def facts_of_rank(facts: dict[str, Any], rank: int) -> dict[str, Any]:

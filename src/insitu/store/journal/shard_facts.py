@@ -105,7 +105,9 @@ def facts_of(shard: Shard, *, is_merged: bool = False) -> ShardFacts:
 def _world_size(shard: Shard) -> int:
     """The world size that the journal declares, if it can be right."""
     size = shard.about.get("world_size")
-    return size if type(size) is int and shard.rank < size <= MOST_RANKS else shard.rank + 1
+    if type(size) is int and shard.rank < size <= MOST_RANKS:
+        return size
+    return shard.rank + 1
 
 
 def _missing_sentences(shard: Shard, is_merged: bool) -> Iterable[str]:
@@ -124,12 +126,16 @@ def _missing_sentences(shard: Shard, is_merged: bool) -> Iterable[str]:
 def _last_step_text(shard: Shard, is_merged: bool) -> str:
     if shard.counts.last is not None:
         return f"the last step written is {shard.counts.last}"
-    return "no step was written yet" if shard.state == "running" and not is_merged else "no step was written"
+    if shard.state == "running" and not is_merged:
+        return "no step was written yet"
+    return "no step was written"
 
 
 def _state_text(shard: Shard, is_merged: bool) -> str:
     if shard.state == "running":
-        return "still ran when the file was made" if is_merged else "still runs"
+        if is_merged:
+            return "still ran when the file was made"
+        return "still runs"
     if shard.state == "killed":
         return "did not end properly (killed?)"
     process = shard.owner.process
@@ -205,4 +211,6 @@ def started_of(shards: Sequence[ShardFacts]) -> float | None:
 def ended_of(shards: Sequence[ShardFacts]) -> float | None:
     """When the last rank ended; None if one of them did not."""
     ends = _known(shards, lambda facts: facts.ended)
-    return max(ends, default=None) if len(ends) == len(shards) else None
+    if len(ends) == len(shards):
+        return max(ends, default=None)
+    return None

@@ -43,7 +43,9 @@ def to_torch(raw: Array | list[Array], dtype: str) -> Any:
             made.view(-1).view(torch.uint8).copy_(torch.from_numpy(np.frombuffer(bytearray(bits.tobytes()), np.uint8)))
         return made
 
-    return [tensor(bits) for bits in raw] if isinstance(raw, list) else tensor(raw)
+    if isinstance(raw, list):
+        return [tensor(bits) for bits in raw]
+    return tensor(raw)
 
 
 def _needed(package: str) -> Any:
@@ -66,6 +68,8 @@ def packed(values: list[Any]) -> Any:
         return np.array([nan if value is None else value for value in values])
     dtype = _DTYPES.get(types.pop()) if len(types) == 1 else None
     try:
-        return values if dtype is None else np.array(values, dtype)
+        if dtype is None:
+            return values
+        return np.array(values, dtype)
     except OverflowError:  # an integer of more than 64 bits
         return values

@@ -31,12 +31,16 @@ class ExistingFile:
     @property
     def run_id(self) -> str | None:
         """The id of the run in the file."""
-        return self.file.run_id if self.file is not None else None
+        if self.file is not None:
+            return self.file.run_id
+        return None
 
     @property
     def shards(self) -> list[ShardFacts]:
         """The journals that the file holds."""
-        return self.file.shards if self.file is not None else []
+        if self.file is not None:
+            return self.file.shards
+        return []
 
     def holds(self, run: JournaledRun) -> bool:
         """Whether the file is of this run."""

@@ -50,8 +50,12 @@ class VariablePlan:
     def form(self) -> Form:
         """Values of one shape are "dense", values of several are "ragged"; short Python values are "text"."""
         if self.type.name == JSON:
-            return "text" if self.width <= WIDEST_TEXT else "ragged"
-        return "dense" if len(self.shapes) == 1 else "ragged"
+            if self.width <= WIDEST_TEXT:
+                return "text"
+            return "ragged"
+        if len(self.shapes) == 1:
+            return "dense"
+        return "ragged"
 
     @property
     def dimensions(self) -> int:
@@ -71,12 +75,16 @@ class VariablePlan:
     @property
     def text_width(self) -> int:
         """The bytes of each text; 0 for other forms."""
-        return self.width if self.form == "text" else 0
+        if self.form == "text":
+            return self.width
+        return 0
 
     @property
     def values_size(self) -> int:
         """The bytes of the dataset of the values."""
-        return self.text_width * self.stored if self.form == "text" else self.size
+        if self.form == "text":
+            return self.text_width * self.stored
+        return self.size
 
     @property
     def payload(self) -> int:

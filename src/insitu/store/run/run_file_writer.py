@@ -103,7 +103,9 @@ def bytes_text(count: int) -> str:
     while size >= 1000 and len(units) > 1:
         size /= 1000
         units.pop(0)
-    return f"{size:.1f} {units[0]}" if units[0] != "B" else f"{count} B"
+    if units[0] != "B":
+        return f"{size:.1f} {units[0]}"
+    return f"{count} B"
 
 
 def frames_in_order(shards: RunShards) -> Iterator[StepFrame]:
@@ -224,7 +226,9 @@ class VariableWriter(ColumnGroup):
 def _attributes(plan: VariablePlan) -> dict[str, str]:
     attributes = {"name": plan.name, "torch_dtype": plan.type.name, "form": plan.form}
     source = plan.facts.get("source")
-    return {**attributes, "source": source} if isinstance(source, str) else attributes
+    if isinstance(source, str):
+        return {**attributes, "source": source}
+    return attributes
 
 
 def _columns(plan: VariablePlan) -> list[tuple[str, tuple[int, ...], str]]:
@@ -407,4 +411,6 @@ def _write_about(builder: FileBuilder, shards: RunShards, description: dict[str,
 
 
 def _time(seconds: float | None) -> float:
-    return np.nan if seconds is None else seconds
+    if seconds is None:
+        return np.nan
+    return seconds

@@ -108,7 +108,9 @@ class _RankStart:
 
     def _own_places(self) -> list[JournalPlace]:
         """The journals of this rank, of any run."""
-        return [place for place in places(self.parts) if place.rank == self.rank] if self.parts.is_dir() else []
+        if self.parts.is_dir():
+            return [place for place in places(self.parts) if place.rank == self.rank]
+        return []
 
     def _named_start(self, name: str) -> Start:
         """The next attempt of this rank in the run that a person has named."""
@@ -170,7 +172,9 @@ def is_elastic() -> bool:
 def restarts() -> int:
     """How often `torchrun` has restarted the job that this process belongs to."""
     text = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
-    return int(text) if text.isdigit() else 0
+    if text.isdigit():
+        return int(text)
+    return 0
 
 
 def _agree(
@@ -190,7 +194,9 @@ def _agree(
 
 
 def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value.decode("ascii")
+    if isinstance(value, str):
+        return value
+    return value.decode("ascii")
 
 
 def _store() -> Any:
@@ -212,7 +218,9 @@ def _agent_address() -> tuple[str, int] | None:
     """The address of the store of the agents of `torchrun`."""
     host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
     is_there = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return (host, int(port)) if is_there and host and port.isdigit() else None
+    if is_there and host and port.isdigit():
+        return (host, int(port))
+    return None
 
 
 def _group_address() -> tuple[str, int] | None:
@@ -224,7 +232,9 @@ def _group_address() -> tuple[str, int] | None:
     store: Any = get_store() if get_store is not None else None
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
-    return (store.host, store.port) if isinstance(store, dist.TCPStore) else None
+    if isinstance(store, dist.TCPStore):
+        return (store.host, store.port)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

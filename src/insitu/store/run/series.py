@@ -91,7 +91,9 @@ class Series:
     def shape(self) -> tuple[int, ...] | None:
         """The shape of each value; None where they differ (and for Python values)."""
         shapes = {variable.shape for variable, _ in self._parts}
-        return shapes.pop() if len(shapes) == 1 else None
+        if len(shapes) == 1:
+            return shapes.pop()
+        return None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -102,7 +104,9 @@ class Series:
     def source(self) -> str | None:
         """The file and line it comes from."""
         found = self.facts.get("source")
-        return found if isinstance(found, str) else None
+        if isinstance(found, str):
+            return found
+        return None
 
     @property
     def steps(self) -> Array:
@@ -146,7 +150,9 @@ class Series:
         if self.dtype == JSON:
             return packed(list(self))
         raw = self.raw
-        return [self._type.decode(value) for value in raw] if isinstance(raw, list) else self._type.decode(raw)
+        if isinstance(raw, list):
+            return [self._type.decode(value) for value in raw]
+        return self._type.decode(raw)
 
     @property
     def raw(self) -> Any:
@@ -234,7 +240,9 @@ class Series:
             raise ChoiceError(
                 f"{steps!r:.80} is not a step: series[10] is the value of step 10, series[10:20] of ten steps"
             )
-        return self._slice(steps) if isinstance(steps, slice) else self.at(steps)
+        if isinstance(steps, slice):
+            return self._slice(steps)
+        return self.at(steps)
 
     def _slice(self, steps: slice) -> Series:
         if steps.step is not None and steps.step < 1:
@@ -292,7 +300,9 @@ class Series:
 
     @property
     def _array_dtype(self) -> str:
-        return str(self.values.dtype) if self.dtype == JSON else self.dtype
+        if self.dtype == JSON:
+            return str(self.values.dtype)
+        return self.dtype
 
     def _need_arrays(self, verb: str) -> None:
         if self.dtype == JSON and not isinstance(self.values, np.ndarray):
@@ -317,7 +327,9 @@ class Series:
     def _near(self, step: int) -> str:
         steps = np.unique(self.steps)
         near = steps[np.argsort(abs(steps - step), kind="stable")[:2]].tolist()
-        return f"; the nearest are {' and '.join(map(str, sorted(near)))}" if near else ""
+        if near:
+            return f"; the nearest are {' and '.join(map(str, sorted(near)))}"
+        return ""
 
 
 def _is_bound(bound: Any) -> bool:

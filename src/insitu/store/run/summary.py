@@ -58,7 +58,9 @@ def _ends(values: Array) -> tuple[float | None, float | None]:
 
 def _dtype(series: Series) -> str:
     is_number = series.dtype == JSON and isinstance(series.values, np.ndarray)
-    return series.values.dtype.name.removesuffix("64") if is_number else series.dtype
+    if is_number:
+        return series.values.dtype.name.removesuffix("64")
+    return series.dtype
 
 
 def _sample(series: Series, shapes: list[tuple[int, ...]], points: int, budget: int) -> Series:
@@ -106,7 +108,9 @@ def _array(value: Any) -> Array | None:
         array = abs(array) if array.dtype.kind == "c" else array
         if array.dtype.kind in "iu":
             return array
-        return array.astype(np.float64) if array.dtype.kind in "bfV" else None
+        if array.dtype.kind in "bfV":
+            return array.astype(np.float64)
+        return None
     except (TypeError, ValueError, OverflowError):
         return None
 

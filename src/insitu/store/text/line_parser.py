@@ -81,7 +81,9 @@ class LineParser:
 
     def _rest(self) -> str:
         kind, found = self._tokens[self._at]
-        return "the end of the line" if kind == "end" else repr(found[:40])
+        if kind == "end":
+            return "the end of the line"
+        return repr(found[:40])
 
     def _next(self) -> tuple[str, str]:
         token = self._tokens[self._at]
@@ -102,7 +104,9 @@ class LineParser:
     def string(self) -> str | None:
         """A text in quotes, if there is one."""
         kind, text = self._tokens[self._at]
-        return self.name() if kind == "string" and text[0] in "'\"" else None
+        if kind == "string" and text[0] in "'\"":
+            return self.name()
+        return None
 
     def integer(self) -> int:
         """A whole number."""
@@ -166,7 +170,9 @@ class LineParser:
         if kind == "tensor":
             return self._tensor(text[1:], self.facts() if self.takes(":") else None)
         if kind == "bare":
-            return self._fields(text) if self.sees("(") else _atom(text)
+            if self.sees("("):
+                return self._fields(text)
+            return _atom(text)
         return self._container(text)
 
     def _string(self, text: str) -> Any:
@@ -178,7 +184,9 @@ class LineParser:
             return literal_eval(text)
         if text[0] == "a":
             return _array(unquoted(text[1:]), self.value())
-        return Fields(unquoted(text), self.named(")")) if self.takes("(") else unquoted(text)
+        if self.takes("("):
+            return Fields(unquoted(text), self.named(")"))
+        return unquoted(text)
 
     def _fields(self, name: str) -> Fields:
         self.expect("(")
@@ -195,7 +203,9 @@ class LineParser:
             raise LineError(f"a value is missing before {sign!r}")
         items: list[Any] = []
         self.many(lambda: items.append(self.value()), ")" if sign == "(" else "]")
-        return items if sign == "[" else tuple(items)
+        if sign == "[":
+            return items
+        return tuple(items)
 
     def _dict(self) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -250,7 +260,9 @@ GIVEN = -1  # the producer of a tensor that no call of the trace made, as long a
 
 def unquoted(text: str) -> str:
     """The text inside quotes."""
-    return str(literal_eval(text)) if "\\" in text else text[1:-1]
+    if "\\" in text:
+        return str(literal_eval(text))
+    return text[1:-1]
 
 
 def _array(kind: str, items: Any) -> Any:
@@ -263,7 +275,9 @@ def _array(kind: str, items: Any) -> Any:
 
 
 def _size(text: str) -> int | str:
-    return int(text) if re.fullmatch(r"-?\d+", text) else text
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    return text
 
 
 def _atom(text: str) -> Any:
@@ -273,4 +287,6 @@ def _atom(text: str) -> Any:
         return Word(text)
     if text.startswith(("0x", "-0x")):
         return int(text, 16)
-    return int(text) if text.lstrip("-").isdigit() else float(text)
+    if text.lstrip("-").isdigit():
+        return int(text)
+    return float(text)

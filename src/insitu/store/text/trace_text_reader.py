@@ -244,7 +244,9 @@ def _spelled(name: str) -> str:
 
 
 def _unquoted(operator: str) -> str:
-    return unquoted(operator) if operator[0] in "'\"" else operator
+    if operator[0] in "'\"":
+        return unquoted(operator)
+    return operator
 
 
 def _located(number: int, text: str, error: BaseException) -> StoreError:

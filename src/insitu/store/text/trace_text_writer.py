@@ -55,8 +55,12 @@ class TextMoment:
     def value(self) -> Any:
         """The values that are written of the event at this moment."""
         if isinstance(self.event, Call):
-            return self.event.result if self.is_end else (self.event.args, self.event.kwargs)
-        return self.event.value if isinstance(self.event, Variable) else None
+            if self.is_end:
+                return self.event.result
+            return (self.event.args, self.event.kwargs)
+        if isinstance(self.event, Variable):
+            return self.event.value
+        return None
 
 
 def to_text(trace: Trace) -> str:
@@ -85,7 +89,9 @@ def function_text(name: str) -> str:
         if name.startswith(whole) and name_text(name) == name:
             return short + name[len(whole) :]
     # Only a bare name is spelled out when it is read.
-    return repr(name) if name in RESERVED or name.startswith(tuple(SHORT)) else name_text(name)
+    if name in RESERVED or name.startswith(tuple(SHORT)):
+        return repr(name)
+    return name_text(name)
 
 
 def _moments(trace: Trace) -> Iterator[TextMoment]:
@@ -135,10 +141,14 @@ class _Uses:
             return None
         result = next(chain(tensors(call.result), self.outputs.get(call.id, ())), None)
         producer = self._call(result.producer) if result is not None else None
-        return result if producer is not None and function_of(producer, self._calls) is call else None
+        if producer is not None and function_of(producer, self._calls) is call:
+            return result
+        return None
 
     def _call(self, number: int | None) -> Call | None:
-        return None if number is None else self._calls.get(number)
+        if number is None:
+            return None
+        return self._calls.get(number)
 
 
 def function_of(call: Call, calls: Mapping[int, Event]) -> Call:
@@ -228,14 +238,18 @@ class _TraceWriter:
             return f"{_WORDS[call.kind]} {name_text(call.name)}"
         settings = self._values.named(call.module.settings) if call.module is not None else ""
         text = f"module {name_text(call.path)} {name_text(call.name)}"
-        return f"{text}{{{settings}}}" if settings else text
+        if settings:
+            return f"{text}{{{settings}}}"
+        return text
 
     def _outcome(self, call: Call) -> str:
         text = f" -> {self._values.text(call.result)}" if call.result is not None else ""
         text += _error_text(call)
         # Tensors that the call changed but does not return, as `x[0] = 1` does.
         more = [facts for facts in self._uses.outputs.get(call.id, ()) if self._names.get(facts) is None]
-        return f"{text} makes {', '.join(map(self._tensor, more))}" if more else text
+        if more:
+            return f"{text} makes {', '.join(map(self._tensor, more))}"
+        return text
 
     def _tensor(self, facts: TensorFacts) -> str:
         """The name of a tensor; where it is met for the first time, its facts too."""
@@ -278,7 +292,9 @@ class _TraceWriter:
         flags = [f"{name} {getattr(event, name)}" for name in ("step", "rank") if _differs(event, around, name)]
         if isinstance(event, Call):
             flags += self._call_flags(event, around)
-        return f" [{', '.join(flags)}]" if flags else ""
+        if flags:
+            return f" [{', '.join(flags)}]"
+        return ""
 
     def _call_flags(self, call: Call, around: Call) -> Iterator[str]:
         if call.phase != around.phase:
@@ -304,7 +320,9 @@ def _module_flag(call: Call) -> str:
 def _operator_text(operator: str | None) -> str:
     if operator is None:
         return ""
-    return f" {operator!r}" if " " in operator else f" {operator}"
+    if " " in operator:
+        return f" {operator!r}"
+    return f" {operator}"
 
 
 def _error_text(call: Call) -> str:

@@ -34,12 +34,16 @@ def name_text(name: str) -> str:
     >>> name_text("h.0.attn"), name_text(""), name_text("f.<locals>.g")
     ('h.0.attn', "''", "'f.<locals>.g'")
     """
-    return name if _NAME.fullmatch(name) else repr(name)
+    if _NAME.fullmatch(name):
+        return name
+    return repr(name)
 
 
 def word_text(word: str) -> str:
     """A word bare, or in quotes if it could be mistaken."""
-    return str(word) if _WORD.fullmatch(word) and word not in NOT_WORDS else f"w{str(word)!r}"
+    if _WORD.fullmatch(word) and word not in NOT_WORDS:
+        return str(word)
+    return f"w{str(word)!r}"
 
 
 class ValueWriter:
@@ -69,10 +73,14 @@ class ValueWriter:
         write = _CONTAINERS.get(type(value))
         if write is not None:
             return write(self, value)
-        return self._array(value) if _is_array(value) else _atom(value)
+        if _is_array(value):
+            return self._array(value)
+        return _atom(value)
 
     def _tuple(self, value: tuple[Any, ...]) -> str:
-        return f"({self._items(value)},)" if len(value) == 1 else f"({self._items(value)})"
+        if len(value) == 1:
+            return f"({self._items(value)},)"
+        return f"({self._items(value)})"
 
     def _list(self, value: list[Any]) -> str:
         return f"[{self._items(value)}]"
@@ -105,7 +113,9 @@ class ValueWriter:
         if facts.requires_grad:
             details.insert(0, "grad")
         text = f"{kind}{name_text(facts.dtype)}[{sizes}]"
-        return f"{text}{{{', '.join(details)}}}" if details else text
+        if details:
+            return f"{text}{{{', '.join(details)}}}"
+        return text
 
     def _details(self, facts: TensorFacts, stats: bool) -> Iterator[str]:
         if facts.device != "cpu":
@@ -127,7 +137,9 @@ _CONTAINERS: dict[type, Callable[[ValueWriter, Any], str]] = {
 
 
 def _size_text(size: int | str) -> str:
-    return str(size) if type(size) is int else name_text(str(size))
+    if type(size) is int:
+        return str(size)
+    return name_text(str(size))
 
 
 def _is_array(value: Any) -> bool:
@@ -139,11 +151,15 @@ def _atom(value: Any) -> str:
     write = _ATOMS.get(type(value))
     if write is not None:
         return write(value)
-    return repr(str(value)) if isinstance(value, str) else f"<{name_text(type(value).__name__)}>"
+    if isinstance(value, str):
+        return repr(str(value))
+    return f"<{name_text(type(value).__name__)}>"
 
 
 def _integer(value: int) -> str:
-    return str(value) if -_LONGEST_INT < value < _LONGEST_INT else hex(value)
+    if -_LONGEST_INT < value < _LONGEST_INT:
+        return str(value)
+    return hex(value)
 
 
 _ATOMS: dict[type, Callable[[Any], str]] = {
@@ -158,7 +174,9 @@ _ATOMS: dict[type, Callable[[Any], str]] = {
 def _flat(array: Any) -> Any:
     """The numbers of an array; short floats with as few digits as tell them apart."""
     short = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-    return [float(str(number)) for number in array.ravel()] if short else array.ravel().tolist()
+    if short:
+        return [float(str(number)) for number in array.ravel()]
+    return array.ravel().tolist()
 
 
 def _stats(stats: Stats, facts: TensorFacts) -> list[str]:
@@ -166,7 +184,9 @@ def _stats(stats: Stats, facts: TensorFacts) -> list[str]:
     counts = {row.name: getattr(stats, row.name) for row in COUNTS if row.name != "count"}
     found += [f"{name} {number}" for name, number in counts.items() if number]
     is_complete = found and stats.count == expected_count(facts.shape)
-    return found if is_complete else [*found, f"count {stats.count}"]
+    if is_complete:
+        return found
+    return [*found, f"count {stats.count}"]
 
 
 def _numbers(stats: Stats, digits: int | None) -> dict[str, str]:
@@ -206,4 +226,6 @@ def _rounded(number: float, scale: float, digits: int) -> str:
 def expected_count(shape: tuple[int | str, ...]) -> int:
     """How many elements a tensor of this shape has; -1 if a size is not known."""
     known = [size for size in shape if type(size) is int]
-    return prod(known) if len(known) == len(shape) else -1
+    if len(known) == len(shape):
+        return prod(known)
+    return -1

@@ -278,7 +278,9 @@ def _plain(column: Column, rule: ColumnRule) -> Column:
         return column.astype(np.uint8)
     if rule.kind == "f":
         return column.astype(np.float64)
-    return np.cumsum(column, dtype=np.int64) if rule.delta else column.astype(np.int64)
+    if rule.delta:
+        return np.cumsum(column, dtype=np.int64)
+    return column.astype(np.int64)
 
 
 def _check_range(name: str, column: Column, rule: ColumnRule, tables: Tables) -> None:

@@ -268,12 +268,16 @@ def _numbers(column: Array) -> Iterator[int]:
 
 
 def _known(number: int) -> int | None:
-    return None if number < 0 else number
+    if number < 0:
+        return None
+    return number
 
 
 def _item(items: list[T], number: int) -> T | None:
     """The item with a number; None for a number that is not there."""
-    return None if number < 0 else items[number]
+    if number < 0:
+        return None
+    return items[number]
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

@@ -100,7 +100,9 @@ class TraceEncoder:
         return self._strings.setdefault(text, len(self._strings))
 
     def _optional(self, number: Callable[[Any], int], item: object) -> int:
-        return NOTHING if item is None else number(item)
+        if item is None:
+            return NOTHING
+        return number(item)
 
     def _value(self, value: Any) -> int:
         return self._text(self._json(value))
@@ -233,7 +235,9 @@ class TraceEncoder:
 
 
 def _number(number: int | None) -> int:
-    return NOTHING if number is None else number
+    if number is None:
+        return NOTHING
+    return number
 
 
 def _stats_row(stats: Stats) -> tuple[float, ...]:

@@ -188,7 +188,9 @@ def _rows(part: h5py.Group, name: str) -> h5py.Dataset:
 
 def _range(steps: h5py.Dataset) -> tuple[int, int]:
     column = steps[:]
-    return (max(0, int(column.min())), max(0, int(column.max()))) if len(column) else (0, 0)
+    if len(column):
+        return (max(0, int(column.min())), max(0, int(column.max())))
+    return (0, 0)
 
 
 def _tables(events: h5py.Group, checksum: Any) -> dict[str, dict[str, Column]]:

@@ -150,19 +150,25 @@ class CodeVariables:
 def change(before: Any, now: Any) -> Moment | None:
     """What happened to a variable that had one value and has another, or the same."""
     if before is UNKNOWN:
-        return None if now is MISSING else "maybe"
+        if now is MISSING:
+            return None
+        return "maybe"
     if now is MISSING:
         return "deleted"
     if now is not before and not is_same_atom(now, before):
         return "bound"
-    return None if type(now) in ATOMS else "maybe"
+    if type(now) in ATOMS:
+        return None
+    return "maybe"
 
 
 def is_same_atom(now: Any, before: Any) -> bool:
     """Whether two values are equal atoms: NaN equals NaN, and 0.0 does not equal -0.0."""
     if type(now) is not type(before) or type(now) not in ATOMS:
         return False
-    return repr(now) == repr(before) if type(now) in (float, complex) else bool(now == before)
+    if type(now) in (float, complex):
+        return repr(now) == repr(before)
+    return bool(now == before)
 
 
 def is_function_like(code: CodeType) -> bool:

@@ -18,7 +18,9 @@ members_of = type.__dict__["__dict__"].__get__
 def in_globals(function: FunctionType, name: str) -> Any:
     """The value of a global name in a function, builtins included."""
     found = function.__globals__.get(name, MISSING)
-    return vars(builtins).get(name, MISSING) if found is MISSING else found
+    if found is MISSING:
+        return vars(builtins).get(name, MISSING)
+    return found
 
 
 def contents(cell: Any) -> Any:
@@ -33,7 +35,9 @@ def attribute(value: Any, name: str) -> Any:
     """The attribute in the dictionary of an object or of its class; descriptors are not called."""
     if is_module(value):
         names = attributes_of(value)
-        return names[name] if name in names else sys.modules.get(f"{names.get('__name__')}.{name}", MISSING)
+        if name in names:
+            return names[name]
+        return sys.modules.get(f"{names.get('__name__')}.{name}", MISSING)
     if is_class(value):
         return in_class(value, name)
     members = attributes_of(value)
@@ -50,7 +54,9 @@ def attributes_of(value: Any) -> dict[str, Any]:
     descriptor = in_class(type(value), "__dict__")
     kind = type(descriptor)
     found = descriptor.__get__(value) if kind in (GetSetDescriptorType, MemberDescriptorType) else None
-    return found if type(found) is dict else {}
+    if type(found) is dict:
+        return found
+    return {}
 
 
 def is_class(value: Any) -> bool:

@@ -90,7 +90,9 @@ def first_place(code: CodeType) -> ast.AST | None:
         if instruction == RESUME:
             break
     line, column = next(((line, column or 0) for line, _end, column, _ in places if line), (None, 0))
-    return None if line is None else ast.Pass(lineno=line, col_offset=column)
+    if line is None:
+        return None
+    return ast.Pass(lineno=line, col_offset=column)
 
 
 def first_places(codes: Iterable[CodeType]) -> dict[tuple[str, int], ast.AST | None]:

@@ -87,7 +87,9 @@ def _base(code: CodeType, operation: int, argument: int) -> Reference | None:
         return Reference("global", code.co_names[argument >> GLOBALS[operation]])
     if operation in PAIRS:
         return Reference("local", _variable(code, argument & 15))
-    return Reference("local", _variable(code, argument)) if operation in LOCALS else None
+    if operation in LOCALS:
+        return Reference("local", _variable(code, argument))
+    return None
 
 
 def _variable(code: CodeType, index: int) -> str:

@@ -140,7 +140,9 @@ class ConstantFiller:
         owner = function if code.co_name in COMPREHENSIONS else code.co_qualname
         constants = tuple(self._filled(constant, code, owner) for constant in code.co_consts)
         changed = any(new is not old for new, old in zip(constants, code.co_consts, strict=True))
-        return code.replace(co_consts=constants) if changed else code
+        if changed:
+            return code.replace(co_consts=constants)
+        return code
 
     def _filled(self, constant: Any, code: CodeType, owner: str) -> Any:
         if isinstance(constant, CodeType):

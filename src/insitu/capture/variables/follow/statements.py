@@ -142,7 +142,9 @@ class ReportInserter:
             self.possible |= names_in([node]).bound
         node.body = [*self.start(node, changing), *self.block(node.body)]
         node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
-        return self.raising(node, self.followed, need=2) if changing else [node]
+        if changing:
+            return self.raising(node, self.followed, need=2)
+        return [node]
 
     def loop(self, node: ast.For | ast.AsyncFor) -> list[ast.stmt]:
         """`for`: what it binds is reported first in its body."""
@@ -153,7 +155,9 @@ class ReportInserter:
         others = [name for name in self.followed if changing and name not in names]
         node.body = [*self.bindings(bound, node), *self.maybes(node, others), *self.block(node.body, names)]
         node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
-        return self.raising(node, self.followed, need=2) if changing else [node]
+        if changing:
+            return self.raising(node, self.followed, need=2)
+        return [node]
 
     def context(self, node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
         """`with`: entering and leaving run code of the context manager."""
@@ -174,7 +178,9 @@ class ReportInserter:
                 guarded = case.pattern
             self.case(case, node if changing else None, guarded)
         node.cases = [case for case in node.cases if case.body]
-        return self.raising(node, self.followed, need=2) if changing or guarded else [node]
+        if changing or guarded:
+            return self.raising(node, self.followed, need=2)
+        return [node]
 
     def case(self, case: ast.match_case, changing: ast.Match | None, guarded: ast.pattern | None) -> None:
         """One case: what it captures, and what the subject and the guards up to here may have changed."""
@@ -311,7 +317,9 @@ def in_expressions(root: ast.AST, plan: ReportPlan, line: int) -> None:
 
 def outside_of_lambda(part: Any) -> Any:
     """The part of an expression that is evaluated where it stands: of a lambda, its arguments with their defaults."""
-    return part.args if isinstance(part, ast.Lambda) else part
+    if isinstance(part, ast.Lambda):
+        return part.args
+    return part
 
 
 def is_expression_part(part: Any) -> bool:
