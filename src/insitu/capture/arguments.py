@@ -17,7 +17,7 @@ ArgumentWriter = Callable[[list[Any], tuple[Any, ...], dict[str, Any] | None], N
 
 
 def make_snapshot(current: Current) -> Callable[[Any], Any]:
-    """The function that notes an argument: tensors by the values they have now."""
+    """The function that makes the form in which a record holds an argument; a tensor becomes the value it has now."""
 
     def snapshot(item: Any) -> Any:
         kind = type(item)
@@ -56,7 +56,7 @@ def make_argument_writer(values: Values) -> ArgumentWriter:
 def make_quick_argument_writer(table: Table, values: Values) -> ArgumentWriter:
     """The same for sessions that keep only facts, while no function mode is on: facts are read without a call.
 
-    The facts of each tensor are compared with those that were noted last, as `has_same_facts` does.
+    The facts of each tensor are compared with those that were recorded last, as `has_same_facts` does.
     """
     get, snapshot, fresh, renew, cpu = table.get, make_snapshot(values.current), values.fresh, values.renew, CPU
 

@@ -1,6 +1,6 @@
-"""What can be called, noted once and looked up at each call: torch functions, ATen operators, watched functions.
+"""Callees that are known once and looked up at each call: torch functions, ATen operators, watched functions.
 
-A note says what the hot path must know of a callable without looking at it again; its name is made when decoding.
+A callee says what the hot path must know of a callable without looking at it again.
 """
 
 from __future__ import annotations
@@ -84,16 +84,17 @@ class PythonCallee:
         """
         code = self.code
         if code is None:
-            return {**{str(index): item for index, item in enumerate(args)}, **kwargs}
+            return {**dict(zip(map(str, range(len(args))), args, strict=True)), **kwargs}
         named = code.co_argcount + code.co_kwonlyargcount
+        has_more = bool(code.co_flags & CO_VARARGS)
         found = dict(zip(code.co_varnames[: code.co_argcount], args, strict=False))
-        if code.co_flags & CO_VARARGS and len(args) > code.co_argcount:
+        if has_more and len(args) > code.co_argcount:
             found[code.co_varnames[named]] = args[code.co_argcount :]
-        by_name = code.co_varnames[code.co_posonlyargcount : named]
+        by_name = frozenset(code.co_varnames[code.co_posonlyargcount : named])
         found.update((name, item) for name, item in kwargs.items() if name in by_name)
         rest = {name: item for name, item in kwargs.items() if name not in by_name}
         if rest:
-            last = named + bool(code.co_flags & CO_VARARGS)
+            last = named + has_more
             found[code.co_varnames[last] if code.co_flags & CO_VARKEYWORDS else "**"] = rest
         return found
 
@@ -260,13 +261,13 @@ def unreturned_writes(function: Any) -> list[tuple[int, str]]:
     return [(i, argument.name) for i, argument in arguments if argument.alias_info and argument.alias_info.is_write]
 
 
-# Notes of torch's own callables live as long as torch does; those of others are made again at each call.
+# Callees of torch's own functions live as long as torch does; those of other functions are made again at each call.
 FUNCTION_CALLEES: dict[Any, FunctionCallee] = {}
 OPERATOR_CALLEES: dict[int, OperatorCallee] = {}
 
 
 def function_callee(function: Callable[..., Any]) -> FunctionCallee:
-    """The note of a function that has none yet."""
+    """The callee of a function that is called for the first time."""
     callee = FunctionCallee(function)
     if callee.name.startswith("torch.") and type(function).__hash__ is not None:
         FUNCTION_CALLEES[function] = callee
@@ -274,6 +275,6 @@ def function_callee(function: Callable[..., Any]) -> FunctionCallee:
 
 
 def operator_callee(function: Any) -> OperatorCallee:
-    """The note of an operator that has none yet. It is found again by id, so it holds the operator."""
+    """The callee of an operator that is called for the first time. It is found by id, so it holds the operator."""
     callee = OPERATOR_CALLEES[id(function)] = OperatorCallee(function)
     return callee

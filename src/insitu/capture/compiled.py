@@ -1,4 +1,4 @@
-"""Living with torch.compile: a compiled region stays compiled, and is one call in the trace.
+"""Compiled regions: they stay compiled, and each is one call in the trace.
 
 Dynamo guards on the stack of function modes, so while a compiled region runs, the function mode is off. The region is
 recognised where dynamo switches itself on and off, in a function that the wrapper around everything compiled calls on
@@ -223,7 +223,7 @@ def _leave(frame: FrameType, opened: list[Region | ValueRegion]) -> None:
 
 
 class _Finder:
-    """Finds nothing itself; when dynamo is imported, its switch is listened to from then on."""
+    """Waits in `sys.meta_path` for the import of dynamo, and then replaces its switch."""
 
     def __init__(self, regions: Regions) -> None:
         self.regions = regions

@@ -181,7 +181,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def tensors_in(value: Any) -> list[Tensor]:
-    """Every tensor in nested containers, in the order in which calls note them."""
+    """Every tensor in nested containers, in the order in which records hold them."""
     return [leaf for leaf in leaves(value) if issubclass(type(leaf), Tensor)]
 
 
@@ -227,7 +227,7 @@ def is_meant(name: str, item: Any, segment: str) -> bool:
 
 # ---- the outline of a container, for records
 #
-# Every call notes its arguments and its result by this walk, so it does not go through `children`: plain lists and
+# Every record gets its arguments and its result by this walk, so it does not go through `children`: plain lists and
 # tuples are read as they are, and a list of sizes, of which most operators get one, is shared by all records.
 
 

@@ -1,4 +1,4 @@
-"""From tape to events: names, sites, tensor facts, made when somebody asks."""
+"""From the tapes of a session to its events, when somebody asks for them."""
 
 from __future__ import annotations
 

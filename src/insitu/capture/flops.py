@@ -1,4 +1,4 @@
-"""How many floating-point operations a call makes, by torch's own formulas, from the shapes that were noted."""
+"""How many floating-point operations a call makes, by torch's own formulas, from the recorded shapes."""
 
 from __future__ import annotations
 

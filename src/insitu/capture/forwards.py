@@ -1,4 +1,7 @@
-"""Which forward call a backward operator belongs to: by the numbers that autograd gives its nodes."""
+"""Finds the forward call that a backward operator belongs to, by the numbers of autograd nodes.
+
+`Tape.maker` finds it on a tape; this table also has calls that are no longer on one.
+"""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Live:
 
     @contextmanager
     def _paused(self, probe: Probe) -> Iterator[None]:
-        """What the sinks do is none of the user's: not recorded, not timed, and its failures do not reach them."""
+        """Run sinks with recording paused: their time is not counted, and their errors do not reach the user's code."""
         began = perf_counter()
         taking, paused = probe.taking, probe.paused
         probe.taking, probe.paused = False, True

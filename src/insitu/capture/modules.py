@@ -304,7 +304,7 @@ def run_fused(callee: ModuleCallee, run: Callable[[], Any]) -> Any:
 
 
 def make_module_result(probe: Probe, values: Values) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What notes a tensor that a module returned, mostly one that has a value already; and anything else."""
+    """The functions that record a tensor that a module returned, mostly one with a value, and any other result."""
     get, gradients, fresh, renew = probe.table.get, probe.gradients, values.fresh, values.renew
 
     def record_tensor(tensor: Tensor, at: int, in_place: bool) -> Value | None:

@@ -73,7 +73,7 @@ class ModuleCallee:
 
 
 class ModuleNames:
-    """The notes of all modules of a session, found by id.
+    """The callees of all modules of a session, found by id.
 
     Without a subject, no module is known before it is called, and which of them is the model is known at the end only:
     the one outermost module that has parameters. Its path is empty. Where there are several, none of them has the empty
@@ -92,7 +92,7 @@ class ModuleNames:
             self._add_tree(subject, None, "", subject=True)
 
     def learn(self, module: nn.Module, caller: ModuleCallee | None, call: int) -> ModuleCallee | None:
-        """The note of a module that has none yet, called while `caller` runs; None if it is not to be traced.
+        """The callee of a module that is called for the first time, while `caller` runs; None if it is not recorded.
 
         `call` tells the calls of `caller` from each other.
         """
@@ -107,7 +107,7 @@ class ModuleNames:
         return callee
 
     def _learn_inside(self, module: nn.Module, caller: ModuleCallee, call: int) -> ModuleCallee:
-        """The note of a module that was not in the model before: it has been assigned since, or is nowhere in it."""
+        """The callee of a module that was not in the model before: it was assigned since, or is no part of it."""
         owner = caller.ref()
         own = attribute_path(owner, module) if owner is not None else None
         if own is None:
@@ -178,7 +178,7 @@ class ModuleNames:
 
 @dataclass(slots=True)
 class Root:
-    """An outermost module of a session without a subject: its note, its name among them, how likely it is the model."""
+    """An outermost module of a session without a subject: its callee, its name, how likely it is the model."""
 
     callee: ModuleCallee
     name: str

@@ -133,7 +133,7 @@ def make_on_function(probe: Probe, values: Values) -> Handler:
 
 
 def make_learn(probe: Probe) -> Callable[[Any], FunctionCallee]:
-    """The function that notes a torch function at its first call."""
+    """The function that makes the callee of a torch function at its first call."""
 
     def learn(func: Any) -> FunctionCallee:
         try:
@@ -146,10 +146,10 @@ def make_learn(probe: Probe) -> Callable[[Any], FunctionCallee]:
 
 
 def make_function_result(probe: Probe, values: Values) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What notes a tensor that a function returned, and anything else that it returned.
+    """The functions that record a tensor that a function returned, and any other result.
 
-    A tensor that an operator of this call has made keeps that value, if it has not changed since. Otherwise the
-    function made it, unless the same tensor went in and the function is none that changes it.
+    A tensor that an operator of this call has produced keeps that value, if it has not changed since. Otherwise the
+    function produced it, unless the same tensor went in and the function does not change its arguments.
     """
     get, gradients, fresh, renew = probe.table.get, probe.gradients, values.fresh, values.renew
 
@@ -256,15 +256,15 @@ def make_on_aten(probe: Probe, values: Values) -> Handler:
 
 
 def is_phantom(types: tuple[type, ...]) -> bool:
-    """Whether a `detach` is none of the dispatcher: under any dispatch mode autograd asks Python for a shallow copy.
+    """Whether autograd asks for a shallow copy by a `detach`, as it does under any dispatch mode.
 
-    Only there the types are those of tensors that do not dispatch in Python.
+    Only then the types are those of tensors that do not dispatch in Python.
     """
     return types[0].__torch_dispatch__ is NO_DISPATCH  # type: ignore[attr-defined]
 
 
 def shallow_copy(probe: Probe, types: tuple[type, ...], args: Any) -> Any:
-    """What autograd has asked for; another session is not to take it for an operator."""
+    """Make the shallow copy that autograd has asked for; other sessions must not record it as an operator."""
     if not all(isinstance(mode, AtenMode) for mode in dispatch_stack()):
         copy = call_alone(probe, DETACH, types, args, None)
     else:
@@ -289,7 +289,7 @@ def follow_copy(probe: Probe, tensor: Tensor, copy: Any) -> None:
 
 
 def call_alone(probe: Probe, func: Any, types: tuple[type, ...], args: Any, kwargs: Any) -> Any:
-    """Call an operator that no torch function has called, but TorchScript or C++: for function modes it is not there.
+    """Call an operator that TorchScript or C++ has called, and not a torch function: function modes must not see it.
 
     All function modes are off where nothing in Python can run inside; elsewhere only the one of this probe.
     """

@@ -10,8 +10,8 @@ import threading
 class Patience:
     """Makes the garbage collector wait longer while anything is traced.
 
-    A growing tape makes the default thresholds look at everything again and again. The thresholds are put back when
-    the last session ends, unless somebody else has changed them meanwhile.
+    With the default thresholds, the collector would look at all of a growing tape again and again. The thresholds are
+    put back when the last session ends, unless somebody else has changed them meanwhile.
     """
 
     PATIENT = (50_000, 50, 100)

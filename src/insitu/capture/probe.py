@@ -52,7 +52,7 @@ Stack = Callable[[FrameType | None, list[Any]], None]
 
 
 class Delivery(Protocol):
-    """Who hands on events as soon as they are complete."""
+    """Hands on events as soon as they are complete."""
 
     def open(self, probe: Probe, at: int) -> None:
         """The call of a watched function at an offset begins."""
@@ -203,7 +203,7 @@ class Probe:
         self.tracker.forget()
 
     def callee(self, module: nn.Module) -> ModuleCallee | None:
-        """The note of a module that is called now; None if the call is not recorded."""
+        """The callee of a module that is called now; None if the call is not recorded."""
         if self.paused:
             return None
         callee = self.names.callees.get(id(module))
@@ -255,7 +255,7 @@ class Probe:
         return self.live.cleared(self) if self.live is not None else (self.ids.begin, self.ids.cleared)
 
     def give_up(self, at: int, error: BaseException) -> int:
-        """Noting a call failed: forget what was noted, tell an error, pass on an interrupt. Returns no offset: -1."""
+        """Recording a call failed: remove its record, report an error, pass on an interrupt. Returns -1."""
         if at >= 0:
             del self.tape[at:]
         if not isinstance(error, Exception):
@@ -264,12 +264,12 @@ class Probe:
         return -1
 
     def failed(self, at: int, error: BaseException) -> None:
-        """Note that an exception has ended the call at an offset."""
+        """Record that an exception has ended the call at an offset."""
         self.tape.finish(at, self.clock(), Raised(error))
         add_note(error, self, at)
 
     def change(self, entry: VariableEntry, value: Any) -> None:
-        """Note a change of a variable."""
+        """Record the change of a variable."""
         if self.live is not None:
             self.live.change(self, entry, value)
         else:

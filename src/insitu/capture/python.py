@@ -1,4 +1,4 @@
-"""What one probe records of watched Python functions: their calls, what they yield."""
+"""The handlers of watched Python functions: their calls, and the values they yield."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PythonCalls:
         self.on_step = as_anchor(make_on_step(probe, self))
 
     def begin(self, callee: PythonCallee, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> int:
-        """Note a call that begins; its offset, negative when that failed."""
+        """Record a call that begins; returns its offset, which is negative if that failed."""
         probe, at = self._probe, -1
         try:
             phase = phase_of(probe, frame) if probe.backward else FORWARD
@@ -50,7 +50,7 @@ class PythonCalls:
         return at
 
     def end(self, at: int, result: Any) -> None:
-        """Note how a call has ended."""
+        """Record the result of a call."""
         probe = self._probe
         if probe.over:
             return
@@ -76,7 +76,7 @@ class PythonCalls:
             self._probe.tape += (LEFT, at)
 
     def yielded(self, at: int, frame: FrameType, value: Any) -> None:
-        """Note what a generator has yielded."""
+        """Record a value that a generator has yielded."""
         probe, code = self._probe, frame.f_code
         if probe.over:
             return
@@ -86,14 +86,17 @@ class PythonCalls:
             point = ReportPoint("bound", "yield", frame.f_lineno, code.co_qualname, code.co_filename)
             probe.change(VariableEntry(point, "yield", ("yielded",)), self.look(value))
         except Exception as error:
-            probe.trouble("recording what was yielded", error)
+            probe.trouble("recording a yielded value", error)
         finally:
             probe.parent = outer
             self.leave(at)
 
 
 def make_look(probe: Probe, values: Values) -> Callable[[Any], Any]:
-    """The function that notes a value: a tensor that some operation has made as that one, where they are recorded."""
+    """The function that makes the form in which a record holds a value.
+
+    Where operations are recorded, a tensor keeps the value that the operation gave it.
+    """
     fresh = values.fresh
 
     def given(tensor: Any) -> Value:

@@ -190,7 +190,8 @@ class Recorder:
     def complaints(self) -> list[str]:
         """What the user may have meant otherwise: patterns that matched nothing, a subject that was not called."""
         called = [callee.path for callee in self.names.callees.values() if callee.called]
-        if self.names.has_subject and not called and not self.only and self.level != "python":
+        expects_calls = self.names.has_subject and not self.only and self.level != "python"
+        if expects_calls and not called:
             return ["the model that was to be traced was not called in this block"]
         unmatched = [pattern for pattern in self.only if not any(Pattern.of(pattern).match(path) for path in called)]
         known = [callee.path for callee in self.names.callees.values()]

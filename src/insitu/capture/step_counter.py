@@ -47,4 +47,4 @@ class StepCounter:
     def _count(self, time: float, *, is_new: bool) -> None:
         if is_new:
             self.current += 1
-            self._begins.append(max(time, self._begins[-1]) if self._begins else time)
+            self._begins.append(max([time, *self._begins[-1:]]))

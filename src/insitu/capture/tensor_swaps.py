@@ -71,16 +71,21 @@ class TensorSwaps:
 
 
 def swap_values(probe: Probe, one: Any, other: Any, *, is_here: bool) -> None:
-    """What the one was is the other one now. In another thread, which may run, both are only forgotten."""
-    known = [probe.table.pop(id(tensor), None) for tensor in (one, other)]
-    makers = [
-        value.producer if value is not None and value() is tensor else GIVEN
-        for value, tensor in zip(known, (one, other), strict=True)
-    ]
-    if is_here and not probe.over and any(maker != GIVEN for maker in makers):
+    """Exchange the values of two tensors. In another thread, which may run, both values are only forgotten."""
+    producer, other_producer = take_producer(probe, one), take_producer(probe, other)
+    is_known = producer != GIVEN or other_producer != GIVEN
+    if is_here and is_known and not probe.over:
         fresh = guarded(probe.values).fresh
-        fresh(one, makers[1])
-        fresh(other, makers[0])
+        fresh(one, other_producer)
+        fresh(other, producer)
+
+
+def take_producer(probe: Probe, tensor: Any) -> int:
+    """Forget the value of a tensor; returns the call that produced it."""
+    value = probe.table.pop(id(tensor), None)
+    if value is None or value() is not tensor:
+        return GIVEN
+    return value.producer
 
 
 swaps = TensorSwaps()
