@@ -32,7 +32,8 @@ class ExistingFile:
     def run_id(self) -> str | None:
         """The id of the run in the file."""
         if self.file is not None:
-            return self.file.run_id
+            found: str | None = self.file.run_id
+            return found
         return None
 
     @property

@@ -59,7 +59,7 @@ def _ends(values: Array) -> tuple[float | None, float | None]:
 def _dtype(series: Series) -> str:
     is_number = series.dtype == JSON and isinstance(series.values, np.ndarray)
     if is_number:
-        return series.values.dtype.name.removesuffix("64")
+        return str(series.values.dtype.name.removesuffix("64"))
     return series.dtype
 
 
