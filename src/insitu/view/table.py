@@ -31,7 +31,7 @@ NOTHING: Span = ("", "")
 
 
 @dataclass(slots=True)
-class ModuleRow:
+class ModuleTotals:
     """What the calls of one module add up to: the first output, whether others differ, the first exception."""
 
     module: ModuleFacts
@@ -71,7 +71,7 @@ class Table:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[str, ModuleRow] = {}
+        self._rows: dict[str, ModuleTotals] = {}
         self._shown: set[str] = set()
         self._tensors: dict[int, int] = {}
         self._ledger = CostLedger()
@@ -125,7 +125,7 @@ class Table:
     def _add(self, call: Call, module: ModuleFacts, costs: Costs) -> None:
         row = self._rows.get(module.path)
         if row is None:
-            row = self._rows[module.path] = ModuleRow(module, call.id)
+            row = self._rows[module.path] = ModuleTotals(module, call.id)
         row.add(call, costs)
         self._tensors.update((facts.id, size(facts)) for facts in call.outputs)
 
@@ -172,11 +172,11 @@ class Table:
                 return path
         return None
 
-    def _name(self, row: ModuleRow, depth: int) -> tuple[Span, ...]:
+    def _name(self, row: ModuleTotals, depth: int) -> tuple[Span, ...]:
         own = relative(row.module.path, self._above(row.module.path) or "")
         return ("  " * depth, ""), (safe(own) or "(root)", "bold")
 
-    def _cells(self, row: ModuleRow) -> tuple[Span, ...]:
+    def _cells(self, row: ModuleTotals) -> tuple[Span, ...]:
         costs = row.costs
         return (
             (module_type(row.module), "purple"),

@@ -22,7 +22,7 @@ CHANGE_INKS = {"new": "green", "deleted": "red"}
 
 
 @dataclass(slots=True)
-class _OpenCall:
+class _RunningCall:
     """A call that has begun and is not over."""
 
     name: str
@@ -53,7 +53,7 @@ class Variables:
     )
 
     def __init__(self) -> None:
-        self._open: dict[int, _OpenCall] = {}
+        self._open: dict[int, _RunningCall] = {}
         self._thread = 0
 
     def begin(self) -> Iterable[Line]:
@@ -70,7 +70,7 @@ class Variables:
             yield from self._turned_to(call.thread)
         self._thread = call.thread
         file = call.defined.file if call.defined is not None else None
-        self._open[call.id] = _OpenCall(call.name, depth, call.thread, file)
+        self._open[call.id] = _RunningCall(call.name, depth, call.thread, file)
         yield _line(((_guide(depth) + "┌── ", "grey"), *self._head(call)))
         arguments = named_arguments(call)
         names = {name: short(safe(str(name)), MOST_NAME) for name in arguments}
@@ -94,7 +94,7 @@ class Variables:
             yield _line(((_guide(call.depth) + "└─ ", "grey"), ("still running", "yellow")))
         self._open.clear()
 
-    def _around(self, event: Event) -> _OpenCall | None:
+    def _around(self, event: Event) -> _RunningCall | None:
         """The open call in which this lies; between them may be calls of modules, of which only the end is seen."""
         if event.parent is None:
             return None
@@ -123,7 +123,7 @@ class Variables:
         line = self._change(variable, call)
         return (line,) if variable.thread == self._thread else (*self._turned_to(variable.thread), line)
 
-    def _change(self, variable: Variable, call: _OpenCall | None) -> Line:
+    def _change(self, variable: Variable, call: _RunningCall | None) -> Line:
         depth, watched, file = (call.depth, call.name, call.file) if call is not None else (-1, "", None)
         changes = variable.changes
         if changes == ("yielded",):
