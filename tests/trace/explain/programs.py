@@ -10,8 +10,8 @@ from types import CodeType
 from typing import Any
 
 from insitu.trace.event import Call, TensorFacts
-from insitu.trace.explain.call_history import CalleeFacts, CallHistory, Instruction
 from insitu.trace.explain.failure import Failure, FrameSnapshot, LiveTensors
+from insitu.trace.explain.failure_history import CalleeFacts, FailureHistory, Instruction
 
 
 def tensor(*shape: int, requires_grad: bool = False, dtype: str = "f32") -> TensorFacts:
@@ -61,7 +61,7 @@ def _instructions(code: CodeType, wanted: tuple[int, int, int, int]) -> list[int
     return [index * 2 for index, position in enumerate(code.co_positions()) if position == wanted]
 
 
-class WrittenHistory(CallHistory):
+class WrittenHistory(FailureHistory):
     """A history that a test has written; the facts of a tensor are its token."""
 
     def __init__(self, source: Source, *calls: PastCall) -> None:

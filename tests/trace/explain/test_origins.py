@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.trace.explain.programs import PastCall, Source, function, in_call, module, tensor
 
-from insitu.trace.explain.call_history import CalleeFacts, TensorToken
 from insitu.trace.explain.explanation import Explanation, OriginKind
 from insitu.trace.explain.failure import LiveTensors
+from insitu.trace.explain.failure_history import CalleeFacts, TensorToken
 from insitu.trace.explain.pipeline import explain
 
 

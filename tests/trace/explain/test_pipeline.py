@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.trace.explain.programs import PastCall, Source, function, in_call, in_frame, module, tensor
 
-from insitu.trace.explain.call_history import TensorToken
 from insitu.trace.explain.explanation import OriginKind
 from insitu.trace.explain.failed_line import read_line
 from insitu.trace.explain.failure import InPlaceChange, LiveTensors, ObjectSnapshot
+from insitu.trace.explain.failure_history import TensorToken
 from insitu.trace.explain.pipeline import build_case, explain, find_call
 
 ADD = """

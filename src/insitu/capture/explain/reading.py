@@ -16,10 +16,10 @@ from insitu.capture.tape import BACKWARD, OUTERMOST, Raised, Tape
 from insitu.capture.tape_decoder import TapeDecoder
 from insitu.capture.tensors import EARLIER, Value
 from insitu.trace.event import Call, Fields
-from insitu.trace.explain.call_history import CalleeFacts, CallHistory
+from insitu.trace.explain.failure_history import CalleeFacts, FailureHistory
 
 
-class Reading(CallHistory):
+class Reading(FailureHistory):
     """A tape, read to explain an error; a call is known by its offset, a tensor by its `Value`.
 
     `cleared` says from where on the tape of a live session was cleared last, and how much of it so far: the calls

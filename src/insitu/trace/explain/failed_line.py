@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from insitu.trace.explain.call_history import CallHistory, TensorToken, site_of
 from insitu.trace.explain.case import NamedOperand
 from insitu.trace.explain.explanation import ExpressionSite, Underline
 from insitu.trace.explain.expressions import expression_at
 from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken, site_of
 from insitu.trace.explain.frame_reader import FrameReader
 from insitu.trace.explain.statement import Statement, no_statement
 
@@ -82,13 +82,13 @@ def read_line(failure: Failure) -> FailedLine:
     return FailedLine(at, history.site(at), statement, FrameReader(own, history, statement))
 
 
-def _statement_of_call(history: CallHistory, line: int | None) -> Statement:
+def _statement_of_call(history: FailureHistory, line: int | None) -> Statement:
     if line is None:
         return no_statement(history)
     return Statement(history, history.expression(line), parent=history.parent(line), end=history.after(line))
 
 
-def _function_around(history: CallHistory, at: int | None) -> int | None:
+def _function_around(history: FailureHistory, at: int | None) -> int | None:
     """The torch function whose operator failed; the call itself if it is not an operator, or runs in backward."""
     parent = history.parent(at) if at is not None and history.callee_facts(at).kind == "aten" else None
     if parent is None:

@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 from insitu.trace.event import Opaque
-from insitu.trace.explain.call_history import CallHistory, TensorToken
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 
 # Code that the user did not write, unless a model is written in it.
 LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "purelib", "platlib"))
@@ -96,7 +96,7 @@ class Failure:
 
     error: str
     message: str
-    history: CallHistory
+    history: FailureHistory
     at: int | None = None
     end: int = 0
     own: FrameSnapshot = NO_FRAME

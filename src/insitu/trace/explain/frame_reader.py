@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from insitu.trace.event import Call, Opaque, Word
-from insitu.trace.explain.call_history import CallHistory, TensorToken
 from insitu.trace.explain.case import NamedOperand
 from insitu.trace.explain.explanation import Underline
 from insitu.trace.explain.expressions import expression_at
 from insitu.trace.explain.failure import UNKNOWN, FrameSnapshot, ObjectSnapshot
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.statement import Statement, underline
 
 OPERATORS = {
@@ -41,7 +41,7 @@ class FailedCall:
 class FrameReader:
     """Reads what a frame was about to do."""
 
-    def __init__(self, frame: FrameSnapshot, history: CallHistory, statement: Statement) -> None:
+    def __init__(self, frame: FrameSnapshot, history: FailureHistory, statement: Statement) -> None:
         self.frame, self.history, self.statement = frame, history, statement
         self.expression = expression_at(frame.code, frame.lasti)
         self._written: dict[type[ast.AST], Callable[[Any], WrittenCall | None]] = {

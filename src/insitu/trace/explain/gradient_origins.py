@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from insitu.trace.explain.assignments import assignment_sites, return_sites
-from insitu.trace.explain.call_history import CallHistory, TensorToken
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
 from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.messages import CHANGED_IN_PLACE, INVALID_GRADIENT, NO_GRAPH, SECOND_BACKWARD
 
 MOST_ENDS = 3  # of a graph that never had a gradient
@@ -51,7 +51,7 @@ def _lost(failure: Failure, case: Case) -> Iterator[Origin]:
 
 
 def _ends_at(
-    history: CallHistory, at: int, site: ExpressionSite | None, tensors: list[TensorToken], ends: list[Origin]
+    history: FailureHistory, at: int, site: ExpressionSite | None, tensors: list[TensorToken], ends: list[Origin]
 ) -> list[Origin]:
     """The ends of the graph found so far, with those at one call: assignments of arrays and other unrecorded values
     first."""
@@ -62,7 +62,7 @@ def _ends_at(
     return [*assigned, *ends, *here]
 
 
-def _producers(history: CallHistory, tensor: TensorToken) -> Iterator[int]:
+def _producers(history: FailureHistory, tensor: TensorToken) -> Iterator[int]:
     """The calls behind a tensor, the nearest first."""
     seen: set[int] = set()
     waiting = [tensor]
@@ -74,11 +74,11 @@ def _producers(history: CallHistory, tensor: TensorToken) -> Iterator[int]:
             waiting += _tensor_inputs(history, at)
 
 
-def _tensor_inputs(history: CallHistory, at: int) -> list[TensorToken]:
+def _tensor_inputs(history: FailureHistory, at: int) -> list[TensorToken]:
     return [item for item in history.inputs(at) if not history.is_array(item)]
 
 
-def _assigned_without_gradient(history: CallHistory, at: int, tensor: TensorToken) -> list[Origin]:
+def _assigned_without_gradient(history: FailureHistory, at: int, tensor: TensorToken) -> list[Origin]:
     """The assignment of a tensor that no recorded call produced: it comes from NumPy, mostly."""
     site, name = history.site(at), history.name_in(at, tensor)
     sites = assignment_sites(site.file, site.line, name)[:1] if site is not None else []
@@ -94,7 +94,7 @@ def _earlier_backward(failure: Failure, case: Case) -> Iterator[Origin]:
     yield from _at(OriginKind.GRAPH_FREED, history.site(found))
 
 
-def _frees_graph(history: CallHistory, at: int) -> bool:
+def _frees_graph(history: FailureHistory, at: int) -> bool:
     return history.kwargs(at).get("retain_graph") is not True and not history.has_raised(at)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from insitu.trace.explain.assignments import assignment_sites
-from insitu.trace.explain.call_history import USER_KINDS, CallHistory, TensorToken
 from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import LIBRARIES, Failure
+from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.gradient_origins import autograd_origins
 from insitu.trace.explain.messages import WRONG_ELEMENTS
 from insitu.trace.operation import Operation, operation
@@ -72,7 +72,7 @@ def _initialization(failure: Failure, operand: NamedOperand) -> Iterator[Origin]
         yield Origin(OriginKind.PRODUCED, failure.history.site(at), operand.name)
 
 
-def _receiver(history: CallHistory, at: int | None, tensor: TensorToken) -> int | None:
+def _receiver(history: FailureHistory, at: int | None, tensor: TensorToken) -> int | None:
     """The outermost call of the user around the failure that a tensor was passed to."""
     around = [each for each in history.ancestors(at) if history.callee_facts(each).kind in USER_KINDS]
     own = [each for each in around if _is_in_user_code(history.site(each))]
@@ -92,7 +92,7 @@ def _element_origins(failure: Failure, operand: NamedOperand) -> Iterator[Origin
         yield Origin(OriginKind.VALUES_PRODUCED, site)
 
 
-def _element_producer(history: CallHistory, tensor: TensorToken) -> int | None:
+def _element_producer(history: FailureHistory, tensor: TensorToken) -> int | None:
     """The call that computed the elements of a tensor, behind all calls that only move or convert them."""
     at = history.producer(tensor)
     for _ in range(MOST_STEPS):
@@ -103,7 +103,7 @@ def _element_producer(history: CallHistory, tensor: TensorToken) -> int | None:
     return at
 
 
-def _producer_of_moved(history: CallHistory, at: int) -> int | None:
+def _producer_of_moved(history: FailureHistory, at: int) -> int | None:
     """The call that produced the elements that a call only moves or converts; None if it does more."""
     known = _operation(history, at)
     if not known.is_move:
@@ -114,6 +114,6 @@ def _producer_of_moved(history: CallHistory, at: int) -> int | None:
     return next(iter(producers[int(known.overwrites) :]), None)
 
 
-def _operation(history: CallHistory, at: int) -> Operation:
+def _operation(history: FailureHistory, at: int) -> Operation:
     callee = history.callee_facts(at)
     return operation(callee.kind, callee.name)

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.assignments import assignment_sites
-from insitu.trace.explain.call_history import USER_KINDS, CallHistory, TensorToken
 from insitu.trace.explain.case import Case, Limits, MissingValue, NamedOperand, ParameterUpdate
 from insitu.trace.explain.explanation import Explanation, ExpressionSite, Underline
 from insitu.trace.explain.failed_line import FailedLine, read_line
 from insitu.trace.explain.failure import Failure, InPlaceChange
+from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.frame_reader import FailedCall, FrameReader
 from insitu.trace.explain.messages import CHANGED_IN_PLACE, NONE
 from insitu.trace.explain.misfits import find_misfits
@@ -115,7 +115,7 @@ def _missing_value(failure: Failure, name: str, sites: list[ExpressionSite]) -> 
     return MissingValue(name, sites[0], _returning_none(failure.history, sites[0], failure.end))
 
 
-def _returning_none(history: CallHistory, site: ExpressionSite, end: int) -> str:
+def _returning_none(history: FailureHistory, site: ExpressionSite, end: int) -> str:
     """The module or function that was called at a site and returned None: `FeedForward.forward`."""
     calls = [
         at for at in history.before(end) if history.result(at) is None and history.callee_facts(at).kind in USER_KINDS
@@ -142,7 +142,7 @@ def _loss(failure: Failure, call: FailedCall) -> TensorToken | None:
     return next(failure.history.tensors(failure.inner.names.get("t_outputs")), None)
 
 
-def _update(history: CallHistory, change: InPlaceChange) -> ParameterUpdate | None:
+def _update(history: FailureHistory, change: InPlaceChange) -> ParameterUpdate | None:
     """The parameter that changed, if an optimizer changed it or no recorded call did."""
     if change.changed_by is None:
         return ParameterUpdate(change.parameter) if change.parameter else None

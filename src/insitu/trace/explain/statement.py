@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from insitu.trace.explain.call_history import CallHistory, TensorToken
 from insitu.trace.explain.explanation import Underline
 from insitu.trace.explain.expressions import NO_EXPRESSION, Expression, Position, columns, line_at, position_of, segment
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 from insitu.trace.explain.pairing import argument_pairs
 
 # Expressions that read a value and compute nothing.
@@ -50,7 +50,7 @@ class TensorInStatement:
 class Statement:
     """The statement of an expression, with the calls that were made in it before an offset."""
 
-    def __init__(self, history: CallHistory, expression: Expression, *, parent: int | None, end: int) -> None:
+    def __init__(self, history: FailureHistory, expression: Expression, *, parent: int | None, end: int) -> None:
         self.history, self.expression = history, expression
         self._calls: dict[Position, CallInStatement] = {}
         self._condition: list[CallInStatement] = []
@@ -141,7 +141,7 @@ class Statement:
         return underline(self.expression.file, node, self.history.plain(item))
 
 
-def no_statement(history: CallHistory) -> Statement:
+def no_statement(history: FailureHistory) -> Statement:
     """The statement of code whose source is not known: nothing was called in it."""
     return Statement(history, NO_EXPRESSION, parent=None, end=0)
 

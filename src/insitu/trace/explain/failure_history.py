@@ -13,7 +13,7 @@ from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import NO_EXPRESSION, Expression, expression_at, line_at, segment
 from insitu.trace.explain.pairing import argument_pairs
 
-# A tensor of the history: an object that is known by its identity; `CallHistory.plain` gives its facts.
+# A tensor of the history: an object that is known by its identity; `FailureHistory.plain` gives its facts.
 TensorToken = Any
 # A frame: its code, and the offset of the instruction it has come to.
 Instruction = tuple[CodeType, int]
@@ -37,7 +37,7 @@ class CalleeFacts:
         return f"{self.module_type}.forward" if self.module_type else self.name
 
 
-class CallHistory(ABC):
+class FailureHistory(ABC):
     """Recorded calls, each known by its offset.
 
     Capture reads them from the tape. A test writes them by hand: what is abstract here is all that it needs.
