@@ -176,7 +176,9 @@ class Diff:
     @property
     def first(self) -> Cause | None:
         """The first cause; None if no difference has an effect."""
-        return self.causes[0] if self.causes else None
+        if self.causes:
+            return self.causes[0]
+        return None
 
     @property
     def same(self) -> bool:
@@ -257,15 +259,21 @@ def _row(row: Difference) -> tuple[Any, ...]:
 def _path(event: Compared | None) -> str | None:
     if event is None:
         return None
-    return event.path if isinstance(event, Call) else event.name
+    if isinstance(event, Call):
+        return event.path
+    return event.name
 
 
 def _output(event: Compared | None) -> str | None:
     if event is None:
         return None
-    return ", ".join(map(repr, event.outputs)) if isinstance(event, Call) else repr(event.value)[:200]
+    if isinstance(event, Call):
+        return ", ".join(map(repr, event.outputs))
+    return repr(event.value)[:200]
 
 
 def _place(event: Compared | None) -> tuple[str | None, int | None]:
     site = event.site if event is not None else None
-    return (site.file, site.line) if site is not None else (None, None)
+    if site is not None:
+        return (site.file, site.line)
+    return (None, None)

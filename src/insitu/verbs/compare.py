@@ -90,7 +90,9 @@ def _labels(a: Subject, b: Subject) -> tuple[str, str]:
     if not all(isinstance(subject, (str, os.PathLike)) for subject in (a, b)):
         return ("a", "b")
     names = Path(a).name, Path(b).name
-    return names if names[0] != names[1] else (str(a), str(b))
+    if names[0] != names[1]:
+        return names
+    return (str(a), str(b))
 
 
 def run_trace(run: Run) -> Trace:
@@ -121,4 +123,6 @@ def _facts(series: Series, value: Any) -> TensorFacts:
 
 def _site(series: Series) -> Site | None:
     file, colon, line = (series.source or "").rpartition(":")
-    return Site(file, int(line), "") if colon and line.isdigit() else None
+    if colon and line.isdigit():
+        return Site(file, int(line), "")
+    return None

@@ -120,7 +120,9 @@ def _sides(diff: Diff, cause: Cause) -> Iterator[Line]:
 
 def _label(side: str, label: str) -> str:
     """How a run is called in front of its line: its letter, which sentences use, and its file."""
-    return side if label == side else f"{side} {label}"
+    if label == side:
+        return side
+    return f"{side} {label}"
 
 
 def _size(diff: Diff, cause: Cause) -> str:
@@ -229,7 +231,9 @@ def _distinct(texts: Iterable[str]) -> str:
 
 def _values(event: Compared) -> str:
     cell = outputs_cell([event]) if isinstance(event, Call) else None
-    return cell[0] if cell is not None else ""
+    if cell is not None:
+        return cell[0]
+    return ""
 
 
 def show_diff(diff: Diff, *, color: bool | None = None, width: int | None = None) -> None:

@@ -47,11 +47,15 @@ def again(diff: Diff, cause: Cause) -> str:
 
 def called_in(event: Compared) -> str:
     """The module of a call, or the name of a variable."""
-    return safe(event.path) if isinstance(event, Call) else safe(event.name)
+    if isinstance(event, Call):
+        return safe(event.path)
+    return safe(event.name)
 
 
 def _span(texts: list[str]) -> str:
-    return ", ".join(texts) if len(texts) <= MOST_PLACES else f"{texts[0]} … {texts[-1]}"
+    if len(texts) <= MOST_PLACES:
+        return ", ".join(texts)
+    return f"{texts[0]} … {texts[-1]}"
 
 
 def has_steps(diff: Diff) -> bool:
@@ -71,16 +75,22 @@ def seen(cause: Cause) -> str:
 def called(event: Compared | None) -> str:
     """A call with its arguments, a module with its class, or the name of a variable."""
     if not isinstance(event, Call):
-        return safe(event.name) if event is not None else ""
+        if event is not None:
+            return safe(event.name)
+        return ""
     if event.kind == "module" and event.module is not None:
         return f"{safe(event.path)} {module_type(event.module)}".strip()
-    return safe(event.name) if event.kind == "aten" else compact(event)
+    if event.kind == "aten":
+        return safe(event.name)
+    return compact(event)
 
 
 def output(event: Compared) -> str:
     """What a call returned, or the value of a variable."""
     if isinstance(event, Call):
-        return f"raised {safe(event.raised)}" if event.raised is not None else result(event.result)
+        if event.raised is not None:
+            return f"raised {safe(event.raised)}"
+        return result(event.result)
     return held_text(event.value)
 
 
@@ -88,4 +98,6 @@ def delta_text(item: Cause | Difference) -> str:
     """How large a difference is, and in which measure."""
     if not item.measure or item.delta == 0:
         return ""
-    return item.measure if item.delta is None else f"{item.measure} {item.delta:.3g}"
+    if item.delta is None:
+        return item.measure
+    return f"{item.measure} {item.delta:.3g}"

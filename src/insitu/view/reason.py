@@ -73,7 +73,9 @@ def _value(item: Any) -> str:
 
 
 def _clipped(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    if len(text) <= most:
+        return text
+    return text[: most - 1] + "…"
 
 
 def _fact_change(subject: str) -> Callable[[Change], str]:
@@ -163,7 +165,9 @@ def _reason_of_gradient(cause: Cause) -> str:
     cut = cause.reason.cut
     if cut is None:
         return _listed(_every(cause.reason.manner))
-    return f"{_makers(cause)}: {change_text(cut)}" if cause.reason.is_stretch else change_text(cut)
+    if cause.reason.is_stretch:
+        return f"{_makers(cause)}: {change_text(cut)}"
+    return change_text(cut)
 
 
 def _every(manner: Manner) -> Iterable[Change]:
@@ -299,4 +303,6 @@ def _lone_layers(layers: tuple[tuple[str, str], ...], side: str) -> str:
 
 
 def _span(first: str, last: str) -> str:
-    return first if first == last else f"{first} … {last}"
+    if first == last:
+        return first
+    return f"{first} … {last}"

@@ -46,7 +46,9 @@ class Beginnings:
     def _call(self, side: int, facts: TensorFacts) -> int | None:
         """The call that made a tensor, or the call around it that is compared."""
         producer = facts.producer
-        return None if producer is None else self._within[side].get(producer, producer)
+        if producer is None:
+            return None
+        return self._within[side].get(producer, producer)
 
     def instead(self, pair: Pair, leaving: Leaving) -> tuple[Compared, ...]:
         """Where the run goes on that lacks these calls: the call that made what it goes on with, and the next one."""

@@ -228,11 +228,15 @@ def _unnoticed(state: State, visit: Visit) -> Numbers:
 def _kind_of_cause(visit: Visit) -> CauseKind:
     """What kind of cause a call is whose output differs, and not because of what went into it."""
     if visit.manner.changes:
-        return "raised" if visit.manner.raises else "argument"
+        if visit.manner.raises:
+            return "raised"
+        return "argument"
     is_given = visit.inputs.is_outside and visit.operation.is_move and len(visit.evidence.operands) == 1
     if is_given or visit.operation.reads_attribute:
         return "input"
-    return "random" if draws(visit.pair.a[0]) else "output"
+    if draws(visit.pair.a[0]):
+        return "random"
+    return "output"
 
 
 def _agree(state: State, visit: Visit) -> Link:
@@ -260,7 +264,9 @@ def _agree(state: State, visit: Visit) -> Link:
 def _drifters(visit: Visit) -> Numbers:
     """The pairs in which a difference within the tolerance may have begun."""
     begins = bool(visit.manner.changes) or visit.manner.is_loose
-    return joined(visit.inputs.drifters, visit.itself) if begins else visit.inputs.drifters
+    if begins:
+        return joined(visit.inputs.drifters, visit.itself)
+    return visit.inputs.drifters
 
 
 def _suspect(visit: Visit) -> Pair | None:
@@ -276,4 +282,6 @@ def _suspect(visit: Visit) -> Pair | None:
 def _suspect_of_input(pair: Pair, evidence: Evidence, inputs: InputCauses, output: Closeness) -> Pair | None:
     """The suspect behind an input that still shows in the output: values in another order keep their statistics."""
     passes_on = output.same is None or len(evidence.operands) == 1 or pair.a[0].operation.is_move
-    return inputs.suspects[0] if inputs.suspects and passes_on else None
+    if inputs.suspects and passes_on:
+        return inputs.suspects[0]
+    return None

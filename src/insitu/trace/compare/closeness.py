@@ -107,7 +107,9 @@ def basis(a: TensorFacts, b: TensorFacts) -> Certainty:
     """What two tensors can be compared by: the best that both sides have kept."""
     if a.kept is not None and b.kept is not None:
         return "values"
-    return "statistics" if a.stats is not None and b.stats is not None else "structure"
+    if a.stats is not None and b.stats is not None:
+        return "statistics"
+    return "structure"
 
 
 NOTHING_DIFFERS = Closeness(None, "values")
@@ -123,7 +125,9 @@ def worst(found: Iterable[Closeness]) -> Closeness:
         return max(different, key=lambda one: one.delta or 0.0)
     known = [one for one in every if one.same]
     if not known:
-        return every[0] if every else NOTHING_DIFFERS
+        if every:
+            return every[0]
+        return NOTHING_DIFFERS
     if len(known) < len(every) and any(one.certainty == "structure" for one in every):
         return Closeness(None, "structure")
     largest = max(known, key=lambda one: one.delta or 0.0)
@@ -243,11 +247,15 @@ def close_stats(a: Stats, b: Stats, rtol: float, atol: float, *, exact: bool = F
         return Closeness(False, "statistics", measure="histogram")
     if apart:
         return Closeness(True, "statistics", apart, f"Δ {name}")
-    return _SAME_STATISTICS if counted else Closeness(True, "statistics", measure="histogram")
+    if counted:
+        return _SAME_STATISTICS
+    return Closeness(True, "statistics", measure="histogram")
 
 
 def _count_difference(row: Statistic, a: Stats, b: Stats) -> float:
-    return float(abs(getattr(a, row.name) - getattr(b, row.name))) if row.bound == "count" else 0.0
+    if row.bound == "count":
+        return float(abs(getattr(a, row.name) - getattr(b, row.name)))
+    return 0.0
 
 
 def _details(stats: Stats) -> tuple[Any, ...]:
@@ -287,9 +295,13 @@ def _difference(row: Statistic, left: float | None, right: float | None) -> floa
     if left == right or (left != left and right != right):
         return 0.0
     if left is None or right is None:
-        return 0.0 if row.depends_on_order else math.inf
+        if row.depends_on_order:
+            return 0.0
+        return math.inf
     apart = abs(left - right)
-    return math.inf if apart != apart else apart
+    if apart != apart:
+        return math.inf
+    return apart
 
 
 # Averages are named first where the excess of both is the same.
@@ -314,10 +326,16 @@ def close_plain(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
     if items is not None:
         return _together([close_plain(left, right, rtol, atol) for left, right in items])
     if isinstance(a, Opaque) and isinstance(b, Opaque):
-        return None if a.type == b.type else Closeness(False, "structure", measure="type")
+        if a.type == b.type:
+            return None
+        return Closeness(False, "structure", measure="type")
     if not {type(a).__module__, type(b).__module__} <= {"builtins", "insitu.trace.event"}:
-        return None if type(a) is type(b) else Closeness(False, "structure", measure="type")
-    return Closeness(True, "values") if a == b else Closeness(False, "values", measure="content")
+        if type(a) is type(b):
+            return None
+        return Closeness(False, "structure", measure="type")
+    if a == b:
+        return Closeness(True, "values")
+    return Closeness(False, "values", measure="content")
 
 
 def _is_number(item: Any) -> bool:
@@ -362,6 +380,8 @@ def _items(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
 def _together(found: list[Closeness | None]) -> Closeness | None:
     known = [one for one in found if one is not None]
     if not known:
-        return None if found else Closeness(True, "values")
+        if found:
+            return None
+        return Closeness(True, "values")
     different = [one for one in known if one.same is False]
     return max(different or known, key=lambda one: one.delta or 0.0)

@@ -89,7 +89,9 @@ class Cuts:
     def _begin(self, pair: Pair, outputs: TensorPairs) -> Numbers:
         """The pair itself, if inputs agree in whether they require a gradient, and outputs do not."""
         cut = next((tensor for tensor in outputs if not _requires_alike(tensor)), None)
-        return NONE if cut is None else self._cut(pair, cut)
+        if cut is None:
+            return NONE
+        return self._cut(pair, cut)
 
     def _cut(self, pair: Pair, tensor: TensorPair, name: str = "") -> Numbers:
         """Remember that a pair cuts a gradient off."""

@@ -93,7 +93,9 @@ class Findings:
         manner = self._manner(pair, account)
         cut = self._found.cuts.get(pair.number)
         every = manner.changes + manner.layout
-        return every if cut is None else (*every, cut)
+        if cut is None:
+            return every
+        return (*every, cut)
 
     def _manner(self, pair: Pair, account: Account) -> Manner:
         """How the calls of a pair are made; the cause of another gradient passes it back differently."""
@@ -130,7 +132,9 @@ class Findings:
         if account.manner.changes and account.manner.raises:
             return "raised"
         if pair.number in self._places:
-            return "argument" if sighting is None or sighting.kind == "argument" else "differs"
+            if sighting is None or sighting.kind == "argument":
+                return "argument"
+            return "differs"
         if cause is not None:
             return "follows"
         if account.manner.changes and sighting is None:

@@ -36,7 +36,9 @@ class Effects:
         if sighting is None:
             return "unknown"
         is_result = number in self._reaching or self._raises(number) or sighting.kind == "gradient"
-        return "results" if is_result else "lost"
+        if is_result:
+            return "results"
+        return "lost"
 
     def _is_unexplained(self, number: int) -> bool:
         """Whether the same call with the same inputs ends differently: to be reported, whatever becomes of it."""

@@ -83,7 +83,9 @@ class Comparison:
         if not pair.closeness.drifts or pair.closeness.certainty != "statistics":
             return pair
         again = close(pair.a, pair.b, self._tight)
-        return pair._replace(closeness=again) if again.same is False else pair
+        if again.same is False:
+            return pair._replace(closeness=again)
+        return pair
 
     def plain(self, a: Any, b: Any) -> Closeness:
         """How close two Python values are; tensors in them are not looked at."""
@@ -166,7 +168,9 @@ def _outputs(a: Call, b: Call, comparison: Comparison) -> TensorPairs:
     if type(one) is TensorFacts and type(other) is TensorFacts:
         return (TensorPair(one, other, comparison.close(one, other)),)
     outs_a, outs_b = a.outputs, b.outputs
-    return comparison.pairs(outs_a, outs_b) if len(outs_a) == len(outs_b) else ()
+    if len(outs_a) == len(outs_b):
+        return comparison.pairs(outs_a, outs_b)
+    return ()
 
 
 def _output(a: Call, b: Call, outputs: TensorPairs, comparison: Comparison) -> Closeness:
@@ -192,7 +196,9 @@ def counted(evidence: Iterable[Evidence | None]) -> Counter[Certainty]:
 
 def _basis(pair: TensorPair) -> Certainty:
     """What two tensors were compared by: of those that differ, the best that both sides have kept."""
-    return basis(pair.a, pair.b) if pair.closeness.same is False else pair.closeness.certainty
+    if pair.closeness.same is False:
+        return basis(pair.a, pair.b)
+    return pair.closeness.certainty
 
 
 def has_nan(call: Call) -> bool:

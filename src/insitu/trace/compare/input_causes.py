@@ -192,7 +192,9 @@ class InputLineage:
 def _distinct(one: Producer, other: Producer) -> tuple[Pair, ...]:
     """The pairs that made a tensor of a and its counterpart: most often one."""
     if one is other:
-        return () if one is None else (one,)
+        if one is None:
+            return ()
+        return (one,)
     return tuple([producer for producer in (one, other) if producer is not None])
 
 

@@ -24,7 +24,9 @@ def joined(*numbers: Numbers) -> Numbers:
         if one <= other:
             return other
     every = NONE.union(*numbers)
-    return every if len(every) <= MOST_CAUSES else frozenset(sorted(every)[:MOST_CAUSES])
+    if len(every) <= MOST_CAUSES:
+        return every
+    return frozenset(sorted(every)[:MOST_CAUSES])
 
 
 class Link(NamedTuple):
@@ -98,7 +100,9 @@ class CauseLedger:
     def causes(self, pair: Pair) -> Numbers:
         """The causes because of which the output of a pair differs; none if it was not found to differ."""
         sighting = self.sightings.get(pair.number)
-        return NONE if sighting is None else sighting.causes
+        if sighting is None:
+            return NONE
+        return sighting.causes
 
     def link(self, pair: Pair) -> Link:
         """How a pair hangs together with what came before it."""
@@ -145,7 +149,9 @@ class CauseLedger:
 
 def _kind(account: Account) -> CauseKind:
     """The kind of cause that a pair is whose output differs, as was found later."""
-    return "argument" if account.manner.changes and account.kind == "output" else account.kind
+    if account.manner.changes and account.kind == "output":
+        return "argument"
+    return account.kind
 
 
 def _size(own: Closeness, found: Closeness | None, seen_at: Pair | None) -> Closeness:

@@ -28,7 +28,9 @@ def manner_of_calls(pair: Pair, a: Call, b: Call, counts: tuple[int, int]) -> Ma
         changes += (Change("class", a=a.name, b=b.name),)
     elif name != other:
         layout = (Change("call", a=name, b=other), *layout)
-    return Manner(changes, layout) if changes or layout else SAME_MANNER
+    if changes or layout:
+        return Manner(changes, layout)
+    return SAME_MANNER
 
 
 def argument_changes(a: Call, b: Call, operation: Operation) -> Changes:
@@ -40,7 +42,9 @@ def argument_changes(a: Call, b: Call, operation: Operation) -> Changes:
     (Change(aspect='argument', name='eps', a=1e-05, b=0.1),)
     """
     found = differing_arguments(a, b, operation.name)
-    return tuple([_argument_change(argument, operation) for argument in found]) if found else ()
+    if found:
+        return tuple([_argument_change(argument, operation) for argument in found])
+    return ()
 
 
 def _argument_change(argument: Argument, operation: Operation) -> Change:
@@ -50,7 +54,9 @@ def _argument_change(argument: Argument, operation: Operation) -> Change:
 
 
 def _given(item: Any, default: tuple[Any, ...]) -> Any:
-    return default[0] if item is DEFAULT and default else item
+    if item is DEFAULT and default:
+        return default[0]
+    return item
 
 
 def setting_changes(a: Call, b: Call) -> Changes:
@@ -66,7 +72,9 @@ def exception_changes(a: Call, b: Call) -> Changes:
 
 
 def _exception(call: Call) -> tuple[str, str] | None:
-    return None if call.raised is None else (call.raised, call.message or "")
+    if call.raised is None:
+        return None
+    return (call.raised, call.message or "")
 
 
 def _layout_changes(a: Call, b: Call) -> Changes:

@@ -140,7 +140,9 @@ def _weight(facts: TensorFacts) -> Any:
 
 
 def _rounded(value: Any) -> str:
-    return f"{value:.{_DIGITS}g}" if isinstance(value, float) else repr(value)
+    if isinstance(value, float):
+        return f"{value:.{_DIGITS}g}"
+    return repr(value)
 
 
 def _paired(a: list[Layer], b: list[Layer]) -> list[Match]:

@@ -40,11 +40,15 @@ class PastDifferences:
         """The causes that have shown in results; where no results were seen, those of the latest difference."""
         if self._has_results:
             return self.results or self.inside
-        return NONE if self.latest is None else self._ledger.causes(self.latest)
+        if self.latest is None:
+            return NONE
+        return self._ledger.causes(self.latest)
 
     def carried(self, call: Call, facts: Iterable[TensorFacts]) -> Numbers:
         """The causes of tensors that no recorded call made, if an earlier difference may have come to them."""
-        return self.causes_before() if self._may_carry(call, facts) else NONE
+        if self._may_carry(call, facts):
+            return self.causes_before()
+        return NONE
 
     def _may_carry(self, call: Call, facts: Iterable[TensorFacts]) -> bool:
         """Whether tensors may differ because of an earlier difference; parameters only since an earlier step."""

@@ -33,8 +33,12 @@ class ReadNumbers:
 
     def causes_of(self, a: Any, b: Any) -> Numbers:
         """The causes because of which an argument is another one, if it is a number that was read."""
-        return self._causes.get((_key(a), _key(b)), NONE) if self._causes else NONE
+        if self._causes:
+            return self._causes.get((_key(a), _key(b)), NONE)
+        return NONE
 
 
 def _key(item: Any) -> Any:
-    return item if isinstance(item, (int, float, str, bool, complex)) else id(item)
+    if isinstance(item, (int, float, str, bool, complex)):
+        return item
+    return id(item)

@@ -103,7 +103,9 @@ class State:
         if moved is not None:
             return self.ledger.blame(moved, output, None, pair)
         # A generator of its own is often seeded with a number that was drawn before, as that of a sampler is.
-        return self.numbers.causes if is_seeded(pair.a[0]) else NONE
+        if is_seeded(pair.a[0]):
+            return self.numbers.causes
+        return NONE
 
     def likely(self, drifters: Numbers) -> list[Pair]:
         """Those of several pairs that are off by the most within the tolerance; the others only round otherwise."""
@@ -123,7 +125,9 @@ class State:
     def _backward(self, side: int, call: Call) -> Numbers:
         forward = self.producers.forward(side, call)
         causes = NONE if forward is None else self.ledger.causes(forward)
-        return joined(causes, self.cuts.causes) if call.phase == "backward" else causes
+        if call.phase == "backward":
+            return joined(causes, self.cuts.causes)
+        return causes
 
     def go_backward(self, pair: Pair, evidence: Evidence, inputs: InputCauses) -> InputCauses:
         """A backward pass begins: what differs in the loss, or is cut off from it, shows in the gradients."""

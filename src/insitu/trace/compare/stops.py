@@ -88,12 +88,16 @@ def side(events: list[Event], chosen: Container[str], renamed: Callable[[str], s
 def _path(event: Call | Variable) -> str:
     if type(event) is Variable:
         return event.name
-    return event.module.path if type(event) is Call and event.module is not None else ""
+    if type(event) is Call and event.module is not None:
+        return event.module.path
+    return ""
 
 
 def _above(event: Event, holder: dict[int, int | None], within: dict[int, int]) -> int | None:
     """The call around an event that has a beginning and an end here."""
-    return None if event.parent is None or event.parent in within else holder.get(event.parent)
+    if event.parent is None or event.parent in within:
+        return None
+    return holder.get(event.parent)
 
 
 def _close(stack: list[Stop], stops: list[Stop], above: int | None) -> None:
@@ -132,7 +136,9 @@ def _is_beside(event: Event) -> bool:
 def inputs(call: Call) -> tuple[TensorFacts, ...]:
     """The tensors whose values go into a call: not the one that it only writes to."""
     found = call.inputs
-    return found[1:] if operation(call.kind, call.name).overwrites else found
+    if operation(call.kind, call.name).overwrites:
+        return found[1:]
+    return found
 
 
 def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:

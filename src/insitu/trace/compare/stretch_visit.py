@@ -77,7 +77,9 @@ def _suspect(pair: Pair, suspects: list[Pair]) -> Pair | None:
         return pair
     if suspects:
         return suspects[0]
-    return pair if any(map(_casts, every)) else None
+    if any(map(_casts, every)):
+        return pair
+    return None
 
 
 def _casts(stop: Stop) -> bool:

@@ -55,14 +55,18 @@ def _side(events: list[Compared], tables: Tables, rows: RowColumns, numbers: _Nu
 
 
 def _number(event: Compared | None, numbers: _Numbers) -> int:
-    return numbers[id(event)] if event is not None else 0
+    if event is not None:
+        return numbers[id(event)]
+    return 0
 
 
 def _agreement(diff: Diff) -> str:
     """How far the runs agree; nothing if what comes out of them does not."""
     if not diff.causes:
         return agreement(diff)
-    return results_text(diff) if diff.agrees else ""
+    if diff.agrees:
+        return results_text(diff)
+    return ""
 
 
 def _cause(cause: Cause, numbers: _Numbers) -> list[Any]:
