@@ -50,17 +50,23 @@ def bound_text(bound: Any) -> str:
     """One bound of a slice."""
     if bound is None:
         return ""
-    return str(bound) if type(bound) in ATOMS else f"<{type(bound).__name__}>"
+    if type(bound) in ATOMS:
+        return str(bound)
+    return f"<{type(bound).__name__}>"
 
 
 def scalar(item: Any) -> Any:
     """A NumPy scalar as the Python object it equals."""
-    return item.item() if item.dtype.kind in PLAIN_KINDS else Opaque(type(item).__name__)
+    if item.dtype.kind in PLAIN_KINDS:
+        return item.item()
+    return Opaque(type(item).__name__)
 
 
 def class_name(item: type) -> Any:
     """The name of a class; of one with a metaclass, only the name of the metaclass: its attributes may be code."""
-    return Word(item.__qualname__) if type(item) is type else Opaque(type(item).__name__)
+    if type(item) is type:
+        return Word(item.__qualname__)
+    return Opaque(type(item).__name__)
 
 
 def key_text(key: Any) -> str:

@@ -86,6 +86,8 @@ def gradient_node(tensor: Tensor) -> Any:
 def leaf_gradient(tensor: Tensor | None) -> Tensor | None:
     """The gradient of a leaf; None for all other tensors."""
     try:
-        return tensor.grad if tensor is not None and tensor.is_leaf else None
+        if tensor is not None and tensor.is_leaf:
+            return tensor.grad
+        return None
     except RuntimeError:  # a view that autograd refuses
         return None

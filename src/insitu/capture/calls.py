@@ -134,7 +134,9 @@ class Name:
     def text(self) -> str:
         """The whole name; what it names can be looked up, the setter of an attribute has a `=` at the end."""
         whole = ".".join(filter(None, (self.owner, self.own, self.overload)))
-        return f"{whole}=" if self.access == "set" else whole
+        if self.access == "set":
+            return f"{whole}="
+        return whole
 
 
 def name_of(function: Callable[..., Any]) -> Name:
@@ -199,7 +201,9 @@ def public_name(function: Callable[..., Any], module: str, own: str) -> Name:
     if hasattr(import_module(public), bare):
         return Name(public, bare)
     alias = public_aliases(public).get(function)
-    return Name(public, alias) if alias is not None else Name(module, own)
+    if alias is not None:
+        return Name(public, alias)
+    return Name(module, own)
 
 
 @cache

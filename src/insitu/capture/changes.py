@@ -128,7 +128,9 @@ def numbers_print(items: list[Any]) -> Any:
         return None
     if any(type(item) is not kind for item in items):
         return None
-    return tuple(items) if kind is int else array("d", items).tobytes()
+    if kind is int:
+        return tuple(items)
+    return array("d", items).tobytes()
 
 
 def text_print(value: str) -> Print:
@@ -139,7 +141,9 @@ def text_print(value: str) -> Print:
 
 def number_text(value: float) -> str:
     """A float as text that compares exactly: NaN equals NaN, and 0.0 is not -0.0."""
-    return "nan" if value != value else value.hex()
+    if value != value:
+        return "nan"
+    return value.hex()
 
 
 def slice_print(value: slice) -> Print:
@@ -192,4 +196,6 @@ def differences(before: Print | None, now: Print) -> tuple[Change, ...]:
     if old_kind is not kind:
         return ("type",)
     has_length = kind is not str
-    return ("length",) if has_length and old_facts != facts else ("values",)
+    if has_length and old_facts != facts:
+        return ("length",)
+    return ("values",)

@@ -35,7 +35,9 @@ def content_of(item: Any) -> Any:
         if found is not None:
             return found
     try:
-        return array_digest(item) if issubclass(kind, numpy.ndarray) else unnoticed(lambda: part_digests(item))
+        if issubclass(kind, numpy.ndarray):
+            return array_digest(item)
+        return unnoticed(lambda: part_digests(item))
     except Exception:  # a type that cannot be read
         return None
 
@@ -50,7 +52,9 @@ def part_digests(tensor: Tensor) -> tuple[bytes, ...] | None:
 def small_content_of(item: Any) -> Any:
     """The digest of a small tensor in the memory of this process, or of an array; None for all others."""
     try:
-        return content_of(item) if is_small(item) else None
+        if is_small(item):
+            return content_of(item)
+        return None
     except Exception:  # a tensor that does not tell its size
         return None
 
@@ -93,7 +97,9 @@ def digest_at(address: int, size: int) -> bytes | None:
     """The digest of so many bytes at an address; None for a tensor of zeros that has no memory."""
     if not size:
         return EMPTY
-    return digest((ctypes.c_char * size).from_address(address)) if address else None
+    if address:
+        return digest((ctypes.c_char * size).from_address(address))
+    return None
 
 
 def parts_of(tensor: Tensor) -> list[Tensor]:

@@ -54,7 +54,9 @@ class Decoder:
 
     def number(self, id: int) -> int:
         """The number that a record gets as an event; -1 for one that began after the numbering."""
-        return id if self._numbers is None else self._numbers.get(id, -1)
+        if self._numbers is None:
+            return id
+        return self._numbers.get(id, -1)
 
     @collector_paused()
     def all(self, segments: list[Segment], *, renumber: bool = True) -> list[Event]:

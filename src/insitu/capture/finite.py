@@ -97,7 +97,9 @@ def stored(tensor: Tensor) -> Tensor:
     """The values that a sparse or nested tensor keeps."""
     if tensor.layout is torch.sparse_coo:
         return sparse_values(tensor)
-    return tensor.to_dense() if tensor.layout is MKLDNN else tensor.values()
+    if tensor.layout is MKLDNN:
+        return tensor.to_dense()
+    return tensor.values()
 
 
 def finiteness_of(tensor: Tensor, found: float | None = None) -> Finiteness:

@@ -49,7 +49,9 @@ def shapes(item: Any) -> Any:
         return item.shape
     if isinstance(item, (tuple, list)):
         return tuple([shapes(part) for part in item])
-    return item if isinstance(item, (int, float, str)) else None
+    if isinstance(item, (int, float, str)):
+        return item
+    return None
 
 
 @cache
@@ -96,7 +98,9 @@ def _batched(x: Shape, weight: Shape) -> tuple[Shape, Shape]:
 
 def _with(shape: Shape, weight: Shape) -> Shape:
     """A shape with its batch, which a convolution may go without."""
-    return shape if len(shape) == len(weight) else (1, *shape)
+    if len(shape) == len(weight):
+        return shape
+    return (1, *shape)
 
 
 def _attention(query: Shape, key: Shape, value: Shape, *rest: Any, out_val: Any = None, **named: Any) -> int:

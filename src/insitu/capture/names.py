@@ -167,7 +167,9 @@ class ModuleNames:
 
     def _known(self, module: nn.Module) -> ModuleCallee | None:
         callee = self.callees.get(id(module))
-        return callee if callee is not None and callee.ref() is module else None
+        if callee is not None and callee.ref() is module:
+            return callee
+        return None
 
     def _adopt(self, callee: ModuleCallee, top: ModuleCallee, path: str) -> None:
         """A module that was called as an outermost one is part of another; `assign_paths` gives it the path there."""
@@ -187,7 +189,9 @@ class Root:
 
 def join(path: str, own: str) -> str:
     """A path in another one."""
-    return f"{path}.{own}" if path and own else path or own
+    if path and own:
+        return f"{path}.{own}"
+    return path or own
 
 
 def weight_of(module: nn.Module) -> int:
@@ -196,7 +200,9 @@ def weight_of(module: nn.Module) -> int:
         has_parameters = next(iter(module.parameters()), None) is not None
     except Exception:
         has_parameters = False
-    return 2 if has_parameters else int(bool(children(module)))
+    if has_parameters:
+        return 2
+    return int(bool(children(module)))
 
 
 def attribute_path(owner: nn.Module, module: nn.Module) -> str | None:

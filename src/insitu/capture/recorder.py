@@ -162,9 +162,13 @@ class Recorder:
         if ident in self._threads:
             return self._threads[ident]
         if not self.names.has_subject or module is None:
-            return None if threading.current_thread() in self._earlier_threads else self._probe(Base(None))
+            if threading.current_thread() in self._earlier_threads:
+                return None
+            return self._probe(Base(None))
         callee = self.names.callees.get(id(module))
-        return self._probe(Base(None)) if callee is not None and callee.ref() is module else None
+        if callee is not None and callee.ref() is module:
+            return self._probe(Base(None))
+        return None
 
     def step(self) -> None:
         """A new step begins."""

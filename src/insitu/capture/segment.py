@@ -84,7 +84,9 @@ class Segment:
     def records(self) -> Iterator[Record]:
         """The records of the segment, in order."""
         every = self.tape.records(self.end, seams=self.ids.seams)
-        return (record for record in every if record[1] >= self.begin) if self.begin else every
+        if self.begin:
+            return (record for record in every if record[1] >= self.begin)
+        return every
 
     def earlier_records(self) -> Iterator[Record]:
         """The records before the segment."""

@@ -184,7 +184,9 @@ class Sites:
             self._positions[id(code)] = (code, list(code.co_positions()))
         positions = self._positions[id(code)][1]
         index = lasti // 2
-        return positions[index] if 0 <= index < len(positions) else (code.co_firstlineno, None, None, None)
+        if 0 <= index < len(positions):
+            return positions[index]
+        return (code.co_firstlineno, None, None, None)
 
 
 def operator_symbol(bytecode: bytes, lasti: int) -> str | None:

@@ -33,7 +33,9 @@ class StepCounter:
         if inherited is not None and not self._said:
             return inherited
         is_late = bool(self._begins) and time < self._begins[-1]
-        return bisect_right(self._begins, time) if is_late else self.current
+        if is_late:
+            return bisect_right(self._begins, time)
+        return self.current
 
     def _look_at(self, callee: Any, time: float, *, is_outermost: bool) -> None:
         """Count a step that a record begins."""

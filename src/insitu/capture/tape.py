@@ -71,7 +71,9 @@ class Raised:
 def arguments_of(error: BaseException) -> tuple[Any, ...]:
     """The arguments that an exception was created with, whatever its class understands by `args`."""
     found = BaseException.args.__get__(error)  # type: ignore[attr-defined]
-    return found if type(found) is tuple else ()
+    if type(found) is tuple:
+        return found
+    return ()
 
 
 class MarkEntry:
@@ -220,7 +222,9 @@ class Tape(list[Any]):
         """The stack between a call and its parent: code objects and instructions in turn, the innermost first."""
         args, kwargs, frames = self[at + ARGS : at + FIXED]
         first = at + FIXED + args + kwargs
-        return self[first : first + frames] if frames > 0 else []
+        if frames > 0:
+            return self[first : first + frames]
+        return []
 
     def origin(self, at: int) -> tuple[Any, float, list[Any] | None]:
         """What was called, when, and the stack; the stack is None if it is that of the parent."""
@@ -234,7 +238,9 @@ class Tape(list[Any]):
         """The offset behind the record of a call."""
         args, kwargs, frames = self[at + ARGS : at + FIXED]
         end: int = at + FIXED + args + kwargs
-        return end + frames if frames > 0 else end
+        if frames > 0:
+            return end + frames
+        return end
 
     def ancestors(self, at: int) -> Iterator[int]:
         """A call, the one it was made in, and so on."""
@@ -289,7 +295,9 @@ class Tape(list[Any]):
     def end_of_running(self) -> int:
         """Where the last call that has not returned, and may be left for a while, ends; 0 if all have returned."""
         last = max((at for at in self.calls() if self.is_running(at)), default=None)
-        return self.end_of(last) if last is not None else 0
+        if last is not None:
+            return self.end_of(last)
+        return 0
 
     def maker(self, node: int, end: int | None = None) -> int | None:
         """The innermost call that made the autograd node with a number; None if no call on the tape did."""

@@ -208,7 +208,9 @@ class TapeDecoder:
         decode = CONTAINERS.get(kind)
         if decode is not None:
             return decode(self, item)
-        return Word(item) if kind in WORDS else item
+        if kind in WORDS:
+            return Word(item)
+        return item
 
     def plain_list(self, item: list[Any]) -> list[Any]:
         """A list as plain data."""
@@ -228,7 +230,9 @@ class TapeDecoder:
 
     def plain_text(self, item: str) -> str:
         """The beginning of a text."""
-        return item if len(item) <= MOST_TEXT else item[:MOST_TEXT] + "…"
+        if len(item) <= MOST_TEXT:
+            return item
+        return item[:MOST_TEXT] + "…"
 
 
 CONTAINERS: dict[type, Callable[[TapeDecoder, Any], Any]] = {

@@ -61,7 +61,9 @@ def _part(name: str, fallback: Any, *, why: str, without: str, since: str = TRIE
     INTERNALS[name] = Internal(name, why, since, without, is_missing=found is None)
     if found is None:
         return fallback
-    return found if use is None else use
+    if use is None:
+        return found
+    return use
 
 
 def _lookup(name: str) -> Any:
@@ -77,7 +79,9 @@ def _owner(name: str) -> Any:
     """The module or class with this full name."""
     module, _, own = name.rpartition(".")
     known = torch if not module else getattr(_owner(module), own, None)
-    return import_module(name) if known is None else known
+    if known is None:
+        return import_module(name)
+    return known
 
 
 def has(*names: str) -> bool:

@@ -91,7 +91,9 @@ class Writes:
                 break
             meets = written.meets(area)
             if meets is not False:
-                return at if meets else UNKNOWN
+                if meets:
+                    return at
+                return UNKNOWN
         return UNKNOWN
 
     def clear(self) -> None:

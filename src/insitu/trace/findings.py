@@ -133,7 +133,9 @@ class NonFiniteResult(NonFinite):
     @property
     def severity(self) -> Severity:
         """An error, except in a metric."""
-        return "warning" if self.is_metric else "error"
+        if self.is_metric:
+            return "warning"
+        return "error"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -278,7 +280,9 @@ class FrozenParameters(Finding):
     @property
     def severity(self) -> Severity:
         """Fine tuning is only recorded."""
-        return "info" if self.is_fine_tuning else "warning"
+        if self.is_fine_tuning:
+            return "info"
+        return "warning"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

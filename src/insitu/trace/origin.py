@@ -99,7 +99,9 @@ def _parts(item: Any) -> Sequence[Any]:
         return list(item.items.values())
     if isinstance(item, dict):
         return list(item.values())
-    return item if isinstance(item, (tuple, list)) else ()
+    if isinstance(item, (tuple, list)):
+        return item
+    return ()
 
 
 # One call.
@@ -166,7 +168,9 @@ def beginning(passage: Passage, output: Finiteness) -> Beginning:
         return Beginning.DATA
     if not is_new(output, passage.incoming):
         return Beginning.EARLIER
-    return Beginning.MASK if is_mask(passage, output) else Beginning.HERE
+    if is_mask(passage, output):
+        return Beginning.MASK
+    return Beginning.HERE
 
 
 def origin_output(passage: Passage) -> int | None:
@@ -177,7 +181,9 @@ def origin_output(passage: Passage) -> int | None:
 
 def is_new(output: Finiteness, incoming: Finiteness) -> bool:
     """Whether an output contains NaN where no input does, or Inf where all inputs are finite."""
-    return not incoming.nan if output.nan else incoming.is_finite
+    if output.nan:
+        return not incoming.nan
+    return incoming.is_finite
 
 
 def is_mask(passage: Passage, output: Finiteness) -> bool:
@@ -210,7 +216,9 @@ def reach_of(passage: Passage, *, is_nan: bool, is_in_model: bool) -> Reach | No
         return "number"
     if passage.outgoing.nan and is_new(passage.outgoing, passage.incoming):
         return "nan"
-    return "model" if is_nan and is_in_model else None
+    if is_nan and is_in_model:
+        return "model"
+    return None
 
 
 # Gradients.
@@ -234,7 +242,9 @@ def gradient_origin(outgoing: Finiteness, incoming: Finiteness, *, is_known: boo
     is_excused = is_scaled and not (outgoing.nan and incoming.is_finite)
     if outgoing.is_finite or is_excused or (is_earlier and is_known):
         return GradientOrigin.KNOWN
-    return GradientOrigin.UNCHECKED if is_earlier else GradientOrigin.NODE
+    if is_earlier:
+        return GradientOrigin.UNCHECKED
+    return GradientOrigin.NODE
 
 
 def is_new_nan(outgoing: Finiteness, incoming: Finiteness) -> bool:
@@ -244,7 +254,9 @@ def is_new_nan(outgoing: Finiteness, incoming: Finiteness) -> bool:
 
 def follows_forward(forward: Finiteness, *, nan: bool) -> bool:
     """Whether a gradient is not finite because the forward pass was not; with `nan` only NaN explains it."""
-    return forward.nan if nan else not forward.is_finite
+    if nan:
+        return forward.nan
+    return not forward.is_finite
 
 
 # Many calls.
@@ -342,4 +354,6 @@ def doubt_of(passage: Passage | None, *, is_certain: bool, nan: bool) -> Doubt |
         return Doubt.NONE
     if not written.is_finite:
         return Doubt.INFINITE_LITERAL
-    return Doubt.MEMORY if passage.operation.is_uninitialized else None
+    if passage.operation.is_uninitialized:
+        return Doubt.MEMORY
+    return None

@@ -69,7 +69,9 @@ class CallNumbers:
         """The first tensor, if its numbers are known as they were before the call: a call in place overwrites them."""
         first = next(iter(self.tensors), UNKNOWN)
         is_overwritten = first.infinities or _contains_nan(self.operands)
-        return UNKNOWN if is_overwritten else first
+        if is_overwritten:
+            return UNKNOWN
+        return first
 
     @property
     def known(self) -> list[NumberRange]:
@@ -90,7 +92,9 @@ class CallNumbers:
     def limit(self) -> float:
         """The largest number of the type of the result."""
         largest = dtype_named(self._dtype).largest
-        return nan if largest is None else largest
+        if largest is None:
+            return nan
+        return largest
 
     @property
     def end_of_type(self) -> str:
@@ -99,7 +103,9 @@ class CallNumbers:
 
     @property
     def _dtype(self) -> str:
-        return self.finding.output.dtype if self.finding.output is not None else ""
+        if self.finding.output is not None:
+            return self.finding.output.dtype
+        return ""
 
 
 def call_numbers(finding: Explicable, call: Call) -> CallNumbers:
@@ -130,7 +136,9 @@ def _sides(call: Call, tensors: tuple[NumberRange, ...]) -> tuple[NumberRange, N
     arguments = (*call.args, *call.kwargs.values())
     sides = chain(_arguments(arguments, tensors) if arguments else tensors, repeat(UNKNOWN))
     left, right = next(sides), next(sides)
-    return (right, left) if operation(call.kind, call.name).is_reflected else (left, right)
+    if operation(call.kind, call.name).is_reflected:
+        return (right, left)
+    return (left, right)
 
 
 def _arguments(arguments: tuple[Any, ...], tensors: tuple[NumberRange, ...]) -> Iterator[NumberRange]:
@@ -159,4 +167,6 @@ def number(value: float) -> str:
     ('60000', '838.2', '-1')
     """
     is_whole = isfinite(value) and value == int(value) and abs(value) < 1e9
-    return f"{value:.0f}" if is_whole else f"{value:.4g}"
+    if is_whole:
+        return f"{value:.0f}"
+    return f"{value:.4g}"

@@ -100,7 +100,9 @@ def _(finding: NonFiniteGradient) -> str:
 def _gradient_origin(finding: NonFiniteGradient) -> str:
     if finding.has_infinite_gradient:
         return " from a gradient that contains Inf"
-    return " from finite inputs" if finding.has_finite_inputs else ""
+    if finding.has_finite_inputs:
+        return " from finite inputs"
+    return ""
 
 
 @sentence.register
@@ -207,7 +209,9 @@ def _(finding: StaleGradients) -> str:
 
 
 def _callee(finding: Finding) -> str:
-    return called(finding.call) if finding.call is not None else ""
+    if finding.call is not None:
+        return called(finding.call)
+    return ""
 
 
 def _gradient(finding: Finding, node: str) -> str:
@@ -217,7 +221,9 @@ def _gradient(finding: Finding, node: str) -> str:
 
 
 def _what(finding: NonFinite) -> str:
-    return "NaN" if finding.has_nan else "Inf"
+    if finding.has_nan:
+        return "NaN"
+    return "Inf"
 
 
 def _reach(finding: NonFinite) -> str:
@@ -274,7 +280,9 @@ def _range(facts: TensorFacts) -> str:
 def called(call: Call) -> str:
     """A call in a few words."""
     if call.kind == "module":
-        return f"{safe(call.path)} ({safe(call.name)})" if call.path else safe(call.name)
+        if call.path:
+            return f"{safe(call.path)} ({safe(call.name)})"
+        return safe(call.name)
     if call.operator is None:
         return function_name(call.name)
     return short(safe(_written(call.site)), MOST_EXPRESSION) or compact(call)
@@ -288,11 +296,15 @@ def _written(site: Site | None) -> str:
 
 
 def _at(site: Site | None) -> str:
-    return f" at {spot(site)}" if site is not None else ""
+    if site is not None:
+        return f" at {spot(site)}"
+    return ""
 
 
 def _place(site: Site | None) -> str:
-    return f"{spot(site)}: " if site is not None else ""
+    if site is not None:
+        return f"{spot(site)}: "
+    return ""
 
 
 def _list(paths: Sequence[str]) -> str:

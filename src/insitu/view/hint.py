@@ -59,7 +59,9 @@ def rule(condition: Condition, sentence: str) -> Sentence:
     """The rule that says a sentence where a condition holds."""
 
     def apply(inputs: CallNumbers) -> str:
-        return sentence if condition(inputs) else ""
+        if condition(inputs):
+            return sentence
+        return ""
 
     return apply
 
@@ -71,7 +73,9 @@ def below(bound: float, what: str) -> Sentence:
         if not inputs.first.is_known:
             return f"{what} is NaN"
         low = inputs.first.low
-        return f"{what} is NaN: the smallest input is {number(low)}" if low < bound else ""
+        if low < bound:
+            return f"{what} is NaN: the smallest input is {number(low)}"
+        return ""
 
     return apply
 
@@ -85,13 +89,17 @@ def _always(inputs: CallNumbers) -> bool:
 
 def _log_of_zero(inputs: CallNumbers) -> str:
     may_have_zero = inputs.first.zeros or not inputs.first.is_known
-    return f"the logarithm of 0 is -inf: {_instead(inputs)}" if may_have_zero else ""
+    if may_have_zero:
+        return f"the logarithm of 0 is -inf: {_instead(inputs)}"
+    return ""
 
 
 def _instead(inputs: CallNumbers) -> str:
     """What to compute instead of a logarithm of 0."""
     source = inputs.operands[0].source if inputs.operands else None
-    return CLAMP if source is None else INSTEAD.get(operation(source.kind, source.name).base, CLAMP)
+    if source is None:
+        return CLAMP
+    return INSTEAD.get(operation(source.kind, source.name).base, CLAMP)
 
 
 def _is_at_minus_one(inputs: CallNumbers) -> bool:
@@ -113,7 +121,9 @@ def _division_by_first(inputs: CallNumbers) -> str:
 
 
 def _division_by_right(inputs: CallNumbers) -> str:
-    return _division(inputs.right) if inputs.right.zeros else ""
+    if inputs.right.zeros:
+        return _division(inputs.right)
+    return ""
 
 
 def _reciprocal(inputs: CallNumbers) -> str:

@@ -124,7 +124,9 @@ class TensorsAtMoment(LiveTensors):
 
 
 def _alive(value: Value | None) -> Tensor | None:
-    return value() if value is not None else None
+    if value is not None:
+        return value()
+    return None
 
 
 def _paths_in(module: nn.Module, tensor: Any, *path: str) -> Iterator[str]:

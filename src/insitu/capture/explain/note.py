@@ -71,7 +71,9 @@ def _message(error: BaseException) -> str:
 
 
 def _plain_text(argument: Any) -> str:
-    return repr(argument) if type(argument) in PLAIN else f"<{type(argument).__name__}>"
+    if type(argument) in PLAIN:
+        return repr(argument)
+    return f"<{type(argument).__name__}>"
 
 
 class LazyNote(str):

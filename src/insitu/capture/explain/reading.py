@@ -79,7 +79,9 @@ class Reading(FailureHistory):
     def parent(self, at: int) -> int | None:
         """The call in which a call was made."""
         parent = self.tape.parent(at)
-        return parent if parent != OUTERMOST else None
+        if parent != OUTERMOST:
+            return parent
+        return None
 
     def before(self, end: int) -> Iterator[int]:
         """Every call that began before an offset, in order."""
@@ -104,12 +106,16 @@ class Reading(FailureHistory):
             return self._remaining(EARLIER - at)
         if at < 0 and tensor.facts is not None and tensor.facts.producer is not None:
             return self._remaining(tensor.facts.producer)
-        return at if 0 <= at < len(self.tape) else None
+        if 0 <= at < len(self.tape):
+            return at
+        return None
 
     def _remaining(self, number: int) -> int | None:
         """The offset of a call by its number, if the call is still on the tape after a part of it was cleared."""
         at = number - self._cleared
-        return at if self._begin <= at < len(self.tape) else None
+        if self._begin <= at < len(self.tape):
+            return at
+        return None
 
     def frame(self, at: int) -> tuple[CodeType, int] | None:
         """The innermost frame that is shown among those between a call and the one it was made in."""
@@ -122,7 +128,9 @@ class Reading(FailureHistory):
     def backward_node(self, at: int) -> int | None:
         """The number of the autograd node that an operator of the backward pass belongs to."""
         is_backward = self.tape.phase(at) == BACKWARD and self.callee(at).kind == "aten"
-        return self.tape.node(at) if is_backward else None
+        if is_backward:
+            return self.tape.node(at)
+        return None
 
     def maker(self, node: int, end: int) -> int | None:
         """The innermost call before an offset that made a node of the graph, which is known by its number."""

@@ -94,7 +94,9 @@ def _module_name(reading: Reading, at: int, callee: ModuleCallee) -> str:
     if callee.path and callee.path.partition("#")[0] != callee.facts.type:
         return callee.path
     node = reading.expression(at).node
-    return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func)
+    return ""
 
 
 def _parameter_name(module: nn.Module | None, tensor: Tensor) -> str:

@@ -85,7 +85,9 @@ def _module_of(frame: FrameType) -> nn.Module | None:
     if names[:1] != ("self",) or frame.f_code.co_name == MODULE_CALL:
         return None
     owner = _locals(frame).get("self")
-    return owner if isinstance(owner, nn.Module) else None
+    if isinstance(owner, nn.Module):
+        return owner
+    return None
 
 
 def _snapshot(traceback: TracebackType | None, snapshots: ValueSnapshots) -> FrameSnapshot:

@@ -70,7 +70,9 @@ class ValueSnapshots:
             return Word(item.__name__)
         if issubclass(kind, CONTAINERS):
             return self._container(item, kind)
-        return outline(item, self._tensor) if issubclass(kind, ATOMS) else self._object(item)
+        if issubclass(kind, ATOMS):
+            return outline(item, self._tensor)
+        return self._object(item)
 
     def _container(self, item: Any, kind: type) -> Any:
         count = leaf_count(item, self._room)
@@ -106,7 +108,9 @@ class ValueSnapshots:
                 return UNKNOWN
             registries = [scope.get(part, {}) for part in REGISTRIES] if isinstance(owner, nn.Module) else []
             found = next((each for each in (scope, *registries) if name in each), None)
-            return self.take(found[name]) if found is not None else UNKNOWN
+            if found is not None:
+                return self.take(found[name])
+            return UNKNOWN
 
         return attribute
 

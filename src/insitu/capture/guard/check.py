@@ -144,7 +144,9 @@ class ProbeChecks:
     @property
     def path(self) -> str:
         """The path of the module that runs."""
-        return self.probe.module.path if self.probe.module is not None else ""
+        if self.probe.module is not None:
+            return self.probe.module.path
+        return ""
 
     def is_allowed(self, reading: Reading, at: int) -> bool:
         """Whether the call at an offset may produce NaN and Inf."""
@@ -154,7 +156,9 @@ class ProbeChecks:
     def value_of(self, tensor: Tensor) -> Value | None:
         """What the tape knows about a tensor."""
         value = self.probe.table.get(id(tensor))
-        return value if value is not None and value() is tensor else None
+        if value is not None and value() is tensor:
+            return value
+        return None
 
     def is_checked(self, at: int) -> bool:
         """Whether the outputs of a call were checked; of modules and compiled regions nobody knows what they call."""

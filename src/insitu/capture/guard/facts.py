@@ -139,4 +139,6 @@ def facts_of(tensor: Tensor) -> TensorFacts:
 def stats_of(tensor: Tensor) -> Stats | None:
     """The statistics of a tensor, if it can be read."""
     tensor = local(tensor)
-    return unnoticed(lambda: statistics(Tensor.detach(tensor), bins=False)) if has_values(tensor) else None
+    if has_values(tensor):
+        return unnoticed(lambda: statistics(Tensor.detach(tensor), bins=False))
+    return None

@@ -144,7 +144,9 @@ def waiting_at(check: ProbeChecks, reading: Reading, at: int) -> NonFiniteResult
     if not check.waiting:
         return None
     noted = noted_values(reading, at)
-    return waiting_behind(check, noted) if reading.tape is check.probe.tape else check.waiting.of_earlier(noted)
+    if reading.tape is check.probe.tape:
+        return waiting_behind(check, noted)
+    return check.waiting.of_earlier(noted)
 
 
 def waiting_behind(check: ProbeChecks, values: list[Value]) -> NonFiniteResult | None:

@@ -41,7 +41,9 @@ class BadGradient:
     @property
     def kind(self) -> FindingKind:
         """The kind of finding that it is."""
-        return "nan" if self.has_nan else "inf"
+        if self.has_nan:
+            return "nan"
+        return "inf"
 
     def index(self) -> tuple[int, ...] | None:
         """The index of its first bad element."""
@@ -161,7 +163,9 @@ def definition_of(node: Any) -> Site | None:
     """Where the user has written the backward pass of a node."""
     written = getattr(getattr(type(node), FORWARD_CLASS, None), "backward", None)
     code = getattr(written, "__code__", None)
-    return Sites().definition(code) if code is not None and not is_hidden(code.co_filename) else None
+    if code is not None and not is_hidden(code.co_filename):
+        return Sites().definition(code)
+    return None
 
 
 def unseen_call(tape: Tape, number: int) -> Call | None:
@@ -173,13 +177,17 @@ def unseen_call(tape: Tape, number: int) -> Call | None:
             break
         if any(value.producer == at for value in values(tape.result(at))):
             found = at if not isinstance(tape.callee(at), FunctionCallee) else found
-    return Reading(tape).call(found) if found is not None else None
+    if found is not None:
+        return Reading(tape).call(found)
+    return None
 
 
 def place_of(check: ProbeChecks, number: int) -> tuple[Tape, int | None]:
     """The tape, and the call on it, that made the autograd node with a number."""
     at = check.probe.tape.maker(number)
-    return (check.probe.tape, at) if at is not None else (check.past, check.past.maker(number))
+    if at is not None:
+        return (check.probe.tape, at)
+    return (check.past, check.past.maker(number))
 
 
 def unchecked_user(check: ProbeChecks, reading: Reading, at: int) -> int | None:

@@ -89,7 +89,9 @@ def make_before(check: ProbeChecks) -> Before:
 
 def changed(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
     """The tensor that a function is about to change in place."""
-    return [args[0]] if changes(callee, args, kwargs) and isinstance(args[0], Tensor) else []
+    if changes(callee, args, kwargs) and isinstance(args[0], Tensor):
+        return [args[0]]
+    return []
 
 
 def losses_of(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
@@ -98,7 +100,9 @@ def losses_of(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kw
     check.nodes.end()
     check.nodes.find_unseen(next_node_number(), args, kwargs)
     check.checks.on_backward(check.probe, None)
-    return tensors_in(args[0] if args else kwargs) if check.has_suspect(at) else []
+    if check.has_suspect(at):
+        return tensors_in(args[0] if args else kwargs)
+    return []
 
 
 def make_after(check: ProbeChecks) -> After:

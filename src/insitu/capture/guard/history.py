@@ -81,7 +81,9 @@ class TapeHistory:
     def finiteness(self, tensor: Value) -> Finiteness:
         """What a tensor contains that is not finite; nothing where it is gone."""
         there = tensor()
-        return finiteness_of(there) if there is not None else FINITE
+        if there is not None:
+            return finiteness_of(there)
+        return FINITE
 
     def _is_overwritten(self, tensor: Value) -> bool:
         """Whether a call has changed a tensor in place since."""

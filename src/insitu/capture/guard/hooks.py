@@ -86,7 +86,9 @@ class Hooks:
     def _version_of_finite(self, grad: Tensor) -> int | None:
         """The version of a gradient that a hook is to get; None if it is not finite already, or the guard is over."""
         try:
-            return None if self._check.probe.over or not isfinite(careful_total(grad)) else version_counter(grad)
+            if self._check.probe.over or not isfinite(careful_total(grad)):
+                return None
+            return version_counter(grad)
         except Exception as error:
             self._check.probe.trouble("checking a gradient", error)
             return None
@@ -110,7 +112,9 @@ class HookTarget:
     @property
     def name(self) -> str:
         """The name of the call."""
-        return self.call.name if self.call is not None else ""
+        if self.call is not None:
+            return self.call.name
+        return ""
 
 
 def hook_finding(check: ProbeChecks, hook: Hook, output: Any, gradient: Tensor | None, place: Place) -> Finding | None:
@@ -154,4 +158,6 @@ def target_of(check: ProbeChecks, place: Place) -> HookTarget:
 def hook_site(hook: Hook) -> Site | None:
     """Where a hook is written, if it is written in Python."""
     code = code_of(hook)
-    return Sites().definition(code) if code is not None and not is_hidden(code.co_filename) else None
+    if code is not None and not is_hidden(code.co_filename):
+        return Sites().definition(code)
+    return None

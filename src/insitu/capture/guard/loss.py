@@ -32,7 +32,9 @@ def loss_finding(check: ProbeChecks, at: int, losses: list[Tensor]) -> Finding |
     if finding is not None or check.checks.has_found:
         return finding
     loss = next((each for each in losses if not is_finite(each)), None)
-    return entry_finding(check, at, loss) if loss is not None else None
+    if loss is not None:
+        return entry_finding(check, at, loss)
+    return None
 
 
 def entry_finding(check: ProbeChecks, at: int, loss: Tensor) -> Finding | None:

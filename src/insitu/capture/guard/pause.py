@@ -61,7 +61,9 @@ class Pause:
             self._settle(_getframe(1))
             if self._usual is None:
                 return usual(func, types, args, kwargs)
-        return func(*args, **kwargs) if kwargs else func(*args)
+        if kwargs:
+            return func(*args, **kwargs)
+        return func(*args)
 
 
 def is_running(step: FrameType, frame: FrameType | None) -> bool:

@@ -324,4 +324,6 @@ def site_here() -> Site | None:
     frame: Any = sys._getframe(1)
     while frame is not None and is_hidden(frame.f_code.co_filename):
         frame = frame.f_back
-    return Sites().chain((frame.f_code, frame.f_lasti), None) if frame is not None else None
+    if frame is not None:
+        return Sites().chain((frame.f_code, frame.f_lasti), None)
+    return None

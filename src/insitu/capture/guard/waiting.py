@@ -137,4 +137,6 @@ class Waiting:
 
 def noted(reading: Reading, at: int) -> list[Value]:
     """The tensors that were given to a call; a mark has none."""
-    return noted_values(reading, at) if reading.callee(at).kind != "mark" else []
+    if reading.callee(at).kind != "mark":
+        return noted_values(reading, at)
+    return []

@@ -97,9 +97,13 @@ def norms_of(tensors: list[Tensor]) -> list[float]:
     if not tensors:
         return []
     norms = foreach_norm(tensors)
-    return [norm.item() for norm in norms] if norms[0].is_cpu else torch.stack([n.cpu() for n in norms]).tolist()
+    if norms[0].is_cpu:
+        return [norm.item() for norm in norms]
+    return torch.stack([n.cpu() for n in norms]).tolist()
 
 
 def norm_of(parameter: Tensor | None) -> float:
     """The norm of a parameter."""
-    return float(torch.linalg.vector_norm(parameter.detach().float())) if parameter is not None else 0.0
+    if parameter is not None:
+        return float(torch.linalg.vector_norm(parameter.detach().float()))
+    return 0.0
