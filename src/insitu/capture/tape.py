@@ -237,10 +237,8 @@ class Tape(list[Any]):
     def end_of(self, at: int) -> int:
         """The offset behind the record of a call."""
         args, kwargs, frames = self[at + ARGS : at + FIXED]
-        end: int = at + FIXED + args + kwargs
-        if frames > 0:
-            return end + frames
-        return end
+        stack: int = max(frames, 0)  # INHERITED is negative
+        return at + FIXED + int(args) + int(kwargs) + stack
 
     def ancestors(self, at: int) -> Iterator[int]:
         """A call, the one it was made in, and so on."""

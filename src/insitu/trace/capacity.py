@@ -32,7 +32,9 @@ def capacity(option: str, amount: object) -> int:
 
 def _bytes(amount: object) -> int | None:
     if isinstance(amount, (int, float)) and not isinstance(amount, bool):
-        return int(amount) if 0 <= amount < MOST else None
+        if 0 <= amount < MOST:
+            return int(amount)
+        return None
     if isinstance(amount, str):
         return _written_bytes(amount)
     return None
@@ -44,7 +46,9 @@ def _written_bytes(amount: str) -> int | None:
     if match is None or unit is None:
         return None
     found = int(float(match[1]) * unit)
-    return found if found < MOST else None
+    if found < MOST:
+        return found
+    return None
 
 
 def capacity_text(size: int) -> str:

@@ -72,7 +72,9 @@ class CostLedger:
 def memory(call: Call) -> int:
     """The bytes of all tensors that a call returned."""
     out = call.result
-    return size(out) if type(out) is TensorFacts else sum([size(facts) for facts in call.outputs])
+    if type(out) is TensorFacts:
+        return size(out)
+    return sum([size(facts) for facts in call.outputs])
 
 
 def size(facts: TensorFacts) -> int:

@@ -64,7 +64,9 @@ class Dtype:
     @property
     def eps(self) -> float:
         """The distance between 1 and the next larger number; 0 for types without a fraction."""
-        return 2.0**-self.mantissa if self.mantissa else 0.0
+        if self.mantissa:
+            return 2.0**-self.mantissa
+        return 0.0
 
 
 def _float(name: str, size: int, exponent: int, mantissa: int, largest: float, **known: Any) -> Dtype:
@@ -85,7 +87,9 @@ def short_name(name: str) -> str:
         return "b8"
     match = re.fullmatch(r"(bfloat|float|complex|uint|int)(\d+)(?:_(.*))?", name)
     if match is None:
-        return name if len(name) <= MOST_NAME else name[:MOST_NAME] + "…"
+        if len(name) <= MOST_NAME:
+            return name
+        return name[:MOST_NAME] + "…"
     return f"{_LETTERS[match[1]]}{match[2]}{match[3] or ''}"
 
 

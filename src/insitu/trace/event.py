@@ -218,7 +218,9 @@ class Call:
     @property
     def path(self) -> str:
         """The path of the module that was called, or in which the call was made."""
-        return self.module.path if self.module is not None else ""
+        if self.module is not None:
+            return self.module.path
+        return ""
 
     @property
     def inputs(self) -> tuple[TensorFacts, ...]:
@@ -230,7 +232,9 @@ class Call:
     @property
     def outputs(self) -> tuple[TensorFacts, ...]:
         """Every tensor in the result, in order, however deep."""
-        return (self.result,) if type(self.result) is TensorFacts else tuple(tensors(self.result))
+        if type(self.result) is TensorFacts:
+            return (self.result,)
+        return tuple(tensors(self.result))
 
 
 @dataclass(slots=True, eq=False)

@@ -45,7 +45,9 @@ def fold(nodes: list[Node], base: Event | Group | None = None) -> list[Fold]:
 
 def path_of(base: Event | Group | None) -> str:
     """The path from which the modules in something are named."""
-    return base.path if isinstance(base, Call) else ""
+    if isinstance(base, Call):
+        return base.path
+    return ""
 
 
 def _folded(columns: Columns, path: str, near: int = 1) -> list[Fold]:

@@ -22,7 +22,9 @@ class Node:
     @property
     def first(self) -> Event:
         """The event, or the first of the group."""
-        return self.event.first if isinstance(self.event, Group) else self.event
+        if isinstance(self.event, Group):
+            return self.event.first
+        return self.event
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +47,9 @@ class Group:
     def last(self) -> Event:
         """The event that began last, of those that lie in no other."""
         event = self.nodes[-1].event
-        return event.last if isinstance(event, Group) else event
+        if isinstance(event, Group):
+            return event.last
+        return event
 
     @property
     def duration(self) -> int:
@@ -170,12 +174,16 @@ def frozen(value: Any) -> Any:
     if kind is tuple or kind is list:
         return (kind, _frozen_items(value))
     if kind is dict:
-        return (dict, *[(name, frozen(item)) for name, item in value.items()]) if value else dict
+        if value:
+            return (dict, *[(name, frozen(item)) for name, item in value.items()])
+        return dict
     if isinstance(value, Fields):
         return (value.type, frozen(value.items))
     if isinstance(value, (float, bool, complex)):
         return (kind, value if value == value else "nan")  # True and 1.0 are not 1 here, and NaN is NaN
-    return str(value) if isinstance(value, str) else (kind, value.type if isinstance(value, Opaque) else None)
+    if isinstance(value, str):
+        return str(value)
+    return (kind, value.type if isinstance(value, Opaque) else None)
 
 
 def _frozen_items(items: Iterable[Any]) -> tuple[Any, ...]:

@@ -154,7 +154,9 @@ def _beginning(nodes: list[Node], most: int) -> int:
 def _callers(node: Node) -> list[Site]:
     """The places that a call was made from, the outermost first; nothing where they are not known."""
     event = node.first
-    return event.site.chain() if isinstance(event, Call) and event.site else []
+    if isinstance(event, Call) and event.site:
+        return event.site.chain()
+    return []
 
 
 def _differ_at(chains: list[list[Site]], depth: int) -> bool:
@@ -236,4 +238,6 @@ def _end(keys: list[int], at: int, length: int) -> int | None:
         return None
     while end < len(keys) and keys[end] == keys[end - length]:
         end += 1
-    return end if (end - at) // length * length - length >= LEAST_SAVED else None
+    if (end - at) // length * length - length >= LEAST_SAVED:
+        return end
+    return None

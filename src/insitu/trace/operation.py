@@ -140,7 +140,9 @@ class Operation:
         >>> norm.default("eps"), norm.default("bias")
         ((1e-05,), ())
         """
-        return (self.defaults[argument],) if argument in self.defaults else ()
+        if argument in self.defaults:
+            return (self.defaults[argument],)
+        return ()
 
     def input_name(self, index: int, count: int) -> str:
         """The name of the tensor at this place, of `count` tensors, or its number.
@@ -151,7 +153,9 @@ class Operation:
         """
         if index < len(self.inputs):
             return self.inputs[index]
-        return f"input {index}" if count > 1 else "input"
+        if count > 1:
+            return f"input {index}"
+        return "input"
 
 
 UNKNOWN = Operation()
@@ -369,9 +373,13 @@ def own_name(kind: Kind, name: str) -> str:
     """
     parts = name.removesuffix(".__get__").split(".")
     if kind == "aten":
-        return parts[1] if len(parts) > 1 else parts[0]
+        if len(parts) > 1:
+            return parts[1]
+        return parts[0]
     is_operator = name.startswith("torch.ops.") and len(parts) > 3
-    return parts[3] if is_operator else parts[-1]
+    if is_operator:
+        return parts[3]
+    return parts[-1]
 
 
 @lru_cache(maxsize=4096)

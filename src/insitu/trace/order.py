@@ -88,4 +88,6 @@ def _extents(every: list[Event]) -> tuple[list[int], list[int]]:
 
 
 def _end(event: Event) -> int:
-    return event.start + (event.duration or 0) if type(event) is Call else event.start
+    if type(event) is Call:
+        return event.start + (event.duration or 0)
+    return event.start

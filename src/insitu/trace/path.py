@@ -107,7 +107,9 @@ def step(rest: Segments, name: str) -> Iterable[Segments]:
     """The segments that are left after one more segment of a path; nothing where the pattern leads elsewhere."""
     if not rest or not fits(rest[0], name):
         return ()
-    return (rest,) if rest[0] == "**" else (rest[1:],)
+    if rest[0] == "**":
+        return (rest,)
+    return (rest[1:],)
 
 
 def _skipped(rests: set[Segments]) -> set[Segments]:
@@ -129,7 +131,9 @@ def _expression(segment: str) -> str:
 
 
 def _dotted(path: str) -> str:
-    return f".{path}" if path else ""
+    if path:
+        return f".{path}"
+    return ""
 
 
 def suggestion(pattern: str, paths: Iterable[str]) -> str:
@@ -149,7 +153,9 @@ def suggestion(pattern: str, paths: Iterable[str]) -> str:
     near_end = get_close_matches(text, list(ends), n=1, cutoff=0.8)
     if near_end and (not near or _likeness(text, near_end[0]) > _likeness(text, near[0])):
         near = [ends[near_end[0]]]
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    if near:
+        return f" (did you mean {near[0]!r}?)"
+    return ""
 
 
 def _likeness(text: str, other: str) -> float:

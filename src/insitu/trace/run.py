@@ -22,7 +22,9 @@ class RunEvent:
 
     def __str__(self) -> str:
         where = f"rank {self.rank}" if self.step is None else f"rank {self.rank}, step {self.step}"
-        return f"{where}: {self.kind}: {self.text}" if self.text else f"{where}: {self.kind}"
+        if self.text:
+            return f"{where}: {self.kind}: {self.text}"
+        return f"{where}: {self.kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ class Attempt:
         if self.world_size == 1:
             return ""
         count = len(self.ranks)
-        return f" on {count} ranks" if count == self.world_size else f" on {count} of {self.world_size} ranks"
+        if count == self.world_size:
+            return f" on {count} ranks"
+        return f" on {count} of {self.world_size} ranks"
 
 
 @dataclass(frozen=True, slots=True)

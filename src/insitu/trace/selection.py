@@ -59,4 +59,6 @@ def _address(event: Event) -> str | None:
     """What a pattern names: the path of a module that is called, the name of a variable."""
     if isinstance(event, Variable):
         return event.name
-    return event.path if isinstance(event, Call) and event.kind == "module" else None
+    if isinstance(event, Call) and event.kind == "module":
+        return event.path
+    return None

@@ -157,7 +157,9 @@ class Trace:
         """The call that made this tensor; None if it was there before the trace began, or if the call is `missing`."""
         _require_tensor(tensor)
         made_by = self._index.by_id.get(tensor.producer) if tensor.producer is not None else None
-        return made_by if isinstance(made_by, Call) else None
+        if isinstance(made_by, Call):
+            return made_by
+        return None
 
     def consumers(self, tensor: TensorFacts) -> list[Call]:
         """The calls that were given this tensor."""

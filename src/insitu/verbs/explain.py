@@ -29,7 +29,9 @@ def explain(error: BaseException | None = None) -> Explanation:
     if not isinstance(subject, BaseException):
         raise SubjectError(_refusal(subject))
     note = note_of(subject)
-    return note.explanation if note is not None else moment_of(subject, None, None).explanation()
+    if note is not None:
+        return note.explanation
+    return moment_of(subject, None, None).explanation()
 
 
 def _refusal(subject: object) -> str:

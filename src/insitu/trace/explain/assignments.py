@@ -48,7 +48,9 @@ def _item(value: ast.expr, index: int) -> ast.expr:
 def _only_return(scope: ast.AST) -> ast.Return | None:
     """The `return` of a function that has one only."""
     results = [node for node in own_nodes(scope) if isinstance(node, ast.Return)]
-    return results[0] if len(results) == 1 else None
+    if len(results) == 1:
+        return results[0]
+    return None
 
 
 def _names_with_own_scope(tree: ast.AST, line: int) -> set[str]:
@@ -82,7 +84,9 @@ def _return_sites(tree: ast.AST, file: str, value: ast.expr) -> list[ExpressionS
     functions = [node for node in nodes_of(tree, ast.FunctionDef) if node.name == name]
     is_plain = len(functions) == 1 and not functions[0].decorator_list
     result = _only_return(functions[0]) if is_plain else None
-    return [_site(file, result, result.value)] if result is not None and result.value is not None else []
+    if result is not None and result.value is not None:
+        return [_site(file, result, result.value)]
+    return []
 
 
 def _site(file: str, node: ast.stmt, value: ast.expr) -> ExpressionSite:

@@ -60,7 +60,9 @@ def binding_of(tree: ast.AST, line: int, name: str) -> Assignment | None:
     is_certain = name not in _parameters(scope)
     if not _is_local_with_one_binding(scope, bindings, name):
         is_certain = _certainly_ran(last, blocks, bindings)
-    return last if is_certain else None
+    if is_certain:
+        return last
+    return None
 
 
 def _last_assignment(bindings: list[ast.AST], line: int, here: ast.stmt) -> Assignment | None:
@@ -70,7 +72,9 @@ def _last_assignment(bindings: list[ast.AST], line: int, here: ast.stmt) -> Assi
     before = [node for node in bindings if _end(node) < line and node is not here]
     *_, second, last = [None, None, *sorted(before, key=_end)]
     is_alone = second is None or _end(second) != _end(last)
-    return last if isinstance(last, Assignment) and is_alone else None
+    if isinstance(last, Assignment) and is_alone:
+        return last
+    return None
 
 
 def _is_local_with_one_binding(scope: ast.AST, bindings: list[ast.AST], name: str) -> bool:
@@ -94,11 +98,15 @@ def _assigned_targets(node: ast.Assign | ast.Delete) -> list[ast.expr]:
 
 
 def _annotated_targets(node: ast.AnnAssign) -> list[ast.expr]:
-    return [node.target] if node.value is not None else []
+    if node.value is not None:
+        return [node.target]
+    return []
 
 
 def _context_targets(node: ast.withitem) -> list[ast.expr]:
-    return single_targets(node.optional_vars) if node.optional_vars is not None else []
+    if node.optional_vars is not None:
+        return single_targets(node.optional_vars)
+    return []
 
 
 def _one_target(node: Any) -> list[ast.expr]:
@@ -122,7 +130,9 @@ def single_targets(target: ast.expr) -> list[ast.expr]:
     """The single targets of one that may be a tuple of them."""
     if isinstance(target, (ast.Tuple, ast.List)):
         return [part for item in target.elts for part in single_targets(item)]
-    return single_targets(target.value) if isinstance(target, ast.Starred) else [target]
+    if isinstance(target, ast.Starred):
+        return single_targets(target.value)
+    return [target]
 
 
 def _imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -171,7 +181,9 @@ def _enclosing_blocks(scope: ast.AST, line: int) -> list[EnclosingBlock]:
     while len(inner) == 1:
         found += inner
         inner = _blocks_at(inner[0].statement, line)
-    return [] if inner else found
+    if inner:
+        return []
+    return found
 
 
 def _blocks_at(node: ast.AST, line: int) -> list[EnclosingBlock]:

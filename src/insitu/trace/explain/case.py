@@ -79,17 +79,23 @@ class Case:
     @property
     def operation(self) -> Operation:
         """What is known about the function."""
-        return operation(self.call.kind, self.call.name) if self.call is not None else UNKNOWN
+        if self.call is not None:
+            return operation(self.call.kind, self.call.name)
+        return UNKNOWN
 
     @property
     def first(self) -> NamedOperand | None:
         """The first operand."""
-        return self.operands[0] if self.operands else None
+        if self.operands:
+            return self.operands[0]
+        return None
 
     def setting(self, name: str) -> Any:
         """A setting of the module that was called; None if it is not known."""
         module = self.call.module if self.call is not None else None
-        return module.settings.get(name) if module is not None else None
+        if module is not None:
+            return module.settings.get(name)
+        return None
 
     def first_row(self, role: str) -> tuple[ShapeRow, ...]:
         """The first operand as the only row of a misfit."""
@@ -110,7 +116,9 @@ class Case:
     def tensor(self, index: int, name: str) -> TensorFacts | None:
         """An argument by its index or its name, if it is a tensor."""
         found = self.argument(index, name)
-        return found if isinstance(found, TensorFacts) else None
+        if isinstance(found, TensorFacts):
+            return found
+        return None
 
     def row(self, role: str, facts: TensorFacts) -> ShapeRow:
         """A tensor as a row of a misfit."""
@@ -132,4 +140,6 @@ def before_dot(name: str) -> str:
     except SyntaxError:  # the path of a parameter
         return name
     is_whole = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-    return name if is_whole or not name else f"({name})"
+    if is_whole or not name:
+        return name
+    return f"({name})"

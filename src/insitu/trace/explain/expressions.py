@@ -50,7 +50,9 @@ def expression_at(code: CodeType, lasti: int) -> Expression:
     position = _positions(code)[lasti // 2]
     tree = tree_of(code.co_filename)
     found = _node_at(tree, position) if tree is not None and None not in position else None
-    return Expression(code.co_filename, *found) if found is not None else NO_EXPRESSION
+    if found is not None:
+        return Expression(code.co_filename, *found)
+    return NO_EXPRESSION
 
 
 def line_at(code: CodeType, lasti: int) -> int:
@@ -83,7 +85,9 @@ def _node_at(tree: ast.AST, position: Position) -> NodeInStatement | None:
     """The node with exactly this position, or the call of a method that ends there (its chain may span lines)."""
     around = list(_around(tree, position))
     found = _exact(around, position) or _call_that_ends(around, position)
-    return _with_stored_value(*found) if found is not None else None
+    if found is not None:
+        return _with_stored_value(*found)
+    return None
 
 
 def _exact(around: list[NodeInStatement], position: Position) -> NodeInStatement | None:

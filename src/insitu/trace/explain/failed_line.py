@@ -40,7 +40,9 @@ class FailedLine:
     def expression_of(self, tensor: TensorToken) -> str:
         """The expression on the line that a tensor came from."""
         found = self.statement.find(tensor)
-        return found.text if found is not None else ""
+        if found is not None:
+            return found.text
+        return ""
 
     def tensors(self) -> list[NamedOperand]:
         """The tensors that have names on the line."""
@@ -94,4 +96,6 @@ def _function_around(history: FailureHistory, at: int | None) -> int | None:
     if parent is None:
         return at
     callee = history.callee_facts(parent)
-    return parent if callee.kind == "function" and not callee.runs_backward else at
+    if callee.kind == "function" and not callee.runs_backward:
+        return parent
+    return at

@@ -34,7 +34,9 @@ class CalleeFacts:
     @property
     def function(self) -> str:
         """The Python function that ran: `FeedForward.forward`."""
-        return f"{self.module_type}.forward" if self.module_type else self.name
+        if self.module_type:
+            return f"{self.module_type}.forward"
+        return self.name
 
 
 class FailureHistory(ABC):
@@ -131,13 +133,17 @@ class FailureHistory(ABC):
     def expression(self, at: int | None) -> Expression:
         """The expression of a call in the user's source."""
         frame = self.frame(at) if at is not None else None
-        return expression_at(*frame) if frame is not None else NO_EXPRESSION
+        if frame is not None:
+            return expression_at(*frame)
+        return NO_EXPRESSION
 
     def site(self, at: int | None) -> ExpressionSite | None:
         """Where a call is written in the user's source."""
         line = self.on_line(at)
         frame = self.frame(line) if line is not None else None
-        return site_of(*frame) if frame is not None else None
+        if frame is not None:
+            return site_of(*frame)
+        return None
 
     def name_in(self, at: int, tensor: TensorToken) -> str:
         """The expression of an argument in the source of a call."""
@@ -154,7 +160,9 @@ def _parts(item: Any) -> list[Any]:
         return list(item)
     if isinstance(item, dict):
         return list(item.values())
-    return list(item.items.values()) if isinstance(item, Fields) else []
+    if isinstance(item, Fields):
+        return list(item.items.values())
+    return []
 
 
 def site_of(code: CodeType, lasti: int) -> ExpressionSite:

@@ -86,15 +86,21 @@ class FrameReader:
 
     def _written_call(self, node: ast.AST) -> WrittenCall | None:
         reader = self._written.get(type(node))
-        return reader(node) if reader is not None else None
+        if reader is not None:
+            return reader(node)
+        return None
 
     def _binary(self, node: ast.BinOp) -> WrittenCall | None:
         name = OPERATORS.get(type(node.op))
-        return WrittenCall(f"torch.Tensor.{name}", [node.left, node.right], {}) if name else None
+        if name:
+            return WrittenCall(f"torch.Tensor.{name}", [node.left, node.right], {})
+        return None
 
     def _augmented(self, node: ast.AugAssign) -> WrittenCall | None:
         name = OPERATORS.get(type(node.op))
-        return WrittenCall(f"torch.Tensor.{name}_", [node.target, node.value], {}) if name else None
+        if name:
+            return WrittenCall(f"torch.Tensor.{name}_", [node.target, node.value], {})
+        return None
 
     def _store(self, node: ast.Assign) -> WrittenCall | None:
         target = node.targets[0]
@@ -114,7 +120,9 @@ class FrameReader:
             return method
         callee = self.value(node.func)
         module_type = callee.module_type if isinstance(callee, ObjectSnapshot) else ""
-        return WrittenCall(module_type, node.args, keywords) if module_type else None
+        if module_type:
+            return WrittenCall(module_type, node.args, keywords)
+        return None
 
     def _method(self, function: ast.Attribute, args: list[ast.expr], kwargs: dict[str, ast.expr]) -> WrittenCall | None:
         """The call of a method of a tensor, or of a function of torch or NumPy."""
@@ -122,7 +130,9 @@ class FrameReader:
         if self.history.is_tensor(owner):
             return WrittenCall(f"torch.Tensor.{function.attr}", [function.value, *args], kwargs)
         is_library = isinstance(owner, Word) and owner.startswith(("torch", "numpy"))
-        return WrittenCall(f"{owner}.{function.attr}", args, kwargs) if is_library else None
+        if is_library:
+            return WrittenCall(f"{owner}.{function.attr}", args, kwargs)
+        return None
 
     def value(self, node: ast.AST) -> Any:
         """The value of an expression, where it is known; tensors are tokens."""
@@ -133,16 +143,22 @@ class FrameReader:
         if result is not None:
             return result
         computed = self._computed.get(type(node))
-        return computed(node) if computed is not None else UNKNOWN
+        if computed is not None:
+            return computed(node)
+        return UNKNOWN
 
     def _negative(self, node: ast.UnaryOp) -> Any:
         number = self.value(node.operand)
         is_negative = isinstance(node.op, ast.USub) and isinstance(number, (int, float))
-        return -number if is_negative else UNKNOWN
+        if is_negative:
+            return -number
+        return UNKNOWN
 
     def _attribute(self, node: ast.Attribute) -> Any:
         owner = self.value(node.value)
-        return owner.attribute(node.attr) if isinstance(owner, ObjectSnapshot) else UNKNOWN
+        if isinstance(owner, ObjectSnapshot):
+            return owner.attribute(node.attr)
+        return UNKNOWN
 
     def _item(self, node: ast.Subscript) -> Any:
         owner, key = self.value(node.value), self.value(node.slice)

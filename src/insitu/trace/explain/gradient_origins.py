@@ -32,7 +32,9 @@ def _forward(failure: Failure) -> Iterator[Origin]:
 
 
 def _at(kind: OriginKind, site: ExpressionSite | None, name: str = "") -> list[Origin]:
-    return [Origin(kind, site, name)] if site is not None else []
+    if site is not None:
+        return [Origin(kind, site, name)]
+    return []
 
 
 def _lost(failure: Failure, case: Case) -> Iterator[Origin]:

@@ -35,7 +35,9 @@ def _operands(node: ast.AST, name: str, args: Sequence[Any]) -> list[ast.expr]:
     if name.endswith("__bool__"):
         return _condition(node)
     operands = OPERANDS.get(type(node), _no_operands)(node)
-    return operands[::-1] if _is_reflected(node, args) else operands
+    if _is_reflected(node, args):
+        return operands[::-1]
+    return operands
 
 
 def _is_reflected(node: ast.AST, args: Sequence[Any]) -> bool:
@@ -52,7 +54,9 @@ def _no_operands(node: ast.AST) -> list[ast.expr]:
 def _stored_item(node: ast.Assign) -> list[ast.expr]:
     """The operands of `x[i] = y`."""
     target = node.targets[0]
-    return [target.value, target.slice, node.value] if isinstance(target, ast.Subscript) else []
+    if isinstance(target, ast.Subscript):
+        return [target.value, target.slice, node.value]
+    return []
 
 
 OPERANDS: dict[type[ast.AST], Callable[[Any], list[ast.expr]]] = {
@@ -71,7 +75,9 @@ def _condition(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return [node.operand]
     is_chain = isinstance(node, ast.BoolOp) or len(getattr(node, "comparators", ())) > 1
-    return [node] if isinstance(node, ast.expr) and not is_chain else []
+    if isinstance(node, ast.expr) and not is_chain:
+        return [node]
+    return []
 
 
 def _is_call_of(node: ast.Call, name: str) -> bool:
@@ -86,7 +92,9 @@ def _receiver(node: ast.Call, name: str) -> list[ast.expr]:
     if not isinstance(node.func, ast.Attribute) or not name.startswith("torch.Tensor."):
         return []
     owner = node.func.value
-    return [] if ast.unparse(owner) in ("torch.Tensor", "Tensor") else [owner]
+    if ast.unparse(owner) in ("torch.Tensor", "Tensor"):
+        return []
+    return [owner]
 
 
 def _before_star(nodes: list[ast.expr]) -> list[ast.expr]:

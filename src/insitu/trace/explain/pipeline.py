@@ -51,7 +51,9 @@ def _written_call(failure: Failure, line: FailedLine) -> FailedCall | None:
     if failure.inner is not failure.own:
         inner = FrameReader(failure.inner, failure.history, no_statement(failure.history))
     found = inner.call(failure.error, failure.message) or line.frame.call(failure.error, failure.message)
-    return found if found is not None and _says_more(failure, line, found) else None
+    if found is not None and _says_more(failure, line, found):
+        return found
+    return None
 
 
 def _says_more(failure: Failure, line: FailedLine, found: FailedCall) -> bool:
@@ -95,7 +97,9 @@ def build_case(failure: Failure, line: FailedLine, call: FailedCall, underlines:
 
 def _limits(failure: Failure, call: FailedCall, facts: TensorFacts) -> Limits | None:
     operand = next((operand for operand in call.operands if operand.facts is facts), None)
-    return failure.live.limits(operand.tensor) if operand is not None else None
+    if operand is not None:
+        return failure.live.limits(operand.tensor)
+    return None
 
 
 def _missing_values(failure: Failure, line: FailedLine, underlines: tuple[Underline, ...]) -> Iterator[MissingValue]:
@@ -121,7 +125,9 @@ def _returning_none(history: FailureHistory, site: ExpressionSite, end: int) -> 
         at for at in history.before(end) if history.result(at) is None and history.callee_facts(at).kind in USER_KINDS
     ]
     found = [at for at in calls if _is_same_expression(history.site(at), site)]
-    return history.callee_facts(found[-1]).function if found else ""
+    if found:
+        return history.callee_facts(found[-1]).function
+    return ""
 
 
 def _is_same_expression(one: ExpressionSite | None, other: ExpressionSite) -> bool:
@@ -145,9 +151,13 @@ def _loss(failure: Failure, call: FailedCall) -> TensorToken | None:
 def _update(history: FailureHistory, change: InPlaceChange) -> ParameterUpdate | None:
     """The parameter that changed, if an optimizer changed it or no recorded call did."""
     if change.changed_by is None:
-        return ParameterUpdate(change.parameter) if change.parameter else None
+        if change.parameter:
+            return ParameterUpdate(change.parameter)
+        return None
     expression = history.expression(history.on_line(change.changed_by))
-    return ParameterUpdate(change.parameter, expression.text) if _is_step(expression.node) else None
+    if _is_step(expression.node):
+        return ParameterUpdate(change.parameter, expression.text)
+    return None
 
 
 def _is_step(node: ast.AST) -> bool:

@@ -73,7 +73,9 @@ def _conversion(operands: Sequence[NamedOperand]) -> str:
     first = order[0]
     other = next(operand.facts.dtype for operand in reversed(order) if operand.facts.dtype != first.facts.dtype)
     to = f".to(torch.{dtype_named(other).name})"
-    return f"{before_dot(first.name)}{to}" if first.name else f"{to} for the one that is {first.facts.dtype}"
+    if first.name:
+        return f"{before_dot(first.name)}{to}"
+    return f"{to} for the one that is {first.facts.dtype}"
 
 
 def _reluctance(operand: NamedOperand) -> tuple[bool, bool]:
@@ -145,7 +147,9 @@ def _dimension(case: Case, index: int, size: int, counted: int) -> int:
         return counted
     sizes = zip(key, facts.shape, strict=False)
     fits = [place for place, (part, room) in enumerate(sizes) if _is_index(part) and room == size]
-    return fits[0] if len(fits) == 1 else counted
+    if len(fits) == 1:
+        return fits[0]
+    return counted
 
 
 def _is_counted_by_user(key: tuple[Any, ...], index: int, counted: int) -> bool:
@@ -172,7 +176,9 @@ def _lookup(case: Case) -> Lookup | None:
     # torch.embedding, which the others call, takes the table first
     places = (1, 0) if case.call.name.startswith("torch.embedding") else (0, 1)
     indices = case.tensor(places[0], "indices") or case.tensor(places[0], "input")
-    return Lookup(indices, case.tensor(places[1], "weight")) if indices is not None else None
+    if indices is not None:
+        return Lookup(indices, case.tensor(places[1], "weight"))
+    return None
 
 
 @CHECKS.add(says="index out of range")
@@ -213,7 +219,9 @@ def value_outside_of_classes(case: Case, match: re.Match[str], values: TensorFac
     classes = case.argument(1, "num_classes")
     known = f"there are {_range(classes, 'classes')}" if isinstance(classes, int) else ""
     text = "; ".join(filter(None, (_limits_text(case, values), known)))
-    return Misfit(text) if text else None
+    if text:
+        return Misfit(text)
+    return None
 
 
 @CHECKS.add(says="should be between 0 and 1", operands=1)
@@ -234,7 +242,9 @@ def _limits_text(case: Case, facts: TensorFacts | None) -> str:
 def _number(limit: float) -> str:
     """A number; an integer is exact."""
     is_integer = abs(limit) < MOST_EXACT and float(limit).is_integer()
-    return f"{limit:.0f}" if is_integer else f"{limit:g}"
+    if is_integer:
+        return f"{limit:.0f}"
+    return f"{limit:g}"
 
 
 @CHECKS.add(says="Boolean value of Tensor with more|cannot be converted to Scalar|only one element tensors", operands=1)

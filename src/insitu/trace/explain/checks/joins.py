@@ -46,7 +46,9 @@ def _inner(left: TensorFacts, right: TensorFacts, rows: tuple[ShapeRow, ...]) ->
 def _transposed(right: TensorFacts) -> str:
     if right.type != "ndarray":
         return "right.transpose(-2, -1)"
-    return "right.T" if len(right.shape) == 2 else "np.swapaxes(right, -2, -1)"
+    if len(right.shape) == 2:
+        return "right.T"
+    return "np.swapaxes(right, -2, -1)"
 
 
 def _outer(case: Case, left: TensorFacts, right: TensorFacts, rows: tuple[ShapeRow, ...]) -> Misfit | None:
@@ -54,7 +56,9 @@ def _outer(case: Case, left: TensorFacts, right: TensorFacts, rows: tuple[ShapeR
     if case.name == "bmm" and left.shape[0] != right.shape[0]:
         return Misfit(f"left has {left.shape[0]} matrices, right has {right.shape[0]}", rows, -3)
     conflict = size_conflict([(*left.shape[:-2], 1, 1), (*right.shape[:-2], 1, 1)])
-    return Misfit(conflict.text, rows, conflict.dimension) if conflict is not None else None
+    if conflict is not None:
+        return Misfit(conflict.text, rows, conflict.dimension)
+    return None
 
 
 @CHECKS.add("linear", tensors="input weight")
@@ -137,7 +141,9 @@ def _along(case: Case, dimensions: int) -> int | None:
     if case.name in LEAST_DIMENSIONS:
         return int(case.name == "hstack" and dimensions > 1)
     dim = case.argument(1, "dim", 0)
-    return dim if case.name != "stack" and isinstance(dim, int) else None
+    if case.name != "stack" and isinstance(dim, int):
+        return dim
+    return None
 
 
 def _joins(first: Shape, other: Shape, along: int | None) -> bool:
@@ -165,7 +171,9 @@ def einsum_letters(case: Case) -> Misfit | None:
     )
     plain = [row for row in rows if "." not in row.role]
     text = _letter_count(plain) or _letter_sizes(plain)
-    return Misfit(text, rows) if text else None
+    if text:
+        return Misfit(text, rows)
+    return None
 
 
 def _letter_count(rows: list[ShapeRow]) -> str:

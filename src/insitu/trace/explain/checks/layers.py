@@ -70,7 +70,9 @@ def _for_each_side(setting: Any, sides: int) -> tuple[int, ...]:
     if isinstance(setting, int):
         return (setting,) * sides
     is_plain = isinstance(setting, (tuple, list)) and len(setting) == sides
-    return tuple(setting) if is_plain else ()
+    if is_plain:
+        return tuple(setting)
+    return ()
 
 
 @CHECKS.add("layer_norm rms_norm", tensors="input")

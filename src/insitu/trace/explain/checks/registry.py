@@ -37,7 +37,9 @@ class Check:
         if self.says is None:
             return self.find(case, *facts)
         match = self.says.search(case.message)
-        return self.find(case, match, *facts) if match is not None else None
+        if match is not None:
+            return self.find(case, match, *facts)
+        return None
 
     def _is_for(self, case: Case) -> bool:
         """Whether the check is for the function: by its name, or by that of all its forms (`scatter` of `scatter_`)."""

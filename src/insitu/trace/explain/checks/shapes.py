@@ -70,7 +70,9 @@ def number_of_elements(case: Case, given: TensorFacts) -> Misfit | None:
 def _element_count(shape: Shape) -> int | None:
     """The number of elements; None if a size is symbolic."""
     sizes = [size for size in shape if isinstance(size, int)]
-    return math.prod(sizes) if len(sizes) == len(shape) else None
+    if len(sizes) == len(shape):
+        return math.prod(sizes)
+    return None
 
 
 def _are_valid(sizes: Sequence[int]) -> bool:
@@ -92,11 +94,15 @@ def _requested_sizes(case: Case) -> list[int]:
     given = case.call.args[1:] or case.argument(1, "shape") or case.argument(1, "size", ())
     is_one_argument = len(given) == 1 and isinstance(given[0], (list, tuple))
     flat = given[0] if is_one_argument else given
-    return list(flat) if {int}.issuperset(map(type, flat)) else []
+    if {int}.issuperset(map(type, flat)):
+        return list(flat)
+    return []
 
 
 def _product(sizes: Sequence[Any]) -> str:
-    return f"{_times(sizes)} = {math.prod(sizes):,}" if len(sizes) > 1 else _times(sizes)
+    if len(sizes) > 1:
+        return f"{_times(sizes)} = {math.prod(sizes):,}"
+    return _times(sizes)
 
 
 def _times(sizes: Sequence[Any]) -> str:
@@ -225,7 +231,9 @@ def _stored(case: Case, place: Shape, value: Shape) -> Misfit:
 def broadcast_shapes(case: Case) -> Misfit | None:
     """Shapes that do not fit each other, aligned from the right."""
     conflict = _conflict(case) if case.operation.broadcasts else None
-    return Misfit(conflict.text, _broadcast_rows(case), conflict.dimension) if conflict is not None else None
+    if conflict is not None:
+        return Misfit(conflict.text, _broadcast_rows(case), conflict.dimension)
+    return None
 
 
 @CHECKS.add(says=r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", operands=2)

@@ -49,8 +49,12 @@ def _count_mismatch(case: Case, values: int | None, names: int) -> Misfit:
 
 def _length(item: Any) -> int | None:
     if isinstance(item, TensorFacts):
-        return int(item.shape[0]) if item.shape else None
-    return len(item) if isinstance(item, (list, tuple, dict)) else None
+        if item.shape:
+            return int(item.shape[0])
+        return None
+    if isinstance(item, (list, tuple, dict)):
+        return len(item)
+    return None
 
 
 def _quantity(count: int | None, noun: str) -> str:
