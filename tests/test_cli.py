@@ -94,7 +94,7 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["show", "nowhere.h5"], "insitu: 'nowhere.h5' cannot be loaded: there is no such file"),
+        (["show", "nowhere.h5"], "insitu: 'nowhere.h5' cannot be loaded: the file does not exist"),
         (["show", "run.txt"], "insitu: 'run.txt' does not end in one of '.h5', '.hdf5', '.trace', as"),
         (["show", "run.h5", "--view", "tre"], "did you mean 'tree'?"),
         (["show", "run.h5", "--view", "code", "--unfold"], "--unfold is an option of the view 'tree', got --view code"),
@@ -536,7 +536,7 @@ def test_a_trace_that_cannot_be_saved_does_not_change_the_exit_code() -> None:
         program = f"import os, sys, torch; torch.ones(1); os.rmdir('folder'); sys.exit({code})"
         done = run("--to", "folder/new.h5", "script.py", program=program)
         assert done.returncode == code
-        assert "insitu: there is no directory" in done.stderr and "torch.ones" in done.stderr
+        assert "insitu: the directory" in done.stderr and "torch.ones" in done.stderr
 
 
 def test_a_program_without_torch_is_told_so() -> None:

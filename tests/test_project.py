@@ -265,6 +265,30 @@ def test_the_check_of_private_names_sees_every_form(line: str) -> None:
     assert list(uses_of_private_torch(ast.parse(line), private_names()))
 
 
+def test_no_two_classes_share_a_name() -> None:
+    files: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in files.items() if len(found) > 1} == {}
+
+
+# Phrases that readers stumble over. Docstrings, comments and messages say it in plain English.
+STUMBLES = re.compile(
+    r"\b(?:(?:is|are) no\b(?! longer| more)|stands? (?:in|for itself|there)\b|tells? of\b|also (?:when|where|if)\b"
+    r"|who knows\b|no news\b|is said\b|part at\b|in the end\b|of one's own\b|besides(?=[:,.])|made of\b|nobody saw\b"
+    r"|what lies in\b)"
+)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_are_plain_english(path: Path) -> None:
+    lines = enumerate(path.read_text("utf-8").splitlines(), 1)
+    texts = [(number, line) for number, line in lines if '"' in line or "#" in line]
+    assert [(number, line.strip()) for number, line in texts if STUMBLES.search(line)] == []
+
+
 def test_pandas_waits_until_it_is_asked_for() -> None:
     at_once = [path for path in FILES for found in imports(path) if found.at_once and within(found.module, {"pandas"})]
     assert at_once == []

@@ -76,7 +76,7 @@ class InsituWarning(UserWarning):
 
 
 def tell(text: str) -> None:
-    """Warn the user; where warnings are errors it is printed, for it is no error of their program."""
+    """Warn the user; print the text where warnings are errors, because the user's program did nothing wrong."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
         frame, level = frame.f_back, level + 1

@@ -9,7 +9,7 @@ OWN_FOLDER = os.path.join(os.path.dirname(__file__), "")
 
 
 def without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback less the frames of this tool, wherever they stand in it; it is changed in place."""
+    """The traceback without the frames of this tool; it is changed in place."""
     while traceback is not None and is_own(traceback):
         traceback = traceback.tb_next
     here = traceback

@@ -53,7 +53,7 @@ def _socket(path: Path) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "nothing": (lambda path: None, "there is no such file"),
+    "nothing": (lambda path: None, "the file does not exist"),
     "empty": (lambda path: path.write_bytes(b""), "not an HDF5 file|does not begin with"),
     "one byte": (lambda path: path.write_bytes(b"\x89"), "not an HDF5 file|not text in UTF-8"),
     "picture": (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(900)), "not an HDF5 file|not text in UTF-8"),
@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "device": (lambda path: path.symlink_to("/dev/zero"), NO_FILE),
     "terminal": (lambda path: path.symlink_to("/dev/tty"), f"{NO_FILE}|cannot be read"),
     "loop": (lambda path: path.symlink_to(path.name), "symbolic links"),
-    "dangling": (lambda path: path.symlink_to("nowhere"), "there is no such file"),
+    "dangling": (lambda path: path.symlink_to("nowhere"), "the file does not exist"),
 }
 
 

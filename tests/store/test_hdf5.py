@@ -183,7 +183,7 @@ def test_what_is_no_hdf5_file_is_refused(tmp_path: Path, content: bytes) -> None
 
 
 def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"nowhere\.h5' cannot be loaded: there is no such file"):
+    with pytest.raises(StoreError, match=r"nowhere\.h5' cannot be loaded: the file does not exist"):
         load(tmp_path / "nowhere.h5")
     (tmp_path / "dir.h5").mkdir()
     with pytest.raises(StoreError, match=r"dir\.h5' cannot be loaded"):

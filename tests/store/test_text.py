@@ -291,7 +291,7 @@ def test_a_file(tmp_path: Path) -> None:
     assert essence(insitu.load(tmp_path / "net.trace")) == essence(net())
     with pytest.raises(StoreError, match="is there already"):
         insitu.save(net(), tmp_path / "net.trace")
-    with pytest.raises(StoreError, match=r"no\.trace' cannot be loaded: there is no such file"):
+    with pytest.raises(StoreError, match=r"no\.trace' cannot be loaded: the file does not exist"):
         insitu.load(tmp_path / "no.trace")
     (tmp_path / "dos.trace").write_bytes(to_text(net()).replace("\n", "\r\n").encode())
     assert essence(insitu.load(tmp_path / "dos.trace")) == essence(net())

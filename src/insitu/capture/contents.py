@@ -43,7 +43,7 @@ def content_of(item: Any) -> Any:
 
 
 def part_digests(tensor: Tensor) -> tuple[bytes, ...] | None:
-    """The digests of the dense tensors that hold the values; None if there are no values to read."""
+    """The digests of the dense tensors that hold the values; None if the values cannot be read."""
     if not has_values(tensor):
         return None
     return tuple(map(digest_of, parts_of(Tensor.detach(tensor))))
@@ -89,7 +89,7 @@ def is_in_memory(tensor: Tensor) -> bool:
 
 
 def is_one_piece(tensor: Tensor) -> bool:
-    """Whether there is no gap between the elements of a tensor, in whatever order they are."""
+    """Whether the elements of a tensor fill its memory without a gap, in any order."""
     return tensor.is_contiguous() or extent(tensor) == tensor.numel()
 
 

@@ -107,7 +107,7 @@ class ModuleNames:
         return callee
 
     def _learn_inside(self, module: nn.Module, caller: ModuleCallee, call: int) -> ModuleCallee:
-        """The callee of a module that was not in the model before: it was assigned since, or is no part of it."""
+        """The callee of a module that was not in the model before: it was assigned since, or is outside of it."""
         owner = caller.ref()
         own = attribute_path(owner, module) if owner is not None else None
         if own is None:

@@ -23,7 +23,7 @@ def check_free(path: Path, *, overwrite: bool) -> None:
     if not overwrite and os.path.lexists(path):
         raise StoreError(f"{str(path)!r} is there already: give another name, or overwrite=True (--overwrite)")
     if not os.path.isdir(path.parent):
-        raise StoreError(f"there is no directory {str(path.parent)!r} to write {path.name!r} into: make it first")
+        raise StoreError(f"the directory {str(path.parent)!r} does not exist: make it before you write {path.name!r}")
 
 
 def check_writable(path: Path) -> None:
@@ -47,7 +47,7 @@ def check_plain(path: Path) -> None:
         # Not to block, for what is there may be a pipe.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise StoreError("there is no such file") from None
+        raise StoreError("the file does not exist") from None
     except (OSError, ValueError) as error:  # a ValueError for NUL in the name
         raise StoreError(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:

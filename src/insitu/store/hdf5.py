@@ -44,7 +44,7 @@ def reading(failure: str = "it is not an HDF5 file, or a damaged one") -> Iterat
     try:
         yield
     except FileNotFoundError:
-        raise StoreError("there is no such file") from None
+        raise StoreError("the file does not exist") from None
     except StoreError:
         raise
     except _ERRORS as error:

@@ -223,7 +223,7 @@ def _files_of_journal(shard: Shard) -> list[tuple[Path, bytes]]:
         shard.add_trouble(f"{folder.name} cannot be read: {error.strerror}")
         return []
     if not found:
-        shard.add_trouble(f"there is no journal in {folder.name}")
+        shard.add_trouble(f"{folder.name} holds no journal")
         return []
     largest = max(sizes, key=lambda tag: sizes[tag])
     for tag in sizes.keys() - {largest}:

@@ -59,7 +59,7 @@ def merge_journals(
     began before it are removed, if they have ended or their processes are known to be dead.
     """
     check_compression(compression)
-    newest_run(parts)  # raises before anything is written if there is no journal
+    newest_run(parts)  # raises before anything is written without a journal
     with merge_lock(parts), ExistingFile.open(target) as existing:
         run = run_to_merge(parts, runs, existing.run_id)
         merge = _Merge(parts, target, run, existing if existing.holds(run) else ExistingFile(), on_progress)

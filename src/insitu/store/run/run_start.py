@@ -225,7 +225,7 @@ def _agent_address() -> tuple[str, int] | None:
 
 def _group_address() -> tuple[str, int] | None:
     """The address of the process group's TCP store; a file store is not used, it may be from an older job."""
-    dist: Any = sys.modules.get("torch.distributed")  # if it is not imported, there is no group
+    dist: Any = sys.modules.get("torch.distributed")  # a process group needs this module
     if dist is None or not (dist.is_available() and dist.is_initialized()):
         return None
     get_store = getattr(dist.group.WORLD, "get_group_store", None)

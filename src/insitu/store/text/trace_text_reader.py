@@ -55,7 +55,7 @@ def read(path: Path) -> Trace:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise StoreError("there is no such file") from None
+        raise StoreError("the file does not exist") from None
     except OSError as error:
         raise StoreError(error.strerror or str(error)) from None
     try:

@@ -106,7 +106,7 @@ def of_curves(named: Iterable[tuple[str, Sequence[Curve]]]) -> list[DrawnSeries]
 
 
 def fill(columns: PackedColumns, series: Sequence[DrawnSeries]) -> list[Any]:
-    """Add the columns of the points; returned is what is said of each variable."""
+    """Add the columns of the points; return the description of each variable."""
     for name in ("x", "is_odd", "rows"):
         numbers = [number for drawn in series for number in getattr(drawn, name)]
         columns.integers(f"series.{name}", numbers, delta=name != "is_odd")
