@@ -15,7 +15,7 @@ from tensortrace.telling import tell
 Local = dict[str, tuple[list[int], list[Any]]]
 
 MOST_UNREAD = 256 << 20  # bytes that a rank leaves in the store unread, before it keeps the rest to itself
-PATIENCE_WITH_STRANGERS = 2.0  # seconds for ranks that never entered: tracing on one rank alone is no error
+PATIENCE_WITH_STRANGERS = 2.0  # seconds to wait for ranks that never entered: one rank alone may trace
 POLL = 0.01
 
 
@@ -235,7 +235,9 @@ def current_rank() -> int:
     """The rank of this process in the default group."""
     from torch import distributed
 
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return 0
 
 
 def gathering(session: str, patience: Callable[[], float]) -> Gathering:
@@ -249,4 +251,6 @@ def gathering(session: str, patience: Callable[[], float]) -> Gathering:
     except Exception as error:
         tell(f"the ranks cannot be gathered, each keeps its own values: {type(error).__name__}: {error}")
         return Alone()
-    return Sending(mail, rank) if rank else Receiving(mail, distributed.get_world_size(), patience)
+    if rank:
+        return Sending(mail, rank)
+    return Receiving(mail, distributed.get_world_size(), patience)

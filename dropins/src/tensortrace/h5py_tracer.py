@@ -126,7 +126,7 @@ class H5PYSaverCallback:
         return self.h5_file
 
     def close(self) -> None:
-        """Close the file; it exists then, also if nothing was saved."""
+        """Close the file; it exists even if nothing was saved."""
         if self.h5_file is not None or (self._is_first and current_rank() == 0 and not self.dataset_file.exists()):
             self.file.close()
 

@@ -23,10 +23,14 @@ def print_of(value: Any) -> Print | None:
             return None
         return "torch", value.dtype, value.shape, xxhash.xxh3_128_digest(bits(value))
     if isinstance(value, (numpy.ndarray, numpy.generic)):
-        return None if value.dtype.hasobject else ("numpy", value.dtype.str, value.shape, _digest(value))
+        if value.dtype.hasobject:
+            return None
+        return ("numpy", value.dtype.str, value.shape, _digest(value))
     if type(value) in (float, complex):
         return type(value), repr(value)  # NaN is itself here, and -0.0 is not 0.0
-    return (type(value), value) if type(value) in (int, bool, str, bytes, type(None)) else None
+    if type(value) in (int, bool, str, bytes, type(None)):
+        return (type(value), value)
+    return None
 
 
 def bits(tensor: Tensor) -> Any:

@@ -12,7 +12,7 @@ _OWN = os.path.join(os.path.dirname(__file__), "")
 
 
 def tell(text: str) -> None:
-    """Warn at the line of the user; where warnings are errors it is printed, for it is no error of their program."""
+    """Warn at the line of the user; print the text where warnings are errors: the program did nothing wrong."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
         frame, level = frame.f_back, level + 1

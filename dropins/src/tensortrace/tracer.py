@@ -47,7 +47,7 @@ class ModelTracer:
             raise ChoiceError("eval_only=True and train_only=True leave nothing to trace: give one of them")
         for option, number in (("trace_interval", trace_interval), ("gathering_interval", gathering_interval)):
             if type(number) is not int or number < 1:
-                raise ChoiceError(f"{option}={number!r} is no number of iterations: 1 is each one, 4 each fourth")
+                raise ChoiceError(f"{option}={number!r} is not a number of iterations: 1 is each one, 4 each fourth")
         self.model = innermost(model)
         self.variables = [variables] if isinstance(variables, str) else list(variables)
         self.trace_interval, self.gathering_interval = trace_interval, gathering_interval
@@ -126,7 +126,9 @@ class ModelTracer:
             self._depth = max(0, self._depth - 1)
 
     def _traced_only(self, tensor: Tensor) -> Any:
-        return tensor if self._is_traced else {}
+        if self._is_traced:
+            return tensor
+        return {}
 
     def _take(self, name: str, value: Any, step: int, rank: int) -> None:
         """A value of the iteration that has ended: keep it if it is a new one."""

@@ -53,7 +53,9 @@ class TracingMode:
         if lines and isinstance(event, insitu.Call):
             # Ids are those of one session: across several, only the order of the calls tells what came before what.
             self.traces.append(Trace(replace(event, parent=None)))
-        return () if self._quiet else lines
+        if self._quiet:
+            return ()
+        return lines
 
     def print(self, *, succinct: bool = True) -> None:
         """Print all traces.

@@ -32,7 +32,9 @@ class Trace:
     @cached_property
     def stack(self) -> list[inspect.FrameInfo]:
         """The places in the source, the outermost first; their `frame` is None: no frame is kept alive."""
-        return [frame_info(site) for site in self.call.site.chain()] if self.call.site is not None else []
+        if self.call.site is not None:
+            return [frame_info(site) for site in self.call.site.chain()]
+        return []
 
     def __repr__(self) -> str:
         return f"<Trace {self.op_str}>"

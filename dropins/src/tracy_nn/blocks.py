@@ -73,11 +73,15 @@ class Blocks:
         if isinstance(event, Variable):
             return ()
         lines = trouble_lines(event) if isinstance(event, Mark) else call_lines(event)
-        return lines if self._begun else (*self.begin(), *lines)
+        if self._begun:
+            return lines
+        return (*self.begin(), *lines)
 
     def finish(self) -> Iterable[Line]:
         """The closing heading."""
-        return () if self._name is None else (*self.begin(), self._heading("COMPLETE"))
+        if self._name is None:
+            return ()
+        return (*self.begin(), self._heading("COMPLETE"))
 
     def _heading(self, word: str) -> Line:
         return Line((("  ", ""), ("●", "green"), (" ", ""), (f"TRACING {self._name} {word}", "bold")))
@@ -138,7 +142,9 @@ def function_block(call: Call) -> Block:
 
 def phase_spans(call: Call) -> Spans:
     """The phase of a call that is not part of the forward pass."""
-    return ((f" {call.phase}", "grey"),) if call.phase != "forward" else ()
+    if call.phase != "forward":
+        return ((f" {call.phase}", "grey"),)
+    return ()
 
 
 def operator_inputs(call: Call) -> list[tuple[str, Spans]]:
@@ -151,7 +157,9 @@ def operator_inputs(call: Call) -> list[tuple[str, Spans]]:
 
 def operand(item: Any) -> Spans:
     """A tensor, or a plain value in grey."""
-    return tuple(spans(item)) if holds_tensor(item) else ((value_text(item), "grey"),)
+    if holds_tensor(item):
+        return tuple(spans(item))
+    return ((value_text(item), "grey"),)
 
 
 def method_arguments(call: Call) -> list[str]:
@@ -175,12 +183,16 @@ def is_setting(name: str, item: Any) -> bool:
 
 def plain(item: Any) -> str:
     """An argument without ink."""
-    return "".join([text for text, _ in spans(item)]) if holds_tensor(item) else value_text(item)
+    if holds_tensor(item):
+        return "".join([text for text, _ in spans(item)])
+    return value_text(item)
 
 
 def brackets(texts: list[str]) -> str:
     """The texts in brackets; nothing if there are none."""
-    return f"({', '.join(texts)})" if texts else ""
+    if texts:
+        return f"({', '.join(texts)})"
+    return ""
 
 
 def inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Spans]]:
@@ -218,7 +230,9 @@ def spans(item: Any, depth: int = 0) -> Iterable[Span]:
             return (("{", ""), *named(item, depth), ("}", ""))
         if isinstance(item, (tuple, list)):
             inner = tuple(joined(item, depth))
-            return inner if len(item) == 1 else (("[", ""), *inner, ("]", ""))
+            if len(item) == 1:
+                return inner
+            return (("[", ""), *inner, ("]", ""))
     return ((safe(item.type) if isinstance(item, Opaque) else value_text(item), "grey"),)
 
 

@@ -95,7 +95,9 @@ def beneath(func: Any, decorate: Callable[[Any], Any]) -> Any:
     """Decorate a function under the `fstack` and `debug_trace` it has, so that a tree under them is not made twice."""
     standing, begin = getattr(func, "__ttracker__", NOT_MARKED)
     # Another decorator may have copied the mark of the function it wraps.
-    return around(beneath(standing.__wrapped__, decorate), begin) if standing is func else decorate(func)
+    if standing is func:
+        return around(beneath(standing.__wrapped__, decorate), begin)
+    return decorate(func)
 
 
 class Steps(Generator[Any, Any, Any]):
@@ -135,7 +137,9 @@ def log_lines(func: Any) -> Within:
     """Log that the lines of a function follow; where lines are logged already, they are not logged twice."""
     lines.write(f"【debug_trace for {name_of(func)}】\n")
     code = getattr(inspect.unwrap(func), "__code__", None)
-    return nullcontext() if here.is_following else Following(code.co_filename if code is not None else "")
+    if here.is_following:
+        return nullcontext()
+    return Following(code.co_filename if code is not None else "")
 
 
 def name_of(func: Any) -> str:

@@ -24,9 +24,11 @@ def numbers(value: Any) -> str:
             found = of_array(numpy, value)
         else:
             return ""
-    except Exception:  # no values: inside vmap, or of a type for which there is no sum
+    except Exception:  # no values, as inside vmap, or a type that cannot be summed
         return ""
-    return f" | mean={found[0]:.6g} min={found[1]:.6g} max={found[2]:.6g} sum={found[3]:.6g}" if found else ""
+    if found:
+        return f" | mean={found[0]:.6g} min={found[1]:.6g} max={found[2]:.6g} sum={found[3]:.6g}"
+    return ""
 
 
 Found = tuple[float, float, float, float] | None

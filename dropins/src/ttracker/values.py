@@ -62,7 +62,7 @@ def results(value: Any) -> Iterator[str]:
 
 
 def plain(value: Any) -> str:
-    """A value that is no tensor: itself if it is small, else its length, or its class.
+    """A value other than a tensor: itself if it is small, else its length, or its class.
 
     >>> plain(113), plain("cat"), plain([0] * 4), plain(Opaque("Encoder"))
     ('value: 113', "value: 'cat'", 'len(value): 4', 'type(value): Encoder')
@@ -88,7 +88,9 @@ def length_of(value: Any) -> int:
     items = list(value.values() if isinstance(value, dict) else value)
     last = items[-1] if items else None
     cut = CUT.fullmatch(last) if isinstance(last, Word) else None
-    return len(value) if cut is None else len(value) - 1 + int(cut[1])
+    if cut is None:
+        return len(value)
+    return len(value) - 1 + int(cut[1])
 
 
 def shape_and_dtype(value: Any) -> tuple[str, str]:
@@ -120,7 +122,9 @@ def full_dtype(short: str) -> str:
     """
     match = DTYPE.fullmatch(short)
     if short == "b8" or match is None:
-        return "bool" if short == "b8" else short
+        if short == "b8":
+            return "bool"
+        return short
     return f"{DTYPES[match[1]]}{match[2]}{'_' if match[3] else ''}{match[3]}"
 
 
@@ -133,7 +137,9 @@ def tensor_classes() -> tuple[Any, ...]:
 def items_with_tensors(value: Any) -> dict[str, Any] | None:
     """The items of a tuple, a named one or a dataclass by their names, if there are tensors among them."""
     parts = items_of(value)
-    return parts if len(parts) <= MOST_ITEMS and any(holds_tensor(part) for part in parts.values()) else None
+    if len(parts) <= MOST_ITEMS and any(holds_tensor(part) for part in parts.values()):
+        return parts
+    return None
 
 
 def holds_tensor(value: Any, depth: int = 0) -> bool:
@@ -146,7 +152,9 @@ def holds_tensor(value: Any, depth: int = 0) -> bool:
 def items_of(value: Any) -> dict[str, Any]:
     """The items of a tuple, a named one or a dataclass, by their names; of all else none."""
     if isinstance(value, Fields):
-        return value.items if value.type not in DICTS else {}
+        if value.type not in DICTS:
+            return value.items
+        return {}
     if isinstance(value, tuple):
         return dict(zip(getattr(value, "_fields", map(str, range(len(value)))), value, strict=True))
     if dataclasses.is_dataclass(value) and not isinstance(value, (type, TensorFacts, Opaque)):

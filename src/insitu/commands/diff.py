@@ -61,7 +61,9 @@ def main(options: argparse.Namespace) -> int:
         print(json.dumps(diff_facts(diff), allow_nan=False))
     else:
         show_diff(diff, color=options.color, width=options.width)
-    return 0 if diff.close else 1
+    if diff.close:
+        return 0
+    return 1
 
 
 def _renamed(text: str) -> tuple[str, str]:

@@ -78,7 +78,9 @@ def exit_code(failure: BaseException | None) -> int:
         return 0
     if not isinstance(failure, SystemExit):
         _report(failure)
-        return 130 if isinstance(failure, KeyboardInterrupt) else 1
+        if isinstance(failure, KeyboardInterrupt):
+            return 130
+        return 1
     if failure.code is None or isinstance(failure.code, int):
         return failure.code or 0
     print(failure.code, file=sys.stderr)

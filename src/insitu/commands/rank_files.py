@@ -8,7 +8,9 @@ from pathlib import Path
 
 def rank() -> int | None:
     """The number of this process among those of a job; None if it is alone."""
-    return _number("RANK") if (_number("WORLD_SIZE") or 1) > 1 else None
+    if (_number("WORLD_SIZE") or 1) > 1:
+        return _number("RANK")
+    return None
 
 
 def rank_file(path: str, suffixes: tuple[str, ...]) -> str:
@@ -31,4 +33,6 @@ def rank_file(path: str, suffixes: tuple[str, ...]) -> str:
 
 def _number(name: str) -> int | None:
     text = os.environ.get(name, "")
-    return int(text) if text.isdecimal() else None
+    if text.isdecimal():
+        return int(text)
+    return None

@@ -59,7 +59,9 @@ def main(options: argparse.Namespace) -> int:
         for text in missing:
             print(f"! {text}")
         _print_left(parts, run)
-    return 1 if missing else 0
+    if missing:
+        return 1
+    return 0
 
 
 def _check_over(target: Path, parts: Path, runs: list[JournaledRun]) -> None:

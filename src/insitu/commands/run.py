@@ -130,7 +130,9 @@ def _check(options: argparse.Namespace) -> None:
 def _usual_level(view: str) -> str:
     """The level to record for a view. The view of variables needs watched functions, which a script does not have."""
     level = traits(view).level
-    return level if level in LEVELS else "functions"
+    if level in LEVELS:
+        return level
+    return "functions"
 
 
 def _check_memory(options: argparse.Namespace) -> None:

@@ -91,7 +91,9 @@ def _plain(item: Any) -> Any:
         return {str(name): _plain(part) for name, part in item.items()}
     if isinstance(item, (list, tuple)):
         return [_plain(part) for part in item]
-    return str(item) if isinstance(item, float) and not isfinite(item) else item
+    if isinstance(item, float) and not isfinite(item):
+        return str(item)
+    return item
 
 
 def _show_run(run: Run, options: argparse.Namespace) -> None:

@@ -190,7 +190,9 @@ class GoldenTrace:
         except insitu.StoreError as error:
             return f"{error}\n\n{renew}"
         diff = compare_traces(golden, trace, tolerance=self._tolerance, labels=("golden", "now"))
-        return None if diff.close else f"the trace is not that of {self._place()}\n\n{diff}\n\n{renew}"
+        if diff.close:
+            return None
+        return f"the trace is not that of {self._place()}\n\n{diff}\n\n{renew}"
 
     def _store(self, trace: Trace, verb: str) -> None:
         from insitu.store.files import write_whole

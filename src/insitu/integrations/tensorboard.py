@@ -79,7 +79,9 @@ def tag_of(path: str) -> str:
     ('encoder.0.weight.grad/mean', 'forward/loss', 'loss')
     """
     group, _, name = path.rpartition(".")
-    return f"{group}/{name}" if group else name or "root"
+    if group:
+        return f"{group}/{name}"
+    return name or "root"
 
 
 def _writer(logdir: Path) -> Any:

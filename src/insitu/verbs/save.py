@@ -84,7 +84,9 @@ def _page(subject: Any, parts: PageParts) -> str:
         return _trace_page(subject, parts)
     if (parts.steps, parts.depth) != (None, None):
         raise ChoiceError("steps and depth are for pages of traces")
-    return _diff_page(subject, parts) if isinstance(subject, Diff) else _run_page(subject, parts)
+    if isinstance(subject, Diff):
+        return _diff_page(subject, parts)
+    return _run_page(subject, parts)
 
 
 def _trace_page(trace: Trace, parts: PageParts) -> str:

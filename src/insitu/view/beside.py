@@ -83,7 +83,9 @@ class Beside:
     @property
     def missing(self) -> str | None:
         """What to record, if the columns are empty."""
-        return NO_BACKWARD if self._is_missing and self._found else None
+        if self._is_missing and self._found:
+            return NO_BACKWARD
+        return None
 
     def forget(self) -> None:
         """Forget the calls that were shown."""

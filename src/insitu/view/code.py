@@ -137,7 +137,9 @@ def _is_setting(name: str, item: Any) -> bool:
 
 def _infix(symbol: str, left: str, right: str) -> str:
     """An operator between its operands, or an index after what it indexes."""
-    return f"{left}[{right}]{symbol[2:]}" if symbol.startswith("[]") else f"{left} {symbol} {right}"
+    if symbol.startswith("[]"):
+        return f"{left}[{right}]{symbol[2:]}"
+    return f"{left} {symbol} {right}"
 
 
 def _outcome(call: Call, quote: bool) -> str:
@@ -156,7 +158,9 @@ def _name(call: Call) -> str:
     if call.kind == "function":
         return function_name(call.name)
     space, _, name = call.name.partition(".")
-    return safe(name) if space == "aten" else safe(f"{space}::{name}")
+    if space == "aten":
+        return safe(name)
+    return safe(f"{space}::{name}")
 
 
 def source(site: Site) -> Iterator[Span]:

@@ -96,7 +96,9 @@ def _item(item: Any) -> str:
         return _length(item)
     if isinstance(item, Fields):
         return safe(item.type)
-    return "dict" if isinstance(item, dict) else _text(item)
+    if isinstance(item, dict):
+        return "dict"
+    return _text(item)
 
 
 def _length(items: list[Any] | tuple[Any, ...]) -> str:
@@ -111,7 +113,9 @@ def length_of(items: list[Any] | tuple[Any, ...]) -> int:
     """
     last = items[-1] if items else None
     cut = CUT.fullmatch(last) if type(last) is Word else None
-    return len(items) if cut is None else len(items) - 1 + int(cut[1])
+    if cut is None:
+        return len(items)
+    return len(items) - 1 + int(cut[1])
 
 
 def _with_names(form: str, items: dict[Any, Any]) -> str:
@@ -122,7 +126,9 @@ def _with_names(form: str, items: dict[Any, Any]) -> str:
 
 
 def _named(name: Any, item: Any) -> str:
-    return f"{value_text(name)} {tensor(item)}" if type(item) is TensorFacts else value_text(name)
+    if type(item) is TensorFacts:
+        return f"{value_text(name)} {tensor(item)}"
+    return value_text(name)
 
 
 def _capped(texts: list[str], count: int) -> str:
@@ -159,4 +165,6 @@ def _statistics(stats: Stats, dtype: str) -> list[Span]:
     if stats.mean is not None:
         text += f"  mean {figure(stats.mean)}"
     odd = nonfinite_counts(stats)
-    return [(text, ""), (f"  ✗ {odd}", "red")] if odd else [(text, "")]
+    if odd:
+        return [(text, ""), (f"  ✗ {odd}", "red")]
+    return [(text, "")]

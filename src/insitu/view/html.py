@@ -96,7 +96,9 @@ def page(
 def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int] | None) -> list[Event]:
     events = select(trace.events, only)
     wanted = set(steps) if steps is not None else None
-    return events if wanted is None else [event for event in events if event.step in wanted]
+    if wanted is None:
+        return events
+    return [event for event in events if event.step in wanted]
 
 
 def _fill(
@@ -119,7 +121,9 @@ def _title(subject: Trace | Diff | None, title: str | None) -> str:
     if isinstance(subject, Diff):
         return short(safe(" | ".join(subject.labels)), 200)
     named = subject.about.get("subject") if subject is not None else None
-    return short(safe(str(named)), 200) if named else "insitu"
+    if named:
+        return short(safe(str(named)), 200)
+    return "insitu"
 
 
 def _joined(title: str, data: str) -> str:

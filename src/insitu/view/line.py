@@ -40,7 +40,9 @@ class Line:
     @property
     def body(self) -> tuple[Span, ...]:
         """The spans without the guide."""
-        return self.spans[1:] if self.depth else self.spans
+        if self.depth:
+            return self.spans[1:]
+        return self.spans
 
     def __str__(self) -> str:
         return "  ".join(filter(None, ["".join([text for text, _ in self.spans]), *(text for text, _ in self.cells)]))

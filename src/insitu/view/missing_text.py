@@ -30,7 +30,9 @@ def missing_text(missing: Missing) -> str:
 def missing_lines(trace: Trace) -> list[Line]:
     """The lines before a trace with missing events."""
     missing = trace.missing
-    return [] if missing is None else [Line((("! ", "red"), (missing_text(missing), "yellow")))]
+    if missing is None:
+        return []
+    return [Line((("! ", "red"), (missing_text(missing), "yellow")))]
 
 
 def about_texts(about: dict[str, Any]) -> dict[str, str]:

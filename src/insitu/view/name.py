@@ -73,7 +73,9 @@ def module_type(module: ModuleFacts) -> str:
     for name, item in key_settings(module).items():
         text += f"{sign}{_setting(name, item)}"
         sign = " → " if name in _ARROWS else ", "
-    return f"{safe(module.type)}({text})" if text else safe(module.type)
+    if text:
+        return f"{safe(module.type)}({text})"
+    return safe(module.type)
 
 
 def _setting(name: str, item: Any) -> str:
@@ -81,7 +83,9 @@ def _setting(name: str, item: Any) -> str:
     shown = value_text(item)
     if isinstance(item, (tuple, list)):
         shown = _SIGNS.get(name, ", ").join(map(value_text, item))
-    return shown if name in _BARE else f"{name}={shown}"
+    if name in _BARE:
+        return shown
+    return f"{name}={shown}"
 
 
 @lru_cache(maxsize=4096)
@@ -94,7 +98,9 @@ def function_name(name: str) -> str:
     name = safe(name.removesuffix(".__get__"))
     if name.startswith("torch.nn.functional."):
         return "F." + name[20:]
-    return name[12:] if name.startswith("torch.Tensor.") else name
+    if name.startswith("torch.Tensor."):
+        return name[12:]
+    return name
 
 
 def is_method(call: Call) -> bool:
@@ -145,14 +151,18 @@ def compact(call: Call) -> str:
         lambda: arguments(shown_args, shown_kwargs, brief=True),
         lambda: _without_named_tensors(shown_args, shown_kwargs),
     )
-    return f"{name}({text})" if text else name
+    if text:
+        return f"{name}({text})"
+    return name
 
 
 def _without_named_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """The arguments but for named tensors, with a sign if one is left out."""
     plain = {key: item for key, item in kwargs.items() if not holds_tensor(item)}
     texts = arguments(args, plain, brief=True)
-    return [*texts, "…"] if len(plain) < len(kwargs) else texts
+    if len(plain) < len(kwargs):
+        return [*texts, "…"]
+    return texts
 
 
 def _are_tensors(items: Iterable[Any]) -> bool:
@@ -188,7 +198,9 @@ def _index(index: Any) -> str:
 
 def _plain_operand(item: Any) -> tuple[str, ...]:
     """The text of an operand; nothing for a tensor, which is not written out."""
-    return () if holds_tensor(item) else (short(value_text(item), MOST_ARGUMENTS),)
+    if holds_tensor(item):
+        return ()
+    return (short(value_text(item), MOST_ARGUMENTS),)
 
 
 class Placed(Protocol):

@@ -109,7 +109,9 @@ def _page(subject: Trace | Diff) -> str:
         text = page(subject)
     except Exception as error:
         return f"<p>The page: {escape(_failed(error))}</p>"
-    return FRAME.format(escape(text)) if len(text) <= MOST_PAGE else _link(text.encode())
+    if len(text) <= MOST_PAGE:
+        return FRAME.format(escape(text))
+    return _link(text.encode())
 
 
 def _link(page: bytes) -> str:
@@ -157,7 +159,9 @@ def _summary(line: Line, hidden: int) -> tuple[str, str]:
 
 
 def _indent(line: Line) -> str:
-    return ' style="margin-left:1.5em"' if line.depth else ""
+    if line.depth:
+        return ' style="margin-left:1.5em"'
+    return ""
 
 
 def _hidden(lines: list[Line], shown: set[int]) -> Counter[int | None]:
@@ -176,7 +180,9 @@ def _hidden(lines: list[Line], shown: set[int]) -> Counter[int | None]:
 
 def _more(count: int) -> str:
     """How many lines are left out."""
-    return f'<div style="margin-left:1.5em;opacity:.7">… {count:,} more</div>' if count else ""
+    if count:
+        return f'<div style="margin-left:1.5em;opacity:.7">… {count:,} more</div>'
+    return ""
 
 
 def _row(line: Line) -> str:
@@ -186,7 +192,9 @@ def _row(line: Line) -> str:
 
 def _span(span: Span) -> str:
     text, ink = escape(span[0]), STYLES.get(span[1])
-    return f'<span style="{ink}">{text}</span>' if ink is not None else text
+    if ink is not None:
+        return f'<span style="{ink}">{text}</span>'
+    return text
 
 
 def _diff_list(diff: Diff) -> str:

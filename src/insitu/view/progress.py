@@ -50,7 +50,9 @@ def _show(what: str, over: Event) -> None:
 def _share() -> str:
     """How much of the work is done, as far as somebody counts."""
     total, done, what = progress.total, progress.done, progress.what
-    return f" {what} {min(done, total) * 100 // total} %" if total else ""
+    if total:
+        return f" {what} {min(done, total) * 100 // total} %"
+    return ""
 
 
 def _is_terminal() -> bool:

@@ -27,7 +27,9 @@ class OutputRange:
     def __str__(self) -> str:
         if self.stats is None:
             return UNKNOWN
-        return spread(self.stats, self.dtype) if self.stats.count else "empty"
+        if self.stats.count:
+            return spread(self.stats, self.dtype)
+        return "empty"
 
 
 def values_cell(every: Sequence[Outputs]) -> Span | None:
@@ -40,7 +42,9 @@ def values_cell(every: Sequence[Outputs]) -> Span | None:
     """
     if len(every) == 1 and len(every[0]) == 1:  # as most often
         facts = every[0][0]
-        return None if facts.stats is None else _cell(spread(facts.stats, facts.dtype), facts.stats.nan)
+        if facts.stats is None:
+            return None
+        return _cell(spread(facts.stats, facts.dtype), facts.stats.nan)
     ranges = [_range(facts) for facts in zip_longest(*every)]
     known = [output.stats for output in ranges if output.stats is not None]
     if not known:
@@ -56,7 +60,9 @@ def outputs_cell(calls: Iterable[Call]) -> Span | None:
 def union(every: Sequence[Stats]) -> Stats | None:
     """The statistics of several tensors taken as one; mean, deviation and histogram are left out."""
     if len(every) < 2:
-        return every[0] if every else None
+        if every:
+            return every[0]
+        return None
     low = [stats.min for stats in every if stats.min is not None]
     high = [stats.max for stats in every if stats.max is not None]
     return Stats(
@@ -95,7 +101,9 @@ def _rest_text(ranges: list[OutputRange]) -> str:
     """How much is not finite in the outputs that are not shown one by one."""
     rest = [output.stats for output in ranges[MOST_RANGES - 1 :] if output.stats is not None]
     odd = union([stats for stats in rest if stats.nan or stats.inf])
-    return f", {spread(replace(odd, min=None, max=None))}" if odd is not None else ""
+    if odd is not None:
+        return f", {spread(replace(odd, min=None, max=None))}"
+    return ""
 
 
 def _cell(text: str, nan: int) -> Span:

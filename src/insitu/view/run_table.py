@@ -115,13 +115,17 @@ def _span(least: int, largest: int) -> str:
     >>> _span(3, 3), _span(3, 7)
     ('3', '3–7')
     """
-    return f"{least}" if least == largest else f"{least}–{largest}"
+    if least == largest:
+        return f"{least}"
+    return f"{least}–{largest}"
 
 
 def _type(summary: VariableSummary) -> str:
     """Dtype and shape, or what else was recorded."""
     if not summary.shapes:
-        return "Python value" if summary.dtype == "json" else summary.dtype
+        if summary.dtype == "json":
+            return "Python value"
+        return summary.dtype
     least, largest = summary.shapes
     text = safe(dtype_named(summary.dtype).short)
     if len(least) != len(largest):
@@ -141,11 +145,15 @@ def _range(summary: VariableSummary) -> str:
     """The range of the values, or how many of them are not finite; marked if only a sample was looked at."""
     odd = count_text({"NaN": summary.nan, "Inf": summary.inf})
     if odd:
-        return f"≥ {odd}" if summary.sampled else odd
+        if summary.sampled:
+            return f"≥ {odd}"
+        return odd
     if summary.low is None or summary.high is None:
         return ""
     text = limits(summary.low, summary.high)
-    return f"≈ {text}" if summary.sampled else text
+    if summary.sampled:
+        return f"≈ {text}"
+    return text
 
 
 def sparkline(means: Sequence[float | None]) -> str:

@@ -44,7 +44,9 @@ def place_of(stream: Any) -> Hashable:
     """A key that is equal for streams to the same place."""
     if isinstance(stream, Log):
         return ("log", id(stream.logger))
-    return ("file", stream.path) if isinstance(stream, LogFile) else id(stream)
+    if isinstance(stream, LogFile):
+        return ("file", stream.path)
+    return id(stream)
 
 
 class Log:

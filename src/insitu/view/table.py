@@ -213,7 +213,9 @@ class Table:
 def _count_text(shown: int, count: int) -> str:
     """How many modules there are, and how many of them are shown if these are fewer."""
     text = "1 module" if count == 1 else f"{count:,} modules"
-    return text if shown == count else f"{shown:,} of {text}"
+    if shown == count:
+        return text
+    return f"{shown:,} of {text}"
 
 
 def _is_model(module: ModuleFacts) -> bool:
@@ -227,4 +229,6 @@ def _flops(count: int) -> Span:
 
 def _share(part: int, whole: int) -> Span:
     """The share of a time in the time of the whole trace."""
-    return (f"{100 * part / whole:.1f}%", "") if part and whole else NOTHING
+    if part and whole:
+        return (f"{100 * part / whole:.1f}%", "")
+    return NOTHING

@@ -95,7 +95,9 @@ class Terminal:
                 yield _lay_out(row, first, fits, places, more)
 
     def _room(self, file: IO[str]) -> int | None:
-        return self._width if self._width is not None else terminal_width(file)
+        if self._width is not None:
+            return self._width
+        return terminal_width(file)
 
     def forget_widths(self) -> None:
         """What comes now need not line up with what was written."""
@@ -240,7 +242,9 @@ def _within(spans: tuple[Span, ...], room: int | None, more: str) -> Sequence[Sp
     """The spans, cut if they are longer than the terminal is wide."""
     if room is None:
         return spans
-    return spans if _length(spans, places_of) <= room else _cut(spans, room, places_of, more)
+    if _length(spans, places_of) <= room:
+        return spans
+    return _cut(spans, room, places_of, more)
 
 
 def _cut(spans: tuple[Span, ...], length: int, places: Places, more: str) -> list[Span]:

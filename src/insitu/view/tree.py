@@ -147,7 +147,9 @@ class Tree:
         shown = [self._is_shown(node) for node in columns[0]]
         if not all(shown):
             columns = [list(compress(nodes, shown)) for nodes in columns]
-        return columns if self._unfold else grouped(columns, path)
+        if self._unfold:
+            return columns
+        return grouped(columns, path)
 
     def _is_shown(self, node: Node) -> bool:
         """Whether a node has a row of its own."""

@@ -50,7 +50,9 @@ def _output(call: Call, calls: list[Call]) -> Span:
 def _inputs(call: Call) -> str:
     """The inputs of a call that raised."""
     inputs = result(call.args) if call.kind != "python" else result(call.inputs or None)
-    return f" ← {inputs}" if inputs else ""
+    if inputs:
+        return f" ← {inputs}"
+    return ""
 
 
 def _time(times: list[int]) -> Span:
@@ -70,7 +72,9 @@ def _results(calls: list[Call]) -> str:
     if isinstance(out, (int, float)) and not isinstance(out, bool):
         return _number_range(found)
     is_one = holds_tensor(out) or len({result(item) for item in found}) == 1
-    return result(out) if is_one else f"{result(out)} and others"
+    if is_one:
+        return result(out)
+    return f"{result(out)} and others"
 
 
 def _number_range(numbers: list[float]) -> str:
@@ -92,7 +96,9 @@ def kept_cell(item: Any, count: int = 1) -> Span:
 
 
 def _kept(facts: TensorFacts) -> str:
-    return short(kept_text(facts.kept), MOST_KEPT) if facts.kept is not None else UNKNOWN
+    if facts.kept is not None:
+        return short(kept_text(facts.kept), MOST_KEPT)
+    return UNKNOWN
 
 
 def _sources(calls: list[Call]) -> Span:
@@ -103,7 +109,9 @@ def _sources(calls: list[Call]) -> Span:
     cell = source_cell(site)
     others = {call.site for call in calls if call.site is not site}
     is_elsewhere = any(source_cell(other) != cell for other in others if other is not None)
-    return (f"{cell[0]} …", cell[1]) if is_elsewhere else cell
+    if is_elsewhere:
+        return (f"{cell[0]} …", cell[1])
+    return cell
 
 
 @lru_cache(maxsize=4096)

@@ -31,12 +31,16 @@ def group_spans(group: Group, item: Fold) -> tuple[Span, ...]:
     if group.kind == "pass":
         return (number,)
     spans = ((expression(site_of(group.first)), INKS["python"]), (f"  {len(group.nodes)} calls", "grey"))
-    return (*spans, ("  ", ""), number) if item.count > 1 else spans
+    if item.count > 1:
+        return (*spans, ("  ", ""), number)
+    return spans
 
 
 def site_of(event: Event) -> Site | None:
     """Where an event happened; marks have no site."""
-    return None if isinstance(event, Mark) else event.site
+    if isinstance(event, Mark):
+        return None
+    return event.site
 
 
 def call_spans(call: Call, item: Fold, parent: Call | None) -> tuple[Span, ...]:
@@ -45,7 +49,9 @@ def call_spans(call: Call, item: Fold, parent: Call | None) -> tuple[Span, ...]:
         spans = _module_spans(call.module, item, parent.path if parent is not None else "")
     else:
         spans = _function_spans(call, item)
-    return spans if call.phase == "forward" else (*spans, (f"  {_phase(call, item)}", "grey"))
+    if call.phase == "forward":
+        return spans
+    return (*spans, (f"  {_phase(call, item)}", "grey"))
 
 
 def _module_spans(module: ModuleFacts, item: Fold, base: str) -> tuple[Span, ...]:
@@ -56,7 +62,9 @@ def _module_spans(module: ModuleFacts, item: Fold, base: str) -> tuple[Span, ...
     spans: tuple[Span, ...] = ((_type(module), "purple"),)
     if item.count > 1:
         spans = ((f"× {item.count} alike  ", "yellow"), *spans)
-    return ((f"{path}  ", "bold"), *spans) if path else spans
+    if path:
+        return ((f"{path}  ", "bold"), *spans)
+    return spans
 
 
 def _range(path: str, item: Fold, base: str) -> str:
@@ -65,7 +73,9 @@ def _range(path: str, item: Fold, base: str) -> str:
     if not isinstance(last, Call):
         return path
     final = safe(relative(last.path, base))
-    return path if final == path else f"{path} … {final}"
+    if final == path:
+        return path
+    return f"{path} … {final}"
 
 
 @lru_cache(maxsize=4096)
@@ -76,13 +86,17 @@ def _type(module: ModuleFacts) -> str:
 def _function_spans(call: Call, item: Fold) -> tuple[Span, ...]:
     """A function in a few words; an operator by its full name."""
     name: Span = (safe(call.name), "orange") if call.kind == "aten" else (compact(call), INKS[call.kind])
-    return (name, (f"  × {item.count} alike", "yellow")) if item.count > 1 else (name,)
+    if item.count > 1:
+        return (name, (f"  × {item.count} alike", "yellow"))
+    return (name,)
 
 
 def _phase(call: Call, item: Fold) -> str:
     """The phase and, in the backward pass, the modules whose forward calls it belongs to."""
     is_known = call.phase == "backward" and call.forward is not None and call.path != ""
-    return f"{call.phase} of {_paths(item)}" if is_known else call.phase
+    if is_known:
+        return f"{call.phase} of {_paths(item)}"
+    return call.phase
 
 
 def _paths(item: Fold) -> str:

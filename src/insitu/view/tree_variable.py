@@ -59,7 +59,9 @@ def _course(every: list[Variable]) -> str:
     texts = dict.fromkeys(held_text(variable.value) for variable in ends)
     text = short(" → ".join(filter(None, texts)), MOST_HELD)
     odd = sum(_is_nan(variable.value) for variable in every) if len(every) > 2 else 0
-    return f"{text}, {odd:,} NaN" if odd else text
+    if odd:
+        return f"{text}, {odd:,} NaN"
+    return text
 
 
 def _is_nan(value: object) -> bool:

@@ -41,7 +41,9 @@ def safe(text: str) -> str:
 
 def short(text: str, limit: int) -> str:
     """The text, cut with … when it is longer than the limit."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1] + "…"
 
 
 def tensor(facts: TensorFacts) -> str:
@@ -51,7 +53,9 @@ def tensor(facts: TensorFacts) -> str:
     ('f32[2, 3]', 'np u8[4]')
     """
     text = _typed(facts.dtype, facts.shape)
-    return f"np {text}" if facts.type == "ndarray" else text
+    if facts.type == "ndarray":
+        return f"np {text}"
+    return text
 
 
 @lru_cache(maxsize=4096)
@@ -88,11 +92,15 @@ def _inner(item: Any, quote: str, depth: int) -> str:
     if kind is TensorFacts:  # as most often
         return f"{quote}{tensor(item)}{quote}"
     form = FORMS.get(kind) or _inherited_form(kind)
-    return form(item) if form is not None else _container_within(item, quote, depth)
+    if form is not None:
+        return form(item)
+    return _container_within(item, quote, depth)
 
 
 def _container_within(item: Any, quote: str, depth: int) -> str:
-    return "…" if depth == MOST_DEPTH else _container(item, quote, depth + 1)
+    if depth == MOST_DEPTH:
+        return "…"
+    return _container(item, quote, depth + 1)
 
 
 def _quoted(text: str) -> str:
@@ -134,7 +142,9 @@ def _container(item: Any, quote: str, depth: int) -> str:
     text = join_capped([_inner(part, quote, depth) for part in item])
     if isinstance(item, list):
         return f"[{text}]"
-    return f"({text},)" if len(item) == 1 else f"({text})"
+    if len(item) == 1:
+        return f"({text},)"
+    return f"({text})"
 
 
 def _named(items: dict[Any, Any], sign: str, quote: str, depth: int) -> str:
@@ -171,25 +181,33 @@ def arguments(args: Sequence[Any], kwargs: dict[str, Any], *, brief: bool = Fals
 
 def _tensor_key(item: Any) -> str | None:
     """What equal tensors share; None for anything else."""
-    return tensor(item) if type(item) is TensorFacts else None
+    if type(item) is TensorFacts:
+        return tensor(item)
+    return None
 
 
 def _counted(items: list[TensorFacts], brief: bool) -> str:
     """Equal tensors that follow each other."""
     text = argument(items[0], brief)
-    return f"{len(items)} × {text}" if len(items) > 1 else text
+    if len(items) > 1:
+        return f"{len(items)} × {text}"
+    return text
 
 
 def argument(item: Any, brief: bool = False) -> str:
     """One argument, or a part of an index: tensors by dtype and shape, `brief` by dtype alone."""
     if type(item) is TensorFacts:
-        return safe(f"{item.dtype}[…]") if brief else tensor(item)
+        if brief:
+            return safe(f"{item.dtype}[…]")
+        return tensor(item)
     if not isinstance(item, (list, tuple)) or len(item) < 2:
         return value_text(item)
     if any(type(part) is not TensorFacts for part in item):
         return value_text(item)
     texts = {argument(part, brief) for part in item}
-    return f"[{len(item)} × {texts.pop()}]" if len(texts) == 1 else value_text(item)
+    if len(texts) == 1:
+        return f"[{len(item)} × {texts.pop()}]"
+    return value_text(item)
 
 
 def holds_tensor(item: Any) -> bool:
@@ -206,7 +224,9 @@ def held_text(item: Any) -> str:
     """What a variable holds, in the manner of a result; a text is quoted and None is None."""
     if isinstance(item, str) and not isinstance(item, Word):
         return repr(short(item, MOST_RESULT))
-    return result(item) if holds_tensor(item) else short(value_text(item), MOST_RESULT)
+    if holds_tensor(item):
+        return result(item)
+    return short(value_text(item), MOST_RESULT)
 
 
 def result(item: Any, limit: int = MOST_RESULT) -> str:
@@ -288,7 +308,9 @@ def spread(stats: Stats, dtype: str = "") -> str:
     if stats.min is None or stats.max is None:
         return odd
     text = limits(stats.min, stats.max, whole=is_whole(dtype))
-    return f"{text}, {odd}" if odd else text
+    if odd:
+        return f"{text}, {odd}"
+    return text
 
 
 def nonfinite_counts(stats: Stats) -> str:
@@ -297,7 +319,9 @@ def nonfinite_counts(stats: Stats) -> str:
     >>> nonfinite_counts(Stats(count=4, min=0.0, max=1.0, mean=0.5, std=1.0, nan=2, inf=1))
     '2 NaN, 1 Inf'
     """
-    return count_text({"NaN": stats.nan, "Inf": stats.inf}) if stats.nan or stats.inf else ""
+    if stats.nan or stats.inf:
+        return count_text({"NaN": stats.nan, "Inf": stats.inf})
+    return ""
 
 
 def count_text(counts: dict[str, int]) -> str:
@@ -318,20 +342,26 @@ def kept_text(item: Any) -> str:
     try:
         size = getattr(item, "size", None)
         if type(size) is int and hasattr(item, "tolist"):
-            return _values(item.tolist()) if size <= MOST_VALUES else ""
+            if size <= MOST_VALUES:
+                return _values(item.tolist())
+            return ""
         return _element(item)
     except Exception as error:  # the user's own object: its text may do anything
         return safe(f"<{type(item).__name__}: {type(error).__name__}>")
 
 
 def _values(item: Any) -> str:
-    return f"[{', '.join(map(_values, item))}]" if isinstance(item, list) else _element(item)
+    if isinstance(item, list):
+        return f"[{', '.join(map(_values, item))}]"
+    return _element(item)
 
 
 def _element(item: Any) -> str:
     if isinstance(item, float):
         return figure(item, 4)
-    return f"{item:.4g}" if isinstance(item, complex) else safe(str(item))
+    if isinstance(item, complex):
+        return f"{item:.4g}"
+    return safe(str(item))
 
 
 def duration(nanoseconds: int) -> str:

@@ -84,8 +84,12 @@ class Variables:
         if type(event) is Variable:
             return self._variable(event)
         if type(event) is Call:
-            return self._closed(event) if event.kind == "python" else ()
-        return self._mark(event) if isinstance(event, Mark) and event.kind != "step" else ()
+            if event.kind == "python":
+                return self._closed(event)
+            return ()
+        if isinstance(event, Mark) and event.kind != "step":
+            return self._mark(event)
+        return ()
 
     def finish(self) -> Iterator[Line]:
         """The end of calls that never ended."""
@@ -121,7 +125,9 @@ class Variables:
     def _variable(self, variable: Variable) -> Iterable[Line]:
         call = self._around(variable)
         line = self._change(variable, call)
-        return (line,) if variable.thread == self._thread else (*self._turned_to(variable.thread), line)
+        if variable.thread == self._thread:
+            return (line,)
+        return (*self._turned_to(variable.thread), line)
 
     def _change(self, variable: Variable, call: _RunningCall | None) -> Line:
         depth, watched, file = (call.depth, call.name, call.file) if call is not None else (-1, "", None)

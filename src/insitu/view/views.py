@@ -70,4 +70,6 @@ def make_for_replay(view: AnyView, /, **options: Any) -> View:
     """A view for a trace that is complete: the tree can then fold outermost calls and steps."""
     check_view(view)
     is_ready = not isinstance(view, str | type)
-    return make(view, **options) if is_ready else make(view, **{**traits(view).replay, **options})
+    if is_ready:
+        return make(view, **options)
+    return make(view, **{**traits(view).replay, **options})

@@ -38,7 +38,9 @@ class Export:
     @property
     def suffixes(self) -> tuple[str, ...]:
         """The suffixes of its files."""
-        return (self.suffix, self.suffix + PACKED) if self.long else (self.suffix,)
+        if self.long:
+            return (self.suffix, self.suffix + PACKED)
+        return (self.suffix,)
 
 
 # The first suffix that fits is taken: a longer one comes before the one it ends in.
@@ -78,7 +80,9 @@ def export_bytes(trace: Trace, name: str) -> Iterator[bytes]:
     if export is None:
         raise ValueError(f"{name!r} does not end in one of {', '.join(SUFFIXES)}")
     content = (piece.encode() for piece in export.pieces(trace))
-    return _packed(content) if name.lower().endswith(PACKED) else content
+    if name.lower().endswith(PACKED):
+        return _packed(content)
+    return content
 
 
 def _packed(content: Iterable[bytes]) -> Iterator[bytes]:

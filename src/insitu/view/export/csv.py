@@ -48,4 +48,6 @@ def _plain(text: str) -> str:
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     text = text.replace("\0", "\\x00")
-    return f"'{text}" if FORMULA.match(text) else text
+    if FORMULA.match(text):
+        return f"'{text}"
+    return text

@@ -109,7 +109,9 @@ class _Drawing:
             yield f"{source} -> n{target} [{_label(text)}];"
 
     def _source(self, edge: Edge) -> str:
-        return f"n{edge.source}" if edge.source is not None else f"given{self._number}_{edge.tensor.id}"
+        if edge.source is not None:
+            return f"n{edge.source}"
+        return f"given{self._number}_{edge.tensor.id}"
 
 
 def _box(call: Call) -> str:

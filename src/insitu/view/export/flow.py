@@ -99,7 +99,9 @@ class Flow:
         if call.module is None:
             return []
         paths = self._layers.around(call.path)
-        return paths[:-1] if isinstance(key, str) else paths
+        if isinstance(key, str):
+            return paths[:-1]
+        return paths
 
     def title(self, path: str) -> str:
         """The name of a module with its class; of identical ones, the first and the last."""

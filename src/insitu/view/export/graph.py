@@ -148,7 +148,9 @@ class Layers:
         """Name and class: `attn  Attention`."""
         own = safe(relative(path, self.above(path) or ""))
         kind = module_type(self.modules[path])
-        return f"{own}  {kind}" if own else kind
+        if own:
+            return f"{own}  {kind}"
+        return kind
 
 
 def call_name(call: Call) -> str:
@@ -158,15 +160,21 @@ def call_name(call: Call) -> str:
     'F.softmax'
     """
     if call.kind == "module":
-        return f"{safe(call.path)}  {safe(call.name)}" if call.path else safe(call.name)
+        if call.path:
+            return f"{safe(call.path)}  {safe(call.name)}"
+        return safe(call.name)
     if call.operator is not None:
         return safe(call.operator)
-    return safe(call.name) if call.kind == "aten" else function_name(call.name)
+    if call.kind == "aten":
+        return safe(call.name)
+    return function_name(call.name)
 
 
 def code_at(site: Site | None) -> dict[str, str]:
     """Where something was called, and the code of that line."""
-    return {"source": place(site), "code": safe(site.text)} if site is not None else {}
+    if site is not None:
+        return {"source": place(site), "code": safe(site.text)}
+    return {}
 
 
 @lru_cache(maxsize=4096)

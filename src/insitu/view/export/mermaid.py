@@ -58,7 +58,9 @@ def _lines(flow: Flow) -> Iterator[str]:
 
 def _box(flow: Flow, key: Key, id: str) -> str:
     text = "<br/>".join(_escaped(line) for line in flow.label(key) if line)
-    return f'{id}["{text}"]' if isinstance(key, str) else f'{id}(("{text}"))'
+    if isinstance(key, str):
+        return f'{id}["{text}"]'
+    return f'{id}(("{text}"))'
 
 
 def _escaped(text: str) -> str:

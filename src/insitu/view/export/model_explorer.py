@@ -42,7 +42,9 @@ class _Namespaces(Layers):
     def of(self, call: Call) -> str:
         """The namespace of a call; the backward pass has its own."""
         namespace = self._joined[call.path] if call.module is not None else ""
-        return f"backward/{namespace}".removesuffix("/") if call.phase != "forward" else namespace
+        if call.phase != "forward":
+            return f"backward/{namespace}".removesuffix("/")
+        return namespace
 
 
 def _graph(graph: StepGraph, layers: _Namespaces) -> Item:

@@ -159,7 +159,9 @@ def _rows(lanes: _Lanes, arrows: _Arrows) -> Iterator[TraceEvent]:
 
 
 def _name(call: Call) -> str:
-    return f"{call_name(call)} {call.phase}" if call.phase != "forward" else call_name(call)
+    if call.phase != "forward":
+        return f"{call_name(call)} {call.phase}"
+    return call_name(call)
 
 
 def _facts(call: Call) -> TraceEvent:

@@ -120,7 +120,9 @@ def _point(value: Any) -> Point | None:
     if isinstance(value, (bool, int, float)):
         return _number_point(value)
     found = [facts.stats for facts in tensors(value) if facts.stats is not None]
-    return _stats_point(found) if found else None
+    if found:
+        return _stats_point(found)
+    return None
 
 
 def _number_point(value: float) -> Point | None:
@@ -129,7 +131,9 @@ def _number_point(value: float) -> Point | None:
         number = float(value)
     except OverflowError:
         return None
-    return Point(number, number, number, is_odd=False) if isfinite(number) else UNKNOWN
+    if isfinite(number):
+        return Point(number, number, number, is_odd=False)
+    return UNKNOWN
 
 
 def _is_whole(value: Any) -> bool:
@@ -153,4 +157,6 @@ def _stats_point(every: list[Stats]) -> Point:
 def _mean(every: list[Stats], default: float) -> float:
     """The mean of the means that are known; shares, because the sum may be too large for a float."""
     means = [stats.mean for stats in every if stats.mean is not None and isfinite(stats.mean)]
-    return sum(mean / len(means) for mean in means) if means else default
+    if means:
+        return sum(mean / len(means) for mean in means)
+    return default

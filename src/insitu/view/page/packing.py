@@ -87,4 +87,6 @@ def _rounded(bits: int, mask: int, half: int, kind: str) -> int:
     """The bits of a number without the last digits; the largest numbers stay finite."""
     exponent = 0x7F80_0000 if kind == "f" else 0x7FF0_0000_0000_0000
     rounded = (bits + half) & mask
-    return rounded if rounded & exponent != exponent else bits & mask | (bits & 1 if bits & exponent == exponent else 0)
+    if rounded & exponent != exponent:
+        return rounded
+    return bits & mask | (bits & 1 if bits & exponent == exponent else 0)

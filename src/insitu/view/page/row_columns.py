@@ -195,14 +195,18 @@ def _number_kind(item: Any) -> int:
         return FLOAT
     if type(item) is not int or abs(item) >= MOST_FLOAT:
         return NO_NUMBER
-    return INTEGER if abs(item) <= MOST_EXACT else FLOAT
+    if abs(item) <= MOST_EXACT:
+        return INTEGER
+    return FLOAT
 
 
 def call_label(call: Call) -> str:
     """What was called, in a few words."""
     if call.kind == "module" and call.module is not None:
         return module_type(call.module)
-    return safe(call.name) if call.kind == "aten" else compact(call)
+    if call.kind == "aten":
+        return safe(call.name)
+    return compact(call)
 
 
 def _arguments(call: Call) -> str:

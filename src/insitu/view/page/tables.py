@@ -42,7 +42,9 @@ class Tables:
 
     def text(self, text: str | None) -> int:
         """The number of a text."""
-        return self._texts.setdefault(text, len(self._texts)) if text else 0
+        if text:
+            return self._texts.setdefault(text, len(self._texts))
+        return 0
 
     def site(self, site: Site | None) -> int:
         """The number of a place; its callers have numbers too."""
