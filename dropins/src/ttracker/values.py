@@ -94,7 +94,7 @@ def length_of(value: Any) -> int:
 
 
 def shape_and_dtype(value: Any) -> tuple[str, str]:
-    """Both as PyTorch or NumPy prints them; empty for what is no tensor.
+    """Both as PyTorch or NumPy prints them; empty for anything but a tensor.
 
     >>> shape_and_dtype(TensorFacts(0, (73, 3), "f8e4m3fn", "cpu"))
     ('shape=torch.Size([73, 3])', 'dtype=torch.float8_e4m3fn')
