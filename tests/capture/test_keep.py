@@ -12,8 +12,7 @@ from tests.capture.oracle import troubles
 from torch import Tensor, nn
 
 import insitu
-from insitu.capture import keep
-from insitu.capture.keep import statistics
+from insitu.capture.statistics import statistics, stats
 from insitu.trace.event import Stats
 
 NAN, INF = float("nan"), float("inf")
@@ -286,11 +285,11 @@ def test_mean_of_very_large_values_is_finite() -> None:
 
 
 def test_recorded_min_and_max_of_integers_are_integers() -> None:
-    found = keep.stats(torch.tensor([3, 131_073]))
+    found = stats(torch.tensor([3, 131_073]))
     assert found is not None and (found["min"], found["max"]) == (3, 131_073)
     assert type(found["max"]) is int and type(found["mean"]) is float
     values = (torch.ones(2), torch.tensor([2**62]), torch.empty(0).long())
-    floats, large, empty = map(keep.stats, values)
+    floats, large, empty = map(stats, values)
     assert floats is not None and type(floats["max"]) is float
     assert large is not None and type(large["max"]) is float
     assert empty is not None and empty["max"] is None

@@ -460,7 +460,7 @@ BROKEN = {
     "function callees": "insitu.capture.ops.function_callee",
     "operator callees": "insitu.capture.ops.operator_callee",
     "layouts": "insitu.capture.tensors.layout_unrecorded",
-    "statistics": "insitu.capture.keep.flat_floats",
+    "statistics": "insitu.capture.statistics.flat_floats",
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from insitu.capture.keep import statistics
+from insitu.capture.statistics import statistics
 from insitu.errors import ChoiceError
 from insitu.trace.compare.closeness import Tolerance, close, close_arrays, close_plain, close_stats
 from insitu.trace.event import Stats, TensorFacts

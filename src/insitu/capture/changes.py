@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from insitu.capture.containers import MOST_DEPTH, attributes, items_of
 from insitu.capture.contents import array_digest, digest, digest_of, parts_of
-from insitu.capture.keep import has_values, local, unnoticed
+from insitu.capture.isolation import run_isolated
+from insitu.capture.tensor_memory import has_values, local_part
 from insitu.capture.tensors import array_layout, layout_of, short_dtype
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Change
@@ -162,14 +163,14 @@ ATOM_PRINTS: tuple[tuple[type, Callable[[Any], Print]], ...] = (
 
 def tensor_print(tensor: Tensor) -> Print:
     """The print of a tensor; one without values to read is compared by identity."""
-    return unnoticed(lambda: _tensor_print(tensor))
+    return run_isolated(lambda: _tensor_print(tensor))
 
 
 def _tensor_print(tensor: Tensor) -> Print:
     layout = layout_of(tensor)
     facts = (type(tensor), tuple(layout[0] or ()), short_dtype(layout[1]), str(layout[2]))
     try:
-        tensor = local(tensor)
+        tensor = local_part(tensor)
         contents: Any = tuple(map(digest_of, parts_of(Tensor.detach(tensor)))) if has_values(tensor) else id(tensor)
     except Exception:  # a type that cannot be read
         contents = (id(tensor), 0 if tensor.is_inference() else version_counter(tensor))

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from xxhash import xxh3_128_digest
 
-from insitu.capture.keep import extent, has_values, unnoticed
+from insitu.capture.isolation import run_isolated
+from insitu.capture.tensor_memory import extent, has_values
 from insitu.capture.torch_internals import SPARSE_PARTS
 from insitu.trace.dtype import DTYPES
 
@@ -37,7 +38,7 @@ def content_of(item: Any) -> Any:
     try:
         if issubclass(kind, numpy.ndarray):
             return array_digest(item)
-        return unnoticed(lambda: part_digests(item))
+        return run_isolated(lambda: part_digests(item))
     except Exception:  # a type that cannot be read
         return None
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from insitu.capture.keep import has_values, is_profiled, local, unnoticed, unprofiled
+from insitu.capture.isolation import is_profiled, run_isolated, run_unprofiled
 from insitu.capture.modes import skip_when_compiling
+from insitu.capture.tensor_memory import has_values, local_part
 from insitu.capture.torch_internals import (
     MKLDNN,
     DisableTorchDispatch,
@@ -63,7 +64,7 @@ def careful_total(tensor: Tensor) -> float:
     if not is_readable():
         return 0.0
     if is_profiled():
-        return unprofiled(lambda: careful_total(tensor))
+        return run_unprofiled(lambda: careful_total(tensor))
     with DisableTorchFunction(), DisableTorchDispatch():  # no_grad is not needed for what is detached
         values = floats(tensor)
         if values is None:
@@ -80,7 +81,7 @@ def is_readable() -> bool:
 
 def floats(tensor: Tensor) -> Tensor | None:
     """The floating-point values of a tensor, detached and dense; None if there are none that could be read."""
-    tensor = local(tensor)
+    tensor = local_part(tensor)
     if tensor.dtype in WHOLE or not has_values(tensor) or tensor.is_quantized:
         return None
     values = Tensor.detach(tensor)
@@ -111,7 +112,7 @@ def finiteness_of(tensor: Tensor, found: float | None = None) -> Finiteness:
     found = careful_total(tensor) if found is None else found
     if math.isfinite(found):
         return FINITE
-    return unnoticed(lambda: _finiteness(tensor))
+    return run_isolated(lambda: _finiteness(tensor))
 
 
 def _finiteness(tensor: Tensor) -> Finiteness:
@@ -132,7 +133,7 @@ def is_finite(tensor: Tensor) -> bool:
 
 def has_least(inputs: list[Tensor], result: Tensor) -> bool:
     """Whether an input holds the least number of its dtype, with which scores are masked."""
-    return unnoticed(lambda: any(_reaches_least(tensor, result) for tensor in inputs))
+    return run_isolated(lambda: any(_reaches_least(tensor, result) for tensor in inputs))
 
 
 def _reaches_least(tensor: Tensor, result: Tensor) -> bool:
@@ -150,7 +151,7 @@ def first_bad(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:
     >>> first_bad(torch.tensor([[0.0, 1.0], [float("nan"), 2.0]]), nan=True)
     (1, 0)
     """
-    return unnoticed(lambda: index_of(local(tensor), nan=nan))
+    return run_isolated(lambda: index_of(local_part(tensor), nan=nan))
 
 
 def index_of(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:

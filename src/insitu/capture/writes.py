@@ -9,7 +9,7 @@ import numpy
 from numpy.lib.stride_tricks import as_strided
 from torch import Tensor
 
-from insitu.capture.keep import extent, is_plain_class
+from insitu.capture.tensor_memory import extent, is_plain_class
 from insitu.capture.torch_internals import storage_identity
 
 MOST_WRITES = 16  # for each storage: who wrote earlier is not known

@@ -12,13 +12,13 @@ from insitu.capture.values.value_recorder import ValueRecorder
 from insitu.errors import Troubles, tell
 from insitu.session.about import about_run
 from insitu.session.dist import current_rank
-from insitu.session.entries import ToFunction, ToJournal, ToNothing
 from insitu.session.live_run import LiveRun
 from insitu.session.run_options import RunOptions
 from insitu.session.run_writer import RunWriter
 from insitu.session.session import Entry
 from insitu.session.signals import Termination
 from insitu.session.switch import is_off
+from insitu.session.value_sinks import EmptySink, FunctionSink, JournalSink
 from insitu.trace.path import Pattern
 
 PATIENCE = 60.0  # seconds that rank 0 waits for the others to end
@@ -61,10 +61,10 @@ class RunEntry(Entry):
 
     def _sink(self, options: RunOptions) -> ValueSink:
         if options.function is not None and self.is_on:
-            return ToFunction(options.function, current_rank(), self.trouble, self._tell_left_out)
+            return FunctionSink(options.function, current_rank(), self.trouble, self._tell_left_out)
         if self.writer is not None:
-            return ToJournal(self.writer.journal, self._tell_left_out)
-        return ToNothing()
+            return JournalSink(self.writer.journal, self._tell_left_out)
+        return EmptySink()
 
     def _start(self) -> None:
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from insitu.capture.keep import stats
+from insitu.capture.statistics import stats
 from insitu.capture.values.intake import Keep
 from insitu.capture.values.targets import targets
 from insitu.errors import ChoiceError, SubjectError, choose

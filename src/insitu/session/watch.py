@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from insitu.capture.keep import closely
+from insitu.capture.keep import small_values_or_statistics
 from insitu.capture.variables.function_watch import OwnSession
 from insitu.capture.variables.patterns import valid_patterns
 from insitu.errors import SubjectError, brief
@@ -132,7 +132,7 @@ class Watch(TraceSession):
             variables=patterns,
         )
         function_view = view if view is not None else "variables"
-        function_keep = keep if keep is not None else closely
+        function_keep = keep if keep is not None else small_values_or_statistics
         self._standby = Standby(target.place(view), lambda: target.printer(function_view), function_keep)
         shows_functions = level == "python" or (level is None and view in (None, "variables"))
         # Functions alone need no session that starts and ends at each call: a recorder for each thread stands by.
@@ -178,5 +178,5 @@ def default_view(patterns: tuple[str, ...]) -> str:
 def default_keep(*, is_close: bool) -> Keep:
     """How much of each tensor a view needs."""
     if is_close:
-        return closely
+        return small_values_or_statistics
     return "meta"

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from insitu.capture.contents import small_content_of
 from insitu.capture.explain.reading import Reading
 from insitu.capture.explain.saved import custom_backward, find_change
-from insitu.capture.keep import has_values
 from insitu.capture.names import wrapped_name
+from insitu.capture.tensor_memory import has_values
 from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import BUFFERS, PARAMETERS, DisableTorchDispatch, DisableTorchFunction
 from insitu.trace.explain.explanation import Explanation

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.keep import has_values, local, statistics, unnoticed
+from insitu.capture.isolation import run_isolated
 from insitu.capture.names import ModuleCallee
+from insitu.capture.statistics import statistics
+from insitu.capture.tensor_memory import has_values, local_part
 from insitu.capture.tensors import Value, layout_of, short_dtype
 from insitu.capture.torch_internals import BUFFERS, PARAMETERS, SAVED, DisableTorchFunction, saved_names
 from insitu.trace.event import Call, Stats, TensorFacts
@@ -138,7 +140,7 @@ def facts_of(tensor: Tensor) -> TensorFacts:
 
 def stats_of(tensor: Tensor) -> Stats | None:
     """The statistics of a tensor, if it can be read."""
-    tensor = local(tensor)
+    tensor = local_part(tensor)
     if has_values(tensor):
-        return unnoticed(lambda: statistics(Tensor.detach(tensor), bins=False))
+        return run_isolated(lambda: statistics(Tensor.detach(tensor), bins=False))
     return None

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from insitu.capture.changes import tensor_print
-from insitu.capture.keep import has_values, local, unnoticed
+from insitu.capture.isolation import run_isolated
+from insitu.capture.tensor_memory import has_values, local_part
 from insitu.capture.torch_internals import foreach_norm
 
 MOST_DIGESTED = 1 << 24  # elements of a tensor that is told apart by all its bytes
@@ -37,12 +38,12 @@ class Weight:
 
 def content(tensor: Tensor) -> Any:
     """What tells the values of a tensor from others: of a huge one, or one on another device, only two sums."""
-    return unnoticed(lambda: content_of(tensor))
+    return run_isolated(lambda: content_of(tensor))
 
 
 def content_of(tensor: Tensor) -> Any:
     """The same, where nobody notices."""
-    values = local(tensor)
+    values = local_part(tensor)
     if not has_values(values) or (values.is_cpu and values.numel() <= MOST_DIGESTED):
         return tensor_print(tensor)
     values = Tensor.detach(values)
@@ -54,7 +55,7 @@ class Sample:
 
     def __init__(self, weights: Iterable[Weight]) -> None:
         self.total = 0.0
-        unnoticed(lambda: self._take(weights))
+        run_isolated(lambda: self._take(weights))
 
     def _take(self, weights: Iterable[Weight]) -> None:
         grads = [(weight, grad) for weight in weights if (grad := dense_grad(weight.ref())) is not None]
@@ -89,7 +90,7 @@ def dense_grad(parameter: Tensor | None) -> Tensor | None:
     grad = parameter.grad if parameter is not None and parameter.is_leaf else None
     if grad is None or grad.layout is not torch.strided or not has_values(grad):
         return None
-    return unnoticed(grad.detach)
+    return run_isolated(grad.detach)
 
 
 def norms_of(tensors: list[Tensor]) -> list[float]:

@@ -15,7 +15,8 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from insitu.capture.keep import is_fake, is_plain_class, is_transformed, local, stats
+from insitu.capture.statistics import stats
+from insitu.capture.tensor_memory import is_fake, is_plain_class, is_transformed, local_part
 from insitu.capture.torch_internals import COLLECTIVES, LOCAL_TENSOR, SPARSE_PARTS, jagged_parts
 
 # A path, the copy, and facts about it that its values do not show.
@@ -122,7 +123,7 @@ def _with_facts(inner: Iterator[Copy], facts: dict[str, Any]) -> Iterator[Copy]:
 
 def inner_tensor(tensor: Tensor) -> Tensor | None:
     """The tensor that has all values of a wrapper: the local part of a DTensor, the result of a collective."""
-    part = local(tensor)
+    part = local_part(tensor)
     if part is not tensor:
         return part  # type: ignore[no-any-return]
     collectives = sys.modules.get(COLLECTIVES)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy
 from torch import Tensor
 
-from insitu.capture.keep import Small, stats
+from insitu.capture.statistics import Small, stats
 from insitu.capture.values.copies import PLAIN, LeftOutError, copies, dense_copy, dtensor_facts, is_dense, readable
 from insitu.capture.values.leaves import MOST_LEAVES, SMALL, TOO_MANY, Leaves, parts
 from insitu.capture.values.step_values import Batch, Put, StepValues

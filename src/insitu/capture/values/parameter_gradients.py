@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from insitu.capture.keep import local, unnoticed
+from insitu.capture.isolation import run_isolated
 from insitu.capture.modes import skip_all_when_compiling
+from insitu.capture.tensor_memory import local_part
 from insitu.capture.values.intake import text_of
 from insitu.errors import is_interrupt
 
@@ -55,7 +56,7 @@ class ParameterGradients:
         try:
             self._pending[path] = parameter
             if parameter.grad is not None:  # it may be gone before the step ends, and no optimizer has used it
-                grad = local(parameter.grad).detach()
+                grad = local_part(parameter.grad).detach()
                 self._stash[path] = grad if self._has_optimizer else grad.clone()
         except Exception as error:
             if is_interrupt(error):
@@ -78,7 +79,7 @@ class ParameterGradients:
         try:
             used = [path for path, parameter in self._pending.items() if id(parameter) in owned]
             with self._recorder.lock:
-                unnoticed(functools.partial(self._take, used))
+                run_isolated(functools.partial(self._take, used))
         except Exception as error:
             if is_interrupt(error):
                 raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from insitu.capture.changes import tensor_print
-from insitu.capture.keep import is_plain_class, local
+from insitu.capture.tensor_memory import is_plain_class, local_part
 from insitu.capture.values.copies import is_dense
 from insitu.capture.values.intake import Keep
 from insitu.capture.values.targets import TensorTarget
@@ -68,7 +68,7 @@ class ParameterValues:
     def _is_written(self, path: str, value: Any, keep: Keep | None) -> bool:
         """Whether a parameter has the values that were written for it in this step."""
         now = self._recorder.now
-        tensor = value if type(value) is nn.Parameter else local(value)
+        tensor = value if type(value) is nn.Parameter else local_part(value)
         if (path, 0) in now.settled or not isinstance(tensor, Tensor) or not is_plain_class(tensor):
             return False
         if keep is not None:

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from insitu.capture.compiled import regions
-from insitu.capture.keep import unnoticed
+from insitu.capture.isolation import run_isolated
 from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
 from insitu.capture.modules import patch
 from insitu.capture.values.intake import Intake, Keep, ValueSink, text_of
@@ -218,7 +218,7 @@ class ValueRecorder:
                 now = self.writer.now
                 mark = len(now.taken)
                 try:
-                    unnoticed(partial(self._take_output, now, outputs[0]))
+                    run_isolated(partial(self._take_output, now, outputs[0]))
                 except BaseException:
                     now.take_back(mark)
                     raise
@@ -283,7 +283,7 @@ class ValueRecorder:
     def _collect(self, collect: Callable[[], None]) -> None:
         """Take values; an error of the tool ends neither the step nor the program."""
         try:
-            unnoticed(collect)
+            run_isolated(collect)
         except Exception as error:
             if is_interrupt(error):
                 raise
@@ -309,7 +309,7 @@ class ValueRecorder:
             now = self.writer.now
             mark = len(now.taken)
             try:
-                unnoticed(lambda: self._intake.add_all(now, path, value, rests))
+                run_isolated(lambda: self._intake.add_all(now, path, value, rests))
             except BaseException as error:
                 self._failed(path, error, mark)
         if self.afterwards is not None:

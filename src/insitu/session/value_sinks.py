@@ -1,4 +1,4 @@
-"""Values that were taken from a model, on their way into the journal of a run, or to a function of the user."""
+"""The sinks of recorded values: the journal of a run, a function of the user, or nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from insitu.capture.keep import unnoticed
+from insitu.capture.isolation import run_isolated
 from insitu.capture.values.intake import text_of
 from insitu.capture.values.leaves import SMALL
 from insitu.capture.values.step_values import Batch
@@ -19,10 +19,10 @@ from insitu.store.journal import frames
 from insitu.store.journal.journal_writer import Entry, JournalWriter
 from insitu.store.stored_type import stored_type
 
-Tell = Callable[[str, str], None]
+Tell = Callable[[str, str], None]  # with the path and the reason
 
 
-class ToJournal:
+class JournalSink:
     """Writes values into a journal as soon as they are final, so that a killed process loses no finished step."""
 
     is_early = True
@@ -31,14 +31,14 @@ class ToJournal:
         self._journal, self._tell = journal, tell
 
     def write(self, batch: Batch) -> None:
-        """Write a batch; by its number the journal knows one that it has already."""
+        """Write a batch; the journal skips a batch whose number it has written before."""
         flags = frames.MORE * batch.is_more | frames.OPEN * batch.is_open | frames.AGAIN * batch.is_again
         entries = list(self._entries(batch))
         dropped = self._journal.dropped
         try:
             self._journal.step(batch.step, batch.time, entries, flags=flags, ticket=batch.number)
         except Exception as error:
-            if not is_interrupt(error) and self._journal.dropped == dropped:  # else the journal says it
+            if not is_interrupt(error) and self._journal.dropped == dropped:  # otherwise the journal reports it
                 self.leave_out(f"step {batch.step}", text_of(error), batch.step)
             raise
 
@@ -61,7 +61,7 @@ class ToJournal:
             return False
 
     def describe(self, path: str, facts: dict[str, Any]) -> None:
-        """Write what is to be known of a path, with the next batch."""
+        """Write facts about a path, with the next batch."""
         self._journal.describe(path, **facts)
 
     def leave_out(self, path: str, reason: str, step: int) -> None:
@@ -70,7 +70,7 @@ class ToJournal:
         self._tell(path, reason)
 
 
-class ToFunction:
+class FunctionSink:
     """Calls a function with each value of a step when the step is over."""
 
     is_early = False
@@ -81,7 +81,7 @@ class ToFunction:
         self._function, self._rank, self._trouble, self._tell = function, rank, trouble, tell
 
     def write(self, batch: Batch) -> None:
-        """Call the function; a value that it was called with is not given again, even if it did not return."""
+        """Call the function once for each value, even if a call is interrupted and the batch comes again."""
         for path, _, value in batch.rest:
             try:
                 self._function(path, value, batch.step, self._rank)
@@ -91,50 +91,52 @@ class ToFunction:
                 self._trouble("the function given as `to`", error)
 
     def holds(self, path: str, tensor: Tensor) -> bool:
-        """Whether the function has these values already: never, for it gets each step once."""
+        """False: the function gets the values of every step."""
         return False
 
     def describe(self, path: str, facts: dict[str, Any]) -> None:
-        """The function gets values alone."""
+        """Do nothing: the function gets values only."""
 
     def leave_out(self, path: str, reason: str, step: int) -> None:
         """Tell the user that values are not recorded."""
         self._tell(path, reason)
 
 
-class ToNothing:
-    """Takes nothing: the recording is over, or turned off."""
+class EmptySink:
+    """Ignores all values: the recording is over, or turned off."""
 
     is_early = False
 
     def write(self, batch: Batch) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def holds(self, path: str, tensor: Tensor) -> bool:
-        """Never."""
+        """False: nothing is written."""
         return False
 
     def describe(self, path: str, facts: dict[str, Any]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def leave_out(self, path: str, reason: str, step: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def entry(path: str, call: int, value: Any) -> Entry:
-    """A value as the journal takes it; an error if it cannot be stored."""
-    if type(value) in SMALL:  # mostly: statistics are so many of them
+    """A value as an entry of the journal; raises if the value cannot be stored."""
+    if type(value) in SMALL:  # the usual case: numbers, such as statistics
         return path, call, None, (), value
     if isinstance(value, Tensor):
-        return path, call, *unnoticed(lambda: dense(value))
+        return path, call, *run_isolated(lambda: dense(value))
     if isinstance(value, numpy.ndarray):
         return path, call, dtype_name(value.dtype), value.shape, numpy.ascontiguousarray(value).reshape(-1).view("u1")
-    return path, call, None, (), value.item() if isinstance(value, numpy.generic) else value
+    if isinstance(value, numpy.generic):
+        value = value.item()
+    return path, call, None, (), value
 
 
 def dense(tensor: Tensor) -> tuple[str, tuple[int, ...], Any]:
     """The dtype, the shape and the bytes of a tensor."""
-    if tensor.dtype in IN_NUMPY and tensor.is_cpu and tensor.is_contiguous():  # mostly, and NumPy is faster
+    if tensor.dtype in IN_NUMPY and tensor.is_cpu and tensor.is_contiguous():  # the usual case, where NumPy is faster
         return dtype_name(tensor.dtype), tuple(tensor.shape), tensor.numpy().reshape(-1).view(numpy.uint8)
     values = tensor.cpu().contiguous()
     return dtype_name(values.dtype), tuple(values.shape), values.reshape(-1).view(torch.uint8).numpy()
