@@ -268,10 +268,10 @@ def test_a_terminal_shows_how_far_the_work_has_come() -> None:
     program = """
         import time
         from insitu.view import progress
-        from insitu.trace.counter import counted
+        from insitu.trace.counter import count_progress
         progress.PATIENCE = progress.TICK = 0.01
         with progress.working("counting"):
-            for _ in counted(range(4096), 4096, "sheep"):
+            for _ in count_progress(range(4096), 4096, "sheep"):
                 time.sleep(0.0001)
     """
     ours, theirs = pty.openpty()

@@ -8,7 +8,7 @@ from insitu.trace import loops
 from insitu.trace.event import Call, Mark, Site, Stats, TensorFacts
 from insitu.trace.fold import fold
 from insitu.trace.forest import Forest, Group, Node
-from insitu.trace.loops import grouped
+from insitu.trace.loops import group_siblings
 
 LINES = {line: Site("train.py", line, "main", "    optimizer.step()  # sqrt", 4, 20) for line in range(40)}
 POOL = Site("train.py", 50, "main", "    x = F.max_pool(x, 2)", 8, 24)
@@ -26,7 +26,7 @@ def shape(events: list[Any]) -> list[Any]:
     for id, event in enumerate(events):
         event.id = id
     roots = [root for event in events if (root := forest.add(event)) is not None]
-    return [shape_of(node) for node in grouped([roots])[0]]
+    return [shape_of(node) for node in group_siblings([roots])[0]]
 
 
 def shape_of(node: Node) -> Any:
@@ -75,7 +75,7 @@ def test_the_passes_of_a_loop_are_groups_that_fold() -> None:
     events = [call("zeros", 1), *(call(name, line) for _ in range(5) for name, line in (("a", 2), ("b", 3), ("c", 4)))]
     assert shape(events) == ["zeros", *[["pass", "a", "b", "c"]] * 5]
     forest = Forest()
-    (zeros, loop) = fold(grouped([[node for event in events if (node := forest.add(event))]])[0])
+    (zeros, loop) = fold(group_siblings([[node for event in events if (node := forest.add(event))]])[0])
     assert (zeros.count, loop.count) == (1, 5)
     assert [(item.event.name, len(item.nodes)) for item in loop.children()] == [("a", 5), ("b", 5), ("c", 5)]
 
@@ -121,7 +121,7 @@ def test_a_child_that_gave_nan_is_seen() -> None:
     for id, event in zip((0, 2, 3), parents, strict=True):
         event.id = id
     roots = [root for event in parents if (root := forest.add(event)) is not None]
-    assert [shape_of(node) for node in grouped([roots])[0]] == ["div", ["expression", "mul_", "add_"]]
+    assert [shape_of(node) for node in group_siblings([roots])[0]] == ["div", ["expression", "mul_", "add_"]]
 
 
 def test_passes_that_differ_are_none() -> None:

@@ -10,8 +10,8 @@ import pytest
 from insitu.errors import PatternError
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable, Word
 from insitu.trace.fold import fold
-from insitu.trace.forest import Forest, Node, frozen
-from insitu.trace.order import completed, moments
+from insitu.trace.forest import Forest, Node, value_key
+from insitu.trace.order import completion_order, moments
 from insitu.trace.selection import select
 
 
@@ -25,7 +25,7 @@ def tensor(*shape: int, dtype: str = "f32") -> TensorFacts:
 
 def roots(events: list[Event]) -> list[Node]:
     forest = Forest()
-    return [node for event in completed(events) if (node := forest.add(event)) is not None]
+    return [node for event in completion_order(events) if (node := forest.add(event)) is not None]
 
 
 def model(*shapes: TensorFacts) -> list[Event]:
@@ -38,7 +38,7 @@ def model(*shapes: TensorFacts) -> list[Event]:
 
 def test_completed_is_children_first_and_marks_in_place() -> None:
     events = [module(0, None, ""), module(1, 0, "a"), Mark(2, 1, "note", ""), module(3, 0, "b"), module(4, 99, "lost")]
-    assert [event.id for event in completed(events)] == [2, 1, 3, 0, 4]
+    assert [event.id for event in completion_order(events)] == [2, 1, 3, 0, 4]
 
 
 def test_select_keeps_what_is_inside_and_what_is_around() -> None:
@@ -90,10 +90,12 @@ def test_threads_may_end_out_of_order() -> None:
     assert root is not None and [node.event.id for node in root.children] == [1, 2]
 
 
-def test_frozen_compares_by_value() -> None:
-    assert frozen([tensor(2), {"a": float("nan")}, Word("x")]) == frozen([tensor(2), {"a": float("nan")}, Word("x")])
-    assert frozen((1,)) != frozen([1])
-    assert hash(frozen({"a": [object()]})) == hash(frozen({"a": [object()]}))
+def test_keys_of_equal_values_are_equal() -> None:
+    value = [tensor(2), {"a": float("nan")}, Word("x")]
+    copy = [tensor(2), {"a": float("nan")}, Word("x")]
+    assert value_key(value) == value_key(copy)
+    assert value_key((1,)) != value_key([1])
+    assert hash(value_key({"a": [object()]})) == hash(value_key({"a": [object()]}))
 
 
 def change(id: int, parent: int | None, name: str, value: Any, *changes: Any, site: Site | None = None) -> Variable:
@@ -118,7 +120,7 @@ def test_changes_of_a_variable_on_one_line_fold() -> None:
     (root,) = fold(roots(events))
     assert [item.count for item in root.children()] == [3, 1, 1, 1]
     unfolded = Forest(folding=False)
-    (node,) = [node for event in completed(events) if (node := unfolded.add(event)) is not None]
+    (node,) = [node for event in completion_order(events) if (node := unfolded.add(event)) is not None]
     assert len(fold(node.children)) == 6
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.view.build import Run, linear, site, stats, tensor
 
 from insitu.trace.event import Fields, Stats, Word
-from insitu.trace.order import completed
+from insitu.trace.order import completion_order
 from insitu.view import make, render, replay
 from insitu.view.tree import Tree
 
@@ -120,7 +120,7 @@ def test_steps_of_several_roots_have_a_row_of_their_own() -> None:
 
 def test_live_shows_each_root_when_it_is_complete() -> None:
     run, view = gpt(2), make("tree")
-    shown = [list(view(event)) for event in completed(run.events)]
+    shown = [list(view(event)) for event in completion_order(run.events)]
     assert all(not lines for lines in shown[:-1])
     assert len(shown[-1]) == 7
     assert list(view.finish()) == []
@@ -128,7 +128,7 @@ def test_live_shows_each_root_when_it_is_complete() -> None:
 
 def test_calls_whose_parent_never_came_are_shown_at_the_end() -> None:
     run, view = gpt(2), make("tree")
-    for event in list(completed(run.events))[:-1]:
+    for event in list(completion_order(run.events))[:-1]:
         assert list(view(event)) == []
     assert [str(line).split()[0] for line in view.finish()][:2] == ["wte", "h.0"]
 

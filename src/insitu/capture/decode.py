@@ -12,8 +12,8 @@ from insitu.capture.tape import Record, Tape
 from insitu.capture.tape_decoder import Place, TapeDecoder
 from insitu.capture.value_decoder import ValueDecoder
 from insitu.capture.variables.last_values import LastValues
-from insitu.trace.collector import collector_paused
-from insitu.trace.counter import counted
+from insitu.trace.collector import pause_collector
+from insitu.trace.counter import count_progress
 from insitu.trace.event import Change, Event
 
 
@@ -58,7 +58,7 @@ class Decoder:
             return id
         return self._numbers.get(id, -1)
 
-    @collector_paused()
+    @pause_collector()
     def all(self, segments: list[Segment], *, renumber: bool = True) -> list[Event]:
         """Every event of all segments, in the order they began, with numbers from 0 on, or with the ids they have."""
         tapes = [self.tape(segment.tape, segment.ids) for segment in segments]
@@ -70,7 +70,7 @@ class Decoder:
             self._renumber(found, tapes)
         every = (
             tape.event(at) if parent is None else tape.change(time, at, parent)
-            for (time, at, parent), tape in counted(found, len(found), "reading the trace")
+            for (time, at, parent), tape in count_progress(found, len(found), "reading the trace")
         )
         return [event for event in every if event is not None]
 

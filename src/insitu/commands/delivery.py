@@ -148,7 +148,7 @@ def say(text: str) -> None:
 def _print(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> None:
     """Print the trace of a program; of a long one the beginning and the end, because nobody reads 80,000 lines."""
     from insitu import view
-    from insitu.trace.collector import collector_paused
+    from insitu.trace.collector import pause_collector
     from insitu.view.missing_text import missing_lines
 
     if not trace.events:
@@ -157,7 +157,7 @@ def _print(trace: Trace, failure: BaseException | None, options: argparse.Namesp
     terminal = view.Terminal(sys.stderr)
     shown = view.make_for_replay(options.view, **options.flags)
     lines = chain(missing_lines(trace), view.replay(trace.events, shown))
-    with collector_paused():
+    with pause_collector():
         _print_most(terminal, lines, None if options.all else MOST_LINES - LAST_LINES)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def pause_collector() -> Iterator[None]:
     """Without the collector: millions of small objects are made, none is garbage, and finding that out takes long."""
     was_on = gc.isenabled()
     gc.disable()

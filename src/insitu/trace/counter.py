@@ -20,10 +20,10 @@ class Progress:
 progress = Progress()
 
 
-def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+def count_progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
     """The items, counted in `progress` while they are taken.
 
-    >>> [progress.total for _ in counted("ab", 2, "reading")], progress.total
+    >>> [progress.total for _ in count_progress("ab", 2, "reading")], progress.total
     ([2, 2], 0)
     """
     progress.what, progress.done, progress.total = what, 0, total

@@ -53,11 +53,11 @@ def path_of(base: Event | Group | None) -> str:
 def _folded(columns: Columns, path: str, near: int = 1) -> list[Fold]:
     return [
         Fold([node for nodes in columns for node in nodes[start:end]], end - start, near * (end - start))
-        for start, end in runs(columns[0], path)
+        for start, end in identical_ranges(columns[0], path)
     ]
 
 
-def runs(nodes: list[Node], path: str) -> list[tuple[int, int]]:
+def identical_ranges(nodes: list[Node], path: str) -> list[tuple[int, int]]:
     """Where each run of identical siblings begins and ends."""
     if len(nodes) < 2:
         return [(0, 1)] * len(nodes)

@@ -122,14 +122,14 @@ class Forest:
         base = module.path if module is not None else ""
         inside = tuple([_within(node, base) for node in children])
         called = self._module(module) if module is not None and event.kind == "module" else event.name
-        kwargs = frozen(event.kwargs) if event.kwargs else None
+        kwargs = value_key(event.kwargs) if event.kwargs else None
         how = (called, event.kind, event.operator, event.raised, event.phase)
-        return self._number((how, _frozen_items(event.args), kwargs, frozen_result(event.result), inside))
+        return self._number((how, _item_keys(event.args), kwargs, result_key(event.result), inside))
 
     def _module(self, module: ModuleFacts) -> int:
         number = self._modules.get(module)
         if number is None:
-            key = ("module", module.type, frozen(module.settings), module.parameters)
+            key = ("module", module.type, value_key(module.settings), module.parameters)
             number = self._modules[module] = self._number(key)
         return number
 
@@ -145,7 +145,7 @@ def _within(node: Node, base: str) -> Any:
     event = node.event
     if isinstance(event, Variable):
         value = event.value
-        return (node.signature, event.changes, float if type(value) is float else frozen(value))
+        return (node.signature, event.changes, float if type(value) is float else value_key(value))
     if isinstance(event, Call) and event.kind == "module":
         return (relative(event.path, base), node.signature)
     return node.signature
@@ -155,30 +155,30 @@ def _beginning(node: Node) -> int:
     return node.first.id
 
 
-def frozen_result(result: Any) -> Any:
+def result_key(result: Any) -> Any:
     """What was returned, to be compared: numbers are values, as those of a tensor are."""
     if isinstance(result, (int, float, complex)):
         return type(result)
     if type(result) is list:  # of `tolist`
-        return (list, *map(frozen_result, result))
-    return frozen(result)
+        return (list, *map(result_key, result))
+    return value_key(result)
 
 
-def frozen(value: Any) -> Any:
+def value_key(value: Any) -> Any:
     """A value as something that can be compared and hashed: of tensors the shape and dtype, of strangers the type."""
     kind = type(value)
     if kind is TensorFacts:
-        return _frozen_tensor(value)
+        return _tensor_key(value)
     if kind is int or kind is str or value is None:
         return value
     if kind is tuple or kind is list:
-        return (kind, _frozen_items(value))
+        return (kind, _item_keys(value))
     if kind is dict:
         if value:
-            return (dict, *[(name, frozen(item)) for name, item in value.items()])
+            return (dict, *[(name, value_key(item)) for name, item in value.items()])
         return dict
     if isinstance(value, Fields):
-        return (value.type, frozen(value.items))
+        return (value.type, value_key(value.items))
     if isinstance(value, (float, bool, complex)):
         return (kind, value if value == value else "nan")  # True and 1.0 are not 1 here, and NaN is NaN
     if isinstance(value, str):
@@ -186,12 +186,12 @@ def frozen(value: Any) -> Any:
     return (kind, value.type if isinstance(value, Opaque) else None)
 
 
-def _frozen_items(items: Iterable[Any]) -> tuple[Any, ...]:
+def _item_keys(items: Iterable[Any]) -> tuple[Any, ...]:
     # tensors first, without a call: they are most of what there is
-    return tuple([_frozen_tensor(item) if type(item) is TensorFacts else frozen(item) for item in items])
+    return tuple([_tensor_key(item) if type(item) is TensorFacts else value_key(item) for item in items])
 
 
-def _frozen_tensor(facts: TensorFacts) -> Any:
+def _tensor_key(facts: TensorFacts) -> Any:
     """Dtype and shape, and whether there is NaN: a block that makes it is not like the others."""
     if facts.stats is not None and facts.stats.nan:
         return (facts.dtype, facts.shape, "nan")

@@ -7,8 +7,8 @@ from collections.abc import Hashable
 from typing import Literal
 
 from insitu.trace.event import Call, Site
-from insitu.trace.fold import Columns, place, runs
-from insitu.trace.forest import Group, Node, frozen_result
+from insitu.trace.fold import Columns, identical_ranges, place
+from insitu.trace.forest import Group, Node, result_key
 from insitu.trace.operation import operation, own_name
 
 Range = tuple[int, int]
@@ -20,7 +20,7 @@ MOST_TRIES = 8  # how many lengths of a pass are tried at each place
 MOST_ROUNDS = 16  # each finds the loops with passes of one length, all that there are
 
 
-def grouped(columns: Columns, path: str = "") -> Columns:
+def group_siblings(columns: Columns, path: str = "") -> Columns:
     """Siblings with expressions and passes of loops as groups; a loop may lie in another one."""
     if len(columns[0]) < LEAST_CALLS:
         return columns
@@ -60,7 +60,7 @@ def _done(node: Node) -> Hashable:
     call = node.event
     if not isinstance(call, Call):
         return node.signature
-    return (call.name, frozen_result(call.result), *map(_done, node.children))
+    return (call.name, result_key(call.result), *map(_done, node.children))
 
 
 def _expressions(nodes: list[Node]) -> list[Range]:
@@ -118,7 +118,7 @@ def _is_sound(node: Node) -> bool:
 
 def _passes(nodes: list[Node], path: str) -> list[Range]:
     """Where each pass begins and ends, of the loops with the shortest passes: they may lie in others."""
-    alike = runs(nodes, path)
+    alike = identical_ranges(nodes, path)
     keys = _keys(nodes, alike, path)
     length = _shortest(keys)
     if length is None:

@@ -9,11 +9,11 @@ from itertools import accumulate
 from insitu.trace.event import Call, Event
 
 
-def completed(events: Iterable[Event]) -> Iterator[Event]:
+def completion_order(events: Iterable[Event]) -> Iterator[Event]:
     """The events in the order they ended, children before parents, from the order they began.
 
     >>> outer, inner = Call(0, None, "module", "A"), Call(1, 0, "module", "B")
-    >>> [call.name for call in completed([outer, inner])]
+    >>> [call.name for call in completion_order([outer, inner])]
     ['B', 'A']
     """
     every = list(events)

@@ -9,7 +9,7 @@ from typing import Any
 from insitu import store
 from insitu.errors import ChoiceError, SubjectError
 from insitu.store.files import write_whole
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 from insitu.trace.diff import Diff
 from insitu.trace.trace import Trace
 from insitu.view import export
@@ -57,7 +57,7 @@ def save(
     if export.export_for(target.name) is None:
         store.save(subject, target, overwrite=overwrite)
         return
-    with collector_paused():
+    with pause_collector():
         write_whole(target, export.export_bytes(subject, target.name), overwrite=overwrite)
 
 

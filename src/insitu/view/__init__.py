@@ -12,10 +12,10 @@ from itertools import chain
 from typing import IO, Any
 
 from insitu.errors import ChoiceError, SubjectError
-from insitu.trace.collector import collector_paused
-from insitu.trace.counter import counted
+from insitu.trace.collector import pause_collector
+from insitu.trace.counter import count_progress
 from insitu.trace.event import Event
-from insitu.trace.order import completed, moments
+from insitu.trace.order import completion_order, moments
 from insitu.trace.selection import select
 from insitu.trace.trace import Trace
 from insitu.view.line import Column, CountingView, Line, OpeningView, Span, View, ViewTraits
@@ -72,14 +72,14 @@ def _lines(events: list[Event], view: View, only: str | Iterable[str] | None) ->
         for event, begins in moments(chosen):
             yield from view.opened(event) if begins else view(event)
     else:
-        for event in counted(completed(chosen), len(chosen), "arranging calls"):
+        for event in count_progress(completion_order(chosen), len(chosen), "arranging calls"):
             yield from view(event)
     yield from view.finish()
 
 
 def _counted_lines(events: list[Event], view: Any, shown: set[int]) -> Iterator[Line]:
     """The lines of the events that are shown, by a view that counts the others as well."""
-    for event in completed(events):
+    for event in completion_order(events):
         if event.id in shown:
             yield from view(event)
         else:
@@ -135,5 +135,5 @@ def show(
     if width is not None and width < 1:
         raise ChoiceError(f"width expects a number of columns from 1, got {width!r}")
     lines = replay(trace.events, make_for_replay(view, **options), only)
-    with collector_paused():
+    with pause_collector():
         write_all(chain(missing_lines(trace), lines), file, color, width)

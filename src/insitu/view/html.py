@@ -11,8 +11,8 @@ from importlib.resources import files
 from typing import Any
 
 from insitu.errors import SubjectError, tell
-from insitu.trace.collector import collector_paused
-from insitu.trace.counter import counted
+from insitu.trace.collector import pause_collector
+from insitu.trace.counter import count_progress
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event, Variable
 from insitu.trace.run import Curve
@@ -75,7 +75,7 @@ def page(
     """
     if not isinstance(subject, (Trace, Diff, type(None))):
         raise SubjectError(f"a page shows a Trace or a Diff, not a {type(subject).__name__}: page(trace)")
-    with collector_paused():
+    with pause_collector():
         tables, columns, drawn = Tables(source=source), PackedColumns(), drawn_series.of_curves(curves)
         rows = RowColumns(tables)
         header: dict[str, Any] = {"about": {}, "kinds": KINDS, "flags": FLAGS}
@@ -106,7 +106,7 @@ def _fill(
 ) -> list[drawn_series.DrawnSeries]:
     every, facts = page_rows(trace.events, shown={event.id for event in events}, depth=depth)
     tables.begin(places(every))
-    for row in counted(every, len(every), "filling the page"):
+    for row in count_progress(every, len(every), "filling the page"):
         rows.add(row, facts)
     return drawn_series.of_variables([event for event in events if isinstance(event, Variable)], tables.places)
 

@@ -12,7 +12,7 @@ from html import escape
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 from insitu.trace.diff import Diff
 from insitu.trace.trace import Trace
 from insitu.view import replay
@@ -63,7 +63,7 @@ def _asked(include: Kinds, exclude: Kinds) -> set[str]:
     return {kind for kind in (TEXT, HTML) if (not include or kind in include) and kind not in (exclude or ())}
 
 
-@collector_paused()
+@pause_collector()
 def _bundle(
     subject: Trace | Diff, make: Callable[[], Iterable[Line]], html: Callable[[list[Line]], str], asked: set[str]
 ) -> dict[str, str]:

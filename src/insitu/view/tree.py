@@ -8,7 +8,7 @@ from itertools import compress
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.fold import Columns, Fold, Steps, fold, steps
 from insitu.trace.forest import Forest, Group, Node
-from insitu.trace.loops import grouped
+from insitu.trace.loops import group_siblings
 from insitu.trace.operation import operation
 from insitu.view.beside import Beside, NothingBeside
 from insitu.view.line import Line, Span, ViewTraits
@@ -149,7 +149,7 @@ class Tree:
             columns = [list(compress(nodes, shown)) for nodes in columns]
         if self._unfold:
             return columns
-        return grouped(columns, path)
+        return group_siblings(columns, path)
 
     def _is_shown(self, node: Node) -> bool:
         """Whether a node has a row of its own."""

@@ -50,7 +50,7 @@ from insitu.store.run.block_splitter import BlockSplitter, DamagedError
 from insitu.store.run.file_builder import DatasetWriter, FileBuilder, build_file
 from insitu.store.run.journal_survey import BATCH, JournalSurvey, OnProgress, VariablePlan, survey
 from insitu.store.stored_type import Array
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 
 Checksums = dict[str, int]
 
@@ -68,7 +68,7 @@ def write_run_file(shards: RunShards, path: Path, *, compression: str, verify: b
     found = survey(shards, verify=verify, on_progress=on_progress)
     payload = sum(plan.payload for plan in found.plans) + 64 * found.steps + _size_of_about(shards, found)
     check_room(path.parent, payload, shards.size)
-    with build_file(path, payload, 9 * len(found.plans), compression) as builder, collector_paused():
+    with build_file(path, payload, 9 * len(found.plans), compression) as builder, pause_collector():
         writer = RunFileWriter(shards, found, builder)
         total, done = max(1, sum(plan.values_size for plan in found.plans)), 0
         for frames in frame_batches(frames_in_order(shards), BATCH):

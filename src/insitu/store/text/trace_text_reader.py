@@ -11,7 +11,7 @@ from insitu.errors import StoreError
 from insitu.store.format_version import TEXT_VERSION, check_version
 from insitu.store.text.line_parser import GIVEN, LineError, LineParser, unquoted
 from insitu.store.text.trace_text_writer import FOOT, HEAD, KEYWORDS, SHORT, function_of
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 from insitu.trace.event import (
     Call,
     Change,
@@ -46,7 +46,7 @@ def from_text(text: str) -> Trace:
     check_version("trace", int(head[1]), TEXT_VERSION)
     if lines[-2:] != [FOOT, ""]:
         raise StoreError(f"line {len(lines)}: it is cut short: the last line is not {FOOT!r}")
-    with collector_paused():
+    with pause_collector():
         return TraceTextReader().trace(lines[1:-2])
 
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from insitu.store.format_version import TEXT_VERSION
 from insitu.store.text.value_text import ValueWriter, name_text
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 from insitu.trace.event import Call, Event, Mark, TensorFacts, Variable, tensors
 from insitu.trace.operation import operation
 from insitu.trace.trace import Trace
@@ -72,7 +72,7 @@ def to_text(trace: Trace) -> str:
     F.relu(1.5, 'a')
     end
     """
-    with collector_paused():
+    with pause_collector():
         about = {key: trace.about[key] for key in _ABOUT if isinstance(trace.about.get(key), str)}
         if (missing := trace.missing) is not None:
             about["missing"] = replace(missing, calls=()).plain()  # calls have no ids here

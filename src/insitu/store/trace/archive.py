@@ -31,13 +31,13 @@ class Archive:
         # h5py takes a tenth of a second to import: only those who use it wait for it.
         from insitu.store.trace import trace_file
         from insitu.store.trace.trace_encoder import TraceEncoder
-        from insitu.trace.collector import collector_paused
+        from insitu.trace.collector import pause_collector
 
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix=".insitu-", dir=self._where))
             weakref.finalize(self, _remove, self._folder, os.getpid())
         path = self._folder / f"{len(self.files)}.h5"
-        with self._shield(), collector_paused():
+        with self._shield(), pause_collector():
             path.write_bytes(trace_file.image(TraceEncoder().tables(events, {}), {}))
         self.files.append(path)
 

@@ -24,7 +24,7 @@ from insitu.store.trace.schema import (
     pieces_of,
     unpacked,
 )
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 from insitu.trace.event import (
     NUMBERS,
     STATISTICS,
@@ -323,7 +323,7 @@ def decode(tables: Mapping[str, Mapping[str, Column]]) -> Trace:
     'hello'
     """
     try:
-        with collector_paused():
+        with pause_collector():
             return TraceDecoder(unpacked(tables)).trace()
     except StoreError:
         raise

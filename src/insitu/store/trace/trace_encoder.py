@@ -21,8 +21,8 @@ from insitu.store.trace.schema import (
     bytes_of,
     columns,
 )
-from insitu.trace.collector import collector_paused
-from insitu.trace.counter import counted
+from insitu.trace.collector import pause_collector
+from insitu.trace.counter import count_progress
 from insitu.trace.event import (
     NUMBERS,
     STATISTICS,
@@ -80,7 +80,7 @@ class TraceEncoder:
         tables: Tables = {}
         # Each table adds rows to the ones after it, so the order matters: the pool of strings is last.
         tables["about"] = columns("about", [(self._value(about),)])
-        tables["rows"] = columns("rows", counted(map(self._row, events), len(events), "encoding"))
+        tables["rows"] = columns("rows", count_progress(map(self._row, events), len(events), "encoding"))
         # What the reader refuses is refused here, where the trace is still available; ids are stored as differences.
         check_events(np.cumsum(tables["rows"]["id"], dtype=np.int64), tables["rows"]["parent"].astype(np.int64))
         tables["refs"] = columns("refs", ((self._tensors.number(tensor),) for tensor in self._refs))
@@ -248,5 +248,5 @@ def _stats_row(stats: Stats) -> tuple[float, ...]:
 
 def encode(trace: Trace, about: dict[str, Any] | None = None) -> Tables:
     """The trace as tables, with other facts about it if they are given; `decode` makes an equal trace of them."""
-    with collector_paused():
+    with pause_collector():
         return TraceEncoder().tables(trace.events, trace.about if about is None else about)

@@ -15,7 +15,7 @@ from insitu.trace.compare.align import Match, align
 from insitu.trace.compare.change import MovedLayers, Remark
 from insitu.trace.compare.rename import Renamer
 from insitu.trace.event import NUMBERS, Call, Event, TensorFacts, Variable
-from insitu.trace.forest import frozen
+from insitu.trace.forest import value_key
 
 MOST_VALUES = 8  # of a weight that was kept: enough to know it by
 _DIGITS = 4  # statistics of one weight on two devices agree as far
@@ -53,7 +53,7 @@ class Numbered:
 
     def _layer(self, path: str, number: int, below: list[str]) -> Layer:
         inner = [(name[len(path) :], self._modules[name]) for name in below]
-        make = tuple([(name, module.type, frozen(module.settings)) for name, module in inner])
+        make = tuple([(name, module.type, value_key(module.settings)) for name, module in inner])
         return Layer(number, path, self._modules[path].type if path in self._modules else "", make)
 
     def weigh(self, container: str, layers: list[Layer]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from insitu.trace.compare.change import Changes
 from insitu.trace.diff import Cause, Compared
 from insitu.trace.event import Call
-from insitu.trace.forest import frozen
+from insitu.trace.forest import value_key
 
 
 def merged(found: list[tuple[int, Cause]]) -> tuple[list[Cause], dict[int, int]]:
@@ -58,7 +58,7 @@ def _reason(cause: Cause) -> Any:
 
 def _frozen(changes: Changes) -> Any:
     """Changes as something with a hash."""
-    return tuple([(change.aspect, change.name, frozen(change.a), frozen(change.b)) for change in changes])
+    return tuple([(change.aspect, change.name, value_key(change.a), value_key(change.b)) for change in changes])
 
 
 def _place(event: Compared | None) -> Any:

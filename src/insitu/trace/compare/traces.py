@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from insitu.errors import ChoiceError
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 from insitu.trace.compare.causes import find_causes
 from insitu.trace.compare.change import Remark
 from insitu.trace.compare.closeness import CERTAINTIES, Tolerance
@@ -39,7 +39,7 @@ def compare_traces(
     >>> diff.first.kind, diff.first.delta, diff.first.followers
     ('random', 0.5, 0)
     """
-    with collector_paused():  # what was needed on the way is gone when it goes on: only the diff is left to look at
+    with pause_collector():  # what was needed on the way is gone when it goes on: only the diff is left to look at
         return _diff(*_sides(a.events, b.events, rename), tolerance, labels)
 
 

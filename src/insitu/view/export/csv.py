@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Iterator
 
-from insitu.trace.counter import counted
+from insitu.trace.counter import count_progress
 from insitu.trace.trace import COLUMNS, Trace, row
 from insitu.view.value import kept_text
 
@@ -26,7 +26,7 @@ def pieces(trace: Trace) -> Iterator[str]:
     writer.writerow(COLUMNS)
     yield line.text
     calls = trace.calls
-    for call in counted(calls, len(calls), "writing"):
+    for call in count_progress(calls, len(calls), "writing"):
         cells = list(row(call))
         if cells[KEPT] is not None and type(cells[KEPT]) not in (int, float, bool):
             cells[KEPT] = kept_text(cells[KEPT])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import Edge, Layers, StepGraph, call_name, step_graphs
@@ -20,7 +20,7 @@ MOST_TEXT = 80
 SIGNS = str.maketrans({"\\": "\\\\", '"': '\\"', "&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-@collector_paused()
+@pause_collector()
 def pieces(trace: Trace, *, most: int = MOST_NODES) -> list[str]:
     """The trace in the language of Graphviz. Identical steps are drawn once; calls after the first `most` are left out.
 

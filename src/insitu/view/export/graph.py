@@ -10,7 +10,7 @@ from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts
 from insitu.trace.fold import Steps, steps
 from insitu.trace.forest import Forest, Node
 from insitu.trace.operation import operation
-from insitu.trace.order import completed
+from insitu.trace.order import completion_order
 from insitu.trace.path import relative
 from insitu.trace.trace import Trace
 from insitu.view.name import function_name, module_type
@@ -47,7 +47,7 @@ def step_graphs(trace: Trace) -> list[StepGraph]:
 def step_groups(trace: Trace) -> list[Steps]:
     """The events of a trace by step, nested, and identical ones folded."""
     forest = Forest()
-    events = (event for event in completed(trace.events) if not _is_step(event))
+    events = (event for event in completion_order(trace.events) if not _is_step(event))
     roots = [root for root in map(forest.add, events) if root is not None]
     return steps(sorted([*roots, *forest.rest()], key=lambda node: node.first.id))
 

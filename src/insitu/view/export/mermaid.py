@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 from insitu.trace.trace import Trace
 from insitu.view.export.flow import Flow, Key
 from insitu.view.export.nested_frames import Frames
@@ -19,7 +19,7 @@ MOST_TEXT = 48
 SPECIAL = re.compile(r"[^\w ()\[\].,×→…]")  # a colon or a percent sign is special to Mermaid even between quotes
 
 
-@collector_paused()
+@pause_collector()
 def pieces(trace: Trace) -> list[str]:
     """The forward pass at the level of modules, as a flowchart; identical blocks and steps are drawn once.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from insitu.trace.collector import collector_paused
+from insitu.trace.collector import pause_collector
 from insitu.trace.event import Call, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import Edge, Layers, StepGraph, call_name, code_at, step_graphs
@@ -16,7 +16,7 @@ Item = dict[str, Any]
 MOST_TEXT = 400
 
 
-@collector_paused()
+@pause_collector()
 def pieces(trace: Trace) -> list[str]:
     """The trace as a collection of graphs, one for each step that is not like another.
 

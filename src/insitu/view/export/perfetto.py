@@ -10,7 +10,7 @@ from typing import Any
 
 from insitu.errors import SubjectError
 from insitu.trace.costs import memory
-from insitu.trace.counter import counted
+from insitu.trace.counter import count_progress
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import call_name, code_at, operations, place
@@ -144,7 +144,7 @@ class _Arrows:
 def _rows(lanes: _Lanes, arrows: _Arrows) -> Iterator[TraceEvent]:
     """The entries by time; arrows come right after their bar, because a reader binds them to the last bar begun."""
     begun: set[tuple[int, int]] = set()
-    for event in counted(lanes.order, len(lanes.order), "writing"):
+    for event in count_progress(lanes.order, len(lanes.order), "writing"):
         if (event.rank, event.step) not in begun:
             begun.add((event.rank, event.step))
             yield lanes.row("i", f"step {event.step}", event, cat="step", s="p")

@@ -9,12 +9,12 @@ from itertools import chain, compress
 
 from insitu.trace.costs import CostLedger, Costs
 from insitu.trace.event import Call, Event, Mark, Site
-from insitu.trace.fold import Fold, path_of, runs, steps
+from insitu.trace.fold import Fold, identical_ranges, path_of, steps
 from insitu.trace.forest import Forest, Group, Node
-from insitu.trace.loops import grouped
+from insitu.trace.loops import group_siblings
 from insitu.trace.nonfinite import NonFiniteSearch
 from insitu.trace.operation import operation
-from insitu.trace.order import completed
+from insitu.trace.order import completion_order
 from insitu.view.name import expression
 from insitu.view.page.flags import flags
 
@@ -81,7 +81,7 @@ def page_rows(
     """
     forest, facts = Forest(), RowFacts()
     roots: list[Node] = []
-    for event in completed(events):
+    for event in completion_order(events):
         facts.add_costs(event)
         is_shown = shown is None or event.id in shown
         if not is_shown or (isinstance(event, Mark) and event.kind == "step"):
@@ -98,7 +98,7 @@ def page_rows(
 def row_facts(events: Iterable[Event]) -> RowFacts:
     """The facts about calls that are in no tree."""
     facts = RowFacts()
-    for event in completed(events):
+    for event in completion_order(events):
         facts.add_flags(event)
         facts.add_costs(event)
     return facts
@@ -131,7 +131,7 @@ def _inside(folds: list[Fold]) -> Inside:
         columns = [node.children for node in item.nodes]
         if not isinstance(item.event, Group):
             columns = _arranged(columns, path)
-        places = runs(columns[0], path)
+        places = identical_ranges(columns[0], path)
         for node, column in zip(item.nodes, columns, strict=True):
             found[id(node)] = [column[start:end] for start, end in places]
         stack += [Fold([node for column in columns for node in column[start:end]]) for start, end in places]
@@ -169,7 +169,7 @@ def _nested(run: list[Node], depth: int, inside: Inside) -> Iterator[PageRow]:
 def _arranged(columns: list[list[Node]], path: str = "") -> list[list[Node]]:
     """Siblings without those that are not shown, and in groups, as in the tree."""
     seen = [_is_seen(node) for node in columns[0]]
-    return grouped([list(compress(nodes, seen)) for nodes in columns], path)
+    return group_siblings([list(compress(nodes, seen)) for nodes in columns], path)
 
 
 def _stacked(run: list[Node], depth: int) -> list[tuple[Node, int, int]]:
