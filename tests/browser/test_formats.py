@@ -1,4 +1,4 @@
-"""Numbers are the same text on the page and in the terminal: formats.js and view/value.py agree on the same cases."""
+"""Numbers are the same text on the page and in the terminal: formats.js and view/number.py agree on the same cases."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from insitu.view.number import amount, duration, figure, limits, operations
 from insitu.view.page.row_columns import UNIT
-from insitu.view.value import amount, duration, figure, limits, operations
 
 pytestmark = pytest.mark.browser
 

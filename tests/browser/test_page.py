@@ -16,8 +16,8 @@ from insitu.trace.event import Call, Event, ModuleFacts, Site, Stats, TensorFact
 from insitu.trace.trace import Trace
 from insitu.view import html, replay
 from insitu.view.html import page
+from insitu.view.number import spread
 from insitu.view.tree import Tree
-from insitu.view.value import spread
 
 pytestmark = pytest.mark.browser
 

@@ -7,8 +7,8 @@ from insitu.trace.event import Call, Event, tensors
 from insitu.trace.fold import Fold
 from insitu.trace.forest import Group, calls_of
 from insitu.view.line import Column, Span
+from insitu.view.number import amount, duration, operations
 from insitu.view.ranges import values_cell
-from insitu.view.value import amount, duration, operations
 
 COSTS = (
     Column("own", right=True, drop=2),

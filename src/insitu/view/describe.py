@@ -10,7 +10,8 @@ from typing import Any
 
 from insitu.trace.event import Fields, Stats, TensorFacts, Word
 from insitu.view.line import Span
-from insitu.view.value import figure, is_whole, kept_text, limits, nonfinite_counts, safe, short, tensor, value_text
+from insitu.view.number import figure, is_whole, limits, nonfinite_counts
+from insitu.view.value import kept_text, safe, short, tensor, value_text
 
 MOST_NAMES = 8
 MOST_TEXT = 72

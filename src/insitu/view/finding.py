@@ -31,7 +31,8 @@ from insitu.trace.findings import (
 )
 from insitu.view.hint import hint
 from insitu.view.name import compact, function_name, spot
-from insitu.view.value import safe, short, spread, tensor
+from insitu.view.number import spread
+from insitu.view.value import safe, short, tensor
 
 MOST_PATHS = 8
 MOST_TEXT = 100

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.view.line import Span
-from insitu.view.value import spread
+from insitu.view.number import spread
 
 MOST_RANGES = 4  # that are shown one by one
 BETWEEN = " | "

@@ -11,7 +11,8 @@ from insitu.trace.dtype import dtype_named
 from insitu.trace.path import Pattern
 from insitu.trace.run import RunEvent, RunSummary, VariableSummary
 from insitu.view.line import Column, Line, Span
-from insitu.view.value import count_text, limits, safe, short
+from insitu.view.number import count_text, limits
+from insitu.view.value import safe, short
 
 COLUMNS = (
     Column("values"),

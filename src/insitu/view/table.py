@@ -12,7 +12,8 @@ from insitu.trace.path import relative
 from insitu.view.beside import time_cell
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import module_type
-from insitu.view.value import amount, operations, result, safe
+from insitu.view.number import amount, operations
+from insitu.view.value import result, safe
 
 COLUMNS = (
     Column("type", drop=7),

@@ -10,9 +10,10 @@ from insitu.trace.fold import Fold
 from insitu.trace.forest import Group
 from insitu.view.line import Column, Span
 from insitu.view.name import spot
+from insitu.view.number import duration, limits
 from insitu.view.ranges import UNKNOWN, join_outputs, outputs_cell
 from insitu.view.tree_name import site_of
-from insitu.view.value import duration, holds_tensor, kept_text, limits, result, safe, short, tensor
+from insitu.view.value import holds_tensor, kept_text, result, safe, short, tensor
 
 COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
 NOTHING: Span = ("", "")

@@ -10,7 +10,8 @@ from insitu.trace.event import Call, Event, Mark, Site, Variable
 from insitu.view.describe import describe
 from insitu.view.line import Column, Line, Span, ViewTraits
 from insitu.view.name import named_arguments, spot
-from insitu.view.value import duration, safe, short
+from insitu.view.number import duration
+from insitu.view.value import safe, short
 
 COLUMNS = (Column("changes"),)
 GUIDE = "│   "

@@ -10,7 +10,8 @@ from insitu.trace.event import Call, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import Edge, Layers, StepGraph, call_name, code_at, step_graphs
 from insitu.view.name import compact
-from insitu.view.value import arguments, duration, safe, short, spread, tensor
+from insitu.view.number import duration, spread
+from insitu.view.value import arguments, safe, short, tensor
 
 Item = dict[str, Any]
 MOST_TEXT = 400

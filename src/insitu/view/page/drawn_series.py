@@ -9,8 +9,9 @@ from typing import Any
 
 from insitu.trace.event import Stats, Variable, tensors
 from insitu.trace.run import Curve
+from insitu.view.number import is_whole
 from insitu.view.page.packing import PackedColumns
-from insitu.view.value import is_whole, safe, short
+from insitu.view.value import safe, short
 
 MOST_NAME = 200
 

@@ -1,4 +1,4 @@
-// Numbers as text, exactly as view/value.py writes them: tests/browser/test_formats.py compares both on the same cases.
+// Numbers as text, exactly as view/number.py writes them: tests/browser/test_formats.py compares both on the same cases.
 
 /**
  * A number in about three digits, as in the terminal: none before the point is lost up to 100,000, integers are exact.

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from insitu.trace.costs import Costs
 from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, tensors
 from insitu.view.name import compact, module_type
+from insitu.view.number import MOST_EXACT
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.rows import Heading, PageRow, RowFacts
 from insitu.view.page.tables import Tables
-from insitu.view.value import MOST_EXACT, held_text, result, safe, short, tensor, value_text
+from insitu.view.value import held_text, result, safe, short, tensor, value_text
 
 # The number of a kind is its place; the page gets the list with its data. Those up to "python" are calls.
 KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
