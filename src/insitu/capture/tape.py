@@ -192,9 +192,15 @@ class Tape(list[Any]):
         """The call has ended at a time, with a result as recorded or a Raised."""
         self[at + END], self[at + RESULT] = time, result
 
-    def head(self, at: int) -> list[Any]:
-        """The slots from the callee to the nodes, in their order."""
-        return self[at : at + ARGS]
+    def record(self, at: int) -> tuple[Any, ...]:
+        """The slots from the callee to the nodes, the arguments, the names and values of the keyword arguments in turn,
+        and the stack, which is None if it is that of the parent. All at once, because each event is decoded from it."""
+        callee, result, parent, start, end, phase, nodes, args, kwargs, frames = self[at : at + FIXED]
+        first = at + FIXED
+        last = first + args
+        stack = last + kwargs
+        pairs = self[stack : stack + frames] if frames != INHERITED else None
+        return callee, result, parent, start, end, phase, nodes, self[first:last], self[last:stack], pairs
 
     def args(self, at: int) -> list[Any]:
         """The arguments, as recorded."""
@@ -203,15 +209,8 @@ class Tape(list[Any]):
 
     def kwargs(self, at: int) -> dict[str, Any]:
         """The keyword arguments, as recorded."""
-        flat = self.arguments(at)[1]
+        flat = self.record(at)[8]
         return dict(zip(flat[::2], flat[1::2], strict=True))
-
-    def arguments(self, at: int) -> tuple[list[Any], list[Any]]:
-        """The arguments, and the names and values of the keyword arguments in turn, as recorded."""
-        args, kwargs, _ = self[at + ARGS : at + FIXED]
-        first = at + FIXED
-        last = first + args
-        return self[first:last], self[last : last + kwargs]
 
     def inputs(self, at: int) -> list[Any]:
         """The arguments, then the names and values of the keyword arguments in turn, as recorded."""
@@ -220,19 +219,7 @@ class Tape(list[Any]):
 
     def frames(self, at: int) -> list[Any]:
         """The stack between a call and its parent: code objects and instructions in turn, the innermost first."""
-        args, kwargs, frames = self[at + ARGS : at + FIXED]
-        first = at + FIXED + args + kwargs
-        if frames > 0:
-            return self[first : first + frames]
-        return []
-
-    def origin(self, at: int) -> tuple[Any, float, list[Any] | None]:
-        """What was called, when, and the stack; the stack is None if it is that of the parent."""
-        callee, _, _, start, _, _, _, args, kwargs, frames = self[at : at + FIXED]
-        if frames == INHERITED:
-            return callee, start, None
-        first = at + FIXED + args + kwargs
-        return callee, start, self[first : first + frames]
+        return self.record(at)[9] or []
 
     def end_of(self, at: int) -> int:
         """The offset behind the record of a call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -106,48 +106,56 @@ class TapeDecoder:
 
     def event(self, at: int) -> Event:
         """The event of the call or mark at an offset."""
-        decoder, tape = self.decoder, self.tape
-        callee, result, parent, start, end, phase, nodes = tape.head(at)
-        site, module, step = self.place(at)
-        number, began = self.number(at), round((start - decoder.origin) * 1e9)
-        parent_number = None if parent == OUTERMOST else self.number(parent)
+        decoder, thread = self.decoder, self.tape.thread
+        callee, result, parent, start, end, phase, nodes, positional, keywords, frames = self.tape.record(at)
+        number, began, parent_number = self.number(at), round((start - decoder.origin) * 1e9), None
+        outer = None
+        if parent != OUTERMOST:
+            parent_number, outer = self.number(parent), self.place(parent)
+        id = self.identity(at)
+        place = decoder.places.get(id)
+        if place is None:
+            place = decoder.places[id] = self._place(callee, start, frames, outer)
+        site, module, step = place
         kind = type(callee)
         if kind is MarkEntry:
-            return Mark(number, parent_number, callee.mark, callee.text, began, tape.thread, step, decoder.rank)
-        args, kwargs = self._arguments(callee, at)
-        name = callee.facts.type if kind is ModuleCallee else callee.name
-        operator = decoder.sites.operator(tape.frames(at)) if kind is FunctionCallee else None
+            return Mark(number, parent_number, callee.mark, callee.text, began, thread, step, decoder.rank)
+        args, kwargs = self._arguments(callee, positional, keywords)
         call = Call(
             number,
             parent_number,
             callee.kind,
-            name,
+            callee.facts.type if kind is ModuleCallee else callee.name,
             module,
             args,
             kwargs,
             None,
-            operator,
+            decoder.sites.operator(frames) if frames and kind is FunctionCallee else None,
             site,
             began,
             None,
             None,
             PHASES[phase],
-            tape.thread,
+            thread,
             step,
             decoder.rank,
         )
-        if type(result) is Raised:
-            call.raised, call.message = result.type, result.message
-        elif result is not RUNNING:
-            call.result = self.plain(result)
         if result is not RUNNING:
             call.duration = round((end - start) * 1e9)
+            self._end(call, result)
         if kind is PythonCallee and callee.code is not None:
             call.defined = decoder.sites.definition(callee.code)
         if nodes or phase == BACKWARD:
             self._connect(call, callee, nodes)
         call.flops = flops(call)
         return call
+
+    def _end(self, call: Call, result: Any) -> None:
+        """Add how a call ended."""
+        if type(result) is Raised:
+            call.raised, call.message = result.type, result.message
+        else:
+            call.result = self.plain(result)
 
     def _connect(self, call: Call, callee: Any, nodes: int) -> None:
         """Remember the autograd nodes that a call made; name the call that made the node of a backward operator."""
@@ -159,38 +167,39 @@ class TapeDecoder:
         if origin is not None:
             call.module, call.forward = origin.module, origin.id
 
-    def _arguments(self, callee: Any, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _arguments(
+        self, callee: Any, positional: list[Any], keywords: list[Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, less those that torch's Python functions only hand on at their defaults."""
-        plain = self.plain
-        positional, flat = self.tape.arguments(at)
-        args = tuple([plain(item) for item in positional])
-        kwargs = {flat[index]: plain(flat[index + 1]) for index in range(0, len(flat), 2)} if flat else {}
-        if type(callee) is PythonCallee:
+        args, kwargs = self.plain_tuple(positional), {}
+        if keywords:
+            kwargs = dict(zip(keywords[::2], self.plain_list(keywords[1::2]), strict=True))
+        kind = type(callee)
+        if kind is PythonCallee:
             return (), callee.named(args, kwargs)
-        if kwargs and type(callee) is FunctionCallee and callee.defaults:
+        if kind is FunctionCallee and kwargs and callee.defaults:
             kwargs = {name: item for name, item in kwargs.items() if not is_default(callee.defaults, name, item)}
         return args, kwargs
 
     def place(self, at: int) -> Place:
         """The place of a record; that of its parents is found first, even if they are not complete yet."""
         places, identity, waiting = self.decoder.places, self.identity, []
-        id = identity(at)
-        place = places.get(id)
+        place = places.get(identity(at))
         while place is None:
-            waiting.append((at, id))
+            waiting.append(at)
             at = self.tape.parent(at)
             if at == OUTERMOST:
                 break
-            id = identity(at)
-            place = places.get(id)
-        for at, id in reversed(waiting):
-            place = places[id] = self._place(at, place)
+            place = places.get(identity(at))
+        for at in reversed(waiting):
+            callee, _, _, start, _, _, _, _, _, frames = self.tape.record(at)
+            place = places[identity(at)] = self._place(callee, start, frames, place)
         assert place is not None
         return place
 
-    def _place(self, at: int, outer: Place | None) -> Place:
+    def _place(self, callee: Any, start: float, frames: list[Any] | None, outer: Place | None) -> Place:
+        """The place of a call or mark in the place of its parent."""
         decoder = self.decoder
-        callee, start, frames = self.tape.origin(at)
         site, module, step = outer or (decoder.outside, None, None)
         if frames is not None:
             site = decoder.sites.chain(frames, site)
@@ -216,7 +225,7 @@ class TapeDecoder:
         """A list as plain data."""
         return [self.plain(part) for part in item]
 
-    def plain_tuple(self, item: tuple[Any, ...]) -> tuple[Any, ...]:
+    def plain_tuple(self, item: Sequence[Any]) -> tuple[Any, ...]:
         """A tuple as plain data."""
         return tuple([self.plain(part) for part in item])
 

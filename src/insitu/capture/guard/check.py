@@ -213,7 +213,11 @@ class ProbeChecks:
         Not where dynamo would be interrupted: there, the next call finds them.
         """
         result = self.probe.tape.result(at)
-        own = [] if isinstance(result, Raised) else [value for value in values(result) if value.producer == at]
+        if type(result) is Value and result.producer != at:  # as most often: a function returned it
+            return
+        if isinstance(result, Raised):
+            return
+        own = [value for value in values(result) if value.producer == at]
         if not own:
             return
         if not is_ours:

@@ -173,7 +173,8 @@ def make_pass_on(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
             unchecked.add(at)
         if is_harmless or not count:
             return False
-        halves = [tensor for tensor in tensors_in(result) if tensor.dtype is float16]
+        tensors = [result] if type(result) is Tensor else tensors_in(result)
+        halves = [tensor for tensor in tensors if tensor.dtype is float16]
         if halves:
             nodes.add_all(halves, first, count)
         return False
