@@ -58,8 +58,8 @@ def test_fields_are_read_by_name() -> None:
     assert tape.kwargs(at) == {"dim": 1, "keepdim": True}
     assert tape.inputs(at) == ["a", "b", "dim", 1, "keepdim", True]
     assert tape.frames(at) == [code, 6]
-    assert tape.origin(at) == (tape.callee(at), 0.0, [code, 6])
-    assert tape.arguments(at) == (["a", "b"], ["dim", 1, "keepdim", True])
+    head = (tape.callee(at), RUNNING, outer, 0.0, 0.0, BACKWARD, 0)
+    assert tape.record(at) == (*head, ["a", "b"], ["dim", 1, "keepdim", True], [code, 6])
     assert tape.end_of(at) == len(tape)
 
 
@@ -68,7 +68,7 @@ def test_a_record_may_have_the_stack_of_its_parent() -> None:
     record = new_record(callee("aten"), OUTERMOST, args=1)
     record[FIXED - 1] = INHERITED
     tape.extend([*record, "x"])
-    assert tape.origin(0)[2] is None and tape.frames(0) == [] and tape.end_of(0) == len(tape)
+    assert tape.record(0)[-1] is None and tape.frames(0) == [] and tape.end_of(0) == len(tape)
 
 
 def test_a_call_runs_until_it_is_finished() -> None:

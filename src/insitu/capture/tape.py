@@ -209,7 +209,7 @@ class Tape(list[Any]):
 
     def kwargs(self, at: int) -> dict[str, Any]:
         """The keyword arguments, as recorded."""
-        flat = self.record(at)[8]
+        flat = self.record(at)[-2]
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
     def inputs(self, at: int) -> list[Any]:
@@ -219,7 +219,7 @@ class Tape(list[Any]):
 
     def frames(self, at: int) -> list[Any]:
         """The stack between a call and its parent: code objects and instructions in turn, the innermost first."""
-        return self.record(at)[9] or []
+        return self.record(at)[-1] or []
 
     def end_of(self, at: int) -> int:
         """The offset behind the record of a call."""

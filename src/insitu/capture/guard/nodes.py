@@ -90,6 +90,8 @@ class Nodes:
             if 0 < number - self.next < MOST_UNSEEN:
                 self.unseen.update(range(self.next, number))
             self.next, self._patience = number, PATIENCE
+        if not self.unseen:
+            return
         with DisableTorchFunction():
             roots = [tensor.grad_fn for tensor in tensors_in((args, kwargs))]
         for node in nodes_in(self.unseen, roots):
