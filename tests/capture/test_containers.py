@@ -10,17 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from insitu.capture.containers import (
-    MISSING,
-    MOST_DEPTH,
-    child,
-    children,
-    items_of,
-    leaves,
-    outline,
-    select,
-    tensors_in,
-)
+from insitu.capture.containers import MISSING, MOST_DEPTH, child, children, items_of, leaves, select, tensors_in
+from insitu.capture.outline import outline
 from insitu.trace.event import Fields, Opaque
 
 Pair = namedtuple("Pair", "left right")

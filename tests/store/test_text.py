@@ -319,7 +319,7 @@ HEAD = ["insitu trace 1", "about {}"]
         ([*HEAD, "    f()", "end"], r"line 3: it is indented by 4 spaces"),
         ([*HEAD, "f() -> %x:f32[2]{min ?}", "end"], r"line 3: '\?\}' cannot be understood here"),
         ([*HEAD, "f() -> %x:f32[2]{most 1}", "end"], r"line 3: 'grad' or .* is missing before 'most'"),
-        ([*HEAD, "f() [of 1]", "end"], r"line 3: what stands after 'of' was made by no call"),
+        ([*HEAD, "f() [of 1]", "end"], r"line 3: 'of' must be followed by a tensor that a call produced"),
         ([*HEAD, "f() nonsense", "end"], r"line 3: there is more than can be understood, from 'nonsense' on"),
         ([*HEAD, "<<<<<<< HEAD", "f()", "=======", "end"], r"line 3: .*: '<<<<<<< HEAD'"),
         ([*HEAD, f"f({'(' * 10_000}", "end"], r"line 3: it is nested more than 64 deep"),

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from insitu.capture.atoms import ATOMS
-from insitu.capture.containers import INTS, outline, shared_ints
+from insitu.capture.outline import INTS, outline, shared_ints
 from insitu.capture.tape import KWARGS
 from insitu.capture.tensors import CPU, GIVEN, Current, ParameterValue, Table, Value, Values
 

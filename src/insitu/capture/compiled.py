@@ -19,11 +19,11 @@ from typing import Any
 from torch import nn
 
 from insitu.capture.arguments import make_argument_writer
-from insitu.capture.containers import outline
 from insitu.capture.explain.note import add_note
 from insitu.capture.fused import question
 from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import ValueProbe, get_ident, patch
+from insitu.capture.outline import outline
 from insitu.capture.probe import Probe
 from insitu.capture.tape import Raised, new_record
 from insitu.capture.tensors import guarded

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor, nn
 
 from insitu.capture.arguments import make_argument_writer
-from insitu.capture.containers import outline
 from insitu.capture.fused import question
 from insitu.capture.modes import as_anchor, skip_when_compiling
 from insitu.capture.names import ModuleCallee
+from insitu.capture.outline import outline
 from insitu.capture.tape import END, FORWARD, LEFT, RECOMPUTE, RESULT, RUNNING, START
 from insitu.capture.tensors import Value, Values, guarded
 from insitu.capture.torch_internals import (

@@ -24,8 +24,8 @@ from insitu.capture.calls import (
     function_callee,
     operator_callee,
 )
-from insitu.capture.containers import outline
 from insitu.capture.modes import AtenMode, Handler, as_anchor, dispatch_stack, skip_when_compiling
+from insitu.capture.outline import outline
 from insitu.capture.tape import (
     BACKWARD,
     END,

@@ -8,10 +8,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.calls import PythonCallee
-from insitu.capture.containers import outline
 from insitu.capture.explain.note import add_note
 from insitu.capture.modes import as_anchor
 from insitu.capture.ops import phase_of
+from insitu.capture.outline import outline
 from insitu.capture.tape import ENTERED, FORWARD, LEFT, Raised, VariableEntry, new_record
 from insitu.capture.tensors import GIVEN, Value, Values, guarded
 from insitu.capture.variables.follow.rewrite import ReportPoint

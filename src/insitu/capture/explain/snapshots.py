@@ -15,8 +15,9 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from insitu.capture.containers import items_of, outline
+from insitu.capture.containers import items_of
 from insitu.capture.contents import content_of, small_content_of
+from insitu.capture.outline import outline
 from insitu.capture.tape import Tape
 from insitu.capture.tensors import GIVEN, Table, Value, is_same_layout, layout_of, make_fresh, with_mode_off
 from insitu.capture.torch_internals import BUFFERS, MODULES, PARAMETERS, DisableTorchFunction

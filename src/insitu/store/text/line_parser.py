@@ -7,7 +7,7 @@ from ast import literal_eval
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from insitu.store.text.trace_text_writer import RESERVED
+from insitu.store.text.trace_text_writer import RESERVED, SHORT
 from insitu.store.text.value_text import DEEPEST, expected_count
 from insitu.trace.event import STATISTICS, Fields, Opaque, Stats, TensorFacts, Word
 
@@ -29,10 +29,10 @@ class LineError(ValueError):
 
 
 class LineParser:
-    """The signs of a line and the place up to which they were read.
+    """The tokens of a line and the place up to which they were read.
 
-    `tensor` is called with the name and the facts of each tensor, or None for the facts where it was met before.
-    `called` is the name of a function and the operator, as they stand there, if the line begins with that.
+    `tensor` is called with the name and the facts of each tensor; the facts are None if the line only names it.
+    `called` is the name of a function and its operator, if the line begins with them.
     """
 
     def __init__(self, text: str, tensor: Tensor) -> None:
@@ -44,7 +44,7 @@ class LineParser:
         place, text = 0, text.rstrip()
         head = _CALLED.match(text)
         if head is not None and head["name"] not in RESERVED:
-            self.called = head["name"], head["operator"]
+            self.called = _function_name(head["name"]), head["operator"] and _unquoted(head["operator"])
             place = head.end()
         while place < len(text):
             found = _TOKEN.match(text, place)
@@ -66,8 +66,7 @@ class LineParser:
 
     def takes(self, text: str) -> bool:
         """Whether this sign or bare word is next; then it is read."""
-        kind, found = self._tokens[self._at]
-        if found != text or kind not in ("sign", "bare"):
+        if not self.sees(text):
             return False
         self._at += 1
         return True
@@ -104,9 +103,9 @@ class LineParser:
     def string(self) -> str | None:
         """A text in quotes, if there is one."""
         kind, text = self._tokens[self._at]
-        if kind == "string" and text[0] in "'\"":
-            return self.name()
-        return None
+        if kind != "string" or text[0] not in "'\"":
+            return None
+        return self.name()
 
     def integer(self) -> int:
         """A whole number."""
@@ -165,47 +164,47 @@ class LineParser:
 
     def _value(self) -> Any:
         kind, text = self._next()
-        if kind == "string":
-            return self._string(text)
-        if kind == "tensor":
-            return self._tensor(text[1:], self.facts() if self.takes(":") else None)
-        if kind == "bare":
-            if self.sees("("):
-                return self._fields(text)
-            return _atom(text)
-        return self._container(text)
+        return _VALUES[kind](self, text)
+
+    def _tensor_value(self, text: str) -> TensorFacts:
+        facts = self.facts() if self.takes(":") else None
+        return self._tensor(text[1:], facts)
+
+    def _bare(self, text: str) -> Any:
+        if self.takes("("):
+            return Fields(text, self.named(")"))
+        return _atom(text)
 
     def _string(self, text: str) -> Any:
-        if text[0] == "w":
-            return Word(unquoted(text[1:]))
-        if text[0] == "c":
-            return complex(unquoted(text[1:]))
-        if text[0] == "b":
-            return literal_eval(text)
         if text[0] == "a":
             return _array(unquoted(text[1:]), self.value())
+        if text[0] in _PREFIXES:
+            return _PREFIXES[text[0]](text[1:])
         if self.takes("("):
             return Fields(unquoted(text), self.named(")"))
         return unquoted(text)
 
-    def _fields(self, name: str) -> Fields:
-        self.expect("(")
-        return Fields(name, self.named(")"))
-
     def _container(self, sign: str) -> Any:
-        if sign == "<":
-            name = self.name()
-            self.expect(">")
-            return Opaque(name)
-        if sign == "{":
-            return self._dict()
-        if sign not in "([":
+        read = _CONTAINERS.get(sign)
+        if read is None:
             raise LineError(f"a value is missing before {sign!r}")
+        return read(self)
+
+    def _opaque(self) -> Opaque:
+        name = self.name()
+        self.expect(">")
+        return Opaque(name)
+
+    def _tuple(self) -> tuple[Any, ...]:
+        return tuple(self._items(")"))
+
+    def _list(self) -> list[Any]:
+        return self._items("]")
+
+    def _items(self, end: str) -> list[Any]:
         items: list[Any] = []
-        self.many(lambda: items.append(self.value()), ")" if sign == "(" else "]")
-        if sign == "[":
-            return items
-        return tuple(items)
+        self.many(lambda: items.append(self.value()), end)
+        return items
 
     def _dict(self) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -220,13 +219,13 @@ class LineParser:
 
     def facts(self) -> TensorFacts:
         """The facts of a tensor, from its type to the closing brace."""
-        names = [self.name()]
+        kind, dtype = "Tensor", self.name()
         if not self.sees("["):
-            names.append(self.name())
+            kind, dtype = dtype, self.name()
         self.expect("[")
         shape: list[int | str] = []
         self.many(lambda: shape.append(_size(self.name())), "]")
-        facts = TensorFacts(0, tuple(shape), names[-1], "cpu", type=names[0] if len(names) == 2 else "Tensor")
+        facts = TensorFacts(0, tuple(shape), dtype, "cpu", type=kind)
         if self.takes("{"):
             self._details(facts)
         return facts
@@ -235,27 +234,68 @@ class LineParser:
         numbers: dict[str, Any] = {}
 
         def item() -> None:
-            key = self.expect("grad", "given", "on", "kept", "gradient", *_KINDS)
-            if key == "grad":
-                facts.requires_grad = True
-            elif key == "given":
-                facts.producer = GIVEN
-            elif key == "on":
-                facts.device = str(self.value())
-            elif key == "kept":
-                facts.kept = self.value()
-            elif key == "gradient":
-                facts.grad = self._deeper(self.facts)
+            key = self.expect(*_DETAILS, *_STATISTICS)
+            if key in _DETAILS:
+                field, read = _DETAILS[key]
+                setattr(facts, field, read(self))
             else:
-                numbers[key] = float(self._next()[1]) if _KINDS[key] == "number" else self.integer()
+                numbers[key] = _STATISTICS[key](self)
 
         self.many(item, "}")
         if numbers:
             facts.stats = Stats(**{"count": expected_count(facts.shape), **numbers})
 
+    def _float(self) -> float:
+        return float(self._next()[1])
 
-_KINDS = {row.name: row.kind for row in STATISTICS}
+    def _gradient(self) -> TensorFacts:
+        return self._deeper(self.facts)
+
+
 GIVEN = -1  # the producer of a tensor that no call of the trace made, as long as its line is read
+# How a value is read, by the kind of its first token, by its first sign, and by the letter before its quotes.
+_VALUES: dict[str, Callable[[LineParser, str], Any]] = {
+    "string": LineParser._string,
+    "tensor": LineParser._tensor_value,
+    "bare": LineParser._bare,
+    "sign": LineParser._container,
+}
+_CONTAINERS: dict[str, Callable[[LineParser], Any]] = {
+    "<": LineParser._opaque,
+    "{": LineParser._dict,
+    "(": LineParser._tuple,
+    "[": LineParser._list,
+}
+_PREFIXES: dict[str, Callable[[str], Any]] = {
+    "w": lambda text: Word(unquoted(text)),
+    "c": lambda text: complex(unquoted(text)),
+    "b": lambda text: literal_eval("b" + text),
+}
+# The field of a tensor's facts that a word in braces sets, and how its value is read.
+_DETAILS: dict[str, tuple[str, Callable[[LineParser], Any]]] = {
+    "grad": ("requires_grad", lambda _: True),
+    "given": ("producer", lambda _: GIVEN),
+    "on": ("device", lambda line: str(line.value())),
+    "kept": ("kept", LineParser.value),
+    "gradient": ("grad", LineParser._gradient),
+}
+_NUMBERS: dict[str, Callable[[LineParser], Any]] = {"number": LineParser._float, "count": LineParser.integer}
+_STATISTICS = {row.name: _NUMBERS[row.kind] for row in STATISTICS}
+
+
+def _function_name(name: str) -> str:
+    """The whole name of a function."""
+    for short, whole in SHORT.items():
+        if name.startswith(short):
+            return whole + name[len(short) :]
+    return _unquoted(name)
+
+
+def _unquoted(name: str) -> str:
+    """A name that may be in quotes."""
+    if name[0] in "'\"":
+        return unquoted(name)
+    return name
 
 
 def unquoted(text: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from insitu.errors import StoreError
 from insitu.store.format_version import TEXT_VERSION, check_version
-from insitu.store.text.line_parser import GIVEN, LineError, LineParser, unquoted
-from insitu.store.text.trace_text_writer import FOOT, HEAD, KEYWORDS, SHORT, function_of
+from insitu.store.text.line_parser import GIVEN, LineError, LineParser
+from insitu.store.text.trace_text_writer import FOOT, HEAD, KEYWORDS, function_of
 from insitu.trace.collector import pause_collector
 from insitu.trace.event import (
     Call,
@@ -27,7 +28,6 @@ from insitu.trace.event import (
 from insitu.trace.trace import Trace
 
 _BEGINNINGS = (*KEYWORDS, "mark", "let")
-_CALL_FLAGS = ("in", "outside", "of", *get_args(Phase))
 # The errors that Python values raise when they are built from damaged text.
 _ERRORS = (ValueError, TypeError, AttributeError, SyntaxError, OverflowError, RecursionError, MemoryError)
 
@@ -76,11 +76,11 @@ class _OpenCall:
 
 
 class TraceTextReader:
-    """Reads line by line; the result of a call is read when all that lies in the call was."""
+    """Reads line by line; the result of a call is read after the events inside the call."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int | None, Call] = {}
         self._open: list[_OpenCall] = []
         self._tensors: dict[str, TensorFacts] = {}
         self._count = 0
@@ -94,16 +94,20 @@ class TraceTextReader:
         try:
             about = self._about(text)
             for number, text in enumerate(lines[1:], 3):
-                # The line is looked at first: one that is none must not be blamed on the calls that it would end.
-                depth, line = self._depth(text), LineParser(text.lstrip(" "), self._tensor)
-                if line.called is None and not line.sees(*_BEGINNINGS):
-                    raise LineError("it is not an event")
+                # An error in this line must not be blamed on the calls that it ends: check it before they end.
+                depth, line = self._depth(text), self._line(text)
                 self._close(depth)
                 self._read(line, text, number)
         except _ERRORS as error:
             raise _located(number, text, error) from None
         self._close(0)
         return Trace(self._events, about=about)
+
+    def _line(self, text: str) -> LineParser:
+        line = LineParser(text.lstrip(" "), self._tensor)
+        if line.called is None and not line.sees(*_BEGINNINGS):
+            raise LineError("it is not an event")
+        return line
 
     def _about(self, text: str) -> dict[str, Any]:
         line = LineParser(text, self._tensor)
@@ -121,7 +125,7 @@ class TraceTextReader:
         return spaces // 2
 
     def _close(self, depth: int) -> None:
-        """End the calls in which the next line does not lie."""
+        """End the calls that the next line is not inside of."""
         while len(self._open) > depth:
             ended = self._open.pop()
             try:
@@ -163,19 +167,24 @@ class TraceTextReader:
         if around is not None:
             call.module, call.phase = around.module, around.phase
         if line.called is not None:
-            name, operator = line.called
-            call.name, call.operator = _spelled(name), _unquoted(operator) if operator is not None else None
+            call.name, call.operator = line.called
         else:
-            call.kind = cast(Kind, KEYWORDS[line.expect(*KEYWORDS)])
-            path = line.name() if call.kind == "module" else None
-            call.name = line.name()
-            if path is not None:
-                call.module = self._module(path, call.name, line.named("}") if line.takes("{") else {})
+            self._read_callee(line, call)
         call.args, call.kwargs = line.arguments()
         return call
 
+    def _read_callee(self, line: LineParser, call: Call) -> None:
+        """Read what a call is of, after the keyword."""
+        call.kind = cast(Kind, KEYWORDS[line.expect(*KEYWORDS)])
+        if call.kind != "module":
+            call.name = line.name()
+            return
+        path, call.name = line.name(), line.name()
+        settings = line.named("}") if line.takes("{") else {}
+        call.module = self._module(path, call.name, settings)
+
     def _module(self, path: str, name: str, settings: dict[str, Any]) -> ModuleFacts:
-        # None is a leaf, so that no view leaves out what is done inside.
+        # No module is a leaf, so that no view leaves out the calls inside.
         found = self._modules.get((path, name, repr(settings)))
         if found is None:
             found = ModuleFacts(path, name, settings=settings, leaf=False)
@@ -184,29 +193,31 @@ class TraceTextReader:
         return found
 
     def _flag(self, event: Event, line: LineParser) -> None:
-        flag = line.expect("step", "rank", *(_CALL_FLAGS if isinstance(event, Call) else ()))
-        if flag == "step":
-            event.step = line.integer()
-        elif flag == "rank":
-            event.rank = line.integer()
-        elif isinstance(event, Call):
-            self._call_flag(event, flag, line)
-
-    def _call_flag(self, call: Call, flag: str, line: LineParser) -> None:
-        if flag == "in":
-            path, name = line.name(), line.name()
-            call.module = self._known.get((path, name)) or self._module(path, name, {})
-        elif flag == "outside":
-            call.module = None
-        elif flag == "of":
-            self._of(call, line.value())
+        if not isinstance(event, Call):
+            setattr(event, line.expect(*_NUMBER_FLAGS), line.integer())
+            return
+        flag = line.expect(*_NUMBER_FLAGS, *_CALL_FLAGS, *_PHASES)
+        if flag in _NUMBER_FLAGS:
+            setattr(event, flag, line.integer())
+        elif flag in _CALL_FLAGS:
+            field, read = _CALL_FLAGS[flag]
+            setattr(event, field, read(self, line))
         else:
-            call.phase = cast(Phase, flag)
+            event.phase = cast(Phase, flag)
 
-    def _of(self, call: Call, made: Any) -> None:
-        if not isinstance(made, TensorFacts) or made.producer is None:
-            raise LineError("what stands after 'of' was made by no call")
-        call.forward = function_of(self._calls[made.producer], self._calls).id
+    def _module_around(self, line: LineParser) -> ModuleFacts:
+        path, name = line.name(), line.name()
+        return self._known.get((path, name)) or self._module(path, name, {})
+
+    def _no_module(self, line: LineParser) -> None:
+        return None
+
+    def _forward(self, line: LineParser) -> int:
+        """The number of the forward call of a backward one, which the line names by a result of that call."""
+        result = line.value()
+        if not isinstance(result, TensorFacts) or result.producer is None:
+            raise LineError("'of' must be followed by a tensor that a call produced")
+        return function_of(self._calls[result.producer], self._calls).id
 
     def _end(self, call: Call, line: LineParser) -> None:
         self._producer = call.id
@@ -227,26 +238,21 @@ class TraceTextReader:
                 raise LineError(f"%{name} is not the name of a tensor before this")
             return self._tensors[name]
         facts.id, self._count = self._count, self._count + 1
-        facts.producer = None if facts.producer == GIVEN else self._producer
+        is_given = facts.producer == GIVEN
+        facts.producer = None if is_given else self._producer
         if name:
             self._tensors[name] = facts
         return facts
 
 
-def _spelled(name: str) -> str:
-    """The whole name of a function."""
-    if name[0] in "'\"":
-        return unquoted(name)
-    for short, whole in SHORT.items():
-        if name.startswith(short):
-            return whole + name[len(short) :]
-    return name
-
-
-def _unquoted(operator: str) -> str:
-    if operator[0] in "'\"":
-        return unquoted(operator)
-    return operator
+# What may be in the brackets after the arguments: a number of any event; for a call, a field and how it is read.
+_NUMBER_FLAGS = ("step", "rank")
+_PHASES = get_args(Phase)
+_CALL_FLAGS: dict[str, tuple[str, Callable[[TraceTextReader, LineParser], Any]]] = {
+    "in": ("module", TraceTextReader._module_around),
+    "outside": ("module", TraceTextReader._no_module),
+    "of": ("forward", TraceTextReader._forward),
+}
 
 
 def _located(number: int, text: str, error: BaseException) -> StoreError:

@@ -8,13 +8,13 @@
     end
 
 Two runs of a program give the same text, on any day and machine: there are no times, files, lines, threads, strides
-and histograms in it. A tensor has a name from the call that made it, and a name means what it last stood for: the
-arguments of a call are read when it begins, its result when it ends. So a module that is called again makes the same
-names again, and a call more changes few lines besides its own.
+and histograms in it. A tensor has a name from the call that made it, and a name means the tensor that had it last: the
+arguments of a call are read when it begins, its result when it ends. So a module that is called again has the same
+names again, and an additional call changes few other lines.
 
 Statistics of floats are rounded by less than half of what `torch.testing` allows: f32 to 7 digits of the largest value,
-or of the root mean square, f64 to 9, shorter ones to 5. So a mean that is zero but for rounding is 0. What stands in
-`[]` after the arguments is not as in the call around.
+or of the root mean square, f64 to 9, shorter ones to 5. So a mean that is zero but for rounding is 0. The brackets
+`[]` after the arguments hold the facts that differ from those of the call around.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ KEYWORDS = {"module": "module", "op": "aten", "def": "python"}
 SHORT = {"F.": "torch.nn.functional.", ".": "torch.Tensor."}
 _WORDS = {kind: word for word, kind in KEYWORDS.items()}
 RESERVED = frozenset({*KEYWORDS, "let", "mark", "about", FOOT})
+_OVERLOAD = re.compile(r"aten\.([^.]*)\.[^.]*")
 _ABOUT = ("subject", "level")
 
+_INPUT_LABELS = {"Parameter": "param"}  # by the type of the tensor
 _TOP = Call(-1, None, "function", "")  # what surrounds the outermost calls
 
 
@@ -53,14 +55,15 @@ class TextMoment:
 
     @property
     def value(self) -> Any:
-        """The values that are written of the event at this moment."""
-        if isinstance(self.event, Call):
-            if self.is_end:
-                return self.event.result
-            return (self.event.args, self.event.kwargs)
-        if isinstance(self.event, Variable):
-            return self.event.value
-        return None
+        """The values of the event that are written at this moment."""
+        event = self.event
+        if isinstance(event, Mark):
+            return None
+        if isinstance(event, Variable):
+            return event.value
+        if self.is_end:
+            return event.result
+        return (event.args, event.kwargs)
 
 
 def to_text(trace: Trace) -> str:
@@ -107,11 +110,11 @@ def _moments(trace: Trace) -> Iterator[TextMoment]:
 
 
 class _Uses:
-    """Where tensors are met in a trace: the call that made them, how often they are met, and when the last time."""
+    """Where the tensors of a trace occur: the call that made them, how often they occur, and where the last time."""
 
     def __init__(self, moments: list[TextMoment]) -> None:
-        ends = [moment.event for moment in moments if moment.is_end]
-        self._calls = {event.id: event for event in ends if isinstance(event, Call)}
+        calls = [moment.event for moment in moments if isinstance(moment.event, Call)]
+        self._calls: dict[int | None, Call] = {call.id: call for call in calls}
         self.outputs: defaultdict[int, list[TensorFacts]] = defaultdict(list)  # by the call that made them
         self.count: defaultdict[int, int] = defaultdict(int)
         self.last: dict[int, int] = {}
@@ -135,33 +138,33 @@ class _Uses:
 
     def forward(self, event: Event) -> TensorFacts | None:
         """A tensor that stands for the forward call of a backward one: its first result."""
-        forward = event.forward if isinstance(event, Call) else None
-        call = self._call(forward)
+        if not isinstance(event, Call):
+            return None
+        call = self._calls.get(event.forward)
         if call is None:
             return None
         result = next(chain(tensors(call.result), self.outputs.get(call.id, ())), None)
-        producer = self._call(result.producer) if result is not None else None
-        if producer is not None and function_of(producer, self._calls) is call:
-            return result
-        return None
-
-    def _call(self, number: int | None) -> Call | None:
-        if number is None:
+        if result is None:
             return None
-        return self._calls.get(number)
+        producer = self._calls.get(result.producer)
+        if producer is None or function_of(producer, self._calls) is not call:
+            return None
+        return result
 
 
-def function_of(call: Call, calls: Mapping[int, Event]) -> Call:
-    """The outermost function of torch in which a call lies; itself if it lies in none."""
-    while call.parent is not None and isinstance(around := calls.get(call.parent), Call) and around.kind == "function":
+def function_of(call: Call, calls: Mapping[int | None, Call]) -> Call:
+    """The outermost function of torch around a call; the call itself if there is none."""
+    around = calls.get(call.parent)
+    while around is not None and around.kind == "function":
         call = around
+        around = calls.get(call.parent)
     return call
 
 
 class _Names:
-    """The names of tensors: a label, and a number if the same call of a module has the label already.
+    """The names of tensors: a label, and a number if the same call of a module already has the label.
 
-    A name is taken again when nothing that follows refers to what it stood for.
+    A name is used again when no later line refers to the tensor that had it.
     """
 
     def __init__(self, uses: _Uses) -> None:
@@ -175,10 +178,10 @@ class _Names:
         return self._names.get(id(facts))
 
     def add(self, facts: TensorFacts, label: str, scope: int, position: int) -> str:
-        """Name a tensor that is met for the first time."""
+        """Name a tensor that occurs for the first time."""
         while True:
-            number = self._numbers[scope, label] = self._numbers[scope, label] + 1
-            name = label if number == 1 else f"{label}#{number}"
+            self._numbers[scope, label] += 1
+            name = _numbered(label, self._numbers[scope, label])
             if self._taken.get(name, -1) < position:
                 break
         self._taken[name] = self._uses.last.get(id(facts), position)
@@ -186,8 +189,14 @@ class _Names:
         return name
 
 
+def _numbered(label: str, number: int) -> str:
+    if number == 1:
+        return label
+    return f"{label}#{number}"
+
+
 class _TraceWriter:
-    """Writes the lines of a trace. The line of a call is begun when it begins and gets its result when it ends."""
+    """Writes the lines of a trace. The line of a call starts when the call begins, and gets the result at its end."""
 
     def __init__(self, trace: Trace) -> None:
         self._moments = list(_moments(trace))
@@ -220,8 +229,10 @@ class _TraceWriter:
     def _single(self, event: Mark | Variable) -> str:
         if isinstance(event, Mark):
             return f"mark {event.kind} {event.text!r}"
-        changes = f" {{{', '.join(event.changes)}}}" if event.changes else ""
-        return f"let {name_text(event.name)}{changes} = {self._values.text(event.value)}"
+        head = f"let {name_text(event.name)}"
+        if event.changes:
+            head += f" {{{', '.join(event.changes)}}}"
+        return f"{head} = {self._values.text(event.value)}"
 
     def _head(self, call: Call) -> str:
         texts = [self._values.text(item) for item in call.args]
@@ -236,14 +247,15 @@ class _TraceWriter:
             return function_text(call.name) + _operator_text(call.operator)
         if call.kind != "module":
             return f"{_WORDS[call.kind]} {name_text(call.name)}"
-        settings = self._values.named(call.module.settings) if call.module is not None else ""
         text = f"module {name_text(call.path)} {name_text(call.name)}"
-        if settings:
-            return f"{text}{{{settings}}}"
-        return text
+        if call.module is None or not call.module.settings:
+            return text
+        return f"{text}{{{self._values.named(call.module.settings)}}}"
 
     def _outcome(self, call: Call) -> str:
-        text = f" -> {self._values.text(call.result)}" if call.result is not None else ""
+        text = ""
+        if call.result is not None:
+            text = f" -> {self._values.text(call.result)}"
         text += _error_text(call)
         # Tensors that the call changed but does not return, as `x[0] = 1` does.
         more = [facts for facts in self._uses.outputs.get(call.id, ()) if self._names.get(facts) is None]
@@ -252,20 +264,22 @@ class _TraceWriter:
         return text
 
     def _tensor(self, facts: TensorFacts) -> str:
-        """The name of a tensor; where it is met for the first time, its facts too."""
+        """The name of a tensor; the first time, its facts too."""
         name = self._names.get(facts)
         if name is not None:
             return f"%{name}"
         moment = self._moments[self._position]
-        is_input = moment.is_end and facts.producer != moment.event.id
-        if moment.is_end and not is_input:
-            self._results.add(id(facts))
         name = self._new_name(facts, moment)
         stats = not _is_uninitialised(moment.event)
-        return f"%{name}:{self._values.facts(facts, *['given'] * is_input, stats=stats)}"
+        if not moment.is_end:
+            return f"%{name}:{self._values.facts(facts, stats=stats)}"
+        if facts.producer == moment.event.id:
+            self._results.add(id(facts))
+            return f"%{name}:{self._values.facts(facts, stats=stats)}"
+        return f"%{name}:{self._values.facts(facts, 'given', stats=stats)}"
 
     def _new_name(self, facts: TensorFacts, moment: TextMoment) -> str:
-        """A name for a tensor; an input that is met only once needs none."""
+        """A name for a tensor; an input that occurs only once gets none."""
         if not moment.is_end and self._uses.count[id(facts)] == 1:
             return ""
         return self._names.add(facts, self._label(facts, moment), self._scope(moment.event), self._position)
@@ -277,17 +291,18 @@ class _TraceWriter:
         if isinstance(event, Mark):
             return _label("", event.kind)
         if not moment.is_end:
-            return _label(event.path, self._argument or ("param" if facts.type == "Parameter" else "input"))
-        is_module = event.kind == "module" and event.path
-        return _label(event.path, "" if is_module else event.name)
+            return _label(event.path, self._argument or _INPUT_LABELS.get(facts.type, "input"))
+        if event.kind == "module" and event.path:
+            return _label(event.path, "")
+        return _label(event.path, event.name)
 
     def _scope(self, event: Event) -> int:
-        """The module call around an event: in each, names are counted anew. At the top each step is a scope."""
+        """The number of the module call around an event, in which names are counted; at the top, of the step."""
         inner = (call.id for call, _ in reversed(self._open) if call.kind == "module" and call is not event)
         return next(inner, -1 - event.step)
 
     def _flags_text(self, event: Event) -> str:
-        """The facts of an event that are not those of the call around it."""
+        """The facts of an event that differ from those of the call around it."""
         around = self._open[-1][0] if self._open else _TOP
         flags = [f"{name} {getattr(event, name)}" for name in ("step", "rank") if _differs(event, around, name)]
         if isinstance(event, Call):
@@ -307,7 +322,7 @@ class _TraceWriter:
 
 
 def _differs(event: Event, around: Event, name: str) -> bool:
-    """Whether a field of an event is not that of the call around it."""
+    """Whether a field of an event differs from that of the call around it."""
     return bool(getattr(event, name) != getattr(around, name))
 
 
@@ -328,23 +343,32 @@ def _operator_text(operator: str | None) -> str:
 def _error_text(call: Call) -> str:
     if call.raised is None:
         return ""
-    message = "" if call.message is None else f" {call.message!r}"
-    return f" raised {name_text(call.raised)}{message}"
+    if call.message is None:
+        return f" raised {name_text(call.raised)}"
+    return f" raised {name_text(call.raised)} {call.message!r}"
 
 
 def _is_uninitialised(event: Event) -> bool:
-    """Whether it is the call of `torch.empty` or the like: what is in the memory is another thing each time."""
+    """Whether an event is a call of `torch.empty` or the like, whose memory has other values each time."""
     return isinstance(event, Call) and operation(event.kind, event.name).is_uninitialized
 
 
 def _label(path: str, name: str) -> str:
-    """What a tensor is called for: the path of the module, and the function without what stands around its name.
+    """The label of a tensor: the path of the module and the last name of the function, without underscores around it.
 
     >>> _label("h.0", "torch.Tensor.__getitem__"), _label("", "aten.mm.default"), _label("my block", "bias")
     ('h.0.getitem', 'mm', 'my_block.bias')
     """
-    parts = name.removesuffix(".__get__").split(".")
-    last = parts[-2] if len(parts) == 3 and parts[0] == "aten" else parts[-1]
+    known = filter(None, (path, _last_name(name)))
+    return re.sub(r"[^\w.]", "_", ".".join(known)) or "_"
+
+
+def _last_name(function: str) -> str:
+    """The name of a function without its module, its overload and the underscores of a special method."""
+    overload = _OVERLOAD.fullmatch(function)
+    if overload is not None:
+        return overload[1]
+    last = function.removesuffix(".__get__").rpartition(".")[2]
     if last.startswith("__") and last.endswith("__"):
-        last = last.strip("_") or last
-    return re.sub(r"[^\w.]", "_", f"{path}.{last}" if path and last else path or last) or "_"
+        return last.strip("_") or last
+    return last

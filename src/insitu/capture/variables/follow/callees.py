@@ -12,7 +12,7 @@ import os
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from inspect import CO_VARARGS
 from types import FunctionType, MethodType
@@ -22,6 +22,7 @@ from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.lookup import (
     attribute,
     attributes_of,
+    class_of,
     contents,
     in_class,
     in_globals,
@@ -106,7 +107,7 @@ class CalleeSearch:
         """Reach what the decorator of a library decorates; the wrapper itself is not looked into."""
         for cell in wrapper.__closure__ or ():
             value = contents(cell)
-            if type(value) in (FunctionType, MethodType, functools.partial):
+            if type(value) in CALLABLES:
                 self.enclosed(value, receiver)
 
     def look_into(self, function: FunctionType, receiver: Any) -> None:
@@ -162,40 +163,51 @@ class CalleeSearch:
         """Reach the end of a chain of attributes, or the first property or method in the chain."""
         for name in attributes:
             owner, value = value, attribute(value, name)
-            if type(value) in DESCRIPTORS and not is_module(owner):
+            if type(value) in MEMBERS and not is_module(owner):
                 self.member(value, owner)
                 return
         self.reach(value)
 
     def member(self, value: Any, receiver: Any) -> None:
         """Reach a member of a class that is called with the receiver."""
-        kind = type(value)
-        if kind is FunctionType:
-            self.add(value, receiver)
-        elif kind is staticmethod:
-            self.reach(value.__func__)
-        elif kind is classmethod:
-            self.member(value.__func__, receiver if is_class(receiver) else type(receiver))
-        elif kind in PROPERTY_PARTS:
-            for part in PROPERTY_PARTS[kind]:
-                self.member(getattr(value, part), receiver)
+        reach_member = MEMBERS.get(type(value))
+        if reach_member is not None:
+            reach_member(self, value, receiver)
         else:
             self.reach(value)
 
+    def _static_method(self, value: Any, receiver: Any) -> None:
+        self.reach(value.__func__)
+
+    def _class_method(self, value: Any, receiver: Any) -> None:
+        self.member(value.__func__, class_of(receiver))
+
+    def _property(self, value: Any, receiver: Any) -> None:
+        for part in (value.fget, value.fset, value.fdel):
+            self.member(part, receiver)
+
+    def _cached_property(self, value: Any, receiver: Any) -> None:
+        self.member(value.func, receiver)
+
     def reach(self, value: Any) -> None:
         """Reach what runs when a value is called."""
-        kind = type(value)
-        if kind is FunctionType:
-            self.add(value, None)
-        elif kind is MethodType:
-            self.member(value.__func__, value.__self__)
-        elif kind is functools.partial:
-            self.reach(value.func)
+        reach_callable = CALLABLES.get(type(value))
+        if reach_callable is not None:
+            reach_callable(self, value)
         elif is_class(value):
             self._reach_class(value)
         elif id(value) not in self._objects:
             self._objects[id(value)] = value
             self._reach_object(value)
+
+    def _reach_function(self, value: FunctionType) -> None:
+        self.add(value, None)
+
+    def _reach_method(self, value: MethodType) -> None:
+        self.member(value.__func__, value.__self__)
+
+    def _reach_partial(self, value: Any) -> None:
+        self.reach(value.func)
 
     def _reach_class(self, value: Any) -> None:
         """Reach the methods that run when an object of a class is created, or called."""
@@ -213,7 +225,7 @@ class CalleeSearch:
             self._reach_module(value, forward, parts)
             return
         call = in_class(type(value), "__call__")
-        if type(call) in DESCRIPTORS:
+        if type(call) in MEMBERS:
             self.member(call, value)
 
     def _reach_module(self, module: Any, forward: FunctionType, parts: dict[str, Any]) -> None:
@@ -224,8 +236,19 @@ class CalleeSearch:
                 self.reach(part)
 
 
-PROPERTY_PARTS = {property: ("fget", "fset", "fdel"), functools.cached_property: ("func",)}
-DESCRIPTORS = frozenset({FunctionType, staticmethod, classmethod, property, functools.cached_property})
+# How the members of a class are reached, and the values that can be called, by type.
+MEMBERS: dict[type, Callable[[CalleeSearch, Any, Any], None]] = {
+    FunctionType: CalleeSearch.add,
+    staticmethod: CalleeSearch._static_method,
+    classmethod: CalleeSearch._class_method,
+    property: CalleeSearch._property,
+    functools.cached_property: CalleeSearch._cached_property,
+}
+CALLABLES: dict[type, Callable[[CalleeSearch, Any], None]] = {
+    FunctionType: CalleeSearch._reach_function,
+    MethodType: CalleeSearch._reach_method,
+    functools.partial: CalleeSearch._reach_partial,
+}
 
 
 def may_take_self(function: FunctionType) -> bool:

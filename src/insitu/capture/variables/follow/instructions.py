@@ -17,6 +17,8 @@ HIDING_STEPS = (HIDING, "SWAP", "MAKE_CELL")
 # Instructions between the end of a comprehension and the one that restores its last variable.
 RESTORING = frozenset({"SWAP", "END_FOR", "POP_TOP", "POP_ITER", "NOP", "COPY", "EXTENDED_ARG"})
 
+LEADING_ON = frozenset({"NOP", "NOT_TAKEN", "EXTENDED_ARG"})
+
 
 @lru_cache(maxsize=256)
 def global_names(code: CodeType) -> tuple[str, ...]:
@@ -64,19 +66,28 @@ def _comprehensions(steps: list[dis.Instruction], guarded: list[Any]) -> Iterato
         # The comprehension is guarded by a handler that restores the variables when it raises.
         handler = _handler(steps[index].offset, guarded) if names else None
         if handler is not None:
-            inside = _inside(steps, handler, guarded)
             before = [step.offset for step in steps[first + 1 : index]]
-            ends = [end for end in _ends(steps, inside) if end not in inside]
-            last = [place for end in (*ends, handler) for place in _restoring(steps, end, names)]
-            yield names, [*before, *inside, *last]
+            yield names, [*before, *_places_after_hiding(steps, handler, guarded, names)]
         index += 1
+
+
+def _places_after_hiding(
+    steps: list[dis.Instruction], handler: int, guarded: list[Any], names: set[str]
+) -> Iterator[int]:
+    """The places of the instructions of a comprehension, and of those after it that restore the variables."""
+    inside = _inside(steps, handler, guarded)
+    yield from inside
+    ends = [end for end in _ends(steps, inside) if end not in inside]
+    for end in (*ends, handler):
+        yield from _restoring(steps, end, names)
 
 
 def _end_of_hiding(steps: list[dis.Instruction], index: int) -> int:
     """The index after the instructions that hide variables, if such begin here."""
-    if steps[index].opname == HIDING:
-        while steps[index].opname in HIDING_STEPS:
-            index += 1
+    if steps[index].opname != HIDING:
+        return index
+    while steps[index].opname in HIDING_STEPS:
+        index += 1
     return index
 
 
@@ -88,14 +99,16 @@ def _inside(steps: list[dis.Instruction], handler: int, guarded: list[Any]) -> d
         # Jumps that the compiler put in last are not guarded: they cannot raise.
         jumps = was_inside and is_jump(step)
         was_inside = jumps or _is_guarded(step.offset, handler, guarded)
-        if was_inside:
-            inside[step.offset] = step.opname if jumps else None
+        if jumps:
+            inside[step.offset] = step.opname
+        elif was_inside:
+            inside[step.offset] = None
     return inside
 
 
 def is_jump(step: dis.Instruction) -> bool:
     """Whether an instruction only leads on to another one."""
-    return "JUMP" in step.opname or step.opname in ("NOP", "NOT_TAKEN", "EXTENDED_ARG")
+    return "JUMP" in step.opname or step.opname in LEADING_ON
 
 
 def _ends(steps: list[dis.Instruction], inside: dict[int, str | None]) -> Iterator[int]:
@@ -123,9 +136,18 @@ def _restoring(steps: list[dis.Instruction], start: int, names: set[str]) -> Ite
     """The places up to the instruction that restores the last of the names."""
     left = set(names)
     for step in dropwhile(lambda step: step.offset < start, steps):
-        is_store = step.opname.startswith("STORE_FAST")
-        if not left or not (is_store or step.opname in RESTORING):
+        stored = _stored_variables(step)
+        restores = stored or step.opname in RESTORING
+        if not left or not restores:
             return
         yield step.offset
-        if is_store:
-            left.difference_update(step.argval if isinstance(step.argval, tuple) else [step.argval])
+        left.difference_update(stored)
+
+
+def _stored_variables(step: dis.Instruction) -> tuple[str, ...]:
+    """The local variables that an instruction binds."""
+    if not step.opname.startswith("STORE_FAST"):
+        return ()
+    if isinstance(step.argval, tuple):
+        return step.argval
+    return (step.argval,)

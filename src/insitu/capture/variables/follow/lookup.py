@@ -64,6 +64,13 @@ def is_class(value: Any) -> bool:
     return issubclass(type(value), type)
 
 
+def class_of(receiver: Any) -> Any:
+    """The class that a receiver is, or the class of the receiver."""
+    if is_class(receiver):
+        return receiver
+    return type(receiver)
+
+
 def is_module(value: Any) -> bool:
     """Whether a value is a module."""
     return issubclass(type(value), ModuleType)
@@ -78,7 +85,7 @@ def in_parents(kind: Any, receiver: Any, name: str) -> Any:
     """What `super()` finds in a method of a class."""
     if not is_class(kind):
         return MISSING
-    order = mro_of(receiver if is_class(receiver) else type(receiver))
+    order = mro_of(class_of(receiver))
     if not any(each is kind for each in order):
         order = mro_of(kind)
     rest = itertools.dropwhile(lambda each: each is not kind, order)
