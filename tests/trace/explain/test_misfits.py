@@ -384,3 +384,10 @@ def test_an_expression_gets_brackets_before_a_dot() -> None:
     failed = case("torch.Tensor.numpy", t(3), message=message)
     renamed = replace(failed, operands=(NamedOperand("w * 2", failed.operands[0].facts),))
     assert only(find_misfits(renamed)).advice == "(w * 2).detach().numpy()"
+
+
+@pytest.mark.parametrize("operands", [(), (NamedOperand("", t(3)),)])
+def test_a_tensor_without_a_name_is_not_part_of_the_advice(operands: tuple[NamedOperand, ...]) -> None:
+    failed = case("torch.Tensor.numpy", message="Can't call numpy() on Tensor that requires grad.")
+    found = only(find_misfits(replace(failed, operands=operands)))
+    assert (found.text, found.advice) == ("a tensor requires a gradient", ".detach().numpy()")

@@ -59,8 +59,9 @@ def leaf_changed_in_place(case: Case, match: re.Match[str]) -> Misfit:
 @CHECKS.add(says=r"Can't call numpy\(\) on Tensor that requires grad")
 def array_of_gradient(case: Case, match: re.Match[str]) -> Misfit:
     """A NumPy array of a tensor that requires a gradient."""
-    name = case.first.name if case.first is not None else "a tensor"
-    return Misfit(f"{name} requires a gradient", advice=f"{before_dot(name)}.detach().numpy()", names=(name,))
+    name = case.first.name if case.first is not None else ""
+    text = f"{name or 'a tensor'} requires a gradient"
+    return Misfit(text, advice=f"{before_dot(name)}.detach().numpy()", names=(name,))
 
 
 @CHECKS.add(says=INVALID_GRADIENT.pattern)
