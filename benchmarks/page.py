@@ -12,32 +12,42 @@ from benchmarks.plot import draw
 HEAD = "| | measured | middle half | target | verdict | |\n|---|---:|---|---|---|---|"
 # What most people want to know first: a row, and what it says.
 IN_SHORT = {
-    "functions + modules + stacks / untraced, GPT2": "a tiny GPT2 under `insitu.record()`, times alone",
+    "functions + modules + stacks / untraced, GPT2": (
+        "a forward pass of a tiny GPT2 under `insitu.record()`, times alone"
+    ),
     "modules only / untraced, GPT2": 'the same with `level="modules"`',
-    "everything on, a session for each pass / untraced, GPT2": 'the same with `level="aten"`, a session each',
-    "recording two small variables / alone": "two variables recorded to a file at each step of a training, times alone",
-    "guard / record: GPT2, forward and backward": "`insitu.guard`, times the same session without checks",
-    "torch DebugMode, everything on / insitu, GPT2": "torch's DebugMode, times insitu",
-    "torchlens.trace / insitu, GPT2": "torchlens, times insitu",
-    "torch-code-tracing, quiet / insitu, GPT2": "torch-code-tracing, times insitu",
+    "everything on, a session for each pass / untraced, GPT2": 'the same with `level="aten"`, a session for each pass',
+    "recording two small variables / alone": (
+        "a training step of 8 linear layers with two variables recorded to a file, times alone"
+    ),
+    "guard / record: GPT2, forward and backward": (
+        "a forward and backward pass of the tiny GPT2 under `insitu.guard`, times the same session without checks"
+    ),
+    "torch DebugMode, everything on / insitu, GPT2": "torch's DebugMode on the tiny GPT2, times insitu",
+    "torchlens.trace / insitu, GPT2": "torchlens on the tiny GPT2, times insitu",
+    "torch-code-tracing, quiet / insitu, GPT2": "torch-code-tracing on the tiny GPT2, times insitu",
     "100,000 events as text, tree": "100,000 events as a tree in the terminal",
 }
 REPEAT = """
 ## How it is measured
 
-{method} A ratio is of two times of the same turn, so that a slow moment of the machine meets both. The number is the
-median; the middle half of the turns lies between the two numbers beside it. Memory and waiting times are told as they
-are. "over" says that the median does not meet the target, be it by a little or by much.
+{method} Both times of a ratio are from the same turn, so a slow moment of the machine affects both. The number is the
+median; the middle half of the turns is between the two numbers beside it. Memory and waiting times are shown as
+measured. "over" means that the median misses the target, by a little or by much.
 
-Targets are for small models, where a tool costs most: an operator of a large model takes longer, and what insitu does
-for it does not.
+MHA is three rounds of hand-written attention, GPT2 is a model of `transformers` with 4 layers of width 32, CNN has six
+small convolutions, and Llama-70B is on the meta device. `benchmarks/models.py` has them all.
 
-Repeat it with `make bench`, which makes an environment of its own and prints these tables, or write this page anew:
+Targets are for small models, where a tool costs most. An operator of a large model takes longer, but the work of
+insitu for it takes the same time.
+
+`make bench` repeats the measurement: it makes its own environment and prints these tables. This command writes the
+page again:
 
     .venv-bench/bin/python -m benchmarks --json results.json --page docs/benchmarks.md
 
-`--quick` is a fifth of the effort, and a name of a topic measures that alone. What must not depend on a machine, calls
-and allocations for each event, is in `tests/budget.txt`, and a test holds it.
+`--quick` makes a fifth of the repetitions, and the name of a topic measures only that topic. The number of calls and
+allocations for each event does not depend on the machine: it is in `tests/budget.txt`, and a test checks it.
 """
 
 

@@ -17,8 +17,8 @@ PACKAGES = ("insitu", "torch", "transformers", "torchlens", "torch-code-tracing"
 HEAD = ("", "measured", "quartiles", "target", "verdict", "")
 RIGHT = (1,)
 METHOD = (
-    "CPU time of one thread, in turn after a warm-up; the median of the ratios of all turns. The garbage collector is"
-    " on; before each time that is taken it has collected, and what was there before all of them is frozen."
+    "The times are CPU times of one thread, measured in turn after a warm-up. The garbage collector is on: it collects"
+    " before each measurement, and objects from before all measurements are frozen."
 )
 
 

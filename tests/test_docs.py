@@ -1,7 +1,7 @@
-"""What the documentation shows is what happens: its code and its commands run, and print what stands below them.
+"""The documentation is true: its code and its commands run, and print the output that the page shows.
 
 The blocks of a page share their names and a folder, and run in order. A block with a title is a file of that name. In
-shown output a line with nothing but `…` stands for any lines. `pytest --update` writes what differs anew.
+shown output, a line that is only `…` matches any lines. `pytest --update` rewrites the output that differs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHANGING = re.compile(r"\s+\d+(\.\d+)?(ns|µs|ms|s)\b|\b\d+(\.\d+)?%|0x[0-9a-f]+
 
 @dataclass
 class Block:
-    """A fenced block, and the output that stands below it: where, and what."""
+    """A fenced block, the output that the page shows below it, and the place of this output in the page."""
 
     language: str
     title: str
@@ -53,7 +53,7 @@ def blocks(page: str) -> list[Block]:
     for match in FENCED.finditer(page):
         language, words, text = match.groups()
         if not language:
-            assert match.start() == end and found[-1].language in ("python", "sh"), f"output of nothing: {text:.80}"
+            assert match.start() == end and found[-1].language in ("python", "sh"), f"output without code: {text:.80}"
             found[-1].shown, found[-1].span = text, match.span(3)
         else:
             title = re.search(r'title="([^"]+)"', words)
@@ -62,12 +62,12 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
-# A thread that begins with the code has no caller: the call chains that are shown do not end in pytest.
+# The code runs in a thread of its own: the call chains that it prints then do not begin in pytest.
 AROUND = "try:\n    pass\nexcept BaseException as error:\n    ended.put(error)\nelse:\n    ended.put(None)"
 
 
 def execute(code: str, file: Path, names: dict[str, Any]) -> str:
-    """Run code as a program does; what it prints."""
+    """Run code as a program, and return what it prints."""
     tree, around = ast.parse(code), ast.parse(AROUND)
     assert isinstance(around.body[0], ast.Try)
     around.body[0].body = tree.body or around.body[0].body
@@ -82,7 +82,7 @@ def execute(code: str, file: Path, names: dict[str, Any]) -> str:
 
 
 def command(line: str, file: Path) -> str:
-    """Run a command, which must end with the exit code that is stated; what it prints, the trace on stderr too."""
+    """Run a command, check its exit code against the comment, and return what it prints to stdout and stderr."""
     stated = STATED.search(line)
     names: dict[str, Any] = {"words": shlex.split(line, comments=True)[1:]}
     with contextlib.redirect_stderr(io.StringIO()) as errors:
@@ -92,6 +92,7 @@ def command(line: str, file: Path) -> str:
 
 
 def pytest_run(line: str) -> str:
+    """Run pytest, check its exit code against the comment, and return what it prints."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "CI"))}
     words = [sys.executable, "-m", *shlex.split(line, comments=True)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=100, check=False)
@@ -101,7 +102,7 @@ def pytest_run(line: str) -> str:
 
 
 def output(block: Block, file: Path, names: dict[str, Any]) -> str:
-    """Run a block, whose code is in a file of its own; what it prints, without what belongs to this machine."""
+    """Run a block from a file of its own, and return what it prints, without paths and threads of this machine."""
     file.parent.mkdir(parents=True)
     file.write_text(block.text, encoding="utf-8")
     lines = block.text.splitlines()
@@ -119,7 +120,7 @@ def output(block: Block, file: Path, names: dict[str, Any]) -> str:
 
 
 def steady(text: str) -> list[str]:
-    """The lines without times, and without the spaces that only align them."""
+    """The lines without times, percentages and addresses; runs of spaces and rules become one space."""
     return [re.sub(r"[\s─]+", " ", CHANGING.sub("", line)).strip() for line in text.strip().splitlines()]
 
 
@@ -130,7 +131,7 @@ def fits(printed: str, shown: str) -> bool:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder to run in; what `insitu run` changes in this process, and the random state, is put back."""
+    """A folder to run in; afterwards, restore the random state and what `insitu run` changes in this process."""
     folder = tmp_path.resolve()
     (folder / "here").mkdir()
     monkeypatch.chdir(folder / "here")
@@ -148,7 +149,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 @pytest.mark.filterwarnings("default")  # as in a program: some libraries that examples use warn
-def test_a_page_shows_what_happens(page: Path, program: Path, request: pytest.FixtureRequest) -> None:
+def test_page_shows_the_output_of_its_code(page: Path, program: Path, request: pytest.FixtureRequest) -> None:
     torch.manual_seed(0)
     text = page.read_text(encoding="utf-8")
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -166,7 +167,7 @@ def test_a_page_shows_what_happens(page: Path, program: Path, request: pytest.Fi
         assert steady(printed) == steady(block.shown or ""), block.text
 
 
-def test_output_with_a_gap_fits() -> None:
+def test_ellipsis_line_matches_any_lines() -> None:
     assert fits("a  1.5ms\nb\nc\nd\n", "a 20ns\n…\nd\n")
     assert not fits("a\nb\n", "a\n") and not fits("a\nb\nc\n", "a\n…\nb\n")
 
@@ -177,7 +178,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for target, anchor in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
         assert "://" not in target, f"{target}: the documentation is complete without a network"
         found = (page.parent / target).resolve() if target else page
@@ -190,12 +191,32 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == [page.relative_to(DOCS).as_posix() for page in PAGES]
 
 
-def test_every_public_name_is_mentioned() -> None:
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    assert [name for name in insitu.__all__ if not re.search(rf"\b{name}\b", text)] == []
+def test_page_of_names_lists_every_public_name() -> None:
+    text = (DOCS / "names.md").read_text(encoding="utf-8")
+    assert [name for name in insitu.__all__ if not re.search(rf"`(insitu\.)?{name}`|insitu\.{name}\b", text)] == []
 
 
-def test_it_builds_without_a_network(tmp_path: Path) -> None:
+# In the documentation, `run.h5` is a recorded run; `insitu.save` and `insitu run --to` write traces.
+TRACE_AS_RUN = re.compile(r"""insitu\.save\(\w+, "run\.|insitu run [^\n]*--to run\.""")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_no_trace_is_named_after_a_run(page: Path) -> None:
+    assert TRACE_AS_RUN.findall(page.read_text(encoding="utf-8")) == []
+
+
+# Phrases of a dialect that a reader has to read twice.
+ODD_PHRASES = re.compile(
+    r"\b((?<!there )is no [a-z]+|stands? (in|for itself)|lies in|tells? of|also when|in the end|made of|who knows)\b"
+)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_page_has_no_odd_phrases(page: Path) -> None:
+    assert [match[0] for match in ODD_PHRASES.finditer(FENCED.sub("", page.read_text(encoding="utf-8")))] == []
+
+
+def test_site_builds_without_a_network(tmp_path: Path) -> None:
     words = ["mkdocs", "build", "--strict", "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(tmp_path)]
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,6 +1,6 @@
-"""What the README shows is what happens: its code runs, and prints what stands below it.
+"""The README is true: its code runs, and prints the output that the README shows.
 
-`pytest --update` writes the output anew.
+`pytest --update` rewrites the output.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def blocks(language: str) -> list[str]:
 
 
 def timeless(text: str) -> list[str]:
-    """The lines without times, and without the spaces that only align them."""
+    """The lines without times; runs of spaces become one space."""
     return [re.sub(r"\s+", " ", TIME.sub("", line)) for line in text.strip().splitlines()]
 
 
@@ -41,7 +41,7 @@ SHOWN = re.compile(r"^```python\n((?:(?!```).*\n)*)```\n```\n((?:(?!```).*\n)*)`
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_an_example_prints_what_is_shown(number: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_example_prints_the_shown_output(number: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     readme = README.read_text(encoding="utf-8")
     code, shown = SHOWN.findall(readme)[number]
     (tmp_path / "example.py").write_text(code, encoding="utf-8")
@@ -60,7 +60,7 @@ def test_an_example_prints_what_is_shown(number: int, tmp_path: Path, request: p
         assert timeless(printed) == timeless(shown)
 
 
-def test_every_shown_output_is_tested() -> None:
+def test_no_shown_output_is_left_untested() -> None:
     assert len(SHOWN.findall(README.read_text(encoding="utf-8"))) == len(blocks("")) == 4
 
 
@@ -75,7 +75,7 @@ def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert names["trace"].find("h.0.attn") and names["softmax"].name == "torch.nn.functional.softmax"
 
 
-def test_the_names_in_comments_are_right() -> None:
+def test_producer_named_in_a_comment_is_right() -> None:
     model = __import__("insitu.demo", fromlist=["GPT"]).GPT()
     with insitu.record(model, level="aten") as trace:
         model(torch.randint(256, (2, 24)))
@@ -99,5 +99,5 @@ def test_every_shell_example_runs(tmp_path: Path) -> None:
     assert (tmp_path / "step.h5").exists()
 
 
-def test_it_stays_short() -> None:
+def test_readme_has_at_most_150_lines() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150

@@ -82,23 +82,23 @@ def versions(results: Sequence[Result]) -> str:
 PAGE = """# The zoo
 
 {passed} architectures of five libraries, built from small random configs, do under insitu just what they do without it.
-Each is run alone and under `record` (functions; operators with statistics) and `guard`, forward and, where it trains,
-backward. It passes if
+Each model runs alone, under `record` (at level `functions`, and at level `aten` with statistics) and under `guard`:
+forward and, if it trains, backward. A model passes if
 
-- nothing fails, and no trace says that the tool had trouble;
-- outputs, gradients and the state of the random numbers are the same, bit for bit;
-- the trace has exactly the ATen operators that a bare `TorchDispatchMode` sees, in their order;
+- nothing fails, and no trace reports an error of insitu itself;
+- outputs, gradients and the random state are the same, bit for bit;
+- the trace has exactly the ATen operators that a plain `TorchDispatchMode` sees, in the same order;
 - the views can show the traces;
-- nothing is left patched.
+- no patch is left.
 
 {ran}, on {date}, with {versions}.
 
 {table}
 
-"Not built" are models that cannot be built or run here without the tool: no small config was found, or they need a
-package or files that are not there. They count for nothing. The slowdown is the time of a run under
-`insitu.record(model)` by that of a run without, in turn and on one thread: the tensors are tiny, so this is the cost of
-the tool, not of a real model.
+"Not built" counts the models that cannot be built or run here even without insitu: no small config was found, or they
+need a package or files that are not there. They count neither as passed nor as failed. The slowdown is the time of a
+run under `insitu.record(model)` divided by the time of a run without insitu, in turn and on one thread. The tensors
+are tiny: this is the cost of insitu, not the slowdown of a real model.
 {failed}
 To repeat it:
 
@@ -108,5 +108,5 @@ make zoo
 .venv-zoo/bin/python -m tests.zoo 'transformers/*llama*' --json results.json
 ```
 
-What was found to be a limit of the tool stands in [Limits](limits.md).
+[Limits](limits.md) lists the limits that were found.
 """
