@@ -60,7 +60,7 @@ def ends(path: Path) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_cut_at_any_byte_leaves_the_steps_before_it(damaged: Any) -> None:
+def test_journal_cut_at_any_byte_keeps_earlier_steps(damaged: Any) -> None:
     parts, truth, path = damaged
     steps = ends(path)
     size = path.stat().st_size
@@ -105,7 +105,7 @@ def test_damaged_tails_lose_nothing_before_them(damaged: Any) -> None:
 
 
 @pytest.mark.slow
-def test_reading_goes_on_behind_the_damage(damaged: Any) -> None:
+def test_steps_after_the_damage_are_read(damaged: Any) -> None:
     parts, truth, path = damaged
     whole, dice, steps = path.read_bytes(), random.Random(3), ends(path)
     for _ in range(amount(200, 1000)):

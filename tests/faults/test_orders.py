@@ -279,7 +279,7 @@ def no_flock(file: int, how: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("has_locks", [True, False])
 @pytest.mark.parametrize("seed", range(amount(4, 100)))
-def test_whatever_the_order_nothing_is_lost_or_mixed(
+def test_any_order_of_process_actions_loses_and_mixes_nothing(
     seed: int, has_locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_locks:

@@ -63,7 +63,7 @@ def parts(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_attempts_are_read_together(parts: Path, target: Path, merged: bool) -> None:
+def test_run_joins_its_attempts(parts: Path, target: Path, merged: bool) -> None:
     journals = [(0, range(5), 0), (1, range(6), 0), (0, range(3, 8), 1), (1, range(3, 8), 1)]
     for rank, steps, attempt in journals:
         write(parts, rank, steps, attempt=attempt)
@@ -83,13 +83,13 @@ def test_attempts_are_read_together(parts: Path, target: Path, merged: bool) -> 
         assert run["x"].at(4, rank=1, attempt=0).tolist() == [10, 1, 0, 4]
         with pytest.raises(ChoiceError, match="2 values at step 4, rank 1: say attempt=…, rank=… or call=…"):
             run["x"].at(4, rank=1)
-        with pytest.raises(NotRecordedError, match="has no value of attempt 2; there is 0, 1"):
+        with pytest.raises(NotRecordedError, match="has no value of attempt 2; there are attempts 0, 1"):
             run["x"].attempt(2)
         assert run["x"].to_pandas()["attempt"].tolist() == run["x"].attempts.tolist()
         assert run.about["attempt"] == 1 and run.last_committed == {0: 7, 1: 7}
 
 
-def test_a_rank_that_is_missing_in_one_attempt_is_told(parts: Path, target: Path) -> None:
+def test_rank_missing_in_one_attempt_is_reported(parts: Path, target: Path) -> None:
     write(parts, 0, range(3))
     write(parts, 0, range(3), attempt=1)
     write(parts, 1, range(3), attempt=1)
@@ -98,7 +98,7 @@ def test_a_rank_that_is_missing_in_one_attempt_is_told(parts: Path, target: Path
     assert insitu.load(target).missing == missing and len(runs_in(parts)[A].places) == 3
 
 
-def test_a_run_goes_on_after_its_file_was_made(parts: Path, target: Path) -> None:
+def test_run_continues_after_merge(parts: Path, target: Path) -> None:
     write(parts, 0, range(5), ranks=1)
     assert merge_journals(parts, target) == [] and not parts.exists()
     write(parts, 0, range(4, 9), attempt=1, ranks=1)
@@ -112,7 +112,7 @@ def test_a_run_goes_on_after_its_file_was_made(parts: Path, target: Path) -> Non
     assert not parts.exists()
 
 
-def test_a_file_is_unpacked_to_the_bit(parts: Path, target: Path) -> None:
+def test_unmerge_restores_journals_bit_by_bit(parts: Path, target: Path) -> None:
     """All that a run can hold, from the file of its first attempt to that of both."""
     for rank in range(2):
         with JournalWriter(parts, rank, {"world_size": 2, "lr": 0.5}, run=A) as journal:
@@ -138,7 +138,7 @@ def test_a_file_is_unpacked_to_the_bit(parts: Path, target: Path) -> None:
         assert sorted(run._source.steps[0].tolist()) == sorted([*steps, 0, 1])
 
 
-def test_a_rank_that_ends_late_is_added(parts: Path, target: Path) -> None:
+def test_journal_of_late_rank_is_added_to_the_file(parts: Path, target: Path) -> None:
     write(parts, 0, range(5))
     late = JournalWriter(parts, 1, {"world_size": 2}, run=A)
     late.step(0, 0.5, [tensor("x", 0, np.array([10, 1, 0, 0]))])
@@ -155,7 +155,7 @@ def test_a_rank_that_ends_late_is_added(parts: Path, target: Path) -> None:
         assert run.complete and rows(run) == expected((0, range(5), 0), (1, range(2), 0))
 
 
-def test_a_rank_that_begins_while_the_file_is_made_keeps_its_journal(
+def test_journal_started_during_merge_is_not_removed(
     parts: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(parts, 0, range(3), ranks=1)
@@ -171,7 +171,7 @@ def test_a_rank_that_begins_while_the_file_is_made_keeps_its_journal(
     assert rows(insitu.load(target)) == expected((0, range(3), 0), (1, range(4), 0))
 
 
-def test_journals_of_several_machines_are_copied_together(tmp_path: Path) -> None:
+def test_journals_copied_from_several_machines_are_one_run(tmp_path: Path) -> None:
     for rank in range(2):
         (tmp_path / f"node{rank}").mkdir()
         write(tmp_path / f"node{rank}" / "run.h5.parts", rank, range(3 + rank))
@@ -187,7 +187,7 @@ def test_journals_of_several_machines_are_copied_together(tmp_path: Path) -> Non
     assert merge_journals(here / "run.h5.parts", here / "run.h5") == [] and rows(insitu.load(here / "run.h5")) == both
 
 
-def test_one_rank_never_takes_the_place_of_another(tmp_path: Path, parts: Path, target: Path) -> None:
+def test_journal_never_replaces_another_journal_of_the_same_rank(tmp_path: Path, parts: Path, target: Path) -> None:
     write(parts, 0, range(3), ranks=1)
     merge_journals(parts, target)
     write(parts, 0, range(7), ranks=1)  # another process that says that it is the same
@@ -198,7 +198,7 @@ def test_one_rank_never_takes_the_place_of_another(tmp_path: Path, parts: Path, 
     assert len(list(parts.rglob("*.journal"))) == 1
 
 
-def test_two_journals_in_one_folder_are_told_and_kept(tmp_path: Path, parts: Path, target: Path) -> None:
+def test_two_journals_in_one_folder_are_reported_and_kept(tmp_path: Path, parts: Path, target: Path) -> None:
     for name, steps in (("one", 3), ("two", 9)):
         write(tmp_path / name, 0, range(steps), ranks=1)
         shutil.copytree(tmp_path / name, parts, dirs_exist_ok=True)
@@ -207,7 +207,7 @@ def test_two_journals_in_one_folder_are_told_and_kept(tmp_path: Path, parts: Pat
     assert "also has the journal" in text and len(list(parts.rglob("*.journal"))) == 2
 
 
-def test_runs_are_never_mixed(parts: Path, target: Path) -> None:
+def test_merge_never_mixes_runs(parts: Path, target: Path) -> None:
     for rank in range(4):
         write(parts, rank, range(3), run=A, ranks=4)
     for rank in range(2):
@@ -225,7 +225,7 @@ def test_runs_are_never_mixed(parts: Path, target: Path) -> None:
     assert merge_journals(parts, target, runs=[A], overwrite=True) == [] and insitu.load(target).id == A
 
 
-def test_runs_that_a_person_knows_to_be_one_are_merged(parts: Path, target: Path) -> None:
+def test_runs_named_by_the_user_are_merged_into_one(parts: Path, target: Path) -> None:
     write(parts, 0, range(3), run=A)
     write(parts, 1, range(3), run=B)
     assert merge_journals(parts, target, runs=[A, B]) == [] and not parts.exists()
@@ -237,7 +237,7 @@ def test_runs_that_a_person_knows_to_be_one_are_merged(parts: Path, target: Path
         merge_journals(parts, target, runs=[A, B], overwrite=True)
 
 
-def test_an_older_run_is_replaced_unless_somebody_writes_it(parts: Path, target: Path) -> None:
+def test_older_run_is_removed_unless_a_process_writes_it(parts: Path, target: Path) -> None:
     old = JournalWriter(parts, 1, {"world_size": 2}, run=A)
     write(parts, 0, range(3), run=A)
     write(parts, 0, range(3), run=B, ranks=1)
@@ -249,7 +249,7 @@ def test_an_older_run_is_replaced_unless_somebody_writes_it(parts: Path, target:
     assert not parts.exists() and insitu.load(target).id == "c" * 32
 
 
-def test_a_journal_that_is_damaged_later_does_not_replace_what_the_file_has(parts: Path, target: Path) -> None:
+def test_journal_damaged_after_merge_does_not_replace_merged_steps(parts: Path, target: Path) -> None:
     write(parts, 0, range(5))
     assert merge_journals(parts, target) == ["rank 1 left no journal"]
     (path,) = parts.rglob("*.journal")
@@ -291,7 +291,7 @@ def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path, parts: Path,
         merge_journals(parts, target)
 
 
-def test_a_journal_that_is_deleted_is_noticed_at_the_next_step(parts: Path, target: Path) -> None:
+def test_deleted_journal_is_reported_at_the_next_step(parts: Path, target: Path) -> None:
     journal = JournalWriter(parts, 0, {"world_size": 1}, run=A)
     for step in range(3):
         journal.step(step, 0.5, [tensor("x", 0, np.array([10, 0, 0, step]))])
@@ -345,7 +345,7 @@ class TestWithoutLocks:
         journal.close()
 
 
-def test_folders_that_only_look_like_a_journal_are_left_alone(parts: Path, target: Path) -> None:
+def test_folder_that_only_looks_like_a_journal_is_not_removed(parts: Path, target: Path) -> None:
     write(parts, 0, range(2), ranks=1)
     (parts / f"rank00000-{'A' * 32}-000").mkdir()
     (parts / "rank00001-..-000").mkdir()
@@ -354,7 +354,7 @@ def test_folders_that_only_look_like_a_journal_are_left_alone(parts: Path, targe
         place_of(parts, 0, "../../x" + "0" * 25)
 
 
-def test_the_state_of_a_process_is_known_on_this_machine_only() -> None:
+def test_state_of_process_on_another_machine_is_unknown() -> None:
     here = Process.current()
     assert here.is_alive() is True and Process.from_json(here.to_json()) == here
     assert Process(here.host, "another", here.space, here.pid, here.began).is_alive() is None

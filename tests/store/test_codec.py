@@ -24,7 +24,7 @@ def test_an_empty_trace_comes_back() -> None:
     assert back.events == [] and back.about == {}
 
 
-def test_what_was_one_object_is_one_object() -> None:
+def test_shared_objects_are_shared_after_loading() -> None:
     back = decode(encode(everything()))
     model, matmul, mm = (event for event in back.calls if event.id in (4, 8, 9))
     assert model.args[0] is matmul.args[0] is mm.args[1][1]
@@ -33,7 +33,7 @@ def test_what_was_one_object_is_one_object() -> None:
     assert mm.site is not matmul.site  # alike, but not the same
 
 
-def test_the_tables_are_those_of_the_schema() -> None:
+def test_encoded_tables_match_the_schema() -> None:
     tables = encode(everything())
     assert {table: list(columns) for table, columns in tables.items()} == {
         table: list(rules) for table, rules in SCHEMA.items()
@@ -41,7 +41,7 @@ def test_the_tables_are_those_of_the_schema() -> None:
     assert all(column.dtype.kind in "iuf" for columns in tables.values() for column in columns.values())
 
 
-def test_a_long_chain_of_sites_needs_no_deep_stack() -> None:
+def test_long_chain_of_sites_does_not_reach_recursion_limit() -> None:
     site = None
     for line in range(20_000):
         site = Site("deep.py", line, "f", caller=site)
@@ -50,7 +50,7 @@ def test_a_long_chain_of_sites_needs_no_deep_stack() -> None:
     assert [place.line for place in back[0].site.chain()] == list(range(20_000))
 
 
-def test_many_equal_calls_take_little_room() -> None:
+def test_equal_calls_are_stored_in_few_bytes() -> None:
     tensors = [TensorFacts(number, (2, 3), "f32", "cpu", producer=number) for number in range(1001)]
     calls: list[Any] = [
         Call(number, None, "aten", "aten.relu", None, (tensors[number],), {}, tensors[number + 1], start=1000 * number)
@@ -68,7 +68,7 @@ def test_narrow_keeps_the_numbers(numbers: list[int]) -> None:
     assert narrow(np.array(numbers, dtype=np.int64)).tolist() == numbers
 
 
-def test_the_largest_numbers_survive_the_differences() -> None:
+def test_delta_encoding_keeps_the_largest_integers() -> None:
     events: list[Any] = [Mark(number, None, "note", "", start) for number, start in enumerate((2**63 - 1, -(2**63), 5))]
     assert [mark.start for mark in decode(encode(Trace(events))).marks] == [2**63 - 1, -(2**63), 5]
 
@@ -81,7 +81,7 @@ def test_the_largest_numbers_survive_the_differences() -> None:
         (Call(0, None, "aten", "x", duration=-5), "rows.duration of the trace holds -5"),
     ],
 )
-def test_what_cannot_be_written_is_named(event: Any, message: str) -> None:
+def test_error_names_the_value_that_cannot_be_written(event: Any, message: str) -> None:
     with pytest.raises(StoreError, match=message):
         encode(Trace([event]))
 

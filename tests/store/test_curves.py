@@ -13,7 +13,7 @@ from insitu.store.run.curves import curves
 NAN, INF = float("nan"), float("inf")
 
 
-def test_a_point_has_the_mean_and_the_range_of_the_finite_values() -> None:
+def test_point_of_curve_has_mean_and_range_of_finite_values() -> None:
     (curve,) = curves(Rows([(3, 0, np.array([1.0, NAN, 5.0])), (4, 0, np.array([-INF])), (5, 0, np.empty(0))]))
     assert (curve.rank, curve.steps, curve.low, curve.mean, curve.high) == (
         0,
@@ -25,13 +25,13 @@ def test_a_point_has_the_mean_and_the_range_of_the_finite_values() -> None:
     assert curve.odd == [3, 4] and not curve.is_flat
 
 
-def test_the_mean_of_the_largest_numbers_is_a_number() -> None:
+def test_mean_of_very_large_values_does_not_overflow() -> None:
     most = np.finfo(np.float64).max
     (curve,) = curves(Rows([(0, 0, np.array([most, most])), (0, 0, np.array([most, 0.0])), (1, 0, most), (1, 0, most)]))
     assert curve.mean == [0.75 * most, most]
 
 
-def test_ranks_are_curves_and_calls_of_a_step_one_point() -> None:
+def test_each_rank_is_a_curve_and_each_step_a_point() -> None:
     one, two = curves(Rows([(0, 1, 4), (0, 0, 1), (0, 0, 3.0), (1, 0, True)], dtype="json"))
     assert (one.rank, one.steps, one.mean, one.high) == (0, [0, 1], [2.0, 1.0], [3.0, 1.0])
     assert (two.rank, two.steps, two.mean) == (1, [0], [4.0]) and two.is_flat
@@ -44,11 +44,11 @@ def test_ranks_are_curves_and_calls_of_a_step_one_point() -> None:
         *((3j, 3.0), (2**70, float(2**70)), (np.array([255], np.uint8), 255.0)),
     ],
 )
-def test_every_kind_of_number_has_a_place(value: Any, mean: float) -> None:
+def test_curve_of_each_number_type(value: Any, mean: float) -> None:
     assert curves(Rows([(0, 0, value)]))[0].mean == [mean]
 
 
-def test_types_that_numpy_lacks_have_one_too() -> None:
+def test_curve_of_types_that_numpy_lacks() -> None:
     import ml_dtypes
 
     assert curves(Rows([(0, 0, np.array([1.5], ml_dtypes.bfloat16))]))[0].mean == [1.5]
@@ -63,7 +63,7 @@ def test_types_that_numpy_lacks_have_one_too() -> None:
         ("json", 0.5, False),
     ],
 )
-def test_curves_know_whether_they_are_integers(dtype: str, value: Any, is_whole: bool) -> None:
+def test_curve_of_integers_is_whole(dtype: str, value: Any, is_whole: bool) -> None:
     (curve,) = curves(Rows([(0, 0, value)], dtype=dtype))
     assert curve.is_whole is is_whole
 

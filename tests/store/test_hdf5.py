@@ -50,7 +50,7 @@ def test_millions_of_rows_that_are_all_alike_come_back(tmp_path: Path, monkeypat
     assert len(load(tmp_path / "a.h5")) == 200_000
 
 
-def test_as_many_tensors_as_a_foreach_is_given_come_back(tmp_path: Path) -> None:
+def test_call_with_thousands_of_tensors_is_read_back(tmp_path: Path) -> None:
     x = TensorFacts(0, (1,), "f32", "cpu")
     many: list[Event] = [Call(number, None, "aten", "add", None, ([x] * 2500,), {}, None) for number in range(2000)]
     with pytest.MonkeyPatch.context() as before:
@@ -59,7 +59,7 @@ def test_as_many_tensors_as_a_foreach_is_given_come_back(tmp_path: Path) -> None
     assert len(load(tmp_path / "a.h5")) == 2000
 
 
-def test_events_that_share_a_number_are_refused_before_they_are_written(tmp_path: Path) -> None:
+def test_events_with_equal_ids_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="two events have the same number, 3"):
         save(
             Trace([Mark(3, None, "note", "a"), Mark(4, None, "note", "b"), Mark(3, None, "note", "c")]),
@@ -68,7 +68,7 @@ def test_events_that_share_a_number_are_refused_before_they_are_written(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_plain_h5py_sees_what_it_is(saved: Path) -> None:
+def test_h5py_shows_the_format_and_the_facts(saved: Path) -> None:
     with h5py.File(saved) as file:
         facts = dict(file.attrs)
         assert len(file["events/rows/id"]) == len(everything())
@@ -79,7 +79,7 @@ def test_plain_h5py_sees_what_it_is(saved: Path) -> None:
     }
 
 
-def test_facts_that_no_attribute_can_hold_are_kept_all_the_same(tmp_path: Path) -> None:
+def test_facts_that_do_not_fit_an_attribute_are_kept(tmp_path: Path) -> None:
     about = {"torch": "2\0\ud800" + "x" * 100_000, "python": 2**80, "started": None}
     save(Trace(about=about), tmp_path / "a.h5")
     assert load(tmp_path / "a.h5").about == about
@@ -175,7 +175,7 @@ def test_a_file_that_is_not_ours_is_refused(saved: Path, spoil: Callable[[h5py.F
 @pytest.mark.parametrize(
     "content", [b"", b"text\n", b"\x89HDF\r\n\x1a\n", os.urandom(5000)], ids=["empty", "text", "head", "noise"]
 )
-def test_what_is_no_hdf5_file_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_not_hdf5_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "run.h5"
     path.write_bytes(content)
     with pytest.raises(StoreError, match="not an HDF5 file, or a damaged one"):

@@ -29,7 +29,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.journal"))
 
 
-def test_it_rolls_and_every_file_can_be_read_without_those_before(tmp_path: Path) -> None:
+def test_each_file_of_a_journal_can_be_read_alone(tmp_path: Path) -> None:
     check_run = record(tmp_path / "run.h5.parts", roll=1500)
     assert len(files(tmp_path)) > 4
     with insitu.load(tmp_path / "run.h5") as run:
@@ -43,7 +43,7 @@ def test_it_rolls_and_every_file_can_be_read_without_those_before(tmp_path: Path
         assert any("frames are missing" in text for text in run.missing)
 
 
-def test_a_run_that_ends_while_it_is_read_was_not_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_ends_while_it_is_read_is_not_called_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = JournalWriter(tmp_path / "run.h5.parts")
     journal.step(0, 0.0, numbers(0))
     read = journal_reader._read_file
@@ -61,7 +61,7 @@ def test_a_run_that_ends_while_it_is_read_was_not_killed(tmp_path: Path, monkeyp
         assert not run.running and run.missing == []
 
 
-def test_files_belong_to_their_owner(tmp_path: Path) -> None:
+def test_journal_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         JournalWriter(tmp_path / "run.h5.parts").close()
@@ -72,7 +72,7 @@ def test_files_belong_to_their_owner(tmp_path: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*") if path.is_dir()} == {0o700}
 
 
-def test_a_journal_that_is_there_is_kept(tmp_path: Path) -> None:
+def test_existing_journal_is_not_overwritten(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts")
     with pytest.raises(StoreError, match=r"rank00000' is there already, from a run that was killed or still goes on"):
         JournalWriter(tmp_path / "run.h5.parts")
@@ -80,7 +80,7 @@ def test_a_journal_that_is_there_is_kept(tmp_path: Path) -> None:
         JournalWriter("/proc/nowhere/run.h5.parts")
 
 
-def test_what_is_committed_is_known(tmp_path: Path) -> None:
+def test_committed_step_is_known_and_closed_journal_raises(tmp_path: Path) -> None:
     journal = JournalWriter(tmp_path / "p")
     assert journal.committed_step is None
     journal.step(7, 0.0, numbers(7))
@@ -93,7 +93,7 @@ def test_what_is_committed_is_known(tmp_path: Path) -> None:
             use()
 
 
-def test_threads_and_files_are_given_back(tmp_path: Path) -> None:
+def test_close_ends_threads_and_closes_files(tmp_path: Path) -> None:
     before, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
     journal = JournalWriter(tmp_path / "p", roll=500, sync=0.01)
     for step in range(50):
@@ -102,7 +102,7 @@ def test_threads_and_files_are_given_back(tmp_path: Path) -> None:
     assert threading.active_count() == before and len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_a_journal_that_nobody_holds_ends_its_thread(tmp_path: Path) -> None:
+def test_thread_ends_when_journal_is_garbage_collected(tmp_path: Path) -> None:
     before = threading.active_count()
     journal = JournalWriter(tmp_path / "p", sync=0.01)
     thread = journal._sync_thread._thread
@@ -161,7 +161,7 @@ def test_an_exception_while_the_entries_are_made_writes_nothing(tmp_path: Path) 
         assert run["x"].steps.tolist() == [0, 2] and run["x"].values.tolist() == [[0], [1]] and run.complete
 
 
-def test_any_buffer_is_taken(tmp_path: Path) -> None:
+def test_journal_takes_any_buffer(tmp_path: Path) -> None:
     array = np.arange(6, dtype=np.float32)
     found: list[Any] = [array, array.tobytes(), bytearray(array.tobytes()), memoryview(array), array.view(np.uint8)]
     with JournalWriter(tmp_path / "p") as journal:
@@ -196,7 +196,7 @@ class FullDisk:
         return self.real(file, [taken])
 
 
-def test_a_full_disk_is_told_once_and_nothing_committed_is_lost(tmp_path: Path, monkeypatch: Any) -> None:
+def test_full_disk_is_reported_once_and_loses_no_committed_step(tmp_path: Path, monkeypatch: Any) -> None:
     journal = JournalWriter(tmp_path / "p")
     for step in range(3):
         journal.step(step, 0.0, numbers(step))
@@ -218,9 +218,7 @@ def test_a_full_disk_is_told_once_and_nothing_committed_is_lost(tmp_path: Path, 
         ]
 
 
-def test_where_a_torn_step_cannot_be_cut_off_the_journal_goes_on_in_another_file(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_journal_continues_in_a_new_file_after_a_torn_step(tmp_path: Path, monkeypatch: Any) -> None:
     journal = JournalWriter(tmp_path / "p")
     journal.step(0, 0.0, numbers(0))
 
@@ -240,7 +238,7 @@ def test_where_a_torn_step_cannot_be_cut_off_the_journal_goes_on_in_another_file
         assert any("are damaged" in text for text in run.missing)
 
 
-def test_trouble_of_the_thread_is_told(tmp_path: Path, monkeypatch: Any) -> None:
+def test_sync_error_is_recorded_as_an_event(tmp_path: Path, monkeypatch: Any) -> None:
     journal = JournalWriter(tmp_path / "p", sync=1000)
     journal.step(0, 0.0, numbers(0))
 
@@ -270,7 +268,7 @@ def test_an_error_in_the_run_is_in_its_journal(tmp_path: Path) -> None:
     ]
 
 
-def test_values_of_python(tmp_path: Path) -> None:
+def test_journal_stores_python_values(tmp_path: Path) -> None:
     assert value_json(np.float32(0.5)) == "0.5" and value_json(np.int64(3)) == "3"
     assert value_json([np.zeros(2)]).startswith('{"repr":["list",')
 
@@ -329,7 +327,7 @@ def test_frames_of_one_step_are_one_step_and_later_values_replace(tmp_path: Path
         assert file["steps/step"][:].tolist() == [0, 1]
 
 
-def test_a_value_that_repeats_what_its_step_has_is_one_value(tmp_path: Path) -> None:
+def test_equal_value_in_the_same_step_is_stored_once(tmp_path: Path) -> None:
     with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [entry_of("w", 5)])
         journal.step(0, 0.0, [entry_of("w", 5)], flags=frames.MORE | frames.AGAIN)
@@ -353,7 +351,7 @@ def test_a_journal_that_ends_in_an_open_step_says_so(tmp_path: Path) -> None:
         assert run.missing == ["rank 0: step 3 had not ended: values of it may be missing"]
 
 
-def test_what_is_left_out_is_missing_once_for_each_reason(tmp_path: Path) -> None:
+def test_omitted_values_are_missing_once_for_each_reason(tmp_path: Path) -> None:
     with JournalWriter(tmp_path / "run.h5.parts", roll=200) as journal:
         for step in range(4):
             journal.omit("x", "too large", step=step)

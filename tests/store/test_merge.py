@@ -114,7 +114,7 @@ def damage_first(parts: Path, data: bytes) -> None:
     path.write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
 
 
-def test_a_disk_without_room_is_known_before_anything_is_written(tmp_path: Path, monkeypatch: Any) -> None:
+def test_full_disk_is_detected_before_merge_writes(tmp_path: Path, monkeypatch: Any) -> None:
     parts = tmp_path / "run.h5.parts"
     with JournalWriter(parts) as journal:
         journal.step(0, 0.0, [tensor("x", 0, np.zeros(1000))])
@@ -128,7 +128,7 @@ def test_a_disk_without_room_is_known_before_anything_is_written(tmp_path: Path,
     assert not list(parts.rglob("*.part"))
 
 
-def test_progress_is_told_from_the_first_to_the_last_byte(tmp_path: Path, monkeypatch: Any) -> None:
+def test_merge_reports_progress_for_every_byte(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("insitu.store.run.run_file_writer.BATCH", 1)
     parts = tmp_path / "run.h5.parts"
     for rank in range(2):
@@ -170,7 +170,7 @@ def test_memory_does_not_grow_with_the_number_of_values(tmp_path: Path) -> None:
         assert (run["v7"].values == numbers[:, 7]).all()
 
 
-def test_a_repeat_of_a_damaged_replacement_is_lost_and_not_the_value_before(tmp_path: Path) -> None:
+def test_repeat_of_a_damaged_value_is_lost(tmp_path: Path) -> None:
     """A step has three frames: A, then B in its place, then B again. The one with B is damaged."""
     parts, values = tmp_path / "run.h5.parts", [np.full(50, number, np.float64) for number in (1.0, 2.0)]
     more = frames.MORE | frames.AGAIN

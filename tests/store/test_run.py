@@ -41,7 +41,7 @@ def run(request: Any, tmp_path: Path) -> Any:
         yield opened
 
 
-def test_everything_comes_back(run: Any) -> None:
+def test_recorded_values_are_read_back(run: Any) -> None:
     check(run, run.expected)
     assert run.complete and run.missing == [] and not run.running and run.dropped == 0
     assert run.steps.tolist() == list(range(STEPS)) and run.ranks == [0, 1] and run.world_size == 2
@@ -64,7 +64,7 @@ def test_a_path_that_was_not_recorded_names_the_nearest(run: Any) -> None:
         run["forward"]
 
 
-def test_a_pattern_in_brackets_names_find(run: Any) -> None:
+def test_pattern_as_key_points_to_find(run: Any) -> None:
     with pytest.raises(NotRecordedError, match=r": it is a pattern, and run\.find\('\*\*\.x'\) has the 1 that"):
         run["**.x"]
 
@@ -74,12 +74,12 @@ def test_a_run_is_a_mapping_of_its_paths(run: Any) -> None:
     assert {path: series.name for path, series in dict(run).items()} == {path: path for path in run}
 
 
-def test_find_takes_patterns(run: Any) -> None:
+def test_find_matches_patterns(run: Any) -> None:
     assert [series.name for series in run.find("forward.*")] == ["forward.x", "forward.x@uint16"]
     assert [series.name for series in run.find("**.late")] == ["late"]
 
 
-def test_slices_are_of_steps_and_ranks(run: Any) -> None:
+def test_slice_selects_steps_and_ranks(run: Any) -> None:
     series = run["forward.x"]
     assert series[2:4].steps.tolist() == [2, 2, 3, 3] and series[4:].ranks.tolist() == [0, 1, 0, 1]
     assert series[::2].rank(1).steps.tolist() == [0, 2, 4] and series[1::3].rank(0).steps.tolist() == [1, 4]
@@ -118,7 +118,7 @@ def test_dense_values_are_one_array_and_ragged_ones_are_padded_on_request_only(r
         run["note"].padded()
 
 
-def test_series_are_put_together(run: Any) -> None:
+def test_series_are_concatenated(run: Any) -> None:
     series = run["forward.x"]
     both = series[:2].concat(series[4:])
     assert both.steps.tolist() == [0, 0, 1, 1, 4, 4, 5, 5] and both.values.shape == (8, 2, 3)
@@ -127,24 +127,24 @@ def test_series_are_put_together(run: Any) -> None:
         series.concat(run["weight"])
 
 
-def test_values_come_one_at_a_time(run: Any) -> None:
+def test_iteration_reads_one_value_at_a_time(run: Any) -> None:
     assert [value.tolist() for value in run["weight"]] == run["weight"].values.tolist()
     assert list(run["note"]) == run["note"].values
 
 
-def test_facts_about_a_variable(run: Any) -> None:
+def test_series_has_the_facts_of_its_variable(run: Any) -> None:
     assert run["forward.x"].source == "model.py:3" and run["weight"].source is None
     assert run["weight"].facts == {"shard": {"ranks": {0: 0, 1: 1}}}
 
 
-def test_texts(run: Any) -> None:
+def test_repr_of_run_and_series(run: Any) -> None:
     assert repr(run["forward.x"]) == "<Series 'forward.x': 12 × float32[2, 3], steps 0–5, 2 ranks>"
     assert repr(run["ragged"]).startswith("<Series 'ragged': 24 × int64[…]")
     assert "Python values" in repr(run["note"])
     assert repr(run).startswith("<Run 'run.h5") and repr(run).endswith(": 9 variables, steps 0–5, 2 ranks>")
 
 
-def test_pandas_and_torch(run: Any) -> None:
+def test_series_converts_to_pandas_and_torch(run: Any) -> None:
     frame = run["scalar"].to_pandas()
     assert list(frame) == ["step", "rank", "attempt", "call", "time", "value"]
     assert frame["value"].tolist()[-1] == 5 * 2**40 + 1
@@ -226,7 +226,7 @@ def test_a_value_that_comes_back_is_seen_as_a_change(tmp_path: Path) -> None:
         assert run["x"].raw.tobytes() == np.array(states, np.float32).tobytes()
 
 
-def test_plain_h5py_reads_it(tmp_path: Path) -> None:
+def test_h5py_reads_the_values_of_a_run(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts", world_size=3)
     assert merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5") == ["rank 2 left no journal"]
     assert len(list((tmp_path / "run.h5.parts").rglob("*.journal"))) == 2  # rank 2 may still come
@@ -249,7 +249,7 @@ def test_plain_h5py_reads_it(tmp_path: Path) -> None:
         assert file["events/marks/text"][0] == b"epoch 1"
 
 
-def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
+def test_running_run_can_be_read(tmp_path: Path) -> None:
     journal = JournalWriter(tmp_path / "run.h5.parts")
     with insitu.load(tmp_path / "run.h5") as run:
         assert run.missing == ["rank 0 still runs: no step was written yet"]
@@ -267,7 +267,7 @@ def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
     assert insitu.load(tmp_path / "copy.h5")["x"].steps.tolist() == [0, 1]
 
 
-def test_a_run_with_no_step_is_a_run(tmp_path: Path) -> None:
+def test_run_without_steps_can_be_read(tmp_path: Path) -> None:
     JournalWriter(tmp_path / "run.h5.parts").close()
     for _ in range(2):
         with insitu.load(tmp_path / "run.h5") as run:
@@ -328,7 +328,7 @@ def test_long_texts_are_kept_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [".", "..", "a/../b", "/abs", "x" * 5000, "ü.\ud800", "%41", "a\0b", "a"])
-def test_any_path_is_a_name(tmp_path: Path, path: str) -> None:
+def test_any_path_can_be_the_name_of_a_series(tmp_path: Path, path: str) -> None:
     names = [path, path + "/", "A"]
     with JournalWriter(tmp_path / "run.h5.parts") as journal:
         journal.step(0, 0.0, [(name, 0, "uint8", (1,), bytes([number])) for number, name in enumerate(names)])
@@ -339,7 +339,7 @@ def test_any_path_is_a_name(tmp_path: Path, path: str) -> None:
         assert len(file["vars"]) == 3
 
 
-def test_ranks_that_differ_in_steps_and_types(tmp_path: Path) -> None:
+def test_ranks_may_have_different_steps_and_types(tmp_path: Path) -> None:
     with JournalWriter(tmp_path / "run.h5.parts", 0) as zero, JournalWriter(tmp_path / "run.h5.parts", 3) as three:
         for step in range(4):
             zero.step(step, 0.0, [tensor("x", 0, np.zeros(2, np.float32))])
@@ -372,7 +372,7 @@ def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
     assert done.stdout == "[]\n"
 
 
-def test_summaries_say_what_is_there(run: Any) -> None:
+def test_summary_of_each_variable(run: Any) -> None:
     found = {summary.path: summary for summary in run.summary(3).variables}
     x = found["forward.x"]
     assert (x.low, x.high, x.rows, x.steps, x.ranks, x.shapes) == (0.0, 15.0, 12, (0, 5), (0, 1), ((2, 3), (2, 3)))
@@ -388,7 +388,7 @@ def test_the_shapes_of_a_variable_are_the_bounds_of_each_dimension(tmp_path: Pat
     assert summary.shapes == ((2, 1), (4, 8))
 
 
-def test_a_large_variable_is_summed_up_from_a_sample(tmp_path: Path, monkeypatch: Any) -> None:
+def test_summary_of_a_large_variable_is_sampled(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("insitu.store.run.summary._MOST_BYTES", 1000)
     with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(100):
@@ -397,7 +397,7 @@ def test_a_large_variable_is_summed_up_from_a_sample(tmp_path: Path, monkeypatch
     assert summary.sampled and len(summary.means) <= 4 and summary.rows == 100
 
 
-def test_the_file_stays_readable_after_it_was_closed_or_says_so(tmp_path: Path) -> None:
+def test_closed_run_raises_a_clear_error(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts")
     merge_journals(tmp_path / "run.h5.parts", tmp_path / "run.h5")
     run = Run.open(tmp_path / "run.h5")
@@ -407,7 +407,7 @@ def test_the_file_stays_readable_after_it_was_closed_or_says_so(tmp_path: Path) 
         _ = series.values
 
 
-def test_a_series_of_nothing(tmp_path: Path) -> None:
+def test_empty_series(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts")
     series = Run.open(tmp_path / "run.h5.parts")["ragged"][99:]
     assert isinstance(series, Series) and series.values == [] and series.padded()[0].shape == (0,)

@@ -110,7 +110,7 @@ def test_a_rank_that_begins_after_rank_0_has_ended_belongs_to_its_run(job: Job) 
         assert rows(run) == made(0, 0, range(3)) | made(1, 0, range(5)) and run.complete
 
 
-def test_a_job_that_was_killed_is_not_met_again(job: Job) -> None:
+def test_new_job_does_not_join_a_killed_one(job: Job) -> None:
     body = STEPS.format(0, 3) + "\nopen(f'begun{rank}', 'w'); time.sleep(100)"
     old = [job.begin(rank, body, ranks=3) for rank in range(3)]
     appear("begun0", "begun1", "begun2")
@@ -125,7 +125,7 @@ def test_a_job_that_was_killed_is_not_met_again(job: Job) -> None:
     assert not os.path.exists("run.h5.parts")  # what was killed on this machine is replaced
 
 
-def test_an_exception_on_rank_0_leaves_at_once(job: Job) -> None:
+def test_exception_on_rank_0_does_not_wait_for_other_ranks(job: Job) -> None:
     other = job.begin(1, "open('begun', 'w'); wait('left')\n" + STEPS.format(0, 4))
     first = job.begin(0, "wait('begun')\n" + STEPS.format(0, 3) + "\nraise ValueError('mine')")
     assert first.wait(50) == 1  # the other waits for it, and PATIENCE is 60 s
@@ -177,7 +177,7 @@ def test_two_jobs_do_not_write_to_one_file(job: Job) -> None:
 
 
 @pytest.mark.parametrize("fate", ["merged", "killed", "recovered"])
-def test_a_job_is_resumed_by_hand(job: Job, fate: str) -> None:
+def test_job_is_resumed_with_resume(job: Job, fate: str) -> None:
     body = TOGETHER + STEPS.format(0, 5) + "\nos.kill(os.getpid(), 9)" * (fate != "merged")
     first = [job.begin(rank, body) for rank in range(2)]
     assert {child.wait() for child in first} == {0 if fate == "merged" else -signal.SIGKILL}
@@ -195,7 +195,7 @@ def test_a_job_is_resumed_by_hand(job: Job, fate: str) -> None:
         assert run["forward"].latest().rank(1).attempts.tolist() == [0] * 3 + [1] * 5
 
 
-def test_resume_begins_a_run_where_there_is_none_and_counts_on(tmp_path: Path) -> None:
+def test_resume_starts_a_run_or_adds_an_attempt(tmp_path: Path) -> None:
     net = nn.Linear(2, 1)
     for attempt in range(3):
         with insitu.record_run(net, only="forward.input", to="run.h5", resume=True) as recorded:
@@ -207,7 +207,7 @@ def test_resume_begins_a_run_where_there_is_none_and_counts_on(tmp_path: Path) -
         assert len(run.attempts) == 3
 
 
-def test_resume_and_overwrite_are_two_things(tmp_path: Path) -> None:
+def test_resume_rejects_overwrite_and_files_without_a_run(tmp_path: Path) -> None:
     with pytest.raises(ChoiceError, match="pass one of them"):
         insitu.record_run(nn.Linear(2, 1), to="run.h5", resume=True, overwrite=True)
     with pytest.raises(ChoiceError, match="name the file, as in to="):
@@ -285,7 +285,7 @@ def test_ranks_agree_through_the_store_of_the_group(tmp_path: Path) -> None:
     assert agree(clients[1], number=7, wait=1.0) == known  # this machine has no file of it
 
 
-def test_a_store_that_does_not_answer_leaves_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_agree_in_the_folder_if_the_group_store_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_start, "CONNECTING", 0.2)
     for name, value in {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
@@ -305,7 +305,7 @@ def test_a_store_that_does_not_answer_leaves_the_folder(tmp_path: Path, monkeypa
     assert third == Start(first.run, 1)
 
 
-def test_a_claim_is_joined_only_while_its_process_lives(tmp_path: Path) -> None:
+def test_claim_of_a_dead_process_is_not_joined(tmp_path: Path) -> None:
     parts = tmp_path / "run.h5.parts"
     boards = [Board(parts, rank, 2, False) for rank in range(2)]
 
@@ -320,7 +320,7 @@ def test_a_claim_is_joined_only_while_its_process_lives(tmp_path: Path) -> None:
     assert boards[1].agree(0, 6, new).attempt == 0
 
 
-def test_a_run_that_a_person_names_is_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_id_given_by_the_user_joins_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSITU_RUN_ID", "job 7")
     here: dict[str, Any] = {"ranks": 2, "overwrite": False, "resume": False}
     for rank in range(2):

@@ -59,7 +59,7 @@ def test_only_the_owner_reads_the_file(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "run.h5").stat().st_mode) == 0o600
 
 
-def test_nothing_but_the_file_is_left(tmp_path: Path) -> None:
+def test_save_leaves_no_temporary_file(tmp_path: Path) -> None:
     save(ONE, tmp_path / "run.h5")
     save(TWO, tmp_path / "run.h5", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run.h5"]
@@ -93,7 +93,7 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path: Path, monkeypatch: Any)
     assert path.read_bytes() == b"" and len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: Any) -> None:
+def test_save_works_without_hard_links(tmp_path: Path, monkeypatch: Any) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -102,7 +102,7 @@ def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: A
     assert load(tmp_path / "run.h5").marks[0].text == "one"
 
 
-def test_a_place_that_cannot_be_written_is_named_before_the_work(tmp_path: Path) -> None:
+def test_unwritable_target_raises_before_recording(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"the directory .*nowhere' does not exist: make it before"):
         check(tmp_path / "nowhere" / "run.h5")
     (tmp_path / "dir.h5").mkdir()

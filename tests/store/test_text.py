@@ -108,7 +108,7 @@ def test_a_trace_is_read_back(level: str, backward: bool) -> None:
         assert back.about == {"subject": trace.about["subject"], "level": level}
 
 
-def test_a_line_for_each_event_and_nothing_of_the_machine() -> None:
+def test_text_has_a_line_for_each_event_and_no_facts_of_the_machine() -> None:
     trace = gpt()
     lines = to_text(trace).splitlines()
     assert len(lines) == len(trace) + 3
@@ -116,7 +116,7 @@ def test_a_line_for_each_event_and_nothing_of_the_machine() -> None:
     assert to_text(gpt()) == "\n".join([*lines, ""])
 
 
-def test_the_text_can_be_read_by_people() -> None:
+def test_text_of_a_small_model() -> None:
     lines = to_text(gpt(1)).splitlines()
     assert lines[:2] == ["insitu trace 1", "about {'subject': 'GPT', 'level': 'functions'}"]
     assert lines[2].startswith("module '' GPT(%input:i64[2, 24]{min ") and lines[2].endswith(") -> %head.linear")
@@ -138,21 +138,21 @@ def changed(before: Trace, after: Trace) -> list[str]:
     return [line for line in found if line[0] in "+-"]
 
 
-def test_a_call_more_changes_few_lines() -> None:
+def test_additional_call_changes_few_lines() -> None:
     found = changed(net(keep="meta", steps=3), net(keep="meta", steps=3, extra=True))
     # In each step: the new line, and the one that takes its output.
     assert len(found) == 3 * 3
     assert [line for line in found if ".mul *(%add, 2) -> %mul" in line] == found[:1] + found[3:4] + found[6:7]
 
 
-def test_a_second_step_has_the_names_of_the_first() -> None:
+def test_second_step_reuses_the_names_of_the_first() -> None:
     lines = to_text(net(keep="meta", steps=2)).splitlines()[2:-1]
     half = len(lines) // 2
     assert [line for line in lines[half:] if "relu" in line] == [line for line in lines[:half] if "relu" in line]
     assert lines[half].startswith("module '' Net(%input) [step 1] -> ")
 
 
-def test_a_name_that_is_still_needed_is_not_taken_again() -> None:
+def test_name_of_a_tensor_that_is_used_later_is_not_reused() -> None:
     first = TensorFacts(0, (1,), "f32", "cpu", producer=0)
     second = TensorFacts(1, (2,), "f32", "cpu", producer=1)
     calls = [
@@ -167,14 +167,14 @@ def test_a_name_that_is_still_needed_is_not_taken_again() -> None:
     assert to_text(Trace([*calls[:2]])).count("%relu:f32") == 2
 
 
-def test_what_a_call_changes_without_returning_it_is_known() -> None:
+def test_tensor_changed_in_place_has_its_call_as_producer() -> None:
     back = from_text(to_text(net()))
     (added,) = back.find("", name="+=") or back.find("", name="*iadd*") or back.find("", name="*add_")
     producer = back.producer(added.inputs[0])
     assert producer is not None and producer.name == "torch.Tensor.__setitem__"
 
 
-def test_memory_as_it_was_found_has_no_statistics() -> None:
+def test_uninitialized_memory_has_no_statistics() -> None:
     with insitu.record(keep="stats", level="aten") as trace:
         torch.empty(3).fill_(2)
     lines = to_text(trace).splitlines()[2:]
@@ -221,7 +221,7 @@ def test_an_array_that_was_kept_is_read_back(array: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "c64", "i64", "b8", "f8e4m3fn"])
-def test_rounding_is_no_difference(dtype: str) -> None:
+def test_rounded_statistics_are_close_to_the_exact_ones(dtype: str) -> None:
     random.seed(dtype)
     for exponent in range(-12, 12):
         low, high = sorted(random.uniform(-1, 1) * 10**exponent for _ in range(2))
@@ -239,7 +239,7 @@ def test_rounding_is_no_difference(dtype: str) -> None:
             assert close(facts, back, Tolerance()).same and close(back, facts, Tolerance()).same
 
 
-def test_a_difference_is_still_one_after_rounding() -> None:
+def test_rounding_does_not_hide_a_difference() -> None:
     one, other = (
         TensorFacts(0, (8,), "f32", "cpu", stats=Stats(count=8, min=0.0, max=high, mean=1.0, std=1.0))
         for high in (2.0, 2.0001)
@@ -278,14 +278,14 @@ def test_names_of_any_kind_survive() -> None:
     assert (back.calls[3].path, back.calls[0].module.settings) == ("my block.0", module.settings)  # type: ignore[union-attr]
 
 
-def test_threads_do_not_get_between_the_lines() -> None:
+def test_calls_of_other_threads_are_not_nested_in_a_call() -> None:
     one, two = (Call(i, None, "python", f"f{i}", thread=i) for i in range(2))
     inner = [Call(2 + i, i % 2, "function", f"g{i}", thread=i % 2) for i in range(4)]
     lines = to_text(Trace([one, two, *inner])).splitlines()[2:-1]
     assert lines == ["def f0()", "  g0()", "  g2()", "def f1()", "  g1()", "  g3()"]
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_text_file_is_saved_and_loaded(tmp_path: Path) -> None:
     insitu.save(net(), tmp_path / "net.trace")
     assert (tmp_path / "net.trace").read_text("utf-8") == to_text(net())
     assert essence(insitu.load(tmp_path / "net.trace")) == essence(net())
@@ -327,19 +327,19 @@ HEAD = ["insitu trace 1", "about {}"]
         (["insitu trace 1", "f()", "end"], r"line 2: 'about' is missing"),
     ],
 )
-def test_damage_is_named_with_its_line(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_error_names_the_damaged_line(tmp_path: Path, lines: list[str], message: str) -> None:
     (tmp_path / "bad.trace").write_text("\n".join([*lines, ""]), "utf-8")
     with pytest.raises(StoreError, match=r"bad\.trace' cannot be loaded: " + message):
         insitu.load(tmp_path / "bad.trace")
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_error_names_the_line_that_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "bad.trace").write_bytes(b"insitu trace 1\nabout {}\nf('\xff')\nend\n")
     with pytest.raises(StoreError, match="line 3: it is not text in UTF-8"):
         insitu.load(tmp_path / "bad.trace")
 
 
-def test_whatever_is_damaged_it_is_a_store_error() -> None:
+def test_damaged_text_raises_only_store_errors() -> None:
     text = to_text(everything()) + to_text(gpt(1, backward=True))
     generator = random.Random(0)
     lines = to_text(everything()).split("\n")
@@ -359,17 +359,17 @@ def test_whatever_is_damaged_it_is_a_store_error() -> None:
     assert refused > 500
 
 
-def test_a_mark_alone() -> None:
+def test_mark_is_read_back() -> None:
     assert [mark.text for mark in from_text(to_text(Trace([Mark(3, None, "note", "it's")]))).marks] == ["it's"]
 
 
-def test_a_tensor_whose_variable_has_no_name_can_be_met_again() -> None:
+def test_tensor_of_a_variable_without_a_label_keeps_its_identity() -> None:
     x = TensorFacts(0, (2,), "f32", "cpu")
     trace = Trace([Variable(0, None, "x.", x, ("new",)), Variable(1, None, "y", x, ("new",))])
     assert to_text(from_text(to_text(trace))) == to_text(trace)
 
 
-def test_what_a_call_around_has_returned_before_does_not_stand_for_a_forward_call() -> None:
+def test_result_of_a_surrounding_call_does_not_name_a_forward_call() -> None:
     x = TensorFacts(0, (2,), "f32", "cpu", producer=1)
     block = Call(0, None, "module", "Block", ModuleFacts("", "Block"), result=x)
     inner, later = Call(1, 99, "function", "torch.relu", result=x), Call(2, None, "aten", "aten.mm", forward=1)

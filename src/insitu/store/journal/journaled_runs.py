@@ -39,9 +39,19 @@ class JournaledRun:
         """The numbers of its attempts."""
         return {place.attempt for place in self.places}
 
+    @property
+    def has_rank_0(self) -> bool:
+        """Whether rank 0 has a journal of it."""
+        return any(place.rank == 0 for place in self.places)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no process can be writing one of its journals."""
+        return all(map(is_over, self.places))
+
     def __str__(self) -> str:
-        ranks = sorted({place.rank for place in self.places})
-        listed = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks"
+        ranks = {place.rank for place in self.places}
+        listed = f"rank {min(ranks)}" if len(ranks) == 1 else f"{len(ranks)} ranks"
         began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.began))
         return f"run {self.id[:_SHORT] or 'without an id'} ({listed}, began {began})"
 
@@ -90,9 +100,9 @@ def tag_and_size(place: JournalPlace) -> tuple[str, int]:
         size = sum(path.stat().st_size for path, _ in files)
     except OSError:
         return "", -1
-    if len(tags) == 1:
-        return (tags.pop(), size)
-    return ("", -1)
+    if len(tags) != 1:
+        return "", -1
+    return tags.pop(), size
 
 
 def run_to_merge(parts: Path, ids: Sequence[str], id_in_file: str | None) -> JournaledRun:
@@ -122,9 +132,11 @@ def remove_older_runs(parts: Path, run: JournaledRun) -> None:
     A run without a rank 0 stays: it may be a rank of the same job that did not find out which run it belongs to.
     """
     for other in other_runs(parts, [run.id, *{place.run for place in run.places}]):
-        has_rank_0 = any(place.rank == 0 for place in other.places)
-        is_older = has_rank_0 and other.began < run.began
-        if is_older and all(is_over(place) for place in other.places):
-            for place in other.places:
-                remove_journal(place.path)
-            remove_claims(parts, other.id)
+        if other.has_rank_0 and other.began < run.began and other.is_over:
+            _remove_run(parts, other)
+
+
+def _remove_run(parts: Path, run: JournaledRun) -> None:
+    for place in run.places:
+        remove_journal(place.path)
+    remove_claims(parts, run.id)

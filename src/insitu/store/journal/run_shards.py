@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -63,12 +64,13 @@ class RunShards:
     @property
     def troubles(self) -> list[str]:
         """What is damaged, as sentences."""
-        return [trouble for shard in self.shards for trouble in shard.troubles]
+        return list(chain.from_iterable(shard.troubles for shard in self.shards))
 
     @property
     def events(self) -> list[RunEvent]:
         """What happened, ordered by time."""
-        return sorted((event for shard in self.shards for event in shard.events), key=lambda event: event.time)
+        events = chain.from_iterable(shard.events for shard in self.shards)
+        return sorted(events, key=attrgetter("time"))
 
     @property
     def is_running(self) -> bool:
@@ -78,8 +80,8 @@ class RunShards:
     @property
     def about(self) -> dict[str, Any]:
         """The facts about the run, from its last attempt that has any."""
-        abouts = self.abouts
-        return next((abouts[attempt] for attempt in sorted(abouts, reverse=True) if abouts[attempt]), {})
+        by_attempt = sorted(self.abouts.items(), reverse=True, key=itemgetter(0))
+        return next((about for _, about in by_attempt if about), {})
 
     @property
     def abouts(self) -> dict[int, dict[str, Any]]:
@@ -126,12 +128,15 @@ def facts_of_rank(facts: dict[str, Any], rank: int) -> dict[str, Any]:
     """
     found = {}
     for name, fact in facts.items():
-        differs = isinstance(fact, dict) and fact.keys() == {"ranks"} and isinstance(fact["ranks"], dict)
-        if not differs:
+        if not _differs_by_rank(fact):
             found[name] = fact
         elif rank in fact["ranks"]:
             found[name] = fact["ranks"][rank]
     return found
+
+
+def _differs_by_rank(fact: Any) -> bool:
+    return isinstance(fact, dict) and fact.keys() == {"ranks"} and isinstance(fact["ranks"], dict)
 
 
 def unique_names(keys: Iterable[tuple[str, str]]) -> list[str]:

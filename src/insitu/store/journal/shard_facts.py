@@ -132,14 +132,15 @@ def _last_step_text(shard: Shard, is_merged: bool) -> str:
 
 
 def _state_text(shard: Shard, is_merged: bool) -> str:
-    if shard.state == "running":
-        if is_merged:
-            return "still ran when the file was made"
-        return "still runs"
     if shard.state == "killed":
         return "did not end properly (killed?)"
-    process = shard.owner.process
-    return f"did not end: it was killed, or still runs on {process.host if process else 'another machine'}"
+    if shard.state != "running":
+        process = shard.owner.process
+        host = process.host if process else "another machine"
+        return f"did not end: it was killed, or still runs on {host}"
+    if is_merged:
+        return "still ran when the file was made"
+    return "still runs"
 
 
 def _by_attempt(shards: Sequence[ShardFacts]) -> dict[int, list[ShardFacts]]:

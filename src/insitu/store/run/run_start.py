@@ -95,7 +95,7 @@ class _RankStart:
     def check_free(self, start: Start) -> None:
         """Raise if another run is in the way: one that still runs, or one that is not to be replaced."""
         for place in self._own_places():
-            if restarts() == 0:  # else the launcher has ended the processes before
+            if restarts() == 0:  # at a restart the launcher has ended all processes
                 _check_over(place)
             if place.run != start.run and not (self.overwrite or self.resume):
                 raise StoreError(
@@ -185,7 +185,9 @@ def _agree(
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and not store.check([key]):
         time.sleep(0.05)
-    before = Start.parse(_text(store.get(latest)).partition(" ")[0]) if store.check([latest]) else None
+    before = None
+    if store.check([latest]):
+        before = Start.parse(_text(store.get(latest)).partition(" ")[0])
     proposal = f"{propose(before)} {os.urandom(8).hex()}"  # unique, so that a rank knows whether its own proposal won
     found = _text(store.compare_set(key, "", proposal))
     if found == proposal:
@@ -248,7 +250,8 @@ class _Attempts:
 def _earlier(parts: Path, target: Path) -> Start | None:
     """The next attempt of the existing run, in the file, in journals or in both; of the newest if there are two."""
     found = _attempts_in_file(target)
-    for run in runs_in(parts).values() if parts.is_dir() else ():
+    journaled = runs_in(parts) if parts.is_dir() else {}
+    for run in journaled.values():
         before = found.get(run.id, _Attempts(run.began, 0))
         found[run.id] = _Attempts(min(before.began, run.began), max(before.last, *run.attempts))
     named = [run for run in found if run]

@@ -174,9 +174,11 @@ class Series:
         values, shapes = list(self.values), self.shapes
         if len({len(shape) for shape in shapes}) > 1:
             raise ChoiceError(f"{self.name!r} has values of several dimensions, which no padding makes one array")
-        lengths = np.array(shapes, np.int64).reshape(len(values), len(shapes[0]) if shapes else 0)
-        size = (len(values), *lengths.max(axis=0).tolist()) if values else (0,)
-        padded = np.full(size, _filling(fill, values[0].dtype, self._array_dtype) if values else fill)
+        if not values:
+            return np.full(0, fill), np.empty((0, 0), np.int64)
+        lengths = np.array(shapes, np.int64).reshape(len(values), len(shapes[0]))
+        size = (len(values), *lengths.max(axis=0).tolist())
+        padded = np.full(size, _filling(fill, values[0].dtype, self._array_dtype))
         for number, value in enumerate(values):
             place: Any = (number, *map(slice, value.shape))
             padded[place] = value
@@ -184,14 +186,15 @@ class Series:
 
     def at(self, step: int, *, rank: int | None = None, attempt: int | None = None, call: int | None = None) -> Any:
         """The one value of a step; where there are several, `rank`, `attempt` or `call` say which."""
-        given = {"rank": rank, "attempt": attempt, "call": call}
-        wanted = self.steps == step
+        choices = {"step": step, "rank": rank, "attempt": attempt, "call": call}
+        given = {name: value for name, value in choices.items() if value is not None}
+        wanted = np.ones(len(self), bool)
         for name, value in given.items():
-            wanted &= True if value is None else self._column(f"{name}s") == value
+            wanted &= self._column(f"{name}s") == value
         rows = np.flatnonzero(wanted)
         if len(rows) == 1:
             return next(iter(self.where(wanted)))
-        asked = f"step {step}" + "".join(f", {name} {value}" for name, value in given.items() if value is not None)
+        asked = ", ".join(f"{name} {value}" for name, value in given.items())
         if not len(rows):
             raise NotRecordedError(f"{self.name!r} has no value at {asked}{self._near(step)}")
         which = "attempt=…, rank=… or call=…" if len(np.unique(self.attempts[rows])) > 1 else "rank=… or call=…"
@@ -199,19 +202,23 @@ class Series:
 
     def rank(self, rank: int) -> Series:
         """The values of one rank."""
-        known = np.unique(np.concatenate([variable.columns().ranks for variable, _ in self._parts])).tolist()
-        if rank not in known:
-            there = "there is rank" if len(known) == 1 else "there are ranks"
-            raise NotRecordedError(f"{self.name!r} has no value of rank {rank}; {there} {', '.join(map(str, known))}")
+        self._check_known("rank", rank)
         return self.where(self.ranks == rank)
 
     def attempt(self, attempt: int) -> Series:
         """The values of one attempt."""
-        known = np.unique(np.concatenate([variable.columns().attempts for variable, _ in self._parts])).tolist()
-        if attempt not in known:
-            there = ", ".join(map(str, known))
-            raise NotRecordedError(f"{self.name!r} has no value of attempt {attempt}; there is {there}")
+        self._check_known("attempt", attempt)
         return self.where(self.attempts == attempt)
+
+    def _check_known(self, name: str, number: int) -> None:
+        """Raise if the variables of the series have no value of this rank or attempt."""
+        numbers = [getattr(variable.columns(), f"{name}s") for variable, _ in self._parts]
+        known = np.unique(np.concatenate(numbers)).tolist()
+        if number in known:
+            return
+        there = f"there is {name}" if len(known) == 1 else f"there are {name}s"
+        listed = ", ".join(map(str, known))
+        raise NotRecordedError(f"{self.name!r} has no value of {name} {number}; {there} {listed}")
 
     def latest(self) -> Series:
         """Each step as the last attempt that recorded it did, without those that an earlier attempt has of it."""
@@ -235,14 +242,13 @@ class Series:
         return Series([(variable, rows[here]) for (variable, rows), here in chosen])
 
     def __getitem__(self, steps: slice | int) -> Any:
-        bounds = (steps.start, steps.stop, steps.step) if isinstance(steps, slice) else (steps,)
-        if steps is None or not all(map(_is_bound, bounds)):
-            raise ChoiceError(
-                f"{steps!r:.80} is not a step: series[10] is the value of step 10, series[10:20] of ten steps"
-            )
-        if isinstance(steps, slice):
+        if isinstance(steps, slice) and all(map(_is_bound, (steps.start, steps.stop, steps.step))):
             return self._slice(steps)
-        return self.at(steps)
+        if isinstance(steps, (int, np.integer)):
+            return self.at(steps)
+        raise ChoiceError(
+            f"{steps!r:.80} is not a step: series[10] is the value of step 10, series[10:20] of ten steps"
+        )
 
     def _slice(self, steps: slice) -> Series:
         if steps.step is not None and steps.step < 1:
@@ -287,12 +293,21 @@ class Series:
                 yield Series([(variable, rows[number : number + 1])]).values[0]
 
     def __repr__(self) -> str:
-        shape = "…" if self.shape is None else ", ".join(map(str, self.shape))
-        kind = "Python values" if self.dtype == JSON else f"{self.dtype}[{shape}]"
-        steps = f", steps {self.steps.min()}–{self.steps.max()}" if len(self) else ""
-        ranks = f", {count} ranks" if (count := len(np.unique(self.ranks))) > 1 else ""
-        attempts = f", {count} attempts" if (count := len(np.unique(self.attempts))) > 1 else ""
-        return f"<Series {self.name!r}: {len(self)} × {kind}{steps}{ranks}{attempts}>"
+        text = f"<Series {self.name!r}: {len(self)} × {self._kind_text()}"
+        if len(self):
+            text += f", steps {self.steps.min()}–{self.steps.max()}"
+        for name in ("ranks", "attempts"):
+            count = len(np.unique(self._column(name)))
+            if count > 1:
+                text += f", {count} {name}"
+        return f"{text}>"
+
+    def _kind_text(self) -> str:
+        if self.dtype == JSON:
+            return "Python values"
+        if self.shape is None:
+            return f"{self.dtype}[…]"
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
     @property
     def _type(self) -> StoredType:
@@ -337,11 +352,19 @@ def _is_bound(bound: Any) -> bool:
 
 
 def _filling(fill: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """The value that fills the padding, as the dtype holds it."""
     try:
         with np.errstate(all="ignore"):
-            made = np.asarray(fill).astype(dtype)
+            filling = np.asarray(fill).astype(dtype)
     except (ValueError, TypeError, OverflowError):
-        made = None
-    if made is None or made.ndim or (dtype.kind in "biu" and made != fill):
+        filling = None
+    if not _is_exact(filling, fill):
         raise ChoiceError(f"fill={fill!r} is not a value of the type {name}")
-    return made
+    return filling
+
+
+def _is_exact(filling: Array | None, fill: Any) -> bool:
+    """Whether an array is one number, and the same as `fill`; a float may be rounded."""
+    if filling is None or filling.ndim:
+        return False
+    return filling.dtype.kind not in "biu" or bool(filling == fill)

@@ -1,4 +1,4 @@
-"""Chooses for each journal of a run where it is read from: from the disk, or from the file that holds it already."""
+"""Chooses the source of each journal of a run: the journal on the disk, or the file that it was merged into."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A variable in a line: its range and how its mean went, from all of it or, where that is much, from a sample."""
+"""Summarizes a variable of a run: its range and the curve of its mean, from all values or from a sample of many."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -17,11 +18,11 @@ _MOST_BYTES = 2**26  # read for the summary of a whole run
 
 
 def summary_of(series: Series, points: int, shared_by: int) -> VariableSummary:
-    """The summary of a series; so many of them share the time that one may take."""
+    """The summary of a series; `shared_by` is the number of series that share the limit of bytes to read."""
     shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
     chosen = _sample(series, shapes, points, _MOST_BYTES // max(shared_by, 1))
     values = _numbers(chosen)
-    every = np.concatenate([value.ravel() for value in values]) if values else np.empty(0)
+    every = np.concatenate([value.ravel() for value in values] or [_NOTHING])
     low, high = _ends(every)
     every = every.astype(np.float64)
     return VariableSummary(
@@ -64,7 +65,7 @@ def _dtype(series: Series) -> str:
 
 
 def _sample(series: Series, shapes: list[tuple[int, ...]], points: int, budget: int) -> Series:
-    """All of it if that is little, else values of some steps that lie evenly among all."""
+    """The whole series if it is small, otherwise the values of some steps at even distances."""
     largest = stored_type(series.dtype).itemsize * max(map(prod, shapes))
     most = max(budget // max(largest, 1), 1)
     if len(series) <= most:
@@ -79,20 +80,22 @@ def _sample(series: Series, shapes: list[tuple[int, ...]], points: int, budget: 
 def _numbers(series: Series) -> list[Array]:
     """The values as floats or, if all are integers, as integers; nothing for values that are not numbers.
 
-    None, which a mean is where nothing is finite, is no value: an empty array.
+    None becomes an empty array: a mean is None where no value is finite.
     """
     try:
         values = list(series) if series.dtype == JSON else list(series.values)
     except MissingError:
         return []
-    made = [_NOTHING if value is None else _array(value) for value in values]
-    if any(array is None for array in made):
-        return []
-    return _of_one_type([array for array in made if array is not None])
+    arrays = []
+    for array in map(_array, values):
+        if array is None:
+            return []
+        arrays.append(array)
+    return _of_one_type(arrays)
 
 
 def _of_one_type(arrays: list[Array]) -> list[Array]:
-    """The arrays with the type that all of them have, or else as floats; none has no numbers."""
+    """The arrays with the type that all of them have, or else as floats; no arrays if none has numbers."""
     dtypes = {array.dtype for array in arrays if array is not _NOTHING}
     if not dtypes:
         return []
@@ -101,22 +104,35 @@ def _of_one_type(arrays: list[Array]) -> list[Array]:
 
 
 def _array(value: Any) -> Array | None:
+    """A value as an array of integers or floats; None if the value is not numbers."""
+    if value is None:
+        return _NOTHING
     if isinstance(value, str | bytes):
         return None
     try:
         array = np.asarray(value)
-        array = abs(array) if array.dtype.kind == "c" else array
-        if array.dtype.kind in "iu":
-            return array
-        if array.dtype.kind in "bfV":
-            return array.astype(np.float64)
-        return None
+        convert = _CONVERSIONS.get(array.dtype.kind)
+        if convert is None:
+            return None
+        return convert(array)
     except (TypeError, ValueError, OverflowError):
         return None
 
 
+def _float64(array: Array) -> Array:
+    return array.astype(np.float64)
+
+
+# By the kind of the dtype; V is a dtype of ml_dtypes.
+_CONVERSIONS: dict[str, Callable[[Array], Array]] = {
+    **dict.fromkeys("iu", np.asarray),
+    **dict.fromkeys("bfV", _float64),
+    "c": lambda array: _float64(abs(array)),
+}
+
+
 def _means_of_latest(series: Series, values: list[Array], points: int) -> tuple[float | None, ...]:
-    """The means without what an earlier attempt has of a step."""
+    """The means, without the values of a step that a later attempt recorded again."""
     if not values:
         return ()
     keep = series._is_latest()
@@ -124,9 +140,9 @@ def _means_of_latest(series: Series, values: list[Array], points: int) -> tuple[
 
 
 def _means(steps: Array, values: list[Array], points: int) -> tuple[float | None, ...]:
-    """The mean of the finite values of each step, or of as many steps as make up a point.
+    """The mean of the finite values of each step, or of the steps that share a point.
 
-    None for a point with a value that has no finite number in it: the others would hide it.
+    None for a point with a value that has no finite number: the other values would hide it.
     """
     if not values:
         return ()
@@ -136,5 +152,13 @@ def _means(steps: Array, values: list[Array], points: int) -> tuple[float | None
     for place, value in zip(group.tolist(), values, strict=True):
         finite = value[np.isfinite(value)]
         sums[place] += finite.sum(dtype=np.float64)
-        counts[place] += finite.size if finite.size or not value.size else np.nan
-    return tuple(float(total / count) if count > 0 else None for total, count in zip(sums, counts, strict=True))
+        has_no_finite = value.size and not finite.size
+        counts[place] += np.nan if has_no_finite else finite.size
+    return tuple(map(_mean, sums.tolist(), counts.tolist()))
+
+
+def _mean(total: float, count: float) -> float | None:
+    """The mean; None for a count of 0 or NaN."""
+    if count > 0:
+        return total / count
+    return None

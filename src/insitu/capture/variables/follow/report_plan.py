@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,6 +11,7 @@ from insitu.capture.variables.follow.nodes import extending, reporting, unplaced
 from insitu.capture.variables.follow.scopes import evaluated
 
 Moment = Literal["entered", "given", "bound", "maybe", "deleted"]
+WITHOUT_VALUE = ("deleted", "entered")
 Report = tuple[Moment, str, int]
 
 # Builtins that change none of their arguments, unless the program redefines them.
@@ -44,10 +45,17 @@ class ReportPlan:
     is_reported: bool = False
     depth: int = 0
 
+    def select(self, names: Iterable[str]) -> list[str]:
+        """The names among these that are to be reported."""
+        return list(filter(self.wanted, names))
+
     def report(self, moment: Moment, name: str, line: int) -> ast.expr:
         """An expression that reports a name."""
         self.is_reported = True
-        return reporting(self._placeholder(moment, name, line), None if moment in ("deleted", "entered") else name)
+        placeholder = self._placeholder(moment, name, line)
+        if moment in WITHOUT_VALUE:
+            return reporting(placeholder, None)
+        return reporting(placeholder, name)
 
     def binding(self, name: str, line: int) -> ast.stmt:
         """A statement that reports a binding, by the shortcut if the name has one here."""
@@ -85,5 +93,6 @@ class ReportPlan:
     def _is_pure(self, call: ast.Call) -> bool:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "set_trace":
             return True  # a debugger would stop in the report that comes next, and not in the program
-        name = call.func.id if isinstance(call.func, ast.Name) else None
-        return name in PURE and self.is_builtin(name) and not call.keywords
+        if not isinstance(call.func, ast.Name) or call.keywords:
+            return False
+        return call.func.id in PURE and self.is_builtin(call.func.id)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import operator
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +36,7 @@ from insitu.capture.variables.follow.statements import insert
 __all__ = ["NoSource", "ReportPoint", "Reporter", "Shortcut", "bound_names", "known_names", "rewrite"]
 
 Reporter = Callable[[Any], Any]
+PRIVATE = re.compile(r"_.+?(__.*)", re.DOTALL)  # `_Class__name`
 COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 TOO_DEEP = "too many statically nested blocks"
 
@@ -97,16 +100,23 @@ def rewrite(
         if shortcut is not None:
             plan.shortcuts, plan.kinds = shortcut.names, len(shortcut.kinds)
         try:
-            node = clone(definition.node)
-            insert(node, plan)
-            if not plan.placeholders:
-                return code
-            return ConstantFiller(plan, reporter, shortcut).find(definition, node)
+            return _code_with_reports(definition, plan, reporter, shortcut)
         except (SyntaxError, RecursionError) as error:
             failed = error
             if TOO_DEEP not in str(error):
                 break
     raise NoSource(code, f"with reports it does not compile ({failed})") from failed
+
+
+def _code_with_reports(
+    definition: Definition, plan: ReportPlan, reporter: Callable[[ReportPoint], Reporter], shortcut: Shortcut | None
+) -> CodeType:
+    """The code of a definition with the reports of a plan; the same code if the plan has none for it."""
+    node = clone(definition.node)
+    insert(node, plan)
+    if not plan.placeholders:
+        return definition.code
+    return ConstantFiller(plan, reporter, shortcut).find(definition, node)
 
 
 class ConstantFiller:
@@ -139,10 +149,10 @@ class ConstantFiller:
         # Up to Python 3.11, comprehensions are functions of their own; their reports name the function around them.
         owner = function if code.co_name in COMPREHENSIONS else code.co_qualname
         constants = tuple(self._filled(constant, code, owner) for constant in code.co_consts)
-        changed = any(new is not old for new, old in zip(constants, code.co_consts, strict=True))
-        if changed:
-            return code.replace(co_consts=constants)
-        return code
+        is_same = all(map(operator.is_, constants, code.co_consts))
+        if is_same:
+            return code
+        return code.replace(co_consts=constants)
 
     def _filled(self, constant: Any, code: CodeType, owner: str) -> Any:
         if isinstance(constant, CodeType):
@@ -167,8 +177,9 @@ def names_of(code: CodeType) -> Iterator[str]:
     for each in (code, *nested_codes(code)):
         for name in (*each.co_varnames, *each.co_cellvars, *each.co_freevars, *each.co_names):
             yield name
-            if name[:1] == "_" and (hidden := name.find("__", 2)) > 0:
-                yield name[hidden:]
+            private = PRIVATE.match(name)
+            if private is not None:
+                yield private[1]
 
 
 def bound_names(code: CodeType) -> frozenset[str]:
@@ -183,9 +194,13 @@ def bound_names(code: CodeType) -> frozenset[str]:
     try:
         return frozenset(_bound_in(find(code).node))
     except NoSource:
-        every = [each for each in (code, *nested_codes(code)) if each.co_flags & CO_OPTIMIZED]
-        codes = [each for each in every if each.co_name not in COMPREHENSIONS]
-        return frozenset(name for each in codes for name in (*each.co_varnames, *each.co_cellvars))
+        functions = filter(_is_function, (code, *nested_codes(code)))
+        return frozenset(name for each in functions for name in (*each.co_varnames, *each.co_cellvars))
+
+
+def _is_function(code: CodeType) -> bool:
+    """Whether a code object is that of a function: not of a module, a class or a comprehension."""
+    return bool(code.co_flags & CO_OPTIMIZED) and code.co_name not in COMPREHENSIONS
 
 
 def known_names(code: CodeType) -> frozenset[str]:

@@ -31,7 +31,8 @@ class Scope:
 
 def scope_of(function: Function) -> Scope:
     """The names of a function."""
-    scope = names_in([function.body] if isinstance(function, ast.Lambda) else function.body)
+    body = [function.body] if isinstance(function, ast.Lambda) else function.body
+    scope = names_in(body)
     scope.parameters = parameters(function.args)
     return scope
 
@@ -45,8 +46,9 @@ def parameters(arguments: ast.arguments) -> list[str]:
 
 def first_line(node: Function) -> int:
     """The line at which the code of a function begins: that of its first decorator."""
-    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+    if isinstance(node, ast.Lambda):
+        return node.lineno
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def names_in(nodes: Iterable[ast.AST]) -> Scope:
@@ -116,8 +118,9 @@ def evaluated(node: ast.AST) -> Iterable[ast.AST]:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return (*node.decorator_list, *defaults(node.args))
         case ast.ClassDef():
-            bases = () if getattr(node, "type_params", None) else (*node.bases, *node.keywords)
-            return (*node.decorator_list, *bases)
+            if getattr(node, "type_params", None):
+                return node.decorator_list
+            return (*node.decorator_list, *node.bases, *node.keywords)
         case ast.AnnAssign(value=None, target=ast.Name()):
             return ()  # `x: int` alone binds nothing
     if isinstance(node, TYPE_ALIAS):

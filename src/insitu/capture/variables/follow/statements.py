@@ -70,7 +70,7 @@ class ReportInserter:
         """Put the reports in, in place."""
         node = self.function
         start = int(is_docstring(node.body[0]))
-        given = [name for name in self.scope.parameters if self.plan.wanted(name)]
+        given = self.plan.select(self.scope.parameters)
         first = self.plan.first_places.get((node.name, first_line(node)))
         entry = self.reports("given", given, node, first)
         rest = self.block(node.body[start:])
@@ -90,7 +90,7 @@ class ReportInserter:
         """A statement with the reports that belong to it."""
         match node:
             case ast.Global() | ast.Nonlocal():
-                return [self.moved(node)]
+                return [self.move_to_top(node)]
             case ast.If() | ast.While():
                 return self.test(node)
             case ast.For() | ast.AsyncFor():
@@ -105,34 +105,35 @@ class ReportInserter:
 
     def simple(self, node: ast.stmt) -> list[ast.stmt]:
         """A statement without a suite of the same function."""
-        names = [name for name in bound_by(node) if self.plan.wanted(name)]
-        others = [name for name in self.followed if name not in names]
-        fresh = {name for name in names if name not in self.possible}
+        names = self.plan.select(bound_by(node))
+        others = self.followed_except(names)
+        fresh = set(names) - self.possible
         changing = self.plan.may_change(node)
         self.header(node)
         self.inside(node)
         if not changing:
             return [node, *self.changed_names(node, names)]
         if isinstance(node, ast.Return):
-            return self.ending(node, others, need=1)
-        body = self.raising(node, [name for name in self.followed if name not in fresh], need=1)
+            return self.reporting_end(node, others, need=1)
+        body = self.reporting_errors(node, self.followed_except(fresh), need=1)
         body += self.changed_names(node, names)
         return [*body, *self.maybes(node, others)]
 
+    def followed_except(self, names: Collection[str]) -> list[str]:
+        """The names that are followed, without some."""
+        return [name for name in self.followed if name not in names]
+
     def changed_names(self, node: ast.stmt, names: list[str]) -> list[ast.stmt]:
         """The reports of the names that a statement binds or deletes; from now on they are bound."""
-        found = self.reports("deleted", names, node) if isinstance(node, ast.Delete) else self.bindings(names, node)
         self.sure |= set(names) - self.unsure
-        return found
+        if isinstance(node, ast.Delete):
+            return self.reports("deleted", names, node)
+        return self.bindings(names, node)
 
     def inside(self, node: ast.stmt) -> None:
         """Put the reports into the functions that a statement defines."""
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if not node.decorator_list:  # a decorator may compile it, or keep it: that must be the original
-                insert(node, self.plan)
-        elif isinstance(node, ast.ClassDef):
-            for function in methods_in(node):
-                insert(function, self.plan)
+        for function in functions_of(node):
+            insert(function, self.plan)
 
     def test(self, node: ast.If | ast.While) -> list[ast.stmt]:
         """`if` and `while`: what the test may have changed is reported on both ways that lead on from it."""
@@ -142,29 +143,25 @@ class ReportInserter:
             self.possible |= names_in([node]).bound
         node.body = [*self.start(node, changing), *self.block(node.body)]
         node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
-        if changing:
-            return self.raising(node, self.followed, need=2)
-        return [node]
+        return self.reporting_errors(node, self.followed if changing else [], need=2)
 
     def loop(self, node: ast.For | ast.AsyncFor) -> list[ast.stmt]:
         """`for`: what it binds is reported first in its body."""
         changing, names = self.plan.may_change(node), bound_by(node)
         self.header(node)
         self.possible |= names_in([node]).bound
-        bound = [name for name in names if self.plan.wanted(name)]
-        others = [name for name in self.followed if changing and name not in names]
-        node.body = [*self.bindings(bound, node), *self.maybes(node, others), *self.block(node.body, names)]
+        others = self.followed_except(names) if changing else []
+        bindings = self.bindings(self.plan.select(names), node)
+        node.body = [*bindings, *self.maybes(node, others), *self.block(node.body, names)]
         node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
-        if changing:
-            return self.raising(node, self.followed, need=2)
-        return [node]
+        return self.reporting_errors(node, self.followed if changing else [], need=2)
 
     def context(self, node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
         """`with`: entering and leaving run code of the context manager."""
         names = bound_by(node)
         self.header(node)
         node.body = [*self.start(node, True, names), *self.block(node.body, names)]
-        return self.ending(node, self.followed, need=2)
+        return self.reporting_end(node, self.followed, need=2)
 
     def match(self, node: ast.Match) -> list[ast.stmt]:
         """`match`: captures are reported before the guard, for they stay bound when it fails."""
@@ -178,9 +175,8 @@ class ReportInserter:
                 guarded = case.pattern
             self.case(case, node if changing else None, guarded)
         node.cases = [case for case in node.cases if case.body]
-        if changing or guarded:
-            return self.raising(node, self.followed, need=2)
-        return [node]
+        names = self.followed if changing or guarded else []
+        return self.reporting_errors(node, names, need=2)
 
     def case(self, case: ast.match_case, changing: ast.Match | None, guarded: ast.pattern | None) -> None:
         """One case: what it captures, and what the subject and the guards up to here may have changed."""
@@ -191,7 +187,7 @@ class ReportInserter:
         if case.guard is not None and first:
             case.guard, first = in_sequence([one.value for one in first], case.guard, []), []
         if changing is not None:
-            first += self.maybes(changing, [name for name in self.followed if name not in names], case.pattern)
+            first += self.maybes(changing, self.followed_except(names), case.pattern)
         if guarded is not None:
             first += self.maybes(guarded, self.followed, case.pattern)
         case.body = [*first, *self.block(case.body, names)]
@@ -215,19 +211,18 @@ class ReportInserter:
         self.possible |= names_in(own).bound.union(captured(node))
         in_expressions(node, self.plan, line or node.lineno)
 
-    def moved(self, node: ast.Global | ast.Nonlocal) -> ast.stmt:
-        """A declaration moves to the top: a report that reads the name must not come before it."""
+    def move_to_top(self, node: ast.Global | ast.Nonlocal) -> ast.stmt:
+        """Move a declaration to the top, since no report may read the name before it; returns what replaces it."""
         self.declarations.append(unplaced(type(node)(names=node.names)))
         return ast.copy_location(ast.Global(names=[NOTHING]), node)
 
     def start(self, node: Any, changing: bool, names: Collection[str] = ()) -> list[Any]:
         """The reports at the start of a suite: the names that were just bound, and what the header may have changed."""
-        bound = [name for name in names if self.plan.wanted(name)]
-        others = [name for name in self.followed if changing and name not in names]
-        return [*self.reports("bound", bound, node), *self.maybes(node, others)]
+        others = self.followed_except(names) if changing else []
+        return [*self.reports("bound", self.plan.select(names), node), *self.maybes(node, others)]
 
-    def raising(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
-        """The statement, and reports when it raises."""
+    def reporting_errors(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
+        """The statement, and reports of the names when it raises."""
         last = self.maybes(node, names)
         if self.plan.guards < need or not last:
             return [node]
@@ -235,7 +230,7 @@ class ReportInserter:
         put_at(node, caught)
         return [unplaced(ast.Try(body=[node], handlers=[caught], orelse=[], finalbody=[]))]
 
-    def ending(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
+    def reporting_end(self, node: ast.stmt, names: list[str], *, need: int) -> list[ast.stmt]:
         """The statement, and reports however it ends: it may return, and run other code while it does."""
         last = self.maybes(node, names)
         if self.plan.guards < need or not last:
@@ -261,11 +256,15 @@ class ReportInserter:
             if name in self.sure:
                 done += self.reports("maybe", [name], node, place)
             elif name in self.possible and self.plan.guards:
-                passing = catching(NAME_ERROR, [unplaced(ast.Pass())])
-                put_at(place or node, passing)
-                body = self.reports("maybe", [name], node, place)
-                done.append(unplaced(ast.Try(body=body, handlers=[passing], orelse=[], finalbody=[])))
+                done.append(self.report_if_bound(name, node, place))
         return done
+
+    def report_if_bound(self, name: str, node: Any, place: Any) -> ast.stmt:
+        """A statement that reports a name, unless the name is not bound."""
+        passing = catching(NAME_ERROR, [unplaced(ast.Pass())])
+        put_at(place or node, passing)
+        body = self.reports("maybe", [name], node, place)
+        return unplaced(ast.Try(body=body, handlers=[passing], orelse=[], finalbody=[]))
 
 
 def empty_case(last: ast.match_case) -> ast.match_case:
@@ -296,7 +295,9 @@ def bound_by(node: ast.AST) -> list[str]:
             return targets_of(target)
         case ast.With(items=items) | ast.AsyncWith(items=items):
             return targets_of(*(item.optional_vars for item in items))
-    return targets_of(node.name) if isinstance(node, TYPE_ALIAS) else captured(node)  # type: ignore[attr-defined]
+    if isinstance(node, TYPE_ALIAS):
+        return targets_of(node.name)  # type: ignore[attr-defined]
+    return captured(node)
 
 
 def in_expressions(root: ast.AST, plan: ReportPlan, line: int) -> None:
@@ -338,7 +339,7 @@ def with_report(node: Any, plan: ReportPlan, line: int) -> Any:
 
 def into_lambda(node: ast.Lambda, plan: ReportPlan) -> None:
     """Report the arguments of a lambda, and again after its body has run."""
-    names = [name for name in parameters(node.args) if plan.wanted(name)]
+    names = plan.select(parameters(node.args))
     after = names if plan.may_change(node.body) else []
     body = ast.Expr(value=node.body)  # not the defaults: they are evaluated outside
     in_expressions(body, plan, node.lineno)
@@ -347,6 +348,15 @@ def into_lambda(node: ast.Lambda, plan: ReportPlan) -> None:
         before.insert(0, plan.report("entered", "", node.lineno))
         maybes = [plan.report("maybe", name, node.lineno) for name in after]
         node.body = in_sequence(before, body.value, maybes, plan.first_places.get((LAMBDA, node.lineno)))
+
+
+def functions_of(node: ast.stmt) -> Iterable[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions that a statement defines, without those whose decorator may compile or keep the original."""
+    if isinstance(node, ast.ClassDef):
+        return methods_in(node)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.decorator_list:
+        return [node]
+    return []
 
 
 def methods_in(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

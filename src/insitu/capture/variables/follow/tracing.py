@@ -65,7 +65,9 @@ class TraceChain:
     def ask(self, tracer: Tracer | None, frame: FrameType, event: str, argument: Any) -> Tracer | None:
         """Call the trace function of somebody else, and stay in place."""
         installed = is_installed(self)
-        found: Tracer | None = tracer(frame, event, argument) if tracer is not None else None
+        found: Tracer | None = None
+        if tracer is not None:
+            found = tracer(frame, event, argument)
         if installed:
             self._stay_or_go()
         return found
@@ -88,7 +90,10 @@ class TraceChain:
 
     def _begin(self, watched: CodeVariables, frame: FrameType, inner: Tracer | None) -> Tracer:
         """The trace function of one frame, which calls that of the debugger for the frame, if there is one."""
-        (watched.enter if is_start(frame) else watched.resume)(frame)
+        if is_start(frame):
+            watched.enter(frame)
+        else:
+            watched.resume(frame)
         return FrameTracer(watched, self, inner)
 
 
@@ -107,9 +112,11 @@ class FrameTracer:
     def __call__(self, frame: FrameType, event: str, argument: Any) -> FrameTracer:
         if self.inner is not None and (self._has_lines or event != "line"):
             self.inner = self.chained.ask(self.inner, frame, event, argument) or self.inner
-        if self.chained.active and event == "line":
+        if not self.chained.active:
+            return self
+        if event == "line":
             self._watched.step(frame, frame.f_lineno)
-        elif self.chained.active and event == "return":
+        elif event == "return":
             self._watched.leave(frame)
         return self
 

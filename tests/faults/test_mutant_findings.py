@@ -1,4 +1,4 @@
-"""What mutants have found, one by one: each of these was a crash, a wrong value or all of the memory."""
+"""Regressions that mutants found: each was once a crash, a wrong value or exhausted memory."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def test_damage_of_the_structure_names_the_file(run: Path, place: str, read: str
         getattr(found, read)
 
 
-def test_values_that_are_not_of_their_shapes(run: Path) -> None:
+def test_values_that_do_not_fit_their_shapes_raise(run: Path) -> None:
     forge(run, "ragged", "shape", lambda shapes: shapes.__setitem__((-1, 0), 7))
     with insitu.load(run) as found, pytest.raises(StoreError, match="'ragged' has values of another shape"):
         _ = found["ragged"].values
 
 
-def test_ranks_that_lie_far_apart_are_listed(run: Path, capsys: Any) -> None:
+def test_distant_rank_numbers_are_listed(run: Path, capsys: Any) -> None:
     forge(run, "forward.x", "rank", lambda ranks: ranks.__setitem__(slice(0, 3), [0, 1, 2**31 - 1]))
     assert cli.main(["show", str(run)]) == 0
     assert "0, 1, 21474" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("text", "message"), [(b'{"tensor":0}', "holds tensors"), (b"\xff\xff", "not text in UTF-8")])
-def test_values_that_a_run_cannot_hold(run: Path, text: bytes, message: str) -> None:
+def test_damaged_value_of_a_run_raises(run: Path, text: bytes, message: str) -> None:
     with h5py.File(run, "r+") as file:
         file["vars/note/values"][0] = text
     forge(run, "note", "digest", lambda all: all.__setitem__(0, np.frombuffer(xxh3_128_digest(text), np.uint8)))
@@ -87,12 +87,12 @@ def test_values_that_a_run_cannot_hold(run: Path, text: bytes, message: str) -> 
         _ = found["note"].values
 
 
-def test_a_list_is_no_key() -> None:
+def test_list_as_key_of_a_dict_raises() -> None:
     with pytest.raises(StoreError, match="unhashable"):
         plain_value('{"dict":[[[],1]]}')
 
 
-def test_a_rank_that_no_run_has(tmp_path: Path) -> None:
+def test_folder_of_an_impossible_rank_raises(tmp_path: Path) -> None:
     record(tmp_path / "run.h5.parts")
     (tmp_path / "run.h5.parts" / "rank999999999").mkdir()
     with pytest.raises(StoreError, match="'rank999999999' is the folder of a rank that no run has"):
@@ -113,12 +113,12 @@ def test_a_number_of_calls_that_a_file_has_no_room_for_is_lost_and_told(tmp_path
 
 
 @pytest.mark.parametrize("value", ["x(y=" * 200 + "1" + ")" * 200, "%:f32[1]" + "{gradient f32[1]" * 200 + "}" * 200])
-def test_text_is_not_nested_without_end(value: str) -> None:
+def test_deeply_nested_text_raises(value: str) -> None:
     with pytest.raises(StoreError, match="line 3: it is nested more than 64 deep"):
         from_text(f"insitu trace 1\nabout {{}}\nF.relu({value})\nend\n")
 
 
-def test_events_that_lie_in_each_other(tmp_path: Path) -> None:
+def test_events_nested_in_a_cycle_raise(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="an event lies in itself"):
         insitu.save(Trace([Call(0, 1, "aten", "a"), Call(1, 0, "aten", "b")]), tmp_path / "run.h5")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Things that are no files of ours, under names as if they were: an error that says what they are, at once."""
+"""Files that insitu did not write, with names as if it had: `load` raises at once and says what they are."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.timeout(10)
-def test_what_is_no_file_of_ours_is_refused(
-    tmp_path: Path, monkeypatch: Any, what: str, name: str, capsys: Any
-) -> None:
+def test_foreign_file_is_refused(tmp_path: Path, monkeypatch: Any, what: str, name: str, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     make, message = WRONG[what]
     make(tmp_path / name)
@@ -90,14 +88,14 @@ def test_what_is_no_file_of_ours_is_refused(
 
 
 @pytest.mark.parametrize("name", ["run.trace", "run.h5"])
-def test_a_directory_is_no_file(tmp_path: Path, name: str) -> None:
+def test_directory_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(StoreError, match="it is a directory: give the name of a file"):
         insitu.load(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["a\0b.h5", "a\0b.trace", f"{'x' * 300}.h5", "\ud800.trace"])
-def test_names_that_no_file_has(tmp_path: Path, name: str) -> None:
+def test_impossible_file_name_raises_store_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreError, match="cannot be loaded"):
         insitu.load(tmp_path / name)
 

@@ -23,7 +23,7 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
     assert _draw(round_trip(value), {}) == _draw(value, {})
 
 
-def test_the_text_is_json_that_any_reader_takes() -> None:
+def test_stored_value_is_standard_json() -> None:
     def refuse(name: str) -> None:
         raise AssertionError(name)
 
@@ -31,7 +31,7 @@ def test_the_text_is_json_that_any_reader_takes() -> None:
         json.loads(JsonWriter([]).json(value), parse_constant=refuse)
 
 
-def test_tensors_are_listed_apart_so_that_equal_calls_have_equal_texts() -> None:
+def test_equal_calls_with_other_tensors_have_equal_texts() -> None:
     one, two = TensorFacts(1, (2,), "f32", "cpu"), TensorFacts(2, (3,), "f32", "cpu")
     tensors: list[TensorFacts] = []
     writer = JsonWriter([], tensors)
@@ -41,7 +41,7 @@ def test_tensors_are_listed_apart_so_that_equal_calls_have_equal_texts() -> None
     assert rebuilt[0] is one and rebuilt[1]["mask"] is two
 
 
-def test_each_building_gives_containers_of_its_own() -> None:
+def test_each_read_builds_new_containers() -> None:
     template = from_json(JsonWriter([]).json([{"a": []}]), [])
     first, second = template.build(iter(())), template.build(iter(()))
     first[0]["a"].append(1)
@@ -73,18 +73,18 @@ class Stranger:
         ({1}, "{1}"),
     ],
 )
-def test_other_objects_are_their_repr_and_say_so(value: Any, text: str) -> None:
+def test_other_objects_are_stored_as_their_repr(value: Any, text: str) -> None:
     assert round_trip([value]) == [Repr(type(value).__name__, text)]
 
 
-def test_text_of_another_class_is_text() -> None:
+def test_subclass_of_str_is_stored_as_text() -> None:
     class Version(str):
         pass
 
     assert type(round_trip(Version("2.13"))) is str
 
 
-def test_what_holds_itself_is_cut_off() -> None:
+def test_container_that_contains_itself_is_cut() -> None:
     loop: list[Any] = [1]
     loop += [loop, loop]
     deep: Any = ()
@@ -97,7 +97,7 @@ def test_what_holds_itself_is_cut_off() -> None:
             rebuilt = rebuilt[-1]
 
 
-def test_what_is_cut_off_takes_its_tensors_along() -> None:
+def test_tensors_of_a_cut_container_are_not_stored() -> None:
     tensor = TensorFacts(1, (2,), "f32", "cpu")
     loop: list[Any] = [tensor]
     loop.append(loop)
@@ -125,6 +125,6 @@ def test_what_is_cut_off_takes_its_tensors_along() -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_a_text_that_is_none_of_ours_is_refused(text: str) -> None:
+def test_text_that_no_writer_produces_is_refused(text: str) -> None:
     with pytest.raises(StoreError, match="cannot be read"):
         from_json(text, [])

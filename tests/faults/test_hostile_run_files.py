@@ -1,4 +1,4 @@
-"""Files of a stranger: refused, quickly, without another file being opened."""
+"""A hostile run file is refused quickly, and no other file is opened."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_file_that_is_not_ours_is_refused(saved: Any, spoil: Callable[[h5py.Fi
     assert time.perf_counter() - begin < 1
 
 
-def test_what_is_not_asked_for_is_not_touched(saved: Any) -> None:
+def test_foreign_objects_in_a_file_are_not_opened(saved: Any) -> None:
     """Objects that are not ours, cycles and links included, stay where they are."""
     path, expected = saved
     with h5py.File(path, "r+") as file:
@@ -196,7 +196,7 @@ FORGED: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), FORGED, ids=range(len(FORGED)))
-def test_what_a_file_says_of_itself_is_checked(saved: Any, change: Callable[[Any], Any], message: str) -> None:
+def test_wrong_metadata_of_a_file_is_refused(saved: Any, change: Callable[[Any], Any], message: str) -> None:
     path, _ = saved
     forged(path, change)
     begin = time.perf_counter()
@@ -235,7 +235,7 @@ def test_a_file_cut_short_anywhere_is_refused(saved: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.h5.parts", "run.h5"])
-def test_folders_that_hold_no_run(tmp_path: Path, name: str) -> None:
+def test_folder_without_a_run_raises(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(StoreError, match="cannot be loaded"):
         insitu.load(tmp_path / name)

@@ -1,4 +1,4 @@
-"""Whatever arrives while a step is written: what the program has finished is in the run, once, and nothing is left."""
+"""An interrupt while a step is written: each finished value is in the run exactly once, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ARRIVALS = {"Ctrl-C": (ctrl_c, KeyboardInterrupt), "alarm": (late, TimeoutError)
 @pytest.mark.parametrize("kind", ARRIVALS)
 @pytest.mark.parametrize("goes_on", [False, True])
 @pytest.mark.parametrize("part", range(PARTS))
-def test_an_exception_at_any_moment_neither_drops_nor_doubles(
+def test_exception_at_any_instruction_neither_drops_nor_doubles_a_value(
     kind: str, goes_on: bool, part: int, one_thread: None
 ) -> None:
     arrive, error = ARRIVALS[kind]
@@ -94,7 +94,7 @@ DEATHS = [
 
 
 @pytest.mark.timeout(600)
-def test_what_the_program_had_finished_when_it_died_is_there(tmp_path: Path) -> None:
+def test_killed_program_keeps_its_finished_steps(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults.training", str(tmp_path), *DEATHS]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
