@@ -8,7 +8,7 @@ from insitu.trace.compare.causes import Causes, find_causes
 from insitu.trace.compare.change import Change, Manner
 from insitu.trace.compare.closeness import Tolerance
 from insitu.trace.compare.evidence import Comparison, Evidence, evidence_of
-from insitu.trace.compare.pairs import Pair, paired
+from insitu.trace.compare.pairs import Pair, align_sides
 from insitu.trace.compare.stops import Side, side
 
 
@@ -17,7 +17,7 @@ def sides(a: Program, b: Program) -> tuple[Side, Side]:
 
 
 def pairs_of(a: Program, b: Program) -> list[Pair]:
-    return paired(*sides(a, b))[0]
+    return align_sides(*sides(a, b))[0]
 
 
 def evidence(a: Program, b: Program) -> list[Evidence | None]:
@@ -109,7 +109,7 @@ def test_a_pair_is_blamed_later_if_only_its_consumer_shows_the_difference() -> N
 def test_the_pass_writes_nothing_into_pairs_and_evidence() -> None:
     a, b = chain(("relu", 1.0, ()), ("exp", 2.0, ())), chain(("relu", 1.5, ()), ("exp", 2.5, ()))
     comparison, both = Comparison(Tolerance()), sides(a, b)
-    pairs = paired(*both)[0]
+    pairs = align_sides(*both)[0]
     known = [evidence_of(pair, comparison) for pair in pairs]
     first = find_causes(pairs, known, both, comparison)
     again = find_causes(pairs, known, both, comparison)

@@ -29,14 +29,16 @@ def differing_arguments(a: Call, b: Call, name: str) -> list[Argument]:
     """
     if name == "to":  # what it makes of the tensor says it all
         return []
-    (places_a, names_a), (places_b, names_b) = _plain(a), _plain(b)
-    if places_a == places_b and names_a == names_b:
+    one, other = _plain(a), _plain(b)
+    if one == other:
         return []
     try:
-        found = _known(*_key(places_a, names_a), *_key(places_b, names_b))
+        found = _remembered_differences(*_key(*one), *_key(*other))
     except TypeError:  # something that has no hash
-        found = _apart(places_a, names_a, places_b, names_b)
-    longer = a if len(places_a) >= len(places_b) else b
+        found = _differences(*one, *other)
+    if not found:
+        return []
+    longer = a if len(one[0]) >= len(other[0]) else b
     return [(_name(place, longer), left, right) for place, left, right in found]
 
 
@@ -49,10 +51,11 @@ def _name(place: str | int, call: Call) -> str:
     """
     if isinstance(place, str):
         return place
-    before_tensor = 1 if call.name.startswith("torch.Tensor.") else 0
-    positions = [index - before_tensor for index, item in enumerate(call.args, 1) if _is_plain(item)]
-    is_one_tuple = len(positions) <= place
-    return f"argument {place + 1 if is_one_tuple else positions[place]}"
+    first = 0 if call.name.startswith("torch.Tensor.") else 1
+    positions = [position for position, item in enumerate(call.args, first) if _is_plain(item)]
+    if place < len(positions):
+        return f"argument {positions[place]}"
+    return f"argument {place + 1}"  # an item of the only argument
 
 
 def _key(places: list[Any], names: dict[str, Any]) -> tuple[Any, ...]:
@@ -61,11 +64,11 @@ def _key(places: list[Any], names: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _known(
+def _remembered_differences(
     places_a: Any, types_a: Any, names_a: Any, types_names_a: Any, places_b: Any, types_b: Any, names_b: Any, types: Any
 ) -> list[Unnamed]:
-    # the layers of a model make the same calls again and again
-    return _apart(list(places_a), dict(names_a), list(places_b), dict(names_b))
+    """`_differences`, remembered: the layers of a model make the same calls again and again."""
+    return _differences(list(places_a), dict(names_a), list(places_b), dict(names_b))
 
 
 def differing_settings(a: Call, b: Call) -> list[Argument]:
@@ -76,19 +79,28 @@ def differing_settings(a: Call, b: Call) -> list[Argument]:
     >>> differing_settings(Call(0, None, "module", "LayerNorm", one), Call(0, None, "module", "LayerNorm", other))
     [('eps', 1e-05, 0.1)]
     """
-    if a.kind != "module" or a.module is None or b.module is None or a.name != b.name:
+    if a.kind != "module" or a.name != b.name:
         return []
-    if a.module.settings == b.module.settings:
+    one, other = _settings(a), _settings(b)
+    if one == other:
         return []
-    if not (a.module.settings and b.module.settings):  # a class of the user's own: nothing is known of its settings
+    if not one or not other:  # a class of the user's own: nothing is known of its settings
         return []
-    pairs = _named(a.module.settings, b.module.settings)
-    return [(name, _noted(left), _noted(right)) for name, left, right in pairs]
+    found = _differences_by_name(one, other)
+    return [(str(name), _setting(left), _setting(right)) for name, left, right in found]
 
 
-def _noted(item: Any) -> Any:
-    """A setting as it was noted: None and what is not plain is left out."""
-    return UNRECORDED if item is DEFAULT else item
+def _settings(call: Call) -> dict[str, Any]:
+    if call.module is None:
+        return {}
+    return call.module.settings
+
+
+def _setting(item: Any) -> Any:
+    """A setting as the trace has it: None and what is not plain is left out."""
+    if item is DEFAULT:
+        return UNRECORDED
+    return item
 
 
 def _plain(call: Call) -> tuple[list[Any], dict[str, Any]]:
@@ -98,51 +110,76 @@ def _plain(call: Call) -> tuple[list[Any], dict[str, Any]]:
         places = list(places[0])
     if not call.kwargs:
         return places, {}
-    return places, {
-        name: item
-        for name, item in call.kwargs.items()
-        if item is not None and not name.startswith("_") and not _holds_tensor(item)
-    }
+    public = [item for item in call.kwargs.items() if not item[0].startswith("_")]
+    return places, {name: item for name, item in public if _is_plain(item)}
+
+
+# Types without tensors in them, and those that are not compared.
+_PLAIN_TYPES = frozenset((int, float, bool))
+_OTHER_TYPES = frozenset((TensorFacts, type(None)))
 
 
 def _is_plain(item: Any) -> bool:
-    return item is not None and not _holds_tensor(item)
-
-
-def _holds_tensor(item: Any) -> bool:
+    """Whether an argument is given, and there is no tensor in it."""
     kind = type(item)
-    if kind is TensorFacts:
+    if kind in _PLAIN_TYPES:
         return True
-    return kind is not int and kind is not float and kind is not bool and next(tensors(item), None) is not None
+    if kind in _OTHER_TYPES:
+        return False
+    return next(tensors(item), None) is None
 
 
-def _apart(places_a: list[Any], names_a: dict[str, Any], places_b: list[Any], names_b: dict[str, Any]) -> list[Unnamed]:
+def _differences(
+    places_a: list[Any], names_a: dict[str, Any], places_b: list[Any], names_b: dict[str, Any]
+) -> list[Unnamed]:
     """What differs, where one side may give by place what the other gives by name."""
     if _same([*places_a, *names_a.values()], [*places_b, *names_b.values()]):
         return []
+    only_a, only_b = _without(names_a, names_b), _without(names_b, names_a)
     shared = min(len(places_a), len(places_b))
-    pairs = enumerate(zip(places_a[:shared], places_b[:shared], strict=True))
-    found: list[Unnamed] = [(index, left, right) for index, (left, right) in pairs if not _same(left, right)]
-    own_a = {name: item for name, item in names_a.items() if name not in names_b}
-    own_b = {name: item for name, item in names_b.items() if name not in names_a}
+    pairs: list[Unnamed] = list(zip(range(shared), places_a, places_b, strict=False))
     for item in places_a[shared:]:
-        name, other = own_b.popitem() if len(own_b) == 1 else (shared, DEFAULT)
-        found += [] if _same(item, other) else [(name, item, other)]
+        name, other = _take_only(only_b, shared)
+        pairs.append((name, item, other))
     for item in places_b[shared:]:
-        name, other = own_a.popitem() if len(own_a) == 1 else (shared, DEFAULT)
-        found += [] if _same(other, item) else [(name, other, item)]
-    both = {name: item for name, item in names_a.items() if name in names_b}
-    return found + _named({**both, **own_a}, {**{name: names_b[name] for name in both}, **own_b})
+        name, other = _take_only(only_a, shared)
+        pairs.append((name, other, item))
+    by_place = [pair for pair in pairs if not _same(pair[1], pair[2])]
+    both = names_a.keys() & names_b.keys()
+    left = {name: item for name, item in names_a.items() if name in both or name in only_a}
+    right = {name: item for name, item in names_b.items() if name in both or name in only_b}
+    return by_place + _differences_by_name(left, right)
 
 
-def _named(a: dict[str, Any], b: dict[str, Any]) -> list[Argument]:
-    names = dict.fromkeys([*a, *b])
-    pairs = [(name, a.get(name, DEFAULT), b.get(name, DEFAULT)) for name in names]
-    return [(name, left, right) for name, left, right in pairs if not _same(left, right)]
+def _without(items: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """The items whose names the others do not have."""
+    return {name: item for name, item in items.items() if name not in others}
+
+
+def _take_only(items: dict[str, Any], place: int) -> tuple[str | int, Any]:
+    """Take out the only item, with its name; where there is not exactly one, the place has the default."""
+    if len(items) == 1:
+        return items.popitem()
+    return place, DEFAULT
+
+
+def _differences_by_name(a: dict[str, Any], b: dict[str, Any]) -> list[Unnamed]:
+    found: list[Unnamed] = []
+    for name in dict.fromkeys([*a, *b]):
+        left, right = a.get(name, DEFAULT), b.get(name, DEFAULT)
+        if not _same(left, right):
+            found.append((name, left, right))
+    return found
 
 
 def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, str) and isinstance(b, str) and a != b:
-        return _DEVICE.fullmatch(a) is not None and _DEVICE.fullmatch(b) is not None
+    if _is_device(a) and _is_device(b):
+        return True
     found = close_plain(a, b, _ROUNDING, 0.0)
-    return found is None or found.same is not False
+    if found is None:
+        return True
+    return found.same is not False
+
+
+def _is_device(item: Any) -> bool:
+    return isinstance(item, str) and _DEVICE.fullmatch(item) is not None

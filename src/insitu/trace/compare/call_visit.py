@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from insitu.trace.compare.change import SAME_MANNER, Change, Manner
@@ -9,7 +10,7 @@ from insitu.trace.compare.closeness import CERTAINTIES, Certainty, Closeness, we
 from insitu.trace.compare.evidence import Evidence, has_nan, operand
 from insitu.trace.compare.generators import draws
 from insitu.trace.compare.input_causes import AGREE, InputCauses
-from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, joined
+from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, union
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
 from insitu.trace.diff import CauseKind
@@ -66,20 +67,31 @@ def visit_call(state: State, pair: Pair, evidence: Evidence) -> None:
     if _is_plain(state, pair, evidence, inputs, output):
         _pass_by(state, pair, evidence, inputs, output)
     else:
-        manner, causes = _manner(state, pair, call, evidence, inputs)
-        if causes is not inputs.causes:
-            inputs = inputs._replace(causes=causes)
-        if pair.a[0].operation.runs_backward:
-            inputs = state.go_backward(pair, evidence, inputs)
-        decide(state, Visit(pair, call, evidence, inputs, output, manner))
-        if state.raised is not None and not manner.raises:
-            state.raised = None
+        _visit_difference(state, pair, call, evidence, inputs, output)
     state.generators.follow(pair, output)
+
+
+def _visit_difference(
+    state: State, pair: Pair, call: Call, evidence: Evidence, inputs: InputCauses, output: Closeness
+) -> None:
+    """A pair of calls of which something may differ."""
+    manner, causes = _manner(state, pair, call, evidence, inputs)
+    if causes is not inputs.causes:
+        inputs = inputs._replace(causes=causes)
+    if pair.a[0].operation.runs_backward:
+        inputs = state.go_backward(pair, evidence, inputs)
+    decide(state, Visit(pair, call, evidence, inputs, output, manner))
+    if state.raised is not None and not manner.raises:
+        state.raised = None
 
 
 def _is_plain(state: State, pair: Pair, evidence: Evidence, inputs: InputCauses, output: Closeness) -> bool:
     """Whether nothing is known to differ, as most often; then there is nothing to decide."""
-    if evidence.manner is not SAME_MANNER or output.same is False or output.measure or state.containers.around:
+    if evidence.manner is not SAME_MANNER:
+        return False
+    if output.measure or output.same is False:
+        return False
+    if state.containers.around:
         return False
     operation = pair.a[0].operation
     if operation.draws == "order" or operation.runs_backward:
@@ -94,10 +106,17 @@ def _pass_by(state: State, pair: Pair, evidence: Evidence, inputs: InputCauses, 
     state.raised = None
     if output.same:
         ledger.agreed.add(number)
-    if inputs.suspects:
-        is_certain = output.same and output.certainty == "values"
-        suspect = None if is_certain else _suspect_of_input(pair, evidence, inputs, output)
-        ledger.links[number] = Link(suspect=suspect, has_suspect_input=True)
+    if not inputs.suspects:
+        return
+    suspect = None
+    if not _is_certain(output):
+        suspect = _suspect_of_input(pair, evidence, inputs, output)
+    ledger.links[number] = Link(suspect=suspect, has_suspect_input=True)
+
+
+def _is_certain(output: Closeness) -> bool:
+    """Whether an output is known to be the same, by all its values."""
+    return bool(output.same) and output.certainty == "values"
 
 
 def _manner(state: State, pair: Pair, call: Call, evidence: Evidence, inputs: InputCauses) -> tuple[Manner, Numbers]:
@@ -106,62 +125,69 @@ def _manner(state: State, pair: Pair, call: Call, evidence: Evidence, inputs: In
     Arguments that came out of an earlier call that differs follow from it. An input that another call made, although
     nothing differs, is another tensor.
     """
-    manner = evidence.manner
-    if manner is SAME_MANNER and not inputs.rewired:
-        return manner, inputs.causes
-    arguments = [change for change in manner.changes if change.aspect == "argument"]
-    followed = [state.numbers.causes_of(change.a, change.b) for change in arguments]
-    causes = inputs.causes
-    if followed and all(followed):
-        causes = joined(causes, *followed)
-        manner = manner._replace(changes=tuple([change for change in manner.changes if change not in arguments]))
+    manner, causes = evidence.manner, inputs.causes
+    if manner.changes and state.numbers.causes:
+        manner, causes = _without_read_numbers(state, manner, causes)
     if inputs.rewired:
         names = [operand(index, evidence.operands, pair.a[0].operation, call.kwargs) for index in inputs.rewired]
-        manner = manner._replace(changes=manner.changes + tuple([Change("other tensor", name) for name in names]))
+        others = [Change("other tensor", name) for name in names]
+        manner = manner._replace(changes=(*manner.changes, *others))
     return manner, causes
+
+
+def _without_read_numbers(state: State, manner: Manner, causes: Numbers) -> tuple[Manner, Numbers]:
+    """The manner without arguments, if all of these are numbers that earlier calls read, and the causes of those."""
+    arguments = [change for change in manner.changes if change.aspect == "argument"]
+    behind = [state.numbers.causes_of(change.a, change.b) for change in arguments]
+    if not arguments or not all(behind):
+        return manner, causes
+    changes = [change for change in manner.changes if change.aspect != "argument"]
+    return manner._replace(changes=tuple(changes)), union(causes, *behind)
 
 
 def decide(state: State, visit: Visit) -> None:
     """Whether a pair of calls is a cause, follows, or is the same."""
-    ledger, inputs, number = state.ledger, visit.inputs, visit.pair.number
+    ledger, inputs, pair = state.ledger, visit.inputs, visit.pair
     account = _account(state, visit)
-    if inputs.given and not inputs.causes:
+    if inputs.differs_from_start:
         account = differ_from_start(state, visit, account)
-        ledger.links[number] = _link(inputs)
+        ledger.links[pair.number] = _link(inputs)
     elif visit.output.same is False or visit.manner.raises:
         account = _differ(state, visit, account)
-        ledger.links[number] = _link(inputs)
+        ledger.links[pair.number] = _link(inputs)
     else:
-        ledger.links[number] = _agree(state, visit)
-        state.update(visit.pair, account)
-    if inputs.unknown and ledger.causes(visit.pair) == visit.itself:
+        ledger.links[pair.number] = _agree(state, visit)
+        state.update(pair, account)
+    if inputs.unknown and ledger.causes(pair) == visit.itself:
         account = account._replace(unknown=visit.operands(inputs.unknown))
     if visit.manner.is_reshaped:
-        state.reshaped.append(visit.pair)
-    ledger.accounts[number] = account
+        state.reshaped.append(pair)
+    ledger.accounts[pair.number] = account
 
 
 def _account(state: State, visit: Visit) -> Account:
     """What is to be said of a pair, unless it turns out to be a cause."""
-    output, certainty, around = visit.output, visit.certainty, state.containers.around
-    kind: CauseKind = "random" if visit.operation.draws == "order" else "output"
-    closeness = Closeness(output.same, certainty, output.delta, output.measure)
-    return Account(kind, closeness, visit.manner, (), visit.inputs.drift, around)
+    output = visit.output
+    kind: CauseKind = "output"
+    if visit.operation.draws == "order":
+        kind = "random"
+    closeness = Closeness(output.same, visit.certainty, output.delta, output.measure)
+    return Account(kind, closeness, visit.manner, (), visit.inputs.drift, state.containers.around)
 
 
 def _link(inputs: InputCauses) -> Link:
     """How a pair that differs hangs together with what came before it."""
-    causes = joined(inputs.causes, inputs.faint)
-    return Link(causes, inputs.causes, None, bool(inputs.causes or inputs.suspects))
+    causes = union(inputs.causes, inputs.faint)
+    return Link(causes, inputs.causes, None, inputs.are_suspect)
 
 
 def differ_from_start(state: State, visit: Visit, account: Account) -> Account:
     """A call that is given another tensor, which no call in the trace has made."""
-    given = [visit.evidence.operands[index] for index in visit.inputs.given]
-    causes = state.history.carried(visit.call, given)
+    tensors = [visit.evidence.operands[index] for index in visit.inputs.from_start]
+    causes = state.history.carried(visit.call, tensors)
     if not causes:
         causes = visit.itself
-        account = account._replace(kind="input", manner=_manner_of_given(visit, given))
+        account = account._replace(kind="input", manner=_manner_from_start(visit, tensors))
     state.sight(visit.pair, causes, account)
     if visit.output.same:
         state.ledger.agreed.add(visit.pair.number)
@@ -169,19 +195,21 @@ def differ_from_start(state: State, visit: Visit, account: Account) -> Account:
     return account
 
 
-def _manner_of_given(visit: Visit, given: list[TensorFacts]) -> Manner:
+def _manner_from_start(visit: Visit, tensors: list[TensorFacts]) -> Manner:
     """The inputs that differ from the start, in place of all arguments."""
-    changes = [Change("input", name) for name in visit.operands(visit.inputs.given)]
+    changes = [Change("input", name) for name in visit.operands(visit.inputs.from_start)]
     changes += [change for change in visit.manner.changes if change.aspect == "exception"]
-    layout = visit.manner.layout
-    if visit.call.parent is not None and any(facts.type != "Parameter" for facts in given):
-        layout += (Change("unrecorded"),)
-    return Manner(tuple(changes), layout)
+    types = {facts.type for facts in tensors}
+    if visit.call.parent is None or types == {"Parameter"}:
+        return Manner(tuple(changes), visit.manner.layout)
+    return Manner(tuple(changes), (*visit.manner.layout, Change("unrecorded")))
 
 
 def _lose(state: State, visit: Visit, causes: Numbers) -> None:
     """Remember a difference that goes into a call and does not come out, if much may be lost in the call."""
-    if causes and (visit.operation.decides or has_nan(visit.call)):
+    if not causes:
+        return
+    if visit.operation.decides or has_nan(visit.call):
         state.history.inside |= causes
 
 
@@ -190,53 +218,101 @@ def _differ(state: State, visit: Visit, account: Account) -> Account:
     pair, call = visit.pair, visit.call
     if state.raised is None and visit.manner.raises:
         state.raised = pair
-    causes = _followed(state, visit)
+    causes = _causes(state, visit)
     if not causes:
         causes = visit.itself
         account = account._replace(kind=_kind_of_cause(visit))
     state.sight(pair, causes, account)
-    other = pair.b[0].event
-    if type(other) is Call and type(call.result) is not TensorFacts and not call.outputs:
-        state.numbers.add(call.result, other.result, causes)
+    if type(call.result) is not TensorFacts:
+        _add_read_numbers(state, pair, causes)
     return account
 
 
-def _followed(state: State, visit: Visit) -> Numbers:
+def _add_read_numbers(state: State, pair: Pair, causes: Numbers) -> None:
+    """Remember what calls return that return no tensors."""
+    a, b = pair.a[0].event, pair.b[0].event
+    assert type(a) is Call and type(b) is Call
+    if not a.outputs:
+        state.numbers.add(a.result, b.result, causes)
+
+
+def _causes(state: State, visit: Visit) -> Numbers:
     """The causes of an output that differs; none if the call itself is the cause."""
-    inputs = visit.inputs
-    if inputs.causes or visit.manner.changes:
-        return inputs.causes
-    found = state.drawn(visit.pair, visit.output) or inputs.faint or state.backward(visit.pair)
-    if found:
-        return found
-    if visit.operation.reads_attribute and state.history.latest is not None:
+    if visit.inputs.causes or visit.manner.changes:
+        return visit.inputs.causes
+    for causes_of in _EXPLANATIONS:
+        causes = causes_of(state, visit)
+        if causes:
+            return causes
+    return NONE
+
+
+def _random_causes(state: State, visit: Visit) -> Numbers:
+    """The causes because of which a call draws other random numbers."""
+    return state.causes_of_draw(visit.pair, visit.output)
+
+
+def _faint_causes(state: State, visit: Visit) -> Numbers:
+    """The causes of inputs that are close, and not quite the same."""
+    return visit.inputs.faint
+
+
+def _forward_causes(state: State, visit: Visit) -> Numbers:
+    """The causes in the forward call whose gradient this call computes."""
+    return state.backward(visit.pair)
+
+
+def _attribute_causes(state: State, visit: Visit) -> Numbers:
+    """The causes that a call may see which reads an attribute of a tensor, as its gradient."""
+    if visit.operation.reads_attribute:
         return state.history.causes_before()
-    found = _unnoticed(state, visit)
-    if found or not inputs.is_outside:
-        return found
-    return state.history.carried(visit.call, visit.evidence.operands)
+    return NONE
 
 
-def _unnoticed(state: State, visit: Visit) -> Numbers:
-    """The causes of inputs that differ, and were not seen to: by statistics, or within the tolerance."""
-    blamed: tuple[Pair, ...] | list[Pair] = visit.inputs.suspects
-    if not blamed and not draws(visit.pair.a[0]):
-        blamed = state.likely(visit.inputs.drifters)
-    return joined(*[state.ledger.blame(suspect, visit.output, None, visit.pair) for suspect in blamed])
+def _unnoticed_causes(state: State, visit: Visit) -> Numbers:
+    """The causes of inputs whose difference was not noticed: by statistics, or within the tolerance."""
+    pairs: Iterable[Pair] = visit.inputs.suspects
+    if not visit.inputs.suspects and not draws(visit.pair.a[0]):
+        pairs = state.likely(visit.inputs.drifters)
+    return union(*[state.ledger.blame(pair, visit.output, None, visit.pair) for pair in pairs])
+
+
+def _outside_causes(state: State, visit: Visit) -> Numbers:
+    """The causes that may have come to inputs that no recorded call made."""
+    if visit.inputs.is_outside:
+        return state.history.carried(visit.call, visit.evidence.operands)
+    return NONE
+
+
+# Why an output may differ although no input is known to: the first that applies.
+_EXPLANATIONS = (
+    _random_causes,
+    _faint_causes,
+    _forward_causes,
+    _attribute_causes,
+    _unnoticed_causes,
+    _outside_causes,
+)
 
 
 def _kind_of_cause(visit: Visit) -> CauseKind:
     """What kind of cause a call is whose output differs, and not because of what went into it."""
+    if visit.manner.raises:
+        return "raised"
     if visit.manner.changes:
-        if visit.manner.raises:
-            return "raised"
         return "argument"
-    is_given = visit.inputs.is_outside and visit.operation.is_move and len(visit.evidence.operands) == 1
-    if is_given or visit.operation.reads_attribute:
+    if visit.operation.reads_attribute or _is_move_from_outside(visit):
         return "input"
     if draws(visit.pair.a[0]):
         return "random"
     return "output"
+
+
+def _is_move_from_outside(visit: Visit) -> bool:
+    """Whether a call only moves the elements of a tensor that no recorded call made."""
+    if not visit.operation.is_move or not visit.inputs.is_outside:
+        return False
+    return len(visit.evidence.operands) == 1
 
 
 def _agree(state: State, visit: Visit) -> Link:
@@ -245,43 +321,44 @@ def _agree(state: State, visit: Visit) -> Link:
     Values in another order have the same statistics, and still have them after a call with that tensor alone.
     """
     inputs, output, pair = visit.inputs, visit.output, visit.pair
-    causes, drifters = joined(inputs.causes, inputs.faint), NONE
-    has_suspect_input = bool(inputs.causes or inputs.suspects)
+    causes, drifters = union(inputs.causes, inputs.faint), NONE
     if output.drifts:
         drifters = _drifters(visit)
         state.ledger.add_drift(pair, output.delta or 0.0)
     if output.same:
         _lose(state, visit, inputs.causes)
         state.ledger.agreed.add(pair.number)
-        if output.certainty == "values" and not visit.manner.is_loose:
-            causes = causes if output.drifts else NONE
-            return Link(causes, inputs.causes, None, has_suspect_input, drifters)
+    if _is_certain(output) and not visit.manner.is_loose:
+        causes = causes if output.drifts else NONE
+        return Link(causes, inputs.causes, None, inputs.are_suspect, drifters)
     if visit.operation.draws == "order":
-        causes = joined(causes, state.drawn(pair, output))
-    return Link(causes, inputs.causes, _suspect(visit), has_suspect_input, drifters)
+        causes = union(causes, state.causes_of_draw(pair, output))
+    return Link(causes, inputs.causes, _suspect(visit), inputs.are_suspect, drifters)
 
 
 def _drifters(visit: Visit) -> Numbers:
     """The pairs in which a difference within the tolerance may have begun."""
-    begins = bool(visit.manner.changes) or visit.manner.is_loose
-    if begins:
-        return joined(visit.inputs.drifters, visit.itself)
+    if visit.manner.changes or visit.manner.is_loose:
+        return union(visit.inputs.drifters, visit.itself)
     return visit.inputs.drifters
 
 
 def _suspect(visit: Visit) -> Pair | None:
     """The pair that may have changed an output although no difference was measured."""
-    is_loose = visit.manner.is_loose
-    if visit.operation.draws == "order" or visit.manner.changes or (is_loose and not visit.inputs.suspects):
+    if visit.operation.draws == "order" or visit.manner.changes:
         return visit.pair
-    if is_loose:
+    if not visit.manner.is_loose:
+        return _suspect_of_input(visit.pair, visit.evidence, visit.inputs, visit.output)
+    if visit.inputs.suspects:
         return visit.inputs.suspects[0]
-    return _suspect_of_input(visit.pair, visit.evidence, visit.inputs, visit.output)
+    return visit.pair
 
 
 def _suspect_of_input(pair: Pair, evidence: Evidence, inputs: InputCauses, output: Closeness) -> Pair | None:
     """The suspect behind an input that still shows in the output: values in another order keep their statistics."""
-    passes_on = output.same is None or len(evidence.operands) == 1 or pair.a[0].operation.is_move
-    if inputs.suspects and passes_on:
+    if not inputs.suspects:
+        return None
+    is_transparent = len(evidence.operands) == 1 or pair.a[0].operation.is_move
+    if is_transparent or output.same is None:
         return inputs.suspects[0]
     return None

@@ -8,8 +8,9 @@ kept, shape and dtype are all there is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from insitu.errors import ChoiceError
@@ -70,16 +71,17 @@ class Tolerance:
     table: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 
     def __post_init__(self) -> None:
-        if (self.rtol is None) != (self.atol is None):
-            given, other = ("rtol", "atol") if self.atol is None else ("atol", "rtol")
-            raise ChoiceError(f"{given}={getattr(self, given)!r} without {other}: give both, or neither")
-        for name in ("rtol", "atol"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-                raise ChoiceError(f"{name}={value!r} is not a tolerance: give zero or a positive number, as in 1e-5")
+        if self.rtol is None and self.atol is None:
+            return
+        if self.atol is None:
+            raise ChoiceError(f"rtol={self.rtol!r} without atol: give both, or neither")
+        if self.rtol is None:
+            raise ChoiceError(f"atol={self.atol!r} without rtol: give both, or neither")
+        _check("rtol", self.rtol)
+        _check("atol", self.atol)
 
-    def tightened(self) -> Tolerance:
-        """A tenth of it: what statistics have to agree within if the elements should agree within the whole."""
+    def tenth(self) -> Tolerance:
+        """A tenth of the tolerance: if statistics agree within it, the elements should agree within the whole."""
         table = {dtype: (rtol / _TIGHTER, atol / _TIGHTER) for dtype, (rtol, atol) in self.table.items()}
         if self.rtol is None or self.atol is None:
             return Tolerance(table=table)
@@ -94,6 +96,12 @@ class Tolerance:
             return one
         other = self.table.get(b, _EXACT)
         return max(one[0], other[0]), max(one[1], other[1])
+
+
+def _check(name: str, value: object) -> None:
+    """Refuse a tolerance that is not zero or a positive number."""
+    if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ChoiceError(f"{name}={value!r} is not a tolerance: give zero or a positive number, as in 1e-5")
 
 
 def close(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
@@ -118,20 +126,31 @@ NOTHING_DIFFERS = Closeness(None, "values")
 def worst(found: Iterable[Closeness]) -> Closeness:
     """The largest difference, if there is one; else what they have in common."""
     every = list(found)
+    if not every:
+        return NOTHING_DIFFERS
     if len(every) == 1:
         return every[0]
     different = [one for one in every if one.same is False]
     if different:
-        return max(different, key=lambda one: one.delta or 0.0)
-    known = [one for one in every if one.same]
-    if not known:
-        if every:
-            return every[0]
-        return NOTHING_DIFFERS
-    if len(known) < len(every) and any(one.certainty == "structure" for one in every):
+        return max(different, key=_delta)
+    same = [one for one in every if one.same]
+    if same:
+        return _agreement(every, same)
+    return every[0]
+
+
+def _delta(closeness: Closeness) -> float:
+    """The size of a difference; zero if it is not known."""
+    return closeness.delta or 0.0
+
+
+def _agreement(every: list[Closeness], same: list[Closeness]) -> Closeness:
+    """What several results say together if none of them differs: no more than the weakest of them."""
+    certainty = weakest(*[one.certainty for one in every])
+    if certainty == "structure" and len(same) < len(every):
         return Closeness(None, "structure")
-    largest = max(known, key=lambda one: one.delta or 0.0)
-    return Closeness(True, weakest(*(one.certainty for one in known)), largest.delta, largest.measure)
+    largest = max(same, key=_delta)
+    return Closeness(True, weakest(*[one.certainty for one in same]), largest.delta, largest.measure)
 
 
 def _close_reshaped(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
@@ -161,61 +180,91 @@ def _flat(facts: TensorFacts) -> TensorFacts:
 
 
 def _close_contents(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
-    if a.kept is not None and b.kept is not None:
-        found = _close_kept(a, b, tolerance)
-        if found is not None:
-            return found
-    if a.stats is not None and b.stats is not None:
-        rtol, atol = tolerance.of(a.dtype, b.dtype)
-        # Where each element has to be the same, all statistics have to be, too.
-        return close_stats(a.stats, b.stats, rtol, atol, exact=a.dtype == b.dtype and rtol == atol == 0.0)
-    return _UNKNOWN
+    found = _close_kept(a, b, tolerance)
+    if found is not None:
+        return found
+    if a.stats is None or b.stats is None:
+        return _UNKNOWN
+    rtol, atol = tolerance.of(a.dtype, b.dtype)
+    # Where each element has to be the same, all statistics have to be, too.
+    exact = rtol == atol == 0.0 and a.dtype == b.dtype
+    return close_stats(a.stats, b.stats, rtol, atol, exact=exact)
 
 
-_SAME_STATISTICS, _UNKNOWN = Closeness(True, "statistics", 0.0), Closeness(None, "structure")
+_SAME_STATISTICS = Closeness(True, "statistics", 0.0)
+_UNKNOWN = Closeness(None, "structure")
 
 
 def _close_kept(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness | None:
-    """Compare what was kept: all values, or the results of the user's own function."""
+    """Compare what was kept, all values or the results of the user's own function; None if there is nothing."""
+    if a.kept is None or b.kept is None:
+        return None
     rtol, atol = tolerance.of(a.dtype, b.dtype)
-    if hasattr(a.kept, "dtype") and hasattr(b.kept, "dtype"):
-        whole = a.kept.shape == a.shape and b.kept.shape == b.shape
-        return close_arrays(a.kept, b.kept, rtol, atol, "values" if whole else "statistics")
-    whole = a.shape == () and _is_number(a.kept) and _is_number(b.kept)
     found = close_plain(a.kept, b.kept, rtol, atol)
     if found is None:
         return None
-    return Closeness(found.same, "values" if whole else "statistics", found.delta, found.measure)
+    if _has_all_values(a) and _has_all_values(b):
+        return found._replace(certainty="values")
+    return found._replace(certainty="statistics")
 
 
-def close_arrays(a: Any, b: Any, rtol: float, atol: float, certainty: Certainty = "values") -> Closeness | None:
-    """Compare two arrays, element by element; None for those that are not numbers.
+def _has_all_values(facts: TensorFacts) -> bool:
+    """Whether what was kept of a tensor are its values: an array of its shape, or the number in it."""
+    if _is_array(facts.kept):
+        return bool(facts.kept.shape == facts.shape)
+    return facts.shape == () and _is_number(facts.kept)
+
+
+def close_arrays(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
+    """Compare two arrays, element by element.
 
     >>> import numpy
     >>> close_arrays(numpy.array([1.0, numpy.nan]), numpy.array([1.5, numpy.nan]), 0.0, 0.1).delta
     0.5
     """
+    if a.shape != b.shape:
+        return Closeness(False, "values", measure="shape")
+    if a.dtype == b.dtype and a.tobytes() == b.tobytes():
+        return _SAME_VALUES
+    if not (_has_numbers(a) and _has_numbers(b)):
+        return Closeness(False, "values", measure="content")
+    return _close_elements(a, b, rtol, atol)
+
+
+_SAME_VALUES = Closeness(True, "values", 0.0)
+
+
+def _is_array(item: Any) -> bool:
+    return hasattr(item, "astype")
+
+
+def _has_numbers(array: Any) -> bool:
+    """Whether the elements of an array are numbers: not objects, texts, dates or records."""
+    return array.dtype.kind not in "OSUmM" and not array.dtype.names
+
+
+def _close_elements(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
     import numpy as np
 
-    if a.shape != b.shape:
-        return Closeness(False, certainty, measure="shape")
-    if a.dtype == b.dtype and a.tobytes() == b.tobytes():
-        return Closeness(True, certainty, 0.0)
-    if any(array.dtype.kind in "OSUmM" or array.dtype.names for array in (a, b)):
-        return Closeness(False, certainty, measure="content")
-    wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
+    kinds = {a.dtype.kind, b.dtype.kind}
+    wide = np.complex128 if "c" in kinds else np.float64
     left, right = a.astype(wide), b.astype(wide)
     with np.errstate(all="ignore"):
-        whole = a.dtype.kind in "iub" and b.dtype.kind in "iub"
-        apart = _integers_apart(a, b) if whole else np.abs(left - right)
-        equal = apart == 0.0 if whole else (left == right) | (np.isnan(left) & np.isnan(right))
+        if kinds <= {"i", "u", "b"}:
+            apart = _integer_differences(a, b)
+            equal = apart == 0.0
+        else:
+            apart = np.abs(left - right)
+            equal = (left == right) | (np.isnan(left) & np.isnan(right))
         near = equal | (np.isfinite(left) & np.isfinite(right) & (apart <= atol + rtol * np.abs(right)))
         apart = np.where(equal, 0.0, apart)
-    delta = float(apart.max()) if apart.size else 0.0
-    return Closeness(bool(near.all()), certainty, delta, "max|Δ|" if delta else "")
+    delta = float(apart.max(initial=0.0))
+    if delta == 0.0:
+        return Closeness(bool(near.all()), "values", 0.0)
+    return Closeness(bool(near.all()), "values", delta, "max|Δ|")
 
 
-def _integers_apart(a: Any, b: Any) -> Any:
+def _integer_differences(a: Any, b: Any) -> Any:
     """How far integers are apart: large ones are rounded to the same float."""
     import numpy as np
 
@@ -235,77 +284,110 @@ def close_stats(a: Stats, b: Stats, rtol: float, atol: float, *, exact: bool = F
     """
     if a == b:
         return _SAME_STATISTICS
-    for row in STATISTICS:
-        apart = _count_difference(row, a, b)
-        if apart:
-            return Closeness(False, "statistics", apart, f"Δ {row.label}")
-    excess, apart, name = _worst_number(a, b, rtol, atol)
-    if excess > 1:
-        return Closeness(False, "statistics", apart, f"Δ {name}")
-    counted = _details(a) == _details(b)
-    if exact and not counted and a.histogram and b.histogram:
+    if _counts(a) != _counts(b):
+        return _other_count(a, b)
+    worst = _worst_number(a, b, rtol, atol)
+    if worst.excess > 1:
+        return Closeness(False, "statistics", worst.apart, f"Δ {worst.label}")
+    details_agree = _details(a) == _details(b)
+    if exact and not details_agree and a.histogram and b.histogram:
         return Closeness(False, "statistics", measure="histogram")
-    if apart:
-        return Closeness(True, "statistics", apart, f"Δ {name}")
-    if counted:
+    if worst.apart:
+        return Closeness(True, "statistics", worst.apart, f"Δ {worst.label}")
+    if details_agree:
         return _SAME_STATISTICS
     return Closeness(True, "statistics", measure="histogram")
 
 
-def _count_difference(row: Statistic, a: Stats, b: Stats) -> float:
-    if row.bound == "count":
-        return float(abs(getattr(a, row.name) - getattr(b, row.name)))
-    return 0.0
+_COUNT_ROWS = [row for row in STATISTICS if row.bound == "count"]
+# Averages come first: they are named where the excess of both is the same.
+_NUMBER_ROWS = sorted(NUMBERS, key=lambda row: row.bound != "average")
+_counts = attrgetter(*[row.name for row in _COUNT_ROWS])
+_numbers = attrgetter(*[row.name for row in _NUMBER_ROWS])
+# What must be equal only where the elements must be.
+_details = attrgetter("histogram", *[row.name for row in STATISTICS if row.bound == "detail"])
 
 
-def _details(stats: Stats) -> tuple[Any, ...]:
-    """What must be equal only where the elements must be."""
-    return (stats.histogram, *(getattr(stats, row.name) for row in STATISTICS if row.bound == "detail"))
+def _other_count(a: Stats, b: Stats) -> Closeness:
+    """The first count that differs."""
+    for row, left, right in zip(_COUNT_ROWS, _counts(a), _counts(b), strict=True):
+        if left != right:
+            return Closeness(False, "statistics", float(abs(left - right)), f"Δ {row.label}")
+    return _SAME_STATISTICS
 
 
-def _worst_number(a: Stats, b: Stats, rtol: float, atol: float) -> tuple[float, float, str]:
-    """How many times its bound the worst statistic differs by, the difference, and its label."""
-    bounds = _bounds(b, rtol, atol)
-    found = (0.0, 0.0, "mean")
-    for row in _BY_WEIGHT:
-        apart = _difference(row, getattr(a, row.name), getattr(b, row.name))
-        if not apart:
+class _NumberDifference(NamedTuple):
+    """How many times its bound a statistic differs by, the difference, and its label."""
+
+    excess: float
+    apart: float
+    label: str
+
+
+_NO_DIFFERENCE = _NumberDifference(0.0, 0.0, "mean")
+
+
+def _worst_number(a: Stats, b: Stats, rtol: float, atol: float) -> _NumberDifference:
+    """The statistic that differs by most, compared with its bound."""
+    bounds = _Bounds.of(b, rtol, atol)
+    worst = _NO_DIFFERENCE
+    for row, left, right in zip(_NUMBER_ROWS, _numbers(a), _numbers(b), strict=True):
+        if left == right:
             continue
-        bound = bounds[row.bound]
-        has_excess = apart < math.inf and 0.0 < bound < math.inf
-        excess = apart / bound if has_excess else math.inf
-        if (excess, apart) > found[:2]:
-            found = (excess, apart, row.label)
-    return found
+        apart = _difference(row, left, right)
+        excess = _excess(apart, bounds.average if row.bound == "average" else bounds.extreme)
+        if excess > worst.excess or (excess == worst.excess and apart > worst.apart):
+            worst = _NumberDifference(excess, apart, row.label)
+    return worst
 
 
-def _bounds(stats: Stats, rtol: float, atol: float) -> dict[str, float]:
+def _excess(apart: float, bound: float) -> float:
+    """How many times its bound a difference is."""
+    if apart == 0.0:
+        return 0.0
+    if apart == math.inf or not 0.0 < bound < math.inf:
+        return math.inf
+    return apart / bound
+
+
+class _Bounds(NamedTuple):
     """How far numbers can move while the elements stay within the tolerance."""
-    most = max(abs(stats.min or 0.0), abs(stats.max or 0.0))
-    # The root mean square is a norm: it bounds what mean and deviation can move by, and is smaller than the largest.
-    usual = math.hypot(stats.mean, stats.std) if stats.mean is not None and stats.std is not None else most
-    usual = usual if math.isfinite(usual) else most
-    inner = atol + rtol * usual
-    # Rounding in another order moves averages, too, and is not a difference of elements.
-    return {"extreme": atol + rtol * most, "average": inner + (1e-7 * usual if inner else 0.0)}
+
+    extreme: float
+    average: float
+
+    @classmethod
+    def of(cls, stats: Stats, rtol: float, atol: float) -> _Bounds:
+        """The bounds of statistics."""
+        most = max(abs(stats.min or 0.0), abs(stats.max or 0.0))
+        usual = _root_mean_square(stats)
+        if usual is None or not math.isfinite(usual):
+            usual = most
+        average = atol + rtol * usual
+        if average:  # rounding in another order moves averages, too, and is not a difference of elements
+            average += 1e-7 * usual
+        return cls(atol + rtol * most, average)
+
+
+def _root_mean_square(stats: Stats) -> float | None:
+    """A norm that bounds what mean and deviation can move by, and that is smaller than the largest element."""
+    if stats.mean is None or stats.std is None:
+        return None
+    return math.hypot(stats.mean, stats.std)
 
 
 def _difference(row: Statistic, left: float | None, right: float | None) -> float:
     """How far two numbers are apart: infinitely far where only one is known, or is NaN."""
-    if left == right or (left != left and right != right):
-        return 0.0
     if left is None or right is None:
         if row.depends_on_order:
             return 0.0
         return math.inf
+    if left != left and right != right:
+        return 0.0
     apart = abs(left - right)
     if apart != apart:
         return math.inf
     return apart
-
-
-# Averages are named first where the excess of both is the same.
-_BY_WEIGHT = sorted(NUMBERS, key=lambda row: row.bound != "average")
 
 
 def close_plain(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> Closeness | None:
@@ -316,35 +398,42 @@ def close_plain(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
     """
     if rtol is None or atol is None:
         rtol, atol = TOLERANCES[_PYTHON_FLOAT]
-    if isinstance(a, TensorFacts) or isinstance(b, TensorFacts):
-        return None
-    if _is_number(a) and _is_number(b):
-        return _close_numbers(a, b, rtol, atol)
-    if hasattr(a, "dtype") and hasattr(b, "dtype"):
-        return close_arrays(a, b, rtol, atol)
-    items = _items(a, b)
-    if items is not None:
-        return _together([close_plain(left, right, rtol, atol) for left, right in items])
-    if isinstance(a, Opaque) and isinstance(b, Opaque):
-        if a.type == b.type:
-            return None
-        return Closeness(False, "structure", measure="type")
-    if not {type(a).__module__, type(b).__module__} <= {"builtins", "insitu.trace.event"}:
-        if type(a) is type(b):
-            return None
-        return Closeness(False, "structure", measure="type")
-    if a == b:
-        return Closeness(True, "values")
-    return Closeness(False, "values", measure="content")
+    for is_kind, compare in _KINDS:
+        if is_kind(a) and is_kind(b):
+            return compare(a, b, rtol, atol)
+    return _close_others(a, b)
 
 
 def _is_number(item: Any) -> bool:
     return isinstance(item, (int, float, complex)) and not isinstance(item, bool)
 
 
+def _close_others(a: Any, b: Any) -> Closeness | None:
+    """Compare values that are neither numbers, arrays nor containers of one kind."""
+    if isinstance(a, TensorFacts) or isinstance(b, TensorFacts):
+        return None
+    if isinstance(a, Opaque) and isinstance(b, Opaque):
+        return _close_types(a.type, b.type)
+    modules = {type(a).__module__, type(b).__module__}
+    if not modules <= {"builtins", "insitu.trace.event"}:
+        return _close_types(type(a), type(b))
+    if a == b:
+        return Closeness(True, "values")
+    return Closeness(False, "values", measure="content")
+
+
+def _close_types(a: object, b: object) -> Closeness | None:
+    """Compare values of which only the types are known."""
+    if a == b:
+        return None
+    return Closeness(False, "structure", measure="type")
+
+
 def _close_numbers(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
-    if a == b or (a != a and b != b):
-        return Closeness(True, "values", 0.0)
+    if a == b:
+        return _SAME_VALUES
+    if a != a and b != b:
+        return _SAME_VALUES
     if isinstance(a, int) and isinstance(b, int):
         return Closeness(False, "values", _float(abs(a - b)), "|Δ|")
     try:
@@ -362,26 +451,50 @@ def _float(number: int) -> float:
         return math.inf
 
 
-def _items(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
-    """The items of two containers of one structure; what one lacks is paired with a word that equals nothing."""
-    if isinstance(a, Fields) and isinstance(b, Fields):
-        a, b = a.items, b.items
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        if len(a) != len(b):
-            return [(len(a), len(b))]
-        return list(zip(a, b, strict=True))
-    if isinstance(a, dict) and isinstance(b, dict):
-        if a.keys() != b.keys():
-            return [(list(a), list(b))]
-        return [(item, b[name]) for name, item in a.items()]
-    return None
+def _close_sequences(a: Any, b: Any, rtol: float, atol: float) -> Closeness | None:
+    if len(a) != len(b):
+        return _close_numbers(len(a), len(b), rtol, atol)
+    return _together([close_plain(left, right, rtol, atol) for left, right in zip(a, b, strict=True)])
+
+
+def _close_dicts(a: Any, b: Any, rtol: float, atol: float) -> Closeness | None:
+    if a.keys() != b.keys():
+        return _close_sequences(list(a), list(b), rtol, atol)
+    return _together([close_plain(item, b[name], rtol, atol) for name, item in a.items()])
+
+
+def _close_fields(a: Any, b: Any, rtol: float, atol: float) -> Closeness | None:
+    return close_plain(a.items, b.items, rtol, atol)
 
 
 def _together(found: list[Closeness | None]) -> Closeness | None:
+    """The largest difference of several items; None if nothing can be said of any of them."""
+    if not found:
+        return Closeness(True, "values")
     known = [one for one in found if one is not None]
     if not known:
-        if found:
-            return None
-        return Closeness(True, "values")
+        return None
     different = [one for one in known if one.same is False]
-    return max(different or known, key=lambda one: one.delta or 0.0)
+    return max(different or known, key=_delta)
+
+
+def _is_sequence(item: Any) -> bool:
+    return isinstance(item, (list, tuple))
+
+
+def _is_dict(item: Any) -> bool:
+    return isinstance(item, dict)
+
+
+def _has_fields(item: Any) -> bool:
+    return isinstance(item, Fields)
+
+
+# How values are compared if both are of one kind.
+_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any, float, float], Closeness | None]], ...] = (
+    (_is_number, _close_numbers),
+    (_is_sequence, _close_sequences),
+    (_is_array, close_arrays),
+    (_has_fields, _close_fields),
+    (_is_dict, _close_dicts),
+)

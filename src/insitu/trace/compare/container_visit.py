@@ -7,7 +7,7 @@ from insitu.trace.compare.change import SAME_MANNER
 from insitu.trace.compare.closeness import NOTHING_DIFFERS, worst
 from insitu.trace.compare.evidence import Evidence
 from insitu.trace.compare.input_causes import InputCauses
-from insitu.trace.compare.ledger import Account, Link, joined
+from insitu.trace.compare.ledger import Account, Link, Numbers, union
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
 from insitu.trace.event import Call
@@ -17,21 +17,20 @@ def visit_beginning(state: State, pair: Pair, evidence: Evidence) -> None:
     """A module or a watched function is called: with which arguments, and with which tensors from the start."""
     call = pair.a[0].event
     assert type(call) is Call
-    state.containers.begun[call.id] = pair
+    state.containers.beginnings[call.id] = pair
     inputs = state.lineage.inputs(pair, evidence.inputs, uses=False)
-    link = Link(has_suspect_input=bool(inputs.causes or inputs.suspects))
+    link = Link(has_suspect_input=inputs.are_suspect)
     if pair.a[0].operation.runs_backward:
         inputs = state.go_backward(pair, evidence, inputs)
     account = Account(manner=evidence.manner, around=state.containers.around)
-    if inputs.given and not inputs.causes:
-        differing = worst([state.lineage.closeness(evidence.inputs[index]) for index in inputs.given])
+    if inputs.differs_from_start:
+        largest = worst([state.lineage.closeness(evidence.inputs[index]) for index in inputs.from_start])
         visit = Visit(pair, call, evidence, inputs, NOTHING_DIFFERS, evidence.manner)
-        account = differ_from_start(state, visit, account._replace(closeness=differing))
-    account = account._replace(shown=bool(account.manner.changes))
-    if account.manner.changes or account.manner.layout:
+        account = differ_from_start(state, visit, account._replace(closeness=largest))
+    if account.manner != SAME_MANNER:
         state.containers.around += (pair,)
     state.ledger.links[pair.number] = link
-    state.ledger.accounts[pair.number] = account
+    state.ledger.accounts[pair.number] = account._replace(has_row=bool(account.manner.changes))
 
 
 def visit_end(state: State, pair: Pair, evidence: Evidence) -> None:
@@ -40,11 +39,13 @@ def visit_end(state: State, pair: Pair, evidence: Evidence) -> None:
     assert type(a) is Call and type(b) is Call
     begin = state.containers.end(a.id)
     results = state.lineage.inputs(pair, evidence.outputs, uses=False)
-    if begin is not None and a.outputs and _agree(results):
-        state.ledger.agreed.add(begin.number)
-    manner = evidence.manner if state.raised is None else SAME_MANNER  # else the exception only passes through here
-    has_row = evidence.is_producer and bool(a.outputs) and a.raised is None and b.raised is None
-    state.ledger.accounts[pair.number] = Account(manner=manner, around=state.containers.around, shown=has_row)
+    if begin is not None and a.outputs:
+        _agree(state, begin, results)
+    manner = evidence.manner
+    if state.raised is not None:  # the exception only passes through here
+        manner = SAME_MANNER
+    has_row = evidence.is_producer and _returns_tensors(a, b)
+    state.ledger.accounts[pair.number] = Account(manner=manner, around=state.containers.around, has_row=has_row)
     _come_out(state, pair, evidence, begin, results)
     if evidence.is_producer:
         state.producers.add(pair)
@@ -54,18 +55,27 @@ def visit_end(state: State, pair: Pair, evidence: Evidence) -> None:
         decide(state, Visit(pair, a, evidence, inputs, output, manner))
 
 
-def _agree(inputs: InputCauses) -> bool:
-    """Whether tensors are known to agree."""
-    return not (inputs.causes or inputs.given or inputs.rewired or inputs.unknown)
+def _agree(state: State, begin: Pair, results: InputCauses) -> None:
+    """Remember that a container returns the same, if it is known to."""
+    if not any((results.causes, results.from_start, results.rewired, results.unknown)):
+        state.ledger.agreed.add(begin.number)
+
+
+def _returns_tensors(a: Call, b: Call) -> bool:
+    if a.raised is not None or b.raised is not None:
+        return False
+    return bool(a.outputs)
 
 
 def _inputs_of_container(state: State, pair: Pair, evidence: Evidence, begin: Pair | None) -> InputCauses:
     """What goes into a container; what differs within it goes into its result, too."""
     inputs = state.lineage.inputs(pair, evidence.inputs)
     latest = state.history.latest
-    if latest is None or begin is None or latest.number <= begin.number:
+    if latest is None or begin is None:
         return inputs
-    return inputs._replace(causes=joined(inputs.causes, state.ledger.causes(latest)))
+    if latest.number <= begin.number:
+        return inputs
+    return inputs._replace(causes=union(inputs.causes, state.ledger.causes(latest)))
 
 
 def _come_out(state: State, pair: Pair, evidence: Evidence, begin: Pair | None, results: InputCauses) -> None:
@@ -73,13 +83,20 @@ def _come_out(state: State, pair: Pair, evidence: Evidence, begin: Pair | None, 
     call = pair.a[0].event
     if type(call) is not Call or call.kind != "module" or call.module is None:
         return
-    if call.parent is None and not call.module.leaf:
-        state.history.reach_results(results.causes)
-    is_same_module = pair.a[0].exact == pair.b[0].exact and not call.module.leaf
-    if begin is not None and is_same_module:
-        state.history.inside |= {number for number in results.causes if number > begin.number}
-    if call.parent is None:
+    is_outermost = call.parent is None
+    if not call.module.leaf:
+        _show_results(state, pair, begin, results.causes, is_outermost)
+    if is_outermost:
         _may_go_backward(state, pair, evidence)
+
+
+def _show_results(state: State, pair: Pair, begin: Pair | None, causes: Numbers, is_outermost: bool) -> None:
+    """Remember the causes in what a module with other modules in it returns."""
+    if is_outermost:
+        state.history.reach_results(causes)
+    is_same_module = pair.a[0].exact == pair.b[0].exact
+    if begin is not None and is_same_module:
+        state.history.inside |= {number for number in causes if number > begin.number}
 
 
 def _may_go_backward(state: State, pair: Pair, evidence: Evidence) -> None:

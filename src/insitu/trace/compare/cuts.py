@@ -6,16 +6,17 @@ effect if what is made of the tensor reaches a backward pass.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from insitu.trace.compare.change import Change
 from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.evidence import Evidence, TensorPair, TensorPairs, operand
 from insitu.trace.compare.input_causes import InputLineage
-from insitu.trace.compare.ledger import NO_ACCOUNT, NONE, CauseLedger, Numbers, Sighting, joined
+from insitu.trace.compare.ledger import NO_ACCOUNT, NONE, CauseLedger, Numbers, Sighting, union
 from insitu.trace.compare.pairs import Pair
-from insitu.trace.compare.producers import Producers
-from insitu.trace.compare.stops import Side
+from insitu.trace.compare.producers import Producers, distinct
+from insitu.trace.compare.stops import Side, Stop
 from insitu.trace.event import Call, TensorFacts
-from insitu.trace.operation import operation
 
 
 class Cuts:
@@ -35,9 +36,10 @@ class Cuts:
 
     def follow(self, pair: Pair, evidence: Evidence) -> None:
         """Remember which cuts are behind the output of a pair of calls."""
-        if not self._has_any and _require_alike(evidence.inputs) and _require_alike(evidence.outputs):  # as most often
-            return
-        self._has_any = True
+        if not self._has_any:
+            if _require_alike(evidence.inputs) and _require_alike(evidence.outputs):  # as most often
+                return
+            self._has_any = True
         found = self.behind(pair, evidence.inputs, evidence)
         if evidence.outputs and not any(map(_requires, evidence.outputs)):
             return  # no gradient passes in either run
@@ -49,49 +51,42 @@ class Cuts:
         """Remember which cuts are behind the output of calls that the other run does not make."""
         if not self._behind:
             return
-        found = [self._behind.get(producer.number, NONE) for producer in self._producers_with_gradient(pair)]
-        self._behind[pair.number] = joined(*found)
-
-    def _producers_with_gradient(self, pair: Pair) -> list[Pair]:
-        """The earlier pairs that made inputs of a stretch through which a gradient passes."""
-        found: list[Pair] = []
-        for side, stops in enumerate((pair.a, pair.b)):
-            calls = [stop.event for stop in stops if type(stop.event) is Call]
-            into = [facts for call in calls for facts in call.inputs if facts.requires_grad]
-            producers = [self._producers.of(side, facts) for facts in into]
-            found += [producer for producer in producers if producer is not None and producer is not pair]
-        return found
+        found: list[Numbers] = []
+        for side, calls in enumerate((pair.calls_a, pair.calls_b)):
+            for facts, producer in self._producers.inputs(side, calls, pair):
+                if facts.requires_grad:
+                    found.append(self._behind.get(producer.number, NONE))
+        self._behind[pair.number] = union(*found)
 
     def behind(self, pair: Pair, tensors: TensorPairs, evidence: Evidence) -> Numbers:
         """The cuts behind tensors that go into a pair of calls, those that begin with them among these."""
         found = NONE
         for index, tensor in enumerate(tensors):
             if _requires(tensor):
-                found = joined(found, self._behind_input(pair, index, tensor, evidence))
+                found = union(found, self._behind_input(pair, index, tensor, evidence))
         return found
 
     def _behind_input(self, pair: Pair, index: int, tensor: TensorPair, evidence: Evidence) -> Numbers:
-        ends = (self._producers.of(0, tensor.a), self._producers.of(1, tensor.b))
-        made_by = [producer for producer in ends if producer is not None]
-        known = joined(*[self._behind.get(producer.number, NONE) for producer in made_by])
-        if known or tensor.a.requires_grad == tensor.b.requires_grad:
+        producers = distinct(self._producers.of(0, tensor.a), self._producers.of(1, tensor.b))
+        known = union(*[self._behind.get(producer.number, NONE) for producer in producers])
+        if known or _requires_alike(tensor):
             return known
         if self._lineage.closeness(tensor).same is False:  # another tensor: its values are the difference
             return NONE
-        if not made_by:
+        if not producers:
             return self._cut(pair, tensor, operand(index, evidence.operands, pair.a[0].operation, {}))
-        stretch = next((producer for producer in made_by if not producer.matched), None)
-        if stretch is None:
-            return NONE
-        self.leaving[stretch.number] = (tensor.a, tensor.b)
-        return self._cut(stretch, tensor)
+        for producer in producers:
+            if not producer.matched:
+                self.leaving[producer.number] = (tensor.a, tensor.b)
+                return self._cut(producer, tensor)
+        return NONE
 
     def _begin(self, pair: Pair, outputs: TensorPairs) -> Numbers:
         """The pair itself, if inputs agree in whether they require a gradient, and outputs do not."""
-        cut = next((tensor for tensor in outputs if not _requires_alike(tensor)), None)
-        if cut is None:
-            return NONE
-        return self._cut(pair, cut)
+        for tensor in outputs:
+            if not _requires_alike(tensor):
+                return self._cut(pair, tensor)
+        return NONE
 
     def _cut(self, pair: Pair, tensor: TensorPair, name: str = "") -> Numbers:
         """Remember that a pair cuts a gradient off."""
@@ -105,7 +100,7 @@ class Cuts:
             found = ledger.accounts.get(number, NO_ACCOUNT).closeness
             size = Closeness(False, "structure", found.delta, found.measure)
             ledger.sightings[number] = Sighting(frozenset((number,)), "gradient", size, self.leaving.get(number))
-        self.causes = joined(*[ledger.sightings[number].causes for number in cuts])
+        self.causes = union(*[ledger.sightings[number].causes for number in cuts])
         return self.causes
 
 
@@ -125,7 +120,14 @@ def _require_alike(tensors: TensorPairs) -> bool:
 
 def learns_unseen(side: Side) -> bool:
     """Whether a run went backward, as gradients show, and no call that did so was recorded."""
-    calls = [stop.event for stops in side.groups.values() for stop in stops if type(stop.event) is Call]
-    if any(operation(call.kind, call.name).runs_backward for call in calls):
+    stops = list(chain.from_iterable(side.groups.values()))
+    if any(stop.operation.runs_backward for stop in stops):
         return False
-    return any(facts.grad is not None for call in calls for facts in (*call.outputs, *call.inputs))
+    return any(map(_has_gradient, stops))
+
+
+def _has_gradient(stop: Stop) -> bool:
+    call = stop.event
+    if type(call) is not Call:
+        return False
+    return any(facts.grad is not None for facts in (*call.outputs, *call.inputs))

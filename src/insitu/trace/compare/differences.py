@@ -56,7 +56,7 @@ class Findings:
         results: list[Difference] = []
         for pair in self._pairs:
             account = self._ledger.accounts[pair.number]
-            if account.shown:
+            if account.has_row:
                 own = self._rows(pair, account)
                 rows += own
                 if pair.number not in self._ledger.used:
@@ -68,7 +68,7 @@ class Findings:
         followers: Counter[int] = Counter()
         for number, sighting in self._sightings.items():
             pair = self._pairs[number]
-            if number not in self._places and self._ledger.account(pair).shown:
+            if number not in self._places and self._ledger.account(pair).has_row:
                 size = max(len(pair.a), len(pair.b))
                 for place in self._places_of(sighting.causes):
                     followers[place] += size

@@ -62,7 +62,7 @@ class Comparison:
 
     def __init__(self, tolerance: Tolerance) -> None:
         self.tolerance = tolerance
-        self._tight = tolerance.tightened()
+        self._tight = tolerance.tenth()
         self._plain = tolerance.of("f32", "f32")
         self._known: dict[tuple[int, int], Closeness] = {}
 

@@ -44,7 +44,10 @@ def gradient_difference(
     output has another gradient is looked for: what uses that output is the cause.
     """
     ledger, search = found.ledger, _Search(found.producers, comparison)
-    calls = [(pair, known) for pair, known in zip(pairs, evidence, strict=True) if known and ledger.account(pair).shown]
+    calls: Calls = []
+    for pair, known in zip(pairs, evidence, strict=True):
+        if known is not None and ledger.account(pair).has_row:
+            calls.append((pair, known))
     apart = search.outputs(calls)
     if apart:
         last = _last_of_first_step(apart)

@@ -15,7 +15,7 @@ NONE: Numbers = frozenset()
 MOST_CAUSES = 16  # that are remembered for one pair
 
 
-def joined(*numbers: Numbers) -> Numbers:
+def union(*numbers: Numbers) -> Numbers:
     """Several causes as one set; of very many the first ones."""
     if len(numbers) == 2:  # most often they are the same, and then they share one set
         one, other = numbers
@@ -53,7 +53,7 @@ class Account(NamedTuple):
 
     `closeness` is how close the outputs are, `certainty` of inputs included. `unknown` names the inputs of which only
     shape and dtype are known, `input_drift` is how far inputs are off within the tolerance, `around` are the pairs
-    around it that are made differently, and `shown` says that the pair has a row.
+    around it that are made differently, and `has_row` says that the pair has a row.
     """
 
     kind: CauseKind = "output"
@@ -62,7 +62,7 @@ class Account(NamedTuple):
     unknown: tuple[str, ...] = ()
     input_drift: float = 0.0
     around: tuple[Pair, ...] = ()
-    shown: bool = True
+    has_row: bool = True
 
 
 NO_ACCOUNT = Account()

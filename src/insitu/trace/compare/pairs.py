@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Literal, NamedTuple
 
 from insitu.trace.compare.align import Match, align
@@ -28,9 +28,18 @@ class Pair(NamedTuple):
     last: bool = False
 
     @property
-    def calls(self) -> list[Call]:
-        """The calls of both runs."""
-        return [stop.event for stop in self.a + self.b if type(stop.event) is Call]
+    def calls_a(self) -> list[Call]:
+        """The calls of a."""
+        return _calls(self.a)
+
+    @property
+    def calls_b(self) -> list[Call]:
+        """The calls of b."""
+        return _calls(self.b)
+
+
+def _calls(stops: Stops) -> list[Call]:
+    return [stop.event for stop in stops if type(stop.event) is Call]
 
 
 class _Row(NamedTuple):
@@ -43,9 +52,9 @@ class _Row(NamedTuple):
     last: bool
 
 
-def paired(a: Side, b: Side) -> tuple[list[Pair], list[Remark]]:
+def align_sides(a: Side, b: Side) -> tuple[list[Pair], list[Remark]]:
     """All pairs in the order of the run, and the ranks, threads and steps that only one side has."""
-    groups, remarks = _paired_groups(list(a.groups), list(b.groups))
+    groups, remarks = _align_groups(list(a.groups), list(b.groups))
     if bool(a.groups) != bool(b.groups):
         remarks = [_empty_run(a, b)]
     rows: list[_Row] = []
@@ -62,7 +71,7 @@ def _empty_run(a: Side, b: Side) -> EmptyRun:
     return EmptyRun("a", b.count)
 
 
-def _paired_groups(groups_a: list[Group], groups_b: list[Group]) -> tuple[list[tuple[Group, Group]], list[Remark]]:
+def _align_groups(groups_a: list[Group], groups_b: list[Group]) -> tuple[list[tuple[Group, Group]], list[Remark]]:
     """The groups that belong together: ranks, threads and steps by number, or in order where no number is shared."""
     rank, thread, step = (_same_numbers(groups_a, groups_b, part) for part in range(3))
     known = set(groups_b)
@@ -71,17 +80,19 @@ def _paired_groups(groups_a: list[Group], groups_b: list[Group]) -> tuple[list[t
         other = (rank.get(group[0], -1), thread.get(group[1], -1), step.get(group[2], -1))
         if other in known:
             pairs.append((group, other))
-    alone_a = _lone_parts(groups_a, {pair[0] for pair in pairs}, "a")
-    alone_b = _lone_parts(groups_b, {pair[1] for pair in pairs}, "b")
+    with_partner = dict(pairs)
+    alone_a = _lone_parts(groups_a, set(with_partner), "a")
+    alone_b = _lone_parts(groups_b, set(with_partner.values()), "b")
     return pairs, [*alone_a, *alone_b]
 
 
 def _same_numbers(groups_a: list[Group], groups_b: list[Group], part: int) -> dict[int, int]:
     """For the numbers of ranks, threads or steps of a, those of b."""
-    a, b = {group[part] for group in groups_a}, {group[part] for group in groups_b}
+    number = itemgetter(part)
+    a, b = set(map(number, groups_a)), set(map(number, groups_b))
     shared = a & b
     if shared:
-        return {number: number for number in shared}
+        return dict(zip(shared, shared, strict=True))
     return dict(zip(sorted(a), sorted(b), strict=False))
 
 
@@ -90,13 +101,13 @@ _PARTS: tuple[tuple[int, Literal["rank", "step", "thread"]], ...] = ((0, "rank")
 
 def _lone_parts(groups: list[Group], with_partner: set[Group], side: SideName) -> Iterator[LonePart]:
     """The steps, ranks and threads of one side of which no group has a counterpart."""
-    alone = [group for group in groups if group not in with_partner]
+    alone = set(groups) - with_partner
     for place, part in _PARTS:
-        left = set(alone)
-        whole = {group[place] for group in groups} - {group[place] for group in groups if group not in left}
+        number = itemgetter(place)
+        whole = set(map(number, alone)) - set(map(number, set(groups) - alone))
         if whole:
             yield LonePart(part, tuple(sorted(whole)), side)
-            alone = [group for group in alone if group[place] not in whole]
+            alone = {group for group in alone if number(group) not in whole}
     if alone:
         yield LonePart("thread", (), side, len(alone))
 
@@ -105,16 +116,17 @@ def _rows(a: list[Stop], b: list[Stop]) -> Iterator[_Row]:
     """The pairs of one group, in order."""
     place = before_a = before_b = 0
     for here_a, here_b in _matches(a, b):
+        is_end = here_a == len(a)
         if before_a < here_a or before_b < here_b:
             stretch_a, stretch_b = _acting(a[before_a:here_a]), _acting(b[before_b:here_b])
             if stretch_a or stretch_b:
                 place = _place(stretch_a, place)
-                last = here_a == len(a) and here_b == len(b)
-                yield _Row(place, stretch_a, stretch_b, False, last)
-        if here_a < len(a):
-            left = (a[here_a],)
-            place = _place(left, place)
-            yield _Row(place, left, (b[here_b],), True, False)
+                yield _Row(place, stretch_a, stretch_b, False, is_end)
+        if is_end:
+            return
+        left = (a[here_a],)
+        place = _place(left, place)
+        yield _Row(place, left, (b[here_b],), True, False)
         before_a, before_b = here_a + 1, here_b + 1
 
 
@@ -130,20 +142,23 @@ def _matches(a: list[Stop], b: list[Stop]) -> Iterator[Match]:
 
     Stops of the same module come first. Between them, stops belong together if they do the same in another module.
     """
-    exact = align([stop.exact for stop in a], [stop.exact for stop in b])
+    exact = align(list(map(_exact, a)), list(map(_exact, b)))
     before_a = before_b = 0
     for here_a, here_b in [*exact, (len(a), len(b))]:
         if before_a < here_a and before_b < here_b:
             left, right = a[before_a:here_a], b[before_b:here_b]
-            for i, j in align([stop.loose for stop in left], [stop.loose for stop in right]):
+            for i, j in align(list(map(_loose, left)), list(map(_loose, right))):
                 yield before_a + i, before_b + j
         yield here_a, here_b
         before_a, before_b = here_a + 1, here_b + 1
 
 
+_exact, _loose = attrgetter("exact"), attrgetter("loose")
+
+
 def _acting(stops: Iterable[Stop]) -> Stops:
     """The stops of a stretch at which something happens; what is only around calls, as a wrapper is, makes nothing."""
-    return tuple([stop for stop in stops if _acts(stop)])
+    return tuple(filter(_acts, stops))
 
 
 def _acts(stop: Stop) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.stops import Side, Stop
+from insitu.trace.diff import Compared
 from insitu.trace.event import Call, TensorFacts
 
 Producer = Pair | None
@@ -26,13 +29,17 @@ class Producers:
             by_call = self._by_call[side]
             for stop in stops:
                 by_call[stop.event.id] = pair
-                operation = stop.operation
-                if operation.family == "allocation" or (operation.fills and self._fills_blank(side, stop)):
+                if self._is_blank(side, stop):
                     self.blank.add(pair.number)
 
-    def _fills_blank(self, side: int, stop: Stop) -> bool:
+    def _is_blank(self, side: int, stop: Stop) -> bool:
+        """Whether a call makes memory as it was found, or fills only a part of such memory."""
+        if stop.operation.family == "allocation":
+            return True
+        return stop.operation.fills and self._fills_blank(side, stop.event)
+
+    def _fills_blank(self, side: int, call: Compared) -> bool:
         """Whether a call fills a part of memory that is as it was found."""
-        call = stop.event
         if type(call) is not Call or not call.inputs:
             return False
         producer = self.of(side, call.inputs[0])
@@ -45,8 +52,25 @@ class Producers:
             return None
         return self._by_call[side].get(self._within[side].get(producer, producer))
 
+    def inputs(self, side: int, calls: Iterable[Call], user: Pair) -> Iterator[tuple[TensorFacts, Pair]]:
+        """The tensors that go into calls of this user and that an earlier pair made, each with that pair."""
+        for call in calls:
+            for facts in call.inputs:
+                producer = self.of(side, facts)
+                if producer is not None and producer is not user:
+                    yield facts, producer
+
     def forward(self, side: int, call: Call) -> Producer:
         """The pair of the call whose gradient a backward call computes."""
         if call.forward is None:
             return None
         return self._by_call[side].get(self._within[side].get(call.forward, call.forward))
+
+
+def distinct(one: Producer, other: Producer) -> tuple[Pair, ...]:
+    """The pairs that made a tensor of a and its counterpart: most often one."""
+    if one is not other:
+        return tuple([producer for producer in (one, other) if producer is not None])
+    if one is None:
+        return ()
+    return (one,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from insitu.trace.compare.ledger import NONE, Numbers, joined
+from insitu.trace.compare.ledger import NONE, Numbers, union
 
 MOST_ITEMS = 10_000  # of a list
 
@@ -24,7 +24,7 @@ class ReadNumbers:
         >>> read.causes_of(4, 5), read.causes_of(3, 5)
         (frozenset({7}), frozenset())
         """
-        self.causes = joined(self.causes, causes)
+        self.causes = union(self.causes, causes)
         if isinstance(a, list) and isinstance(b, list):
             for left, right in zip(a[:MOST_ITEMS], b[:MOST_ITEMS], strict=False):
                 self.add(left, right, causes)

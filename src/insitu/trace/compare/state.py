@@ -11,7 +11,7 @@ from insitu.trace.compare.cuts import Cuts, learns_unseen
 from insitu.trace.compare.evidence import Comparison, Evidence, TensorPair
 from insitu.trace.compare.generators import Generators, is_seeded
 from insitu.trace.compare.input_causes import InputCauses, InputLineage
-from insitu.trace.compare.ledger import NONE, Account, CauseLedger, Numbers, Sighting, joined
+from insitu.trace.compare.ledger import NONE, Account, CauseLedger, Numbers, Sighting, union
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.past_differences import PastDifferences
 from insitu.trace.compare.producers import Producers
@@ -27,12 +27,12 @@ class Containers:
     `around` are those of them that are made differently, the outermost first.
     """
 
-    begun: dict[int, Pair] = field(default_factory=dict)
+    beginnings: dict[int, Pair] = field(default_factory=dict)
     around: tuple[Pair, ...] = ()
 
     def end(self, call: int) -> Pair | None:
         """The pair where a call began that ends here."""
-        begin = self.begun.get(call)
+        begin = self.beginnings.get(call)
         if self.around:
             self.around = tuple([pair for pair in self.around if pair is not begin])
         return begin
@@ -97,7 +97,7 @@ class State:
         if known is not None:
             self.sight(pair, known.causes, account)
 
-    def drawn(self, pair: Pair, output: Closeness) -> Numbers:
+    def causes_of_draw(self, pair: Pair, output: Closeness) -> Numbers:
         """The causes because of which a call draws other random numbers; none if no such cause was recorded."""
         moved = self.generators.moved(pair)
         if moved is not None:
@@ -116,24 +116,23 @@ class State:
     def backward(self, pair: Pair) -> Numbers:
         """Why the forward calls differ whose gradients these backward calls compute."""
         causes = NONE
-        for side, stops in enumerate((pair.a, pair.b)):
-            calls = [stop.event for stop in stops if type(stop.event) is Call]
+        for side, calls in enumerate((pair.calls_a, pair.calls_b)):
             for call in calls:
-                causes = joined(causes, self._backward(side, call))
+                causes = union(causes, self._backward(side, call))
         return causes
 
     def _backward(self, side: int, call: Call) -> Numbers:
         forward = self.producers.forward(side, call)
         causes = NONE if forward is None else self.ledger.causes(forward)
         if call.phase == "backward":
-            return joined(causes, self.cuts.causes)
+            return union(causes, self.cuts.causes)
         return causes
 
     def go_backward(self, pair: Pair, evidence: Evidence, inputs: InputCauses) -> InputCauses:
         """A backward pass begins: what differs in the loss, or is cut off from it, shows in the gradients."""
         cuts = self.cuts.behind(pair, evidence.inputs, evidence)
         if cuts:
-            inputs = inputs._replace(causes=joined(inputs.causes, self.cuts.reach_backward(cuts)))
+            inputs = inputs._replace(causes=union(inputs.causes, self.cuts.reach_backward(cuts)))
             self.sight(pair, inputs.causes, Account())
         self.history.reach_results(inputs.causes)
         return inputs

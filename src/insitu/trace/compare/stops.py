@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
-from insitu.trace.event import Call, Event, Kind, Mark, Phase, TensorFacts, Variable
+from insitu.trace.event import Call, Event, Kind, Phase, TensorFacts, Variable
 from insitu.trace.operation import UNKNOWN, Operation, operation
 
 Role = Literal["call", "begin", "end", "variable"]
@@ -40,49 +41,100 @@ class Side:
     @property
     def count(self) -> int:
         """How many calls and variables there are."""
-        return sum(stop.role in ("call", "variable") for stops in self.groups.values() for stop in stops)
+        stops = chain.from_iterable(self.groups.values())
+        return sum(stop.role in ("call", "variable") for stop in stops)
 
 
 def kinds(events: Iterable[Event]) -> set[str]:
     """The kinds of events there are."""
-    found = {event.kind if type(event) is Call else "variable" for event in events if type(event) is not Mark}
-    return found - {""}
+    return set(map(_kind, events)) - {""}
 
 
-def side(events: list[Event], chosen: Container[str], renamed: Callable[[str], str], shared: Container[str]) -> Side:
-    """The stops of a run. `chosen` are the kinds to look at, `shared` the paths, once renamed, that both runs have."""
-    found = Side()
-    opened = _opened(events, chosen)
-    names: dict[str, str | None] = {}
-    open_: dict[Group, list[Stop]] = {}
-    holder: dict[int, int | None] = {}
+def _kind(event: Event) -> str:
+    """The kind of a call, "variable" for a variable, and nothing for what is never compared."""
+    if type(event) is Call:
+        return event.kind
+    if type(event) is Variable:
+        return "variable"
+    return ""
+
+
+def side(events: list[Event], level: Container[str], rename: Callable[[str], str], shared: Container[str]) -> Side:
+    """The stops of a run. `level` are the kinds to look at, `shared` the new paths that both runs have."""
+    visible = _visible(events, level)
+    builder = _SideBuilder(_open_calls(events, visible), rename, shared)
     for event in events:
-        if isinstance(event, Mark):
-            continue
-        above = _above(event, holder, found.within)
-        if above is None and event.parent in found.within:
-            found.within[event.id] = found.within[event.parent]
-            continue
-        if (event.kind if type(event) is Call else "variable") not in chosen or _is_beside(event):
-            holder[event.id] = above
-            continue
+        if type(event) is Call or type(event) is Variable:
+            builder.add(event, event.id in visible)
+    builder.close_all()
+    return builder.side
+
+
+class _SideBuilder:
+    """Lays the events of one run out as stops, in their order.
+
+    `_stacks` are the ends to come of the calls that are open, by group, and `_holders` says for an event which open
+    call is around what is in it.
+    """
+
+    def __init__(self, open_calls: set[int], rename: Callable[[str], str], shared: Container[str]) -> None:
+        self.side = Side()
+        self._open_calls = open_calls
+        self._rename = rename
+        self._shared = shared
+        self._names: dict[str, str | None] = {}
+        self._stacks: dict[Group, list[Stop]] = {}
+        self._holders: dict[int, int | None] = {}
+
+    def add(self, event: Call | Variable, is_visible: bool) -> None:
+        """Put the stops of the next event; an event within a stop has none of its own."""
+        within, parent, number = self.side.within, event.parent, event.id
+        if parent in within:
+            within[number] = within[parent]
+            return
+        above = None if parent is None else self._holders.get(parent)
+        if not is_visible:
+            self._holders[number] = above
+            return
         group = (event.rank, event.thread, event.step)
-        stack, stops = open_.setdefault(group, []), found.groups.setdefault(group, [])
+        stops = self.side.groups.setdefault(group, [])
+        stack = self._stacks.setdefault(group, [])
         _close(stack, stops, above)
-        path = _path(event)
-        if path not in names:
-            own = renamed(path)
-            names[path] = own if own in shared else None
-        if event.id in opened:
-            holder[event.id] = event.id
-            stack.append(_stop(event, "end", names[path]))
-            stops.append(_stop(event, "begin", names[path]))
+        path = self._name(_path(event))
+        if number in self._open_calls:
+            self._holders[number] = number
+            stack.append(_stop(event, "end", path))
+            stops.append(_stop(event, "begin", path))
         else:
-            found.within[event.id] = event.id
-            stops.append(_stop(event, "call" if type(event) is Call else "variable", names[path]))
-    for group, stack in open_.items():
-        _close(stack, found.groups[group], None)
-    return found
+            within[number] = number
+            stops.append(_stop(event, "call", path))
+
+    def close_all(self) -> None:
+        """Put the ends of the calls that are still open."""
+        for group, stack in self._stacks.items():
+            _close(stack, self.side.groups[group], None)
+
+    def _name(self, path: str) -> str | None:
+        """The new name of a path, if both runs have it."""
+        try:
+            return self._names[path]
+        except KeyError:
+            name = self._rename(path)
+            self._names[path] = name if name in self._shared else None
+            return self._names[path]
+
+
+def _visible(events: list[Event], level: Container[str]) -> set[int]:
+    """The events to look at: those of the chosen kinds that are not mere questions about a tensor."""
+    visible: set[int] = set()
+    for event in events:
+        if _kind(event) in level and not _is_query(event):
+            visible.add(event.id)
+    return visible
+
+
+def _is_query(event: Event) -> bool:
+    return type(event) is Call and operation(event.kind, event.name).family == "query"
 
 
 def _path(event: Call | Variable) -> str:
@@ -93,16 +145,9 @@ def _path(event: Call | Variable) -> str:
     return ""
 
 
-def _above(event: Event, holder: dict[int, int | None], within: dict[int, int]) -> int | None:
-    """The call around an event that has a beginning and an end here."""
-    if event.parent is None or event.parent in within:
-        return None
-    return holder.get(event.parent)
-
-
 def _close(stack: list[Stop], stops: list[Stop], above: int | None) -> None:
     """Put the ends of the calls that are over; a call in which another thread or step goes on has ended there."""
-    if (stack[-1].event.id if stack else None) == above:
+    if not stack or stack[-1].event.id == above:
         return
     if above is not None and not any(stop.event.id == above for stop in stack):
         return
@@ -110,27 +155,31 @@ def _close(stack: list[Stop], stops: list[Stop], above: int | None) -> None:
         stops.append(stack.pop())
 
 
-def _opened(events: list[Event], chosen: Container[str]) -> set[int]:
+def _open_calls(events: list[Event], visible: set[int]) -> set[int]:
     """The calls whose inside is looked at: not how a function does its work, unless modules or backward are in it."""
     by_id = {event.id: event for event in events}
-    opened: set[int] = set()
+    found: set[int] = set()
     for event in events:
-        if type(event) is Mark or event.parent is None:
+        parent = event.parent
+        if parent is None or event.id not in visible:
             continue
-        if (event.kind if type(event) is Call else "variable") not in chosen or _is_beside(event):
-            continue
-        above = by_id.get(event.parent)
-        inner = type(event) is Call and event.kind == "aten" and event.phase != "backward"
-        while type(above) is Call and above.id not in opened:
-            if above.kind == "aten" or (inner and above.kind == "function"):
+        closed = _CLOSED_TO_OPERATORS if _is_inner_operator(event) else _CLOSED
+        while parent is not None and parent not in found:
+            above = by_id.get(parent)
+            if type(above) is not Call or above.kind in closed:
                 break
-            opened.add(above.id)
-            above = by_id.get(above.parent) if above.parent is not None else None
-    return opened
+            found.add(parent)
+            parent = above.parent
+    return found
 
 
-def _is_beside(event: Event) -> bool:
-    return type(event) is Call and operation(event.kind, event.name).family == "query"
+# The kinds of calls that are not opened for what is in them.
+_CLOSED = frozenset(("aten",))
+_CLOSED_TO_OPERATORS = frozenset(("aten", "function"))
+
+
+def _is_inner_operator(event: Event) -> bool:
+    return type(event) is Call and event.kind == "aten" and event.phase != "backward"
 
 
 def inputs(call: Call) -> tuple[TensorFacts, ...]:
@@ -144,11 +193,11 @@ def inputs(call: Call) -> tuple[TensorFacts, ...]:
 def _stop(event: Call | Variable, role: Role, path: str | None) -> Stop:
     if type(event) is Variable:
         own = ("variable", event.name if path is None else path)
-        return Stop(event, role, event.name, own, own)
+        return Stop(event, "variable", event.name, own, own)
     assert type(event) is Call
     what, exact, loose = _keys(event.kind, event.name, event.phase, role, path)
-    if what.reads_attribute:  # who reads all gradients, as an optimizer does, reads one after the other
-        exact = (*exact, *(facts.shape for facts in event.inputs))
+    if what.reads_attribute:  # a program that reads all gradients, as an optimizer does, reads them in order
+        exact = (*exact, *[facts.shape for facts in event.inputs])
     return Stop(event, role, what.name, exact, loose, what)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from insitu.trace.compare.change import Change, Manner
 from insitu.trace.compare.closeness import Closeness, worst
 from insitu.trace.compare.evidence import Comparison
-from insitu.trace.compare.ledger import Account, Link, Numbers, joined
-from insitu.trace.compare.pairs import Pair, Stops
+from insitu.trace.compare.ledger import NONE, Account, Link, Numbers, union
+from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.state import State
-from insitu.trace.compare.stops import Stop
 from insitu.trace.event import Call, TensorFacts
 
 
@@ -18,48 +17,54 @@ def visit_stretch(state: State, pair: Pair, comparison: Comparison) -> None:
     """Calls that the other run does not make: what goes into them. What comes out shows where it is used."""
     state.producers.add(pair)
     link = state.ledger.links[pair.number] = _link(state, pair)
-    exceptions = [call.raised for call in pair.calls if call.raised]
-    has_ended = state.raised is not None and not (pair.a and pair.b)
-    is_raising = bool(exceptions) and not has_ended
-    account = Account("calls", around=state.containers.around)
-    if is_raising:
-        account = Account("raised", manner=Manner((Change("raises", exceptions[0]),)), around=state.containers.around)
-    state.ledger.accounts[pair.number] = account
     state.cuts.follow_stretch(pair)
     state.generators.follow(pair)
-    if state.raised is not None and has_ended:  # by the exception in the other run
+    is_lone = not pair.a or not pair.b
+    if state.raised is not None and is_lone:  # the exception has ended the other run
+        account = state.ledger.accounts[pair.number] = _account(state)
         state.sight(pair, state.ledger.causes(state.raised), account)
-    elif is_raising:
+        return
+    exception = next(filter(None, [call.raised for call in pair.calls_a + pair.calls_b]), None)
+    state.ledger.accounts[pair.number] = _account(state, exception)
+    if exception is not None:
         state.ledger.blame(pair)
         state.raised = state.raised or pair
     elif pair.last:
         _end(state, pair, link, comparison)
 
 
+def _account(state: State, exception: str | None = None) -> Account:
+    """What is to be said of a stretch, and of the exception that ends it."""
+    if exception is None:
+        return Account("calls", around=state.containers.around)
+    manner = Manner((Change("raises", exception),))
+    return Account("raised", manner=manner, around=state.containers.around)
+
+
 def _link(state: State, pair: Pair) -> Link:
     """How the calls of a stretch hang together with what came before."""
-    fed = list(_inputs(state, pair))
-    producers = [producer for producer, _ in fed]
-    links = [state.ledger.link(producer) for producer in producers]
-    state.ledger.used.update([producer.number for producer in producers])
-    suspects = [link.suspect for link in links if link.suspect is not None]
-    causes = joined(*[_causes(state, producer) for producer, differs in fed if differs]) or state.backward(pair)
-    drifters = joined(frozenset((pair.number,)), *[link.drifters for link in links])
+    suspects: list[Pair] = []
+    causes, drifters = NONE, frozenset((pair.number,))
+    for side, calls in enumerate((pair.calls_a, pair.calls_b)):
+        for facts, producer in state.producers.inputs(side, calls, pair):
+            link = state.ledger.link(producer)
+            state.ledger.used.add(producer.number)
+            drifters = union(drifters, link.drifters)
+            if link.suspect is not None:
+                suspects.append(link.suspect)
+            if _may_differ(state, side, facts, producer):
+                causes = union(causes, _causes(state, producer))
+    causes = causes or state.backward(pair)
     return Link(causes, causes, _suspect(pair, suspects), bool(suspects), drifters)
 
 
-def _inputs(state: State, pair: Pair) -> Iterator[tuple[Pair, bool]]:
-    """The pairs that made what goes into a stretch, and whether that may differ in the other run."""
-    for side, stops in enumerate((pair.a, pair.b)):
-        for facts in _tensors_into(stops):
-            producer = state.producers.of(side, facts)
-            if producer is not None and producer is not pair:
-                is_unknown = facts.stats is None and facts.kept is None
-                yield producer, is_unknown or not producer.matched or id(facts) in state.different[side]
-
-
-def _tensors_into(stops: Stops) -> list[TensorFacts]:
-    return [facts for stop in stops if type(stop.event) is Call for facts in stop.event.inputs]
+def _may_differ(state: State, side: int, facts: TensorFacts, producer: Pair) -> bool:
+    """Whether a tensor that goes into a stretch may differ in the other run."""
+    if not producer.matched:
+        return True
+    if facts.stats is None and facts.kept is None:
+        return True
+    return id(facts) in state.different[side]
 
 
 def _causes(state: State, producer: Pair) -> Numbers:
@@ -72,26 +77,27 @@ def _causes(state: State, producer: Pair) -> Numbers:
 
 def _suspect(pair: Pair, suspects: list[Pair]) -> Pair | None:
     """The pair that may have changed what a stretch makes: the stretch, unless its calls leave values as they are."""
-    every = pair.a + pair.b
-    if not all(stop.operation.is_copy for stop in every):
+    if not all(stop.operation.is_copy for stop in pair.a + pair.b):
         return pair
     if suspects:
         return suspects[0]
-    if any(map(_casts, every)):
+    if any(map(_casts, pair.calls_a + pair.calls_b)):
         return pair
     return None
 
 
-def _casts(stop: Stop) -> bool:
+def _casts(call: Call) -> bool:
     """Whether a call gives its tensor another dtype."""
-    if type(stop.event) is not Call:
-        return False
-    return {facts.dtype for facts in stop.event.inputs} != {facts.dtype for facts in stop.event.outputs}
+    return _dtypes(call.inputs) != _dtypes(call.outputs)
+
+
+def _dtypes(tensors: Iterable[TensorFacts]) -> set[str]:
+    return {facts.dtype for facts in tensors}
 
 
 def _end(state: State, pair: Pair, link: Link, comparison: Comparison) -> None:
     """The last calls of a run: no call uses what they make, so it is compared here."""
-    left, right = _leaving(pair.a), _leaving(pair.b)
+    left, right = _leaving(pair.calls_a), _leaving(pair.calls_b)
     found = [tensor.closeness for tensor in comparison.pairs(left, right)]
     if len(left) != len(right) and link.suspect is pair:
         found.append(Closeness(False, "structure", measure="last call"))
@@ -104,8 +110,11 @@ def _end(state: State, pair: Pair, link: Link, comparison: Comparison) -> None:
         state.ledger.accounts[pair.number] = Account("calls", output, around=account.around)
 
 
-def _leaving(stops: Iterable[Stop]) -> tuple[TensorFacts, ...]:
+def _leaving(calls: list[Call]) -> tuple[TensorFacts, ...]:
     """What a stretch of calls makes and does not use itself."""
-    calls = [stop.event for stop in stops if type(stop.event) is Call]
-    used = {id(facts) for call in calls for facts in call.inputs}
-    return tuple([facts for call in calls for facts in call.outputs if id(facts) not in used])
+    used: set[int] = set()
+    outputs: list[TensorFacts] = []
+    for call in calls:
+        used.update(map(id, call.inputs))
+        outputs += call.outputs
+    return tuple([facts for facts in outputs if id(facts) not in used])

@@ -11,8 +11,8 @@ from insitu.trace.compare.change import Remark
 from insitu.trace.compare.closeness import CERTAINTIES, Tolerance
 from insitu.trace.compare.differences import Findings
 from insitu.trace.compare.evidence import Comparison, counted, evidence_of
-from insitu.trace.compare.numbers import Numbered, Renumbering
-from insitu.trace.compare.pairs import paired
+from insitu.trace.compare.numbered_layers import NumberedLayers, Renumbering
+from insitu.trace.compare.pairs import align_sides
 from insitu.trace.compare.rename import renamer
 from insitu.trace.compare.stops import Side, kinds, side
 from insitu.trace.diff import Diff
@@ -39,13 +39,13 @@ def compare_traces(
     >>> diff.first.kind, diff.first.delta, diff.first.followers
     ('random', 0.5, 0)
     """
-    with pause_collector():  # what was needed on the way is gone when it goes on: only the diff is left to look at
+    with pause_collector():  # all but the diff is freed before the collector goes on
         return _diff(*_sides(a.events, b.events, rename), tolerance, labels)
 
 
 def _diff(sides: tuple[Side, Side], layers: list[Remark], tolerance: Tolerance, labels: tuple[str, str]) -> Diff:
     """Align, look at each pair, find the causes, and put together what was found."""
-    pairs, remarks = paired(*sides)
+    pairs, remarks = align_sides(*sides)
     comparison = Comparison(tolerance)
     evidence = [evidence_of(pair, comparison) for pair in pairs]
     found = find_causes(pairs, evidence, sides, comparison)
@@ -58,14 +58,20 @@ def _diff(sides: tuple[Side, Side], layers: list[Remark], tolerance: Tolerance, 
 
 def _sides(a: list[Event], b: list[Event], rename: Mapping[str, str] | None) -> tuple[tuple[Side, Side], list[Remark]]:
     """The stops of both runs, at the finest level that both have, and the layers that only one has."""
-    kinds_a, kinds_b = kinds(a), kinds(b)
-    chosen = kinds_a & kinds_b if kinds_a and kinds_b else kinds_a | kinds_b
-    if not chosen and (kinds_a or kinds_b):
+    level = _level(kinds(a), kinds(b))
+    layers_a, layers_b = NumberedLayers(a), NumberedLayers(b)
+    renumbering = Renumbering(layers_a, layers_b, renamer(rename, layers_a.paths))
+    shared = layers_b.paths.intersection(map(renumbering, layers_a.paths))
+    return (side(a, level, renumbering, shared), side(b, level, str, shared)), renumbering.remarks
+
+
+def _level(a: set[str], b: set[str]) -> set[str]:
+    """The kinds of events to look at: those that both runs have, or all if one run is empty."""
+    if not a or not b:
+        return a | b
+    if a.isdisjoint(b):
         raise ChoiceError(
-            f"nothing to compare: a has only {', '.join(sorted(kinds_a))}, b only {', '.join(sorted(kinds_b))} events;"
+            f"nothing to compare: a has only {', '.join(sorted(a))}, b only {', '.join(sorted(b))} events;"
             " record both at the same level"
         )
-    numbered_a, numbered_b = Numbered(a), Numbered(b)
-    renamed = Renumbering(numbered_a, numbered_b, renamer(rename, numbered_a.paths))
-    shared = {renamed(path) for path in numbered_a.paths} & numbered_b.paths
-    return (side(a, chosen, renamed, shared), side(b, chosen, str, shared)), renamed.remarks
+    return a & b

@@ -1,6 +1,6 @@
 """Layers that have another number in the other run, because one was put in or taken out before them.
 
-The numbered layers of a container, as of `Sequential` and `ModuleList`, are laid side by side by their weights as far
+The numbered layers of a container, as of `Sequential` and `ModuleList`, are put side by side by their weights as far
 as these are known, then by class and settings, then by class alone. They keep their numbers unless others fit better.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from insitu.trace.compare.align import Match, align
 from insitu.trace.compare.change import MovedLayers, Remark
 from insitu.trace.compare.rename import Renamer
-from insitu.trace.event import NUMBERS, Call, Event, TensorFacts, Variable
+from insitu.trace.event import NUMBERS, Call, Event, ModuleFacts, TensorFacts, Variable
 from insitu.trace.forest import value_key
 
 MOST_VALUES = 8  # of a weight that was kept: enough to know it by
@@ -32,15 +33,14 @@ class Layer:
     known: Any = None
 
 
-class Numbered:
+class NumberedLayers:
     """The modules of a run, and those that are numbered layers of a container; `paths` are those of variables too."""
 
     def __init__(self, events: list[Event]) -> None:
         self._events = events
-        calls = [event.module for event in events if type(event) is Call and event.module is not None]
-        found = {id(module): module for module in calls}
-        self._modules = {module.path: module for module in found.values()}
-        self.paths = {*self._modules, *(event.name for event in events if type(event) is Variable)}
+        self._modules = _modules(events)
+        variables = [event.name for event in events if type(event) is Variable]
+        self.paths = {*self._modules, *variables}
         self.containers: dict[str, dict[int, list[str]]] = {}
         for path in sorted(self._modules):
             for container, number in _numbers(path):
@@ -48,66 +48,104 @@ class Numbered:
 
     def layers(self, container: str) -> list[Layer]:
         """The layers of a container by their numbers; what is known of their weights is left out."""
-        numbered = sorted(self.containers.get(container, {}).items())
-        return [self._layer(f"{container}.{number}".lstrip("."), number, below) for number, below in numbered]
+        by_number = sorted(self.containers.get(container, {}).items())
+        return [self._layer(container, number, below) for number, below in by_number]
 
-    def _layer(self, path: str, number: int, below: list[str]) -> Layer:
-        inner = [(name[len(path) :], self._modules[name]) for name in below]
-        make = tuple([(name, module.type, value_key(module.settings)) for name, module in inner])
-        return Layer(number, path, self._modules[path].type if path in self._modules else "", make)
+    def _layer(self, container: str, number: int, below: list[str]) -> Layer:
+        path = _layer_path(container, number)
+        make = tuple([self._make(name, path) for name in below])
+        if path in self._modules:
+            return Layer(number, path, self._modules[path].type, make)
+        return Layer(number, path, "", make)
+
+    def _make(self, name: str, layer: str) -> Any:
+        """The path of a module within its layer, its class and its settings."""
+        module = self._modules[name]
+        return name[len(layer) :], module.type, value_key(module.settings)
 
     def weigh(self, container: str, layers: list[Layer]) -> None:
-        """Note in each layer what is known of its weights."""
+        """Write into each layer what is known of its weights."""
         for layer in layers:
             below = self.containers[container][layer.number]
-            layer.known = (layer.make, tuple([tuple(self._weights.get(path, {}).values()) for path in below]))
+            weights = [tuple(self._weights.get(path, {}).values()) for path in below]
+            layer.known = (layer.make, tuple(weights))
 
     @cached_property
     def _weights(self) -> dict[str, dict[Any, Any]]:
         """For each module the parameters that its calls were first given."""
         found: dict[str, dict[Any, Any]] = {}
-        for event in self._events:
-            if type(event) is not Call or event.kind == "module":
-                continue
-            for place, facts in enumerate(event.inputs):
+        for call in filter(_is_operation, self._events):
+            assert type(call) is Call
+            for place, facts in enumerate(call.inputs):
                 if facts.type == "Parameter":
-                    found.setdefault(event.path, {}).setdefault((event.name, place), _weight(facts))
+                    found.setdefault(call.path, {}).setdefault((call.name, place), _weight(facts))
         return found
+
+
+def _is_operation(event: Event) -> bool:
+    return type(event) is Call and event.kind != "module"
+
+
+def _modules(events: list[Event]) -> dict[str, ModuleFacts]:
+    """The modules of a run by their paths."""
+    by_identity: dict[int, ModuleFacts] = {}
+    for event in events:
+        if type(event) is Call and event.module is not None:
+            by_identity[id(event.module)] = event.module
+    return {module.path: module for module in by_identity.values()}
+
+
+def _layer_path(container: str, number: int) -> str:
+    return f"{container}.{number}".lstrip(".")
 
 
 class Renumbering:
     """Gives paths of a the names that they have in b; `remarks` say which layers only one of them has."""
 
-    def __init__(self, a: Numbered, b: Numbered, renamed: Renamer) -> None:
+    def __init__(self, a: NumberedLayers, b: NumberedLayers, renamer: Renamer) -> None:
         self.remarks: list[Remark] = []
-        self._renamed = renamed
-        self._moved: dict[str, str] = {}
+        self._renamer = renamer
+        self._new_paths: dict[str, str] = {}
         self._a, self._b = a, b
         for container in sorted(a.containers, key=len):  # outer ones first
-            if not any(renamed.names(*inner) for inner in _inner(a.containers[container], container)):
+            if not self._has_rule(container):
                 self._renumber(container, self(container))
+
+    def _has_rule(self, container: str) -> bool:
+        """Whether a rule of the user says how layers of a container are called."""
+        for number, below in self._a.containers[container].items():
+            length = len(_layer_path(container, number))
+            if any(self._renamer.names(path, length) for path in below):
+                return True
+        return False
 
     def __call__(self, path: str) -> str:
         """The name in b of a path of a."""
-        outer = path if self._moved else ""
+        if not self._new_paths:
+            return self._renamer(path)
+        outer = path
         while outer:
-            if outer in self._moved:
-                return self._moved[outer] + path[len(outer) :]
+            if outer in self._new_paths:
+                return self._new_paths[outer] + path[len(outer) :]
             outer = outer.rpartition(".")[0]
-        return self._renamed(path)
+        return self._renamer(path)
 
     def _renumber(self, container: str, other: str) -> None:
         a, b = self._a.layers(container), self._b.layers(other)
-        if not b or [(one.number, one.make) for one in a] == [(one.number, one.make) for one in b]:
+        if not b or _makes(a) == _makes(b):
             return
         self._a.weigh(container, a)
         self._b.weigh(other, b)
-        pairs = _paired(a, b)
-        if _likeness(pairs, a, b) <= _likeness(_as_numbered(a, b), a, b):
+        pairs = _match_layers(a, b)
+        if _likeness(pairs, a, b) <= _likeness(_same_numbers(a, b), a, b):
             return
-        self._moved |= {layer.path: f"{layer.path} only in a" for layer in a}
-        self._moved |= {a[i].path: b[j].path for i, j in pairs}
+        self._new_paths |= {layer.path: f"{layer.path} only in a" for layer in a}
+        self._new_paths |= {a[i].path: b[j].path for i, j in pairs}
         self.remarks.append(_moved_layers(pairs, a, b))
+
+
+def _makes(layers: list[Layer]) -> list[tuple[int, Any]]:
+    return [(layer.number, layer.make) for layer in layers]
 
 
 def _numbers(path: str) -> Iterator[tuple[str, int]]:
@@ -122,39 +160,36 @@ def _numbers(path: str) -> Iterator[tuple[str, int]]:
             yield ".".join(segments[:place]), int(segment)
 
 
-def _inner(layers: dict[int, list[str]], container: str) -> Iterator[tuple[str, int]]:
-    """The paths in a container, and how much of each leads to a layer of it."""
-    for number, below in layers.items():
-        length = len(f"{container}.{number}".lstrip("."))
-        yield from ((path, length) for path in below)
-
-
 def _weight(facts: TensorFacts) -> Any:
     """What a parameter is known by: its statistics, or some of its values."""
     if facts.stats is not None:
-        stats = facts.stats
-        return (stats.count, *(_rounded(getattr(stats, row.name)) for row in NUMBERS))
+        return (facts.stats.count, *map(_digits, _numbers_of(facts.stats)))
     if hasattr(facts.kept, "ravel"):
-        return (facts.shape, *map(_rounded, facts.kept.ravel()[:MOST_VALUES].tolist()))
-    return (facts.shape, _rounded(facts.kept))
+        return (facts.shape, *map(_digits, facts.kept.ravel()[:MOST_VALUES].tolist()))
+    return (facts.shape, _digits(facts.kept))
 
 
-def _rounded(value: Any) -> str:
+_numbers_of = attrgetter(*[row.name for row in NUMBERS])
+
+
+def _digits(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.{_DIGITS}g}"
     return repr(value)
 
 
-def _paired(a: list[Layer], b: list[Layer]) -> list[Match]:
+def _match_layers(a: list[Layer], b: list[Layer]) -> list[Match]:
     """The places of layers that belong together; a layer that is like no other goes with the one in its place."""
     pairs: list[Match] = []
-    for key in ("known", "make", "type"):
+    for key in map(attrgetter, ("known", "make", "type")):
+        keys_a, keys_b = list(map(key, a)), list(map(key, b))
         for gap_a, gap_b in list(_gaps(pairs, len(a), len(b))):
-            found = align([getattr(a[i], key) for i in gap_a], [getattr(b[j], key) for j in gap_b])
+            found = align(keys_a[gap_a.start : gap_a.stop], keys_b[gap_b.start : gap_b.stop])
             pairs += [(gap_a[i], gap_b[j]) for i, j in found]
         pairs.sort()
     for gap_a, gap_b in list(_gaps(pairs, len(a), len(b))):
-        pairs += zip(gap_a, gap_b, strict=True) if len(gap_a) == len(gap_b) else ()
+        if len(gap_a) == len(gap_b):
+            pairs += zip(gap_a, gap_b, strict=True)
     return sorted(pairs)
 
 
@@ -167,15 +202,20 @@ def _gaps(pairs: list[Match], length_a: int, length_b: int) -> Iterator[tuple[ra
         before = (i + 1, j + 1)
 
 
-def _as_numbered(a: list[Layer], b: list[Layer]) -> list[Match]:
+def _same_numbers(a: list[Layer], b: list[Layer]) -> list[Match]:
+    """The places of layers that have the same number."""
     places = {layer.number: place for place, layer in enumerate(b)}
     return [(place, places[layer.number]) for place, layer in enumerate(a) if layer.number in places]
 
 
 def _likeness(pairs: Sequence[Match], a: list[Layer], b: list[Layer]) -> int:
     """How much is the same in layers that are put side by side."""
-    both = [(a[i], b[j]) for i, j in pairs]
-    return sum((x.known == y.known) + (x.make == y.make) + (x.type == y.type) for x, y in both)
+    return sum(_alike(a[i], b[j]) for i, j in pairs)
+
+
+def _alike(a: Layer, b: Layer) -> int:
+    """How many of weights, settings and class two layers have in common."""
+    return sum((a.known == b.known, a.make == b.make, a.type == b.type))
 
 
 def _moved_layers(matches: list[Match], a: list[Layer], b: list[Layer]) -> MovedLayers:
