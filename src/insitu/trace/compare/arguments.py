@@ -120,7 +120,7 @@ _OTHER_TYPES = frozenset((TensorFacts, type(None)))
 
 
 def _is_plain(item: Any) -> bool:
-    """Whether an argument is given, and there is no tensor in it."""
+    """Whether an argument has a value that holds no tensor."""
     kind = type(item)
     if kind in _PLAIN_TYPES:
         return True
