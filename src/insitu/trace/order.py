@@ -34,9 +34,10 @@ def completion_order(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def moments(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
-    """The events as they came while the program ran: each when it was complete, and the calls of watched functions
-    also when they began, which the flag tells.
+    """The events in the order in which the program produced them: each when it was complete. The call of a watched
+    function comes when it begins as well, with the flag True.
 
+    >>> from insitu.trace.event import Variable
     >>> outer, inner = Call(0, None, "python", "f"), Variable(1, 0, "x", 1, ("new",))
     >>> [(event.id, begins) for event, begins in moments([outer, inner])]
     [(0, True), (1, False), (0, False)]
