@@ -81,7 +81,7 @@ def versions(results: Sequence[Result]) -> str:
 
 PAGE = """# The zoo
 
-{passed} architectures of five libraries, built from small random configs, do under insitu just what they do without it.
+{passed} architectures of five libraries, built from small random configs, behave the same with and without insitu.
 Each model runs alone, under `record` (at level `functions`, and at level `aten` with statistics) and under `guard`:
 forward and, if it trains, backward. A model passes if
 
