@@ -9,7 +9,7 @@ from typing import Any
 from insitu.trace.event import Call, Event, Mark, Site, Variable
 from insitu.view.line import Line, Span, ViewTraits
 from insitu.view.name import function_name, operands
-from insitu.view.value import safe, value_text
+from insitu.view.value import is_setting, safe, value_text
 
 FINENESS = {"python": -1, "module": 0, "function": 1, "aten": 2}  # watched functions are never shown
 PACKAGES = "site-packages/"
@@ -32,43 +32,57 @@ class Code:
         self._before: list[Site] = []
         self._chains: dict[Site, list[Site]] = {}
         self._places: dict[Site, tuple[Span, ...]] = {}
-        self._finest = 0 if native else FINENESS["aten"]
+        self._finest = FINENESS["module"]
+        if not native:
+            self._finest = FINENESS["aten"]
         self._covered: set[int | None] = set()
 
     def begin(self) -> Iterable[Line]:
-        """Nothing: the first line of code says where one is."""
+        """No lines: each line of code names its place."""
         return ()
 
     def __call__(self, event: Event) -> Iterable[Line]:
         """The lines of this event, if it is one of the innermost calls."""
         if isinstance(event, Mark):
             return self._mark(event)
-        if isinstance(event, Variable) or event.name.startswith("profiler."):  # the latter torch makes for its profiler
+        if isinstance(event, Variable):
             return ()
-        covered = event.id in self._covered
-        self._covered.discard(event.id)
-        innermost = not covered and self._is_fine(event)
-        if event.parent is not None and (covered or innermost):
-            self._covered.add(event.parent)
-        if not innermost:
+        if event.name.startswith("profiler."):  # torch makes these calls for its profiler
+            return ()
+        if not self._is_innermost(event):
             return ()
         self._finest = max(self._finest, FINENESS[event.kind])
         return self._lines(event)
 
     def _mark(self, mark: Mark) -> Iterable[Line]:
         """An error of the tool itself; the drop-in leaves it out."""
-        is_shown = mark.kind == "trouble" and self._native
-        return (Line(((f"# ! {safe(mark.text)}", "red"),)),) if is_shown else ()
+        if not self._native:
+            return ()
+        if mark.kind != "trouble":
+            return ()
+        return (Line(((f"# ! {safe(mark.text)}", "red"),)),)
+
+    def _is_innermost(self, call: Call) -> bool:
+        """Whether a call is shown because no call inside it is; the calls around it are then covered."""
+        covered = call.id in self._covered
+        self._covered.discard(call.id)
+        innermost = not covered and self._is_fine(call)
+        if covered or innermost:
+            self._covered.add(call.parent)
+        return innermost
 
     def _is_fine(self, call: Call) -> bool:
         """Whether a call is as fine as the finest so far, or failed and is one to show."""
         if FINENESS[call.kind] >= self._finest:
             return True
-        shown = call.kind != "python" if self._native else call.kind == "function"
-        return shown and call.raised is not None
+        if call.raised is None:
+            return False
+        if self._native:
+            return call.kind != "python"
+        return call.kind == "function"
 
     def finish(self) -> Iterable[Line]:
-        """Nothing: every line was shown when it was due."""
+        """No lines: each call was shown when it ended."""
         return ()
 
     def _lines(self, call: Call) -> Iterator[Line]:
@@ -80,10 +94,19 @@ class Code:
             yield Line((("│ " * depth, ""), *self._place(chain[depth])))
             if depth < last:
                 yield Line((("│ " * (depth + 1), ""), ("⬇️", "dim")))
-        ending = ";" if start < len(chain) and not self._native else ""
-        where = f"  {safe(call.path)}" if self._native and call.path and call.kind != "module" else ""
-        what = f"# {operation(call, native=self._native)}{ending}"
-        yield Line((("│ " * len(chain), ""), (what, "dim"), (where, "teal")))
+        what = f"# {operation(call, native=self._native)}"
+        has_new_place = start < len(chain)
+        if has_new_place and not self._native:
+            what += ";"
+        yield Line((("│ " * len(chain), ""), (what, "dim"), (self._path(call), "teal")))
+
+    def _path(self, call: Call) -> str:
+        """The path of the module around a call; a module names its own."""
+        if not self._native or call.kind == "module":
+            return ""
+        if call.path:
+            return f"  {safe(call.path)}"
+        return ""
 
     def _chain(self, site: Site | None) -> list[Site]:
         if site is None:
@@ -101,12 +124,21 @@ class Code:
         for index, (site, other) in enumerate(zip(chain, self._before, strict=False)):
             if site is other:
                 continue
-            if site.line != other.line or site.file != other.file:
-                return index
-            exact = not self._succinct or (index == last and not self._native)
-            if exact and (site.start, site.end) != (other.start, other.end):
+            if not self._is_same(site, other, is_last=index == last):
                 return index
         return min(len(chain), len(self._before))
+
+    def _is_same(self, site: Site, other: Site, *, is_last: bool) -> bool:
+        """Whether two sites are shown as one: on one line and, where columns count, at the same columns."""
+        if site.line != other.line:
+            return False
+        if site.file != other.file:
+            return False
+        if (site.start, site.end) == (other.start, other.end):
+            return True
+        if not self._succinct:
+            return False
+        return self._native or not is_last
 
     def _place(self, site: Site) -> tuple[Span, ...]:
         """The line of source, its expression in colour, and where it is."""
@@ -123,16 +155,14 @@ def operation(call: Call, *, native: bool = True) -> str:
     quote = not native  # torch-code-tracing quotes the tensors in a list
     args = [value_text(item, quote_tensors=quote) for item in operands(call)]
     outcome = _outcome(call, quote)
-    if call.operator is not None and len(args) == 2 and call.kind == "function":
+    is_function_of_two = call.kind == "function" and len(args) == 2
+    if is_function_of_two and call.operator is not None:
         return f"{_infix(safe(call.operator), *args)} -> {outcome}"
-    named = [(name, item) for name, item in call.kwargs.items() if call.kind == "aten" or _is_setting(name, item)]
-    args += [f"{safe(name)}={value_text(item, quote_tensors=quote)}" for name, item in named]
+    for name, item in call.kwargs.items():
+        is_shown = call.kind == "aten" or is_setting(name, item)
+        if is_shown:
+            args.append(f"{safe(name)}={value_text(item, quote_tensors=quote)}")
     return f"{_name(call)}({', '.join(args)}) -> {outcome}"
-
-
-def _is_setting(name: str, item: Any) -> bool:
-    """Whether a named argument is shown: not None, and not one that torch passes on for itself."""
-    return item is not None and not name.startswith("_")
 
 
 def _infix(symbol: str, left: str, right: str) -> str:
@@ -167,18 +197,20 @@ def source(site: Site) -> Iterator[Span]:
     """The line of source without its indentation, the expression that ran in colour."""
     text = safe(site.text.rstrip().replace("\t", " "))
     indent = len(text) - len(text.lstrip())
-    if site.start is None or site.end is None:
+    start, end = site.start, site.end
+    if start is None or end is None:
         yield (text[indent:], "")
-    elif indent <= site.start < site.end <= len(text):
-        yield (text[indent : site.start], "")
-        yield (text[site.start : site.end], "teal")
-        yield (text[site.end :], "")
-    else:
+        return
+    if not indent <= start < end <= len(text):
         yield (text[indent:], "")
+        return
+    yield (text[indent:start], "")
+    yield (text[start:end], "teal")
+    yield (text[end:], "")
 
 
 def shown_file(path: str) -> str:
-    """A file from its package on, or from the current folder if it lies there.
+    """A file from its package on, or from the current folder if it is inside.
 
     >>> shown_file("/usr/lib/python3/site-packages/transformers/utils/generic.py")
     'site-packages/transformers/utils/generic.py'

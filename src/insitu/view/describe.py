@@ -72,10 +72,11 @@ def _(items: list[Any] | tuple[Any, ...]) -> str:
     if is_short(items):
         return value_text(items)
     length = _length(items)
-    kinds = {tensor(item) if type(item) is TensorFacts else None for item in items}
-    if kinds <= {None}:
+    found = [tensor(item) for item in items if type(item) is TensorFacts]
+    if not found:
         return length
-    if len(items) > 1 and len(kinds) == 1:
+    is_uniform = len(found) == len(items) and len(set(found)) == 1
+    if is_uniform and len(items) > 1:
         return f"{length}: {len(items)} × {tensor(items[0])}"
     return f"{length}: {_capped([_item(item) for item in items[:MOST_NAMES]], len(items))}"
 
@@ -103,7 +104,10 @@ def _item(item: Any) -> str:
 
 
 def _length(items: list[Any] | tuple[Any, ...]) -> str:
-    return f"{'list' if isinstance(items, list) else 'tuple'}, len {length_of(items):,}"
+    length = length_of(items)
+    if isinstance(items, list):
+        return f"list, len {length:,}"
+    return f"tuple, len {length:,}"
 
 
 def length_of(items: list[Any] | tuple[Any, ...]) -> int:
@@ -112,8 +116,12 @@ def length_of(items: list[Any] | tuple[Any, ...]) -> int:
     >>> length_of([0, 1, Word("… 98 more")])
     100
     """
-    last = items[-1] if items else None
-    cut = CUT.fullmatch(last) if type(last) is Word else None
+    if not items:
+        return 0
+    last = items[-1]
+    if type(last) is not Word:
+        return len(items)
+    cut = CUT.fullmatch(last)
     if cut is None:
         return len(items)
     return len(items) - 1 + int(cut[1])
@@ -142,20 +150,30 @@ def _tensor(facts: TensorFacts) -> tuple[Span, ...]:
     """Dtype, shape and device, the class if it is not a plain tensor, and the values or the statistics."""
     head: Span = (tensor(facts), "blue")
     where = _where(facts.type, facts.device)
-    text = short(kept_text(facts.kept), MOST_TEXT) if facts.kept is not None else ""
-    if text:
-        return (head, where, ("  " + text, "red" if "nan" in text else ""))
+    if facts.kept is not None:
+        text = short(kept_text(facts.kept), MOST_TEXT)
+        if text:
+            return (head, where, _kept_span(text))
     if facts.stats is None:
         return (head, where)
     return (head, where, *_statistics(facts.stats, facts.dtype))
 
 
+def _kept_span(text: str) -> Span:
+    """The values of a tensor, in red if one is NaN."""
+    if "nan" in text:
+        return (f"  {text}", "red")
+    return (f"  {text}", "")
+
+
 @lru_cache(maxsize=256)
 def _where(type: str, device: str) -> Span:
     """The device, which is left out for an array on the CPU, and the class of a tensor that is not a plain one."""
-    if type == "ndarray":
-        return ("" if device == "cpu" else f" {safe(device)}", "green")
-    return (f" {safe(device)}" + ("" if type == "Tensor" else f" {safe(type)}"), "green")
+    if (type, device) == ("ndarray", "cpu"):
+        return ("", "green")
+    if type in ("ndarray", "Tensor"):
+        return (f" {safe(device)}", "green")
+    return (f" {safe(device)} {safe(type)}", "green")
 
 
 def _statistics(stats: Stats, dtype: str) -> list[Span]:

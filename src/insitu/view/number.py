@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from insitu.trace.dtype import dtype_named
@@ -19,6 +19,22 @@ BYTES = ("KiB", "MiB", "GiB", "TiB")
 FLOPS = ("", " k", " M", " G", " T", " P", " E")
 MOST_WRITTEN = 1e5  # from here on numbers that are not integers have an exponent
 MOST_EXACT = 2**53  # of the integers that a float holds exactly
+
+
+def unless_zero(form: Callable[[int], str], number: int) -> str:
+    """A number in a form, and nothing for 0.
+
+    >>> unless_zero(amount, 12), unless_zero(amount, 0)
+    ('12 B', '')
+    """
+    if number:
+        return form(number)
+    return ""
+
+
+def grouped_digits(number: int) -> str:
+    """An integer with commas between its thousands."""
+    return f"{number:,}"
 
 
 def number_text(item: Any) -> str:
@@ -68,10 +84,12 @@ def limits(low: float, high: float, *, whole: bool = False) -> str:
     """
     if low == high:
         return figure(low, whole=whole)
-    ends = figure(low, whole=whole), figure(high, whole=whole)
-    if ends[0] == ends[1]:
-        ends = figure(low, 5, whole=whole), figure(high, 5, whole=whole)
-    return " … ".join(ends)
+    first = figure(low, whole=whole)
+    last = figure(high, whole=whole)
+    if first == last:
+        first = figure(low, 5, whole=whole)
+        last = figure(high, 5, whole=whole)
+    return f"{first} … {last}"
 
 
 def spread(stats: Stats, dtype: str = "") -> str:

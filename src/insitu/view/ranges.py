@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from operator import attrgetter
 
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.view.line import Span
@@ -40,49 +41,72 @@ def values_cell(every: Sequence[Outputs]) -> Span | None:
     >>> values_cell([(logits, loss)])
     ('-0.381 … 0.679 | 3.28', '')
     """
-    if len(every) == 1 and len(every[0]) == 1:  # as most often
-        facts = every[0][0]
-        if facts.stats is None:
-            return None
-        return _cell(spread(facts.stats, facts.dtype), facts.stats.nan)
+    is_single = len(every) == 1 and len(every[0]) == 1  # as most often
+    if is_single:
+        return _single_cell(every[0][0])
     ranges = [_range(facts) for facts in zip_longest(*every)]
-    known = [output.stats for output in ranges if output.stats is not None]
+    known = _known(ranges)
     if not known:
         return None
-    return _cell(join_outputs(list(map(str, ranges)), _rest_text(ranges)), sum(stats.nan for stats in known))
+    text = join_outputs(list(map(str, ranges)), _rest_text(ranges))
+    return _cell(text, _total("nan", known))
+
+
+def _single_cell(facts: TensorFacts) -> Span | None:
+    stats = facts.stats
+    if stats is None:
+        return None
+    return _cell(spread(stats, facts.dtype), stats.nan)
+
+
+def _known(ranges: Iterable[OutputRange]) -> list[Stats]:
+    """The statistics of those outputs that have any."""
+    return [output.stats for output in ranges if output.stats is not None]
 
 
 def outputs_cell(calls: Iterable[Call]) -> Span | None:
-    """The same of calls."""
+    """The ranges of the outputs of several calls that are alike."""
     return values_cell([call.outputs for call in calls])
 
 
 def union(every: Sequence[Stats]) -> Stats | None:
     """The statistics of several tensors taken as one; mean, deviation and histogram are left out."""
-    if len(every) < 2:
-        if every:
-            return every[0]
+    if not every:
         return None
+    if len(every) == 1:
+        return every[0]
     low = [stats.min for stats in every if stats.min is not None]
     high = [stats.max for stats in every if stats.max is not None]
     return Stats(
-        count=sum(stats.count for stats in every),
+        count=_total("count", every),
         min=min(low, default=None),
         max=max(high, default=None),
         mean=None,
         std=None,
-        nan=sum(stats.nan for stats in every),
-        inf=sum(stats.inf for stats in every),
-        zeros=sum(stats.zeros for stats in every),
+        nan=_total("nan", every),
+        inf=_total("inf", every),
+        zeros=_total("zeros", every),
     )
+
+
+def _total(count: str, every: Sequence[Stats]) -> int:
+    """The sum of one of the counts."""
+    return sum(map(attrgetter(count), every))
+
+
+def known_stats(every: Iterable[TensorFacts]) -> list[Stats]:
+    """The statistics of those tensors that have any."""
+    return [facts.stats for facts in every if facts.stats is not None]
 
 
 def _range(outputs: Iterable[TensorFacts | None]) -> OutputRange:
     """One output over all calls; a call may lack it."""
     known = [facts for facts in outputs if facts is not None]
-    stats = union([facts.stats for facts in known if facts.stats is not None])
-    dtypes = {facts.dtype for facts in known}
-    return OutputRange(stats, dtypes.pop() if len(dtypes) == 1 else "")
+    stats = union(known_stats(known))
+    first, *others = {facts.dtype for facts in known}
+    if others:
+        return OutputRange(stats, "")
+    return OutputRange(stats, first)
 
 
 def join_outputs(texts: Sequence[str], last: str = "") -> str:
@@ -99,12 +123,16 @@ def join_outputs(texts: Sequence[str], last: str = "") -> str:
 
 def _rest_text(ranges: list[OutputRange]) -> str:
     """How much is not finite in the outputs that are not shown one by one."""
-    rest = [output.stats for output in ranges[MOST_RANGES - 1 :] if output.stats is not None]
-    odd = union([stats for stats in rest if stats.nan or stats.inf])
-    if odd is not None:
-        return f", {spread(replace(odd, min=None, max=None))}"
+    rest = union(_known(ranges[MOST_RANGES - 1 :]))
+    if rest is None:
+        return ""
+    odd = spread(replace(rest, min=None, max=None))
+    if odd:
+        return f", {odd}"
     return ""
 
 
 def _cell(text: str, nan: int) -> Span:
-    return (text, "red" if nan else "")
+    if nan:
+        return (text, "red")
+    return (text, "")

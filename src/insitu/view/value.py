@@ -12,6 +12,7 @@ from insitu.trace.event import Fields, Opaque, TensorFacts, Word, tensors
 from insitu.view.number import figure, number_text
 
 PLAIN = frozenset({int, float, bool, NoneType})
+BARE = PLAIN | {str}
 MOST_ITEMS = 32
 MOST_RESULT = 60  # characters of a result
 MOST_DEPTH = 8
@@ -27,7 +28,13 @@ def safe(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text])
+    return "".join(map(_safe_character, text))
+
+
+def _safe_character(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def short(text: str, limit: int) -> str:
@@ -67,7 +74,9 @@ def value_text(item: Any, *, quote_tensors: bool = False) -> str:
         return number_text(item)
     if isinstance(item, str):
         return short(safe(item), MOST_TEXT)
-    return _inner(item, "'" if quote_tensors else "", 0)
+    if quote_tensors:
+        return _inner(item, "'", 0)
+    return _inner(item, "", 0)
 
 
 def _inner(item: Any, quote: str, depth: int) -> str:
@@ -152,15 +161,26 @@ def arguments(args: Sequence[Any], kwargs: dict[str, Any], *, brief: bool = Fals
     >>> arguments((1, x, x, None, 0.5, None), {"out": x, "dim": None})
     ['1', '2 × f32[2, 3]', 'None', '0.5', 'out=f32[2, 3]']
     """
-    last = max((place for place, item in enumerate(args) if item is not None), default=-1)
+    count = len(args)
+    while count and args[count - 1] is None:
+        count -= 1
     texts: list[str] = []
-    for same, items in groupby(args[: last + 1], key=_tensor_key):
+    for same, items in groupby(args[:count], key=_tensor_key):
         if same is None:
             texts += [argument(item, brief) for item in items]
         else:
             texts.append(_counted(list(items), brief))
-    named = [(name, item) for name, item in kwargs.items() if item is not None and not name.startswith("_")]
-    return texts + [f"{safe(name)}={argument(item, brief)}" for name, item in named]
+    for name, item in kwargs.items():
+        if is_setting(name, item):
+            texts.append(f"{safe(name)}={argument(item, brief)}")
+    return texts
+
+
+def is_setting(name: str, item: Any) -> bool:
+    """Whether a named argument is shown: not None, and not one that torch passes on for itself."""
+    if item is None:
+        return False
+    return not name.startswith("_")
 
 
 def _tensor_key(item: Any) -> str | None:
@@ -184,9 +204,9 @@ def argument(item: Any, brief: bool = False) -> str:
         if brief:
             return safe(f"{item.dtype}[…]")
         return tensor(item)
-    if not isinstance(item, (list, tuple)) or len(item) < 2:
+    if not isinstance(item, (list, tuple)):
         return value_text(item)
-    if any(type(part) is not TensorFacts for part in item):
+    if not _are_several_tensors(item):
         return value_text(item)
     texts = {argument(part, brief) for part in item}
     if len(texts) == 1:
@@ -194,19 +214,27 @@ def argument(item: Any, brief: bool = False) -> str:
     return value_text(item)
 
 
+def _are_several_tensors(items: Sequence[Any]) -> bool:
+    """Whether there are two or more items, all of them tensors."""
+    if len(items) < 2:
+        return False
+    return set(map(type, items)) == {TensorFacts}
+
+
 def holds_tensor(item: Any) -> bool:
     """Whether this is a tensor or a container with one in it."""
     kind = type(item)
     if kind is TensorFacts:
         return True
-    if kind in PLAIN or kind is str:
+    if kind in BARE:
         return False
     return next(tensors(item), None) is not None
 
 
 def held_text(item: Any) -> str:
     """What a variable holds, in the manner of a result; a text is quoted and None is None."""
-    if isinstance(item, str) and not isinstance(item, Word):
+    is_text = isinstance(item, str) and not isinstance(item, Word)
+    if is_text:
         return repr(short(item, MOST_RESULT))
     if holds_tensor(item):
         return result(item)
@@ -223,10 +251,12 @@ def result(item: Any, limit: int = MOST_RESULT) -> str:
         return _named_results(item.items, limit)
     if isinstance(item, dict):
         return _named_results(item, limit)
-    found = [tensor(facts) for facts in tensors(item)]
+    found = list(map(tensor, tensors(item)))
     if not found:
         return short(value_text(item), limit)
-    if len(found) > 1 and len(set(found)) == 1:
+    if len(found) == 1:
+        return short(found[0], limit)
+    if len(set(found)) == 1:
         return f"{len(found)} × {found[0]}"
     return short(join_capped(found), limit)
 
@@ -243,12 +273,13 @@ def kept_text(item: Any) -> str:
     ('0.1235', 'two\\\\nlines')
     """
     try:
-        size = getattr(item, "size", None)
-        if type(size) is int and hasattr(item, "tolist"):
-            if size <= MOST_VALUES:
-                return _values(item.tolist())
+        size: Any = getattr(item, "size", None)
+        is_array = type(size) is int and hasattr(item, "tolist")
+        if not is_array:
+            return _element(item)
+        if size > MOST_VALUES:
             return ""
-        return _element(item)
+        return _values(item.tolist())
     except Exception as error:  # the user's own object: its text may do anything
         return safe(f"<{type(item).__name__}: {type(error).__name__}>")
 
