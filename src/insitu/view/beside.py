@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from insitu.trace.costs import CostLedger, Costs
-from insitu.trace.event import Call, Event, tensors
+from insitu.trace.event import Call, Event, ModuleFacts, tensors
 from insitu.trace.fold import Fold
 from insitu.trace.forest import Group, calls_of
 from insitu.view.line import Column, Span
-from insitu.view.number import amount, duration, operations
+from insitu.view.number import amount, duration, grouped_digits, operations, unless_zero
 from insitu.view.ranges import values_cell
 
 COSTS = (
@@ -21,7 +21,7 @@ NO_BACKWARD = 'no backward pass was recorded: level="aten", and loss.backward() 
 
 
 class NothingBeside:
-    """No columns: what a tree has unless it is asked for more."""
+    """No columns: the default of a tree."""
 
     columns: tuple[Column, ...] = ()
     missing: str | None = None
@@ -48,7 +48,8 @@ class Beside:
     """Collects what the columns need while the calls complete."""
 
     def __init__(self, *, costs: bool, backward: bool) -> None:
-        self._costs, self._backward = costs, backward
+        self._costs = costs
+        self._backward = backward
         self._ledger = CostLedger()
         self._found: dict[int, Costs] = {}
         self._parents: dict[int, int | None] = {}
@@ -69,7 +70,9 @@ class Beside:
 
     def hides(self, event: Event | Group) -> bool:
         """Whether a row is left out because it is shown beside another one."""
-        return self._backward and isinstance(event, Call) and event.phase == "backward"
+        if not self._backward:
+            return False
+        return isinstance(event, Call) and event.phase == "backward"
 
     def settle(self) -> None:
         """Add the backward times to the calls they belong to, and to the calls around these: all events are there."""
@@ -108,13 +111,16 @@ class Beside:
 
 def _cost_cells(calls: list[Call], costs: Costs) -> tuple[Span, ...]:
     """Own time, memory, parameters and operations; each module counts once."""
-    modules = {call.module.path: call.module for call in calls if call.kind == "module" and call.module is not None}
+    modules: dict[str, ModuleFacts] = {}
+    for call in calls:
+        if call.kind == "module" and call.module is not None:
+            modules[call.module.path] = call.module
     parameters = sum(module.parameters for module in modules.values())
     return (
         time_cell(costs.own),
-        (amount(costs.memory) if costs.memory else "", ""),
-        (f"{parameters:,}" if parameters else "", ""),
-        (operations(costs.flops) if costs.flops else "", ""),
+        (unless_zero(amount, costs.memory), ""),
+        (unless_zero(grouped_digits, parameters), ""),
+        (unless_zero(operations, costs.flops), ""),
     )
 
 
@@ -131,4 +137,4 @@ def _gradient(calls: list[Call]) -> Span:
 
 def time_cell(nanoseconds: int) -> Span:
     """A time that was spent; nothing where there was none."""
-    return (duration(nanoseconds) if nanoseconds else "", "green")
+    return (unless_zero(duration, nanoseconds), "green")

@@ -45,7 +45,7 @@ _BARE = frozenset(
         *("num_embeddings", "embedding_dim", "embed_dim", "input_size", "hidden_size"),
     }
 )
-_ARROWS = frozenset({"in_features", "in_channels", "input_size"})
+_SEPARATORS = dict.fromkeys(("in_features", "in_channels", "input_size"), " → ")  # after a setting
 _SIGNS = {"kernel_size": "×", "output_size": "×"}  # between the parts of a setting
 
 
@@ -55,11 +55,12 @@ def key_settings(module: ModuleFacts) -> dict[str, Any]:
     >>> key_settings(ModuleFacts("fc", "Linear", settings={"in_features": 6, "out_features": 2, "bias": True}))
     {'in_features': 6, 'out_features': 2}
     """
+    settings = module.settings
     for name in (module.type, *module.bases):
         if name in _KEYS:
-            return {key: module.settings[key] for key in _KEYS[name] if module.settings.get(key) is not None}
-    numbers = [(key, item) for key, item in module.settings.items() if type(item) in (int, float)]
-    return dict(numbers[:3])
+            return {key: settings[key] for key in _KEYS[name] if settings.get(key) is not None}
+    numbers = [key for key, item in settings.items() if type(item) in (int, float)]
+    return {key: settings[key] for key in numbers[:3]}
 
 
 def module_type(module: ModuleFacts) -> str:
@@ -72,7 +73,7 @@ def module_type(module: ModuleFacts) -> str:
     sign = ""
     for name, item in key_settings(module).items():
         text += f"{sign}{_setting(name, item)}"
-        sign = " → " if name in _ARROWS else ", "
+        sign = _SEPARATORS.get(name, ", ")
     if text:
         return f"{safe(module.type)}({text})"
     return safe(module.type)
@@ -110,10 +111,14 @@ def is_method(call: Call) -> bool:
 
 def operands(call: Call) -> tuple[Any, ...]:
     """The arguments of an operator in the order of the source: `1 - x` calls x.__rsub__(1)."""
-    is_function_of_two = call.kind == "function" and len(call.args) == 2
-    if is_function_of_two and operation(call.kind, call.name).is_reflected:
-        return (call.args[1], call.args[0])
-    return call.args
+    if call.kind != "function":
+        return call.args
+    if len(call.args) != 2:
+        return call.args
+    left, right = call.args
+    if operation(call.kind, call.name).is_reflected:
+        return (right, left)
+    return (left, right)
 
 
 def named_arguments(call: Call) -> dict[str, Any]:
@@ -139,17 +144,21 @@ def compact(call: Call) -> str:
     if call.operator is not None:
         return _operation(call, safe(call.operator))
     name = function_name(call.name)
-    args, kwargs = call.args, call.kwargs if call.kind != "python" else named_arguments(call)
+    args, kwargs = call.args, call.kwargs
+    if call.kind == "python":
+        kwargs = named_arguments(call)
     if not args and not kwargs:
         return name + "()"
     if is_method(call):
         args = args[1:]
-    shown_args = () if _are_tensors(args) else args
-    shown_kwargs = {} if _are_tensors(kwargs.values()) else kwargs
+    if _are_tensors(args):
+        args = ()
+    if _are_tensors(kwargs.values()):
+        kwargs = {}
     text = _first_fit(
-        lambda: arguments(shown_args, shown_kwargs),
-        lambda: arguments(shown_args, shown_kwargs, brief=True),
-        lambda: _without_named_tensors(shown_args, shown_kwargs),
+        lambda: arguments(args, kwargs),
+        lambda: arguments(args, kwargs, brief=True),
+        lambda: _without_named_tensors(args, kwargs),
     )
     if text:
         return f"{name}({text})"
@@ -167,7 +176,12 @@ def _without_named_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
 
 def _are_tensors(items: Iterable[Any]) -> bool:
     """Whether all items are None or hold tensors."""
-    return all(item is None or holds_tensor(item) for item in items)
+    for item in items:
+        if item is None:
+            continue
+        if not holds_tensor(item):
+            return False
+    return True
 
 
 def _first_fit(*forms: Callable[[], list[str]]) -> str:
@@ -182,9 +196,10 @@ def _first_fit(*forms: Callable[[], list[str]]) -> str:
 
 def _operation(call: Call, symbol: str) -> str:
     """An operator with the operands that are not tensors, or an index with all of its parts."""
-    if symbol.startswith("[]") and len(call.args) > 1:
+    count = len(call.args)
+    if symbol.startswith("[]") and count > 1:
         return f"[{_index(call.args[1])}]{symbol[2:]}"
-    if len(call.args) != 2:
+    if count != 2:
         return symbol
     left, right = operands(call)
     return " ".join([*_plain_operand(left), symbol, *_plain_operand(right)])
@@ -192,7 +207,9 @@ def _operation(call: Call, symbol: str) -> str:
 
 def _index(index: Any) -> str:
     """The parts of an index."""
-    parts = index if isinstance(index, tuple) else (index,)
+    parts = index
+    if not isinstance(index, tuple):
+        parts = (index,)
     return _first_fit(lambda: list(map(argument, parts)), lambda: [argument(part, brief=True) for part in parts])
 
 
@@ -204,7 +221,7 @@ def _plain_operand(item: Any) -> tuple[str, ...]:
 
 
 class Placed(Protocol):
-    """What has a place in the source."""
+    """An object with a place in the source."""
 
     @property
     def file(self) -> str: ...
@@ -229,7 +246,9 @@ def expression(site: Site | None) -> str:
     """
     if site is None:
         return "?"
-    text = site.text[site.start : site.end] if site.end is not None else site.text
+    text = site.text
+    if site.end is not None:
+        text = text[site.start : site.end]
     return short(safe(text.strip()), MOST_ARGUMENTS) or spot(site)
 
 
@@ -238,19 +257,20 @@ def method_name(call: Call) -> str | None:
 
     None when no line of that module's own code led to the call, as with F.linear inside torch's Linear.
     """
-    module = call.module
-    if module is None or call.site is None:
+    if call.module is None:
         return None
-    return _method(call.site, module)
+    if call.site is None:
+        return None
+    return _method(call.site, call.module)
 
 
 @lru_cache(maxsize=4096)
 def _method(site: Site, module: ModuleFacts) -> str | None:
+    owners = {module.type, *module.bases}
     place: Site | None = site
     while place is not None:
         owner, _, name = place.function.rpartition(".")
-        owner = owner.rpartition(".")[2]
-        if owner and (owner == module.type or owner in module.bases):
+        if owner and owner.rpartition(".")[2] in owners:
             return safe(f"{module.type}.{name}")
         place = place.caller
     return None
@@ -258,4 +278,8 @@ def _method(site: Site, module: ModuleFacts) -> str | None:
 
 def is_inner(call: Call) -> bool:
     """Whether a call is how a leaf module does its work, and not written in code of that module's own."""
-    return call.kind != "module" and call.module is not None and call.module.leaf and method_name(call) is None
+    if call.kind == "module":
+        return False
+    if call.module is None:
+        return False
+    return call.module.leaf and method_name(call) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import compress
+from operator import attrgetter
 
 from insitu.trace.costs import CostLedger, Costs, size
 from insitu.trace.event import Call, Event, Mark, ModuleFacts
@@ -12,7 +13,7 @@ from insitu.trace.path import relative
 from insitu.view.beside import time_cell
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import module_type
-from insitu.view.number import amount, operations
+from insitu.view.number import amount, grouped_digits, operations, unless_zero
 from insitu.view.value import result, safe
 
 COLUMNS = (
@@ -33,7 +34,7 @@ NOTHING: Span = ("", "")
 
 @dataclass(slots=True)
 class ModuleTotals:
-    """What the calls of one module add up to: the first output, whether others differ, the first exception."""
+    """The sums over the calls of one module, the first output, whether others differ, and the first exception."""
 
     module: ModuleFacts
     first: int
@@ -57,10 +58,12 @@ class ModuleTotals:
 
     @property
     def outcome(self) -> Span:
-        """What the calls returned; an exception comes before everything else."""
+        """The output of the calls; an exception comes before everything else."""
         if self.raised is not None:
             return (f"✗ raised {safe(self.raised)}", "red")
-        return (f"{self.output} and others" if self.has_others else self.output, "blue")
+        if self.has_others:
+            return (f"{self.output} and others", "blue")
+        return (self.output, "blue")
 
 
 class Table:
@@ -84,21 +87,22 @@ class Table:
         self._undecided: dict[int, set[str]] = {}
 
     def begin(self) -> Iterable[Line]:
-        """Nothing: the table comes at the end."""
+        """No lines: the table comes at the end."""
         return ()
 
     def __call__(self, event: Event) -> Iterable[Line]:
-        """Nothing yet: the call is added to its row."""
+        """No lines yet: the call is added to its row."""
         if isinstance(event, Call):
             self._count(event)
-            if event.module is not None and event.kind == "module":
-                self._shown.add(event.module.path)
+            module = called_module(event)
+            if module is not None:
+                self._shown.add(module.path)
         elif isinstance(event, Mark) and event.kind == "trouble":
             self._troubles.append(safe(event.text))
         return ()
 
     def left_out(self, event: Event) -> None:
-        """A call whose module has no row, if no other call of it has one."""
+        """Count a call whose module has no row, unless another call of the module is shown."""
         if isinstance(event, Call):
             self._count(event)
 
@@ -110,14 +114,19 @@ class Table:
             self._all.flops += costs.flops
         if event.forward is not None:
             self._behind[event.path] = self._behind.get(event.path, 0) + costs.time
-        elif event.kind == "module" and event.phase == "forward" and event.module is not None:
-            self._add(event, event.module, costs)
+            return
+        module = called_module(event)
+        if module is not None and event.phase == "forward":
+            self._add(event, module, costs)
 
     def _decide(self, call: Call) -> None:
         """Find the models beside the first one: they have the names of their classes, and are in no other module."""
         found = self._undecided.pop(call.id, set())
-        if call.kind == "module" and call.module is not None:
-            found = {call.module.path} if _is_model(call.module) else set()
+        module = called_module(call)
+        if module is not None:
+            found = set()
+            if _is_model(module):
+                found = {module.path}
         if call.parent is None:
             self._outermost |= found
         elif found:
@@ -135,12 +144,11 @@ class Table:
         self._attribute()
         total = self._total()
         self._rows = {path: row for path, row in self._rows.items() if path in self._shown}
-        rows = sorted(self._rows.values(), key=lambda row: row.first)
         depths = self._depths()
-        body = [
-            *((self._name(row, depths[row.module.path]), self._cells(row)) for row in rows),
-            ((("total", "bold"),), total),
-        ]
+        body: list[tuple[tuple[Span, ...], tuple[Span, ...]]] = []
+        for row in sorted(self._rows.values(), key=attrgetter("first")):
+            body.append((self._name(row, depths[row.module.path]), self._cells(row)))
+        body.append(((("total", "bold"),), total))
         used = [any(cells[index][0] for _, cells in body) for index in range(len(COLUMNS))]
         columns = tuple(compress(COLUMNS, used))
         yield Line((("module", "bold"),), tuple((column.name, "bold") for column in columns), columns)
@@ -152,7 +160,9 @@ class Table:
     def _attribute(self) -> None:
         """Give the time of the backward operators to the modules whose gradients they computed, and to those around."""
         for path, time in self._behind.items():
-            above: str | None = path if path in self._rows else self._above(path)
+            above: str | None = path
+            if path not in self._rows:
+                above = self._above(path)
             while above is not None:
                 self._rows[above].costs.backward += time
                 above = self._above(above)
@@ -162,7 +172,9 @@ class Table:
         depths: dict[str, int] = {}
         for path in sorted(self._rows, key=len):
             above = self._above(path)
-            depths[path] = 0 if above is None else depths[above] + 1
+            depths[path] = 0
+            if above is not None:
+                depths[path] = depths[above] + 1
         return depths
 
     def _above(self, path: str) -> str | None:
@@ -181,7 +193,7 @@ class Table:
         costs = row.costs
         return (
             (module_type(row.module), "purple"),
-            (f"{row.module.parameters:,}" if row.module.parameters else "", ""),
+            (unless_zero(grouped_digits, row.module.parameters), ""),
             row.outcome,
             time_cell(costs.time),
             time_cell(costs.own),
@@ -189,7 +201,7 @@ class Table:
             _share(costs.time, self._all.time),
             (f"{row.calls:,}", ""),
             (amount(costs.memory), ""),
-            _flops(costs.flops),
+            (unless_zero(operations, costs.flops), ""),
         )
 
     def _total(self) -> tuple[Span, ...]:
@@ -207,16 +219,23 @@ class Table:
             NOTHING,
             (f"{sum(row.calls for row in rows):,}", ""),
             (amount(sum(self._tensors.values())), ""),
-            _flops(self._all.flops),
+            (unless_zero(operations, self._all.flops), ""),
         )
 
 
 def _count_text(shown: int, count: int) -> str:
     """How many modules there are, and how many of them are shown if these are fewer."""
-    text = "1 module" if count == 1 else f"{count:,} modules"
+    text = {1: "1 module"}.get(count, f"{count:,} modules")
     if shown == count:
         return text
     return f"{shown:,} of {text}"
+
+
+def called_module(call: Call) -> ModuleFacts | None:
+    """The module whose call this is; None for a call that only runs inside a module."""
+    if call.kind == "module":
+        return call.module
+    return None
 
 
 def _is_model(module: ModuleFacts) -> bool:
@@ -224,12 +243,8 @@ def _is_model(module: ModuleFacts) -> bool:
     return module.path.partition("#")[0] == module.type
 
 
-def _flops(count: int) -> Span:
-    return (operations(count) if count else "", "")
-
-
 def _share(part: int, whole: int) -> Span:
     """The share of a time in the time of the whole trace."""
-    if part and whole:
-        return (f"{100 * part / whole:.1f}%", "")
-    return NOTHING
+    if part == 0 or whole == 0:
+        return NOTHING
+    return (f"{100 * part / whole:.1f}%", "")

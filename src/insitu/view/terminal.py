@@ -59,8 +59,10 @@ class Terminal:
 
     def write(self, lines: Iterable[Line]) -> None:
         """Write the lines."""
-        file = self._file if self._file is not None else sys.stdout
-        if file is None or file is self._broken or lines == ():  # most events make no line: be quick
+        if lines == ():  # most events make no line: be quick
+            return
+        file = self._stream()
+        if file is None:
             return
         texts: list[str] = []
         for text in self._texts(lines, file):
@@ -72,23 +74,37 @@ class Terminal:
             self._put(texts, file)
 
     def _texts(self, lines: Iterable[Line], file: IO[str]) -> Iterator[str]:
-        color = wants_color(file) if self._color is None else self._color
-        plain = needs_ascii(getattr(file, "encoding", None))
-        for columns, block in groupby(map(_in_ascii, lines) if plain else lines, key=attrgetter("columns")):
-            for spans in self._rows(columns, block, file, "..." if plain else "…"):
-                yield _painted(spans) if color else "".join([text for text, _ in spans])
+        more = "…"
+        if needs_ascii(getattr(file, "encoding", None)):
+            lines = map(_in_ascii, lines)
+            more = SIGNS[more]
+        join = self._joiner(file)
+        for columns, block in groupby(lines, key=attrgetter("columns")):
+            yield from map(join, self._rows(columns, block, file, more))
+
+    def _joiner(self, file: IO[str]) -> Callable[[Sequence[Span]], str]:
+        """The function that makes a text of spans, with colour or without."""
+        color = self._color
+        if color is None:
+            color = wants_color(file)
+        if color:
+            return _painted
+        return _unpainted
 
     def _rows(
         self, columns: tuple[Column, ...] | None, lines: Iterator[Line], file: IO[str], more: str
     ) -> Iterator[Sequence[Span]]:
         """The rows of a table, laid out; widths only grow, so that what is written later still lines up."""
+        if columns is None:
+            yield from map(attrgetter("spans"), lines)
+            return
         if not columns:
-            room = None if columns is None else self._room(file)
+            room = self._room(file)
             yield from (_within(line.spans, room, more) for line in lines)
             return
         widths = self._widths.setdefault(columns, [0] * (1 + len(columns)))
         while rows := list(islice(lines, CHUNK)):
-            places = places_of if _has_wide(rows) else len
+            places = _measure_for(rows)
             _measure(rows, widths, places)
             first, fits = fit_columns(columns, widths, self._room(file))
             for row in rows:
@@ -100,15 +116,25 @@ class Terminal:
         return terminal_width(file)
 
     def forget_widths(self) -> None:
-        """What comes now need not line up with what was written."""
+        """Begin a table whose columns need not line up with the lines written before."""
         self._widths.clear()
 
     def flush(self) -> None:
         """Let a reader of the stream see all that was written."""
-        file = self._file if self._file is not None else sys.stdout
-        if file is not None and file is not self._broken:
-            with suppress(OSError, ValueError, AttributeError):
-                file.flush()
+        file = self._stream()
+        if file is None:
+            return
+        with suppress(OSError, ValueError, AttributeError):
+            file.flush()
+
+    def _stream(self) -> IO[str] | None:
+        """The stream to write to; None if it is broken, or if the program has no standard output."""
+        file = self._file
+        if file is None:
+            file = sys.stdout
+        if file is self._broken:
+            return None
+        return file
 
     def _put(self, texts: list[str], file: IO[str]) -> None:
         text = "\n".join(texts) + "\n"
@@ -125,7 +151,7 @@ class Terminal:
 def write_all(
     lines: Iterable[Line], file: IO[str] | None = None, color: bool | None = None, width: int | None = None
 ) -> None:
-    """Write lines that no program waits for, so that a stream which does not take them all is an error."""
+    """Write lines; raise the error of a stream that does not take them all."""
     terminal = Terminal(file, color, width)
     terminal.write(lines)
     if terminal._error is not None:
@@ -133,7 +159,7 @@ def write_all(
 
 
 def wants_color(file: IO[str]) -> bool:
-    """Whether to colour what goes to this stream, when nobody has said so."""
+    """Whether to colour the text on this stream, where the user has not decided."""
     if os.environ.get("NO_COLOR"):
         return False
     forced = os.environ.get("FORCE_COLOR")
@@ -151,14 +177,19 @@ def is_terminal(file: IO[str]) -> bool:
 
 
 def terminal_width(file: IO[str]) -> int | None:
-    """The width of the terminal, as COLUMNS or it says itself; None for a stream that is none and so has no end."""
+    """The width of the terminal, from COLUMNS or from the terminal itself; None for a stream that is not a terminal."""
     if not is_terminal(file):
         return None
-    if not os.environ.get("COLUMNS"):  # else shutil knows; alone it would ask the terminal of stdout only
-        with suppress(OSError, ValueError, AttributeError):
-            if columns := os.get_terminal_size(file.fileno()).columns:
-                return columns
-    return shutil.get_terminal_size().columns
+    if os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return _own_width(file) or shutil.get_terminal_size().columns
+
+
+def _own_width(file: IO[str]) -> int:
+    """The width that the terminal of this stream reports, 0 if it does not; shutil asks that of stdout only."""
+    with suppress(OSError, ValueError, AttributeError):
+        return os.get_terminal_size(file.fileno()).columns
+    return 0
 
 
 @lru_cache(maxsize=16)
@@ -184,13 +215,19 @@ def fit_columns(columns: tuple[Column, ...], widths: list[int], room: int | None
     fits = [Fit(place, width, columns[place].right) for place, width in enumerate(widths[1:]) if width]
     if room is None:
         return widths[0], fits
-    if fits and fits[0].place == 0:
+    if widths[1]:
         fits[0] = fits[0]._replace(width=min(fits[0].width, max(MOST_OUTPUT, room // 4)))
-    leaving = sorted((drop, index) for index, column in enumerate(columns) if (drop := column.drop) is not None)
-    while leaving and widths[0] + _total(fits) > room:
-        _, leaver = leaving.pop(0)
+    for leaver in _leavers(columns):
+        if widths[0] + _total(fits) <= room:
+            break
         fits = [fit for fit in fits if fit.place != leaver]
     return min(widths[0], max(FEWEST, room - _total(fits))), fits
+
+
+def _leavers(columns: tuple[Column, ...]) -> list[int]:
+    """The places of the columns that may be dropped, the first to drop first."""
+    drops = [(column.drop, place) for place, column in enumerate(columns) if column.drop is not None]
+    return [place for _, place in sorted(drops)]
 
 
 def _total(fits: list[Fit]) -> int:
@@ -201,15 +238,17 @@ def _total(fits: list[Fit]) -> int:
 def _measure(rows: list[Line], widths: list[int], places: Places) -> None:
     """Widen the widths to what the rows need; a line without cells has the room to itself."""
     for row in rows:
-        if row.cells:
-            length = 0  # a loop is quicker here than a sum, and there is one for each row
-            for text, _ in row.spans:
-                length += places(text)
-            if length > widths[0]:
-                widths[0] = length
-            for index, (text, _) in enumerate(row.cells, 1):
-                if places(text) > widths[index]:
-                    widths[index] = places(text)
+        if not row.cells:
+            continue
+        length = 0  # a loop is quicker here than a sum, and there is one for each row
+        for text, _ in row.spans:
+            length += places(text)
+        if length > widths[0]:
+            widths[0] = length
+        for index, (text, _) in enumerate(row.cells, 1):
+            length = places(text)
+            if length > widths[index]:
+                widths[index] = length
 
 
 def _length(spans: Sequence[Span], places: Places) -> int:
@@ -223,8 +262,11 @@ def _lay_out(row: Line, first: int, fits: list[Fit], places: Places, more: str) 
     length = 0
     for text, _ in row.spans:
         length += places(text)
-    spans = list(row.spans) if length <= first else _cut(row.spans, first, places, more)
-    blank = first - min(length, first)
+    blank = first - length
+    spans = list(row.spans)
+    if length > first:
+        blank = 0
+        spans = _cut(row.spans, first, places, more)
     for index, width, right in fits:
         text, ink = row.cells[index]
         if not text:
@@ -232,8 +274,11 @@ def _lay_out(row: Line, first: int, fits: list[Fit], places: Places, more: str) 
             continue
         if places(text) > width:
             ((text, _),) = _cut(((text, ink),), width, places, more)
-        rest = width - places(text)
-        before, blank = (blank + GAP + rest, 0) if right else (blank + GAP, rest)
+        before = blank + GAP
+        blank = width - places(text)
+        if right:
+            before += blank
+            blank = 0
         spans.append((" " * before + text, ink))
     return spans
 
@@ -268,19 +313,42 @@ def places_of(text: str) -> int:
     >>> places_of("shape"), places_of("形状")
     (5, 4)
     """
-    return sum([2 if east_asian_width(char) in "WF" else 1 for char in text])
+    wide = [char for char in text if east_asian_width(char) in "WF"]
+    return len(text) + len(wide)
+
+
+def _measure_for(rows: list[Line]) -> Places:
+    """The quickest function that gives the width of each text in the rows."""
+    if _has_wide(rows):
+        return places_of
+    return len
 
 
 def _has_wide(rows: list[Line]) -> bool:
     """Whether one of the rows may need more places than it has characters; one search is quicker than many."""
     text = "".join([text for row in rows for text, _ in chain(row.spans, row.cells)])
-    return not text.isascii() and MAYBE_WIDE.search(text) is not None
+    if text.isascii():
+        return False
+    return MAYBE_WIDE.search(text) is not None
 
 
 def _in_ascii(line: Line) -> Line:
-    spans = tuple((text.translate(ASCII), ink) for text, ink in line.spans)
-    return Line(spans, tuple((text.translate(ASCII), ink) for text, ink in line.cells), line.columns, line.depth)
+    return Line(_ascii_spans(line.spans), _ascii_spans(line.cells), line.columns, line.depth)
+
+
+def _ascii_spans(spans: Sequence[Span]) -> tuple[Span, ...]:
+    return tuple((text.translate(ASCII), ink) for text, ink in spans)
 
 
 def _painted(spans: Sequence[Span]) -> str:
-    return "".join([f"{INKS[ink]}{text}{RESET}" if ink and text else text for text, ink in spans])
+    texts: list[str] = []
+    for text, ink in spans:
+        if ink and text:
+            texts.append(f"{INKS[ink]}{text}{RESET}")
+        else:
+            texts.append(text)
+    return "".join(texts)
+
+
+def _unpainted(spans: Sequence[Span]) -> str:
+    return "".join([text for text, _ in spans])

@@ -17,12 +17,12 @@ from insitu.view.tree_cells import COLUMNS, call_cells, group_cells
 from insitu.view.tree_name import call_spans, group_spans, step_spans
 from insitu.view.tree_variable import mark_line, variable_line
 
-# What is drawn before a row below another one: before the last child, and before the others.
+# The guide before the row of a child: before the last child, and before the others.
 LAST, OTHER = "└─ ", "├─ "
-# What is drawn before the rows below it.
+# The guide before the rows below a child.
 BELOW = {LAST: "   ", OTHER: "│  ", "": ""}
 
-# A fold, the call around it, its depth, and what is drawn before it. A plain tuple, because there is one for each row.
+# A fold, the call around it, its depth, and the two parts of its guide. A plain tuple, because each row has one.
 Branch = tuple[Fold, Call | None, int, str, str]
 
 
@@ -48,7 +48,9 @@ class Tree:
     def __init__(self, *, unfold: bool = False, live: bool = True, costs: bool = False, backward: bool = False) -> None:
         self._unfold = unfold
         has_more = costs or backward
-        self._beside = Beside(costs=costs, backward=backward) if has_more else NothingBeside()
+        self._beside: Beside | NothingBeside = NothingBeside()
+        if has_more:
+            self._beside = Beside(costs=costs, backward=backward)
         self._shows_all = unfold and not has_more
         self._live = live and not backward  # the backward pass comes after the calls that it is shown beside
         self._columns = (*COLUMNS[:-1], *self._beside.columns, COLUMNS[-1])
@@ -56,7 +58,7 @@ class Tree:
         self._roots: list[Node] = []
 
     def begin(self) -> Iterable[Line]:
-        """A heading, where there are more columns than explain themselves."""
+        """The heading of a table with additional columns; the default columns need none."""
         if not self._beside.columns:
             return ()
         return (Line((("call", "grey"),), tuple((column.name, "grey") for column in self._columns), self._columns),)
@@ -85,17 +87,25 @@ class Tree:
         self._beside.add(event)
 
     def finish(self) -> Iterable[Line]:
-        """The rows of everything that was held back, and of calls whose parents never came."""
+        """The rows of the calls that wait for the end, and of calls whose parents were not recorded."""
         roots = sorted([*self._roots, *self._forest.rest()], key=lambda node: node.first.id)
         self._roots = []
         self._beside.settle()
-        groups = steps(self._arranged([roots])[0]) if roots else []
+        if roots:
+            yield from self._steps(steps(self._arranged([roots])[0]))
+        missing = self._beside.missing
+        if missing is not None:
+            yield Line(((missing, "grey"),), (), self._columns)
+
+    def _steps(self, groups: list[Steps]) -> Iterator[Line]:
+        """The rows of all steps; a single step has no title."""
         ranked = len({fold.nodes[0].first.rank for group in groups for fold in group.folds}) > 1
         for group in groups:
-            titled = not self._live and len(groups) + group.count > 2
-            yield from self._step(group, ranked) if titled else self._rows(group.folds)
-        if (missing := self._beside.missing) is not None:
-            yield Line(((missing, "grey"),), (), self._columns)
+            is_single = len(groups) == 1 and group.count == 1
+            if self._live or is_single:
+                yield from self._rows(group.folds)
+            else:
+                yield from self._step(group, ranked)
 
     def _step(self, group: Steps, ranked: bool) -> Iterator[Line]:
         """The rows of a step, or of several that are the same; a step of one call has its number on that row."""
@@ -121,8 +131,9 @@ class Tree:
                 yield variable_line(item, depth, guide + branch)
             else:
                 name, cells = self._row(event, item, parent)
-                spans: tuple[Span, ...] = ((guide + branch, "grey"), *name) if depth else name
-                yield Line(spans, cells, self._columns, depth)
+                if depth:
+                    name = ((guide + branch, "grey"), *name)
+                yield Line(name, cells, self._columns, depth)
                 if item.nodes[0].children:
                     stack += self._below(event, item, parent, depth, guide + BELOW[branch])
 
@@ -135,9 +146,12 @@ class Tree:
 
     def _below(self, event: Call | Group, item: Fold, parent: Call | None, depth: int, guide: str) -> list[Branch]:
         """The rows below a call or a pass of a loop; the calls of an expression are not shown."""
-        if isinstance(event, Group) and event.kind != "pass":
-            return []
-        around = parent if isinstance(event, Group) else event
+        if isinstance(event, Group):
+            if event.kind != "pass":
+                return []
+            around = parent
+        else:
+            around = event
         return _branches(item.children(self._arranged), around, depth + 1, guide)
 
     def _arranged(self, columns: Columns, path: str = "") -> Columns:
@@ -155,7 +169,9 @@ class Tree:
         """Whether a node has a row of its own."""
         if self._beside.hides(node.event):
             return False
-        return self._unfold or not _is_hidden(node)
+        if self._unfold:
+            return True
+        return not _is_hidden(node)
 
 
 def _branches(folds: list[Fold], parent: Call | None, depth: int, guide: str) -> list[Branch]:
@@ -171,9 +187,12 @@ def _branches(folds: list[Fold], parent: Call | None, depth: int, guide: str) ->
 def _is_hidden(node: Node) -> bool:
     """Whether a call is left out: an incidental one, or part of how a leaf module of torch does its work."""
     event = node.event
-    if not isinstance(event, Call) or event.raised is not None or event.kind == "python":
+    if not isinstance(event, Call):
+        return False
+    if event.raised is not None or event.kind == "python":
         return False
     if operation(event.kind, event.name).is_incidental:
         return True
-    is_innermost = event.kind == "function" and not node.children
-    return is_innermost and event.path != "" and is_inner(event)
+    if event.kind != "function" or node.children:
+        return False
+    return event.path != "" and is_inner(event)
