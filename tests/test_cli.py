@@ -176,7 +176,7 @@ def test_a_width_is_a_number_from_1(saved: Path, capsys: pytest.CaptureFixture[s
     assert f"argument --width: expects a number of columns, got {width!r}" in capsys.readouterr().err
 
 
-def test_a_reader_that_goes_away_is_no_error(saved: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(saved: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb") as gone:
@@ -198,7 +198,7 @@ def test_a_full_disk_is_an_error(saved: Path) -> None:
         assert (done.returncode, done.stderr) == (2, "insitu: [Errno 28] No space left on device\n")
 
 
-def test_an_interrupt_is_no_traceback(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_prints_no_traceback(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
@@ -233,7 +233,7 @@ def test_show_lists_a_run(run_file: Path, capsys: pytest.CaptureFixture[str]) ->
     assert loss[-1].startswith("█▄") and loss[-1].endswith("▁")
 
 
-def test_show_lists_what_a_pattern_names(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_lists_the_variables_of_a_pattern(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["show", str(run_file), "--path", "*.loss", "--color"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and "forward.loss" in lines[1] and "\033[" in lines[1]
@@ -365,7 +365,7 @@ def test_a_run_that_still_goes_on_is_shown_and_not_recovered(capsys: pytest.Capt
     assert capsys.readouterr().out == "run.h5: 1 variable, 1 step, 1 rank\n"
 
 
-def test_recover_keeps_a_file_that_is_there(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recover_does_not_overwrite_a_file(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with JournalWriter("run.h5.parts") as journal:
         journal.step(0, 0.0, [("other", 0, None, (), 1)])
     assert cli.main(["recover", "run.h5"]) == 2
@@ -375,7 +375,7 @@ def test_recover_keeps_a_file_that_is_there(run_file: Path, capsys: pytest.Captu
         assert run.paths == ["other"]
 
 
-def test_what_went_wrong_in_a_run_is_said_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_a_run_come_first(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError), JournalWriter("run.h5.parts") as journal:
         journal.step(0, 0.0, [("loss", 0, None, (), 1.5)])
         raise ValueError("no")
@@ -398,7 +398,7 @@ def test_run_traces_a_script_and_leaves_its_output_alone() -> None:
     assert "Sequential" in done.stderr and "Linear" in done.stderr and "f32[4, 2]" in done.stderr
 
 
-def test_run_saves_what_it_traced() -> None:
+def test_run_saves_the_trace() -> None:
     done = run("--to", "new.h5", "--quiet", "--level", "aten", "script.py", program=FORWARD)
     assert (done.returncode, done.stdout, done.stderr) == (0, "sum 0.0\n", "")
     trace = insitu.load("new.h5")
@@ -427,14 +427,14 @@ FACTS = """
 """
 
 
-def test_a_script_sees_what_python_would_show_it() -> None:
+def test_a_script_sees_the_same_sys_state_as_under_python() -> None:
     Path("folder").mkdir()
     Path("folder/script.py").write_text(textwrap.dedent(FACTS))
     for words in (["folder/script.py", "a", "-b", "--", "--to"], [str(Path("folder/script.py").absolute())]):
         assert run(*words).stdout == python(*words).stdout
 
 
-def test_a_module_sees_what_python_would_show_it() -> None:
+def test_a_module_sees_the_same_sys_state_as_under_python() -> None:
     Path("package").mkdir()
     Path("package/__init__.py").touch()
     Path("package/part.py").write_text(textwrap.dedent(FACTS))
@@ -539,13 +539,13 @@ def test_a_trace_that_cannot_be_saved_does_not_change_the_exit_code() -> None:
         assert "insitu: the directory" in done.stderr and "torch.ones" in done.stderr
 
 
-def test_a_program_without_torch_is_told_so() -> None:
+def test_a_program_without_torch_is_reported() -> None:
     done = run("script.py", program="print('hi')")
     assert (done.returncode, done.stdout) == (0, "hi\n")
     assert done.stderr == "insitu: no call of a torch module or function on tensors was recorded\n"
 
 
-def test_a_program_that_failed_before_its_first_call_is_not_said_to_have_called_nothing() -> None:
+def test_a_failure_before_the_first_call_is_named_in_the_message() -> None:
     done = run("script.py", program="import torch; torch.load('nowhere.pt')")
     assert done.returncode == 1
     said = "insitu: no call of a torch module or function on tensors was recorded before FileNotFoundError\n"
@@ -558,7 +558,7 @@ def test_a_program_may_close_its_output() -> None:
     assert "torch.ones" in done.stderr and "Error" not in done.stderr
 
 
-def test_threads_that_outlive_the_script_still_have_it() -> None:
+def test_threads_that_outlive_the_script_still_see_its_module() -> None:
     program = """
         import threading, time, sys
         def later():
@@ -604,6 +604,6 @@ def test_loops_can_be_unfolded() -> None:
     )
 
 
-def test_the_launcher_is_in_no_chain() -> None:
+def test_call_chains_do_not_contain_the_launcher() -> None:
     done = run("--view", "code", "script.py", program="import torch\ntorch.ones(2) + 1\n")
     assert done.stderr.splitlines()[0].startswith("torch.ones(2) + 1  # ")

@@ -32,7 +32,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"<!doctype html><meta charset=utf-8><title>notebook</title>{outputs}"
 
 
-def test_the_pages_come_up_in_their_frames_and_nothing_else_runs(shown: str, open_page: Callable[..., Opened]) -> None:
+def test_pages_open_in_their_frames_and_no_other_script_runs(shown: str, open_page: Callable[..., Opened]) -> None:
     opened = open_page(shown, ready=False)
     frames = opened.page.frames[1:]
     assert len(frames) == 2
@@ -44,7 +44,7 @@ def test_the_pages_come_up_in_their_frames_and_nothing_else_runs(shown: str, ope
     assert set(opened.requests[1:]) <= {"about:srcdoc"}
 
 
-def test_the_list_folds_where_no_script_may_run(shown: str, open_page: Callable[..., Opened]) -> None:
+def test_the_list_folds_without_scripts(shown: str, open_page: Callable[..., Opened]) -> None:
     page = open_page(shown, ready=False, java_script_enabled=False).page
     trace, diff = page.locator(".output").all()
     top, row = trace.locator("summary").first, trace.locator("details div, details summary").nth(1)

@@ -38,7 +38,7 @@ def softmax(trace: Trace, path: str, step: int) -> Call:
     return trace.find(path, name="softmax", kind="function", step=step)[0]
 
 
-def test_it_opens_with_one_request_and_folds_what_is_identical(opened: Opened) -> None:
+def test_the_page_opens_with_one_request_and_folds_identical_rows(opened: Opened) -> None:
     assert len(opened.requests) == 1 and opened.requests[0].startswith("file://")
     assert opened.rows[0] == "▾ step 0 … 2 × 3 alike"
     assert "▾ h.0 … h.2 × 3 alike Block" in opened.rows
@@ -125,7 +125,7 @@ def test_hits_are_visited_and_counted(opened: Opened) -> None:
     assert "NaN" in opened("document.querySelector('#rows [aria-selected=true]').innerText")
 
 
-def test_closed_rows_tell_how_many_hits_lie_in_them(opened: Opened) -> None:
+def test_closed_rows_count_the_hits_inside(opened: Opened) -> None:
     opened.search("softmax step:3 kind:function")
     assert opened.rows[-1] == "▸ step 3 NaN begins inside 3 hits"
 
@@ -169,7 +169,7 @@ def test_a_click_opens_and_unfolds(opened: Opened) -> None:
     assert "▸ step 1" in opened.rows
 
 
-def test_the_first_nan_is_where_it_began(opened: Opened, trace: Trace) -> None:
+def test_f_selects_the_call_where_nan_begins(opened: Opened, trace: Trace) -> None:
     opened.press("f")
     origin = softmax(trace, "h.1.attn", 3)
     assert opened.selected == "F.softmax(dim=-1) NaN begins"
@@ -189,7 +189,7 @@ def test_a_deep_link_leads_to_its_call(open_page: Open, trace: Trace) -> None:
     opened.until(f"document.getElementById('details').innerText.includes('#{wanted.id} · function')")
 
 
-def test_details_tell_source_arguments_statistics_and_module(open_page: Open, trace: Trace) -> None:
+def test_details_show_source_arguments_statistics_and_module(open_page: Open, trace: Trace) -> None:
     wanted = softmax(trace, "h.0.attn", 0)
     opened = open_page(page(trace), address=f"#e={wanted.id}")
     assert opened("document.querySelector('#details mark').textContent") == wanted.site.text[6:]  # type: ignore[union-attr]
@@ -219,7 +219,7 @@ def test_lineage_marks_rows_and_leads_from_one_to_the_next(open_page: Open, trac
     assert opened("document.activeElement.id") == "grid"
 
 
-def test_backward_calls_and_their_forward_call_know_each_other(opened: Opened) -> None:
+def test_backward_calls_and_their_forward_call_link_to_each_other(opened: Opened) -> None:
     opened.search("phase:backward step:0")
     opened.press("Enter")
     assert opened.selected == "aten._softmax_backward_data backward"
@@ -229,7 +229,7 @@ def test_backward_calls_and_their_forward_call_know_each_other(opened: Opened) -
     assert opened.selected == "aten._softmax_backward_data backward"
 
 
-def test_what_raised_stays_and_says_so(open_page: Open) -> None:
+def test_a_call_that_raised_is_shown_with_its_exception(open_page: Open) -> None:
     x = TensorFacts(1, (2, 3), "f32", "cpu")
     bad = Call(0, None, "function", "torch.mm", None, (x, x), raised="RuntimeError", message="2 and 3 differ")
     opened = open_page(page(Trace([bad])))
@@ -275,7 +275,7 @@ def test_help_opens_and_closes(opened: Opened) -> None:
     assert not opened("document.getElementById('help').open")
 
 
-def test_paper_gets_a_folded_summary(opened: Opened) -> None:
+def test_printing_shows_a_folded_summary(opened: Opened) -> None:
     opened.page.emulate_media(media="print")
     seen = "[...document.body.children].filter((one) => one.checkVisibility()).map((one) => one.id)"
     assert opened(seen) == ["summary"]
@@ -284,7 +284,7 @@ def test_paper_gets_a_folded_summary(opened: Opened) -> None:
     assert len(opened.page.pdf()) > 5_000
 
 
-def test_hostile_texts_run_nothing_and_break_nothing(open_page: Open) -> None:
+def test_hostile_texts_are_shown_as_text(open_page: Open) -> None:
     opened = open_page(page(hostile(), title=HOSTILE))
     opened.press("j", "j", "e")
     for number in range(9):
@@ -300,7 +300,7 @@ def test_hostile_texts_run_nothing_and_break_nothing(open_page: Open) -> None:
     assert len(opened.requests) == 1
 
 
-def test_a_broken_page_says_so(open_page: Open, trace: Trace) -> None:
+def test_a_damaged_page_shows_an_error(open_page: Open, trace: Trace) -> None:
     text = page(trace).replace('type="application/octet-stream">H4sI', 'type="application/octet-stream">AAAA')
     opened = open_page(text, ready=False)
     opened.until("document.getElementById('trouble').hidden === false")
@@ -309,7 +309,7 @@ def test_a_broken_page_says_so(open_page: Open, trace: Trace) -> None:
     opened.errors.clear()
 
 
-def test_it_works_in_the_frame_of_a_notebook(open_page: Open, trace: Trace) -> None:
+def test_the_page_works_in_the_frame_of_a_notebook(open_page: Open, trace: Trace) -> None:
     import html
 
     frame = f'<iframe sandbox="allow-scripts" width=900 height=500 srcdoc="{html.escape(page(trace))}"></iframe>'
@@ -323,7 +323,7 @@ def test_it_works_in_the_frame_of_a_notebook(open_page: Open, trace: Trace) -> N
     assert "NaN begins here" in inner.evaluate("document.getElementById('details').innerText")
 
 
-def test_an_address_that_is_not_there_is_told(open_page: Open, trace: Trace) -> None:
+def test_an_unknown_address_is_reported(open_page: Open, trace: Trace) -> None:
     told = "document.getElementById('trouble').innerText"
     opened = open_page(page(trace), address="#e=999999")
     assert opened(told) == "nothing in this page has the address #e=999999"
@@ -336,7 +336,7 @@ def test_an_address_that_is_not_there_is_told(open_page: Open, trace: Trace) -> 
     assert open_page(page(Trace()))("document.getElementById('trouble').hidden")
 
 
-def test_the_button_says_what_it_does(opened: Opened) -> None:
+def test_the_fold_button_is_labelled_with_its_action(opened: Opened) -> None:
     said = "document.getElementById('fold').innerText"
     opened.page.click("#fold")
     assert opened(said) == "unfold"
@@ -427,7 +427,7 @@ def test_a_folded_row_shows_the_range_of_all_copies_at_every_depth(open_page: Op
     assert cells(opened, 3)[:2] == ["", "0"] and cells(opened, 4)[1] == "1.0ms"
 
 
-def test_what_is_wrong_in_a_later_copy_is_seen_on_the_folded_row(open_page: Open) -> None:
+def test_nan_in_a_later_copy_is_shown_on_the_folded_row(open_page: Open) -> None:
     run, place = Run(), Site("train.py", 1, "main", "x")
     for number in range(3):
         out = tensor(2, id=number, stats=stats(0, 1, inf=int(number == 2)))
@@ -462,7 +462,7 @@ def test_copies_have_the_same_rows_even_where_their_lines_differ(open_page: Open
 PLACES: dict[tuple[int, int], Site] = {}
 
 
-def test_nan_that_goes_in_is_not_said_to_begin(open_page: Open) -> None:
+def test_a_call_with_nan_inputs_is_not_an_origin(open_page: Open) -> None:
     run = Run()
     given, out = tensor(2, id=1, stats=stats(0, 1, nan=1)), tensor(2, id=2, stats=stats(0, 1, nan=1))
     with run.inside(run.module("", "Net", given, leaf=False, out=out)):

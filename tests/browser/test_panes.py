@@ -64,14 +64,14 @@ def test_in_a_diff_n_goes_to_the_next_difference(open_page: Open) -> None:
     assert opened.search("softmax").endswith(f"/{sum('softmax' in row.a.name for row in diff.differences if row.a)}")
 
 
-def test_a_diff_opens_what_is_folded(open_page: Open) -> None:
+def test_unfolding_a_diff_row_shows_its_calls(open_page: Open) -> None:
     opened = open_page(page(compared()))
     count = len(opened.rows)
     opened.press("Home", "l", "j")
     assert opened.selected.startswith("=") and len(opened.rows) > count
 
 
-def test_runs_without_a_difference_say_so(open_page: Open) -> None:
+def test_a_diff_of_equal_runs_reports_no_difference(open_page: Open) -> None:
     same = training(1, 2, bad_from=None)
     opened = open_page(page(compare_traces(same, same)))
     verdict = "document.getElementById('verdict').innerText"
@@ -82,7 +82,7 @@ def test_runs_without_a_difference_say_so(open_page: Open) -> None:
     assert opened(verdict) == "nothing to compare: neither run has a call" and opened.details == ""
 
 
-def test_diff_counts_repeats_and_names_what_is_close(open_page: Open) -> None:
+def test_a_diff_counts_repeats_and_marks_close_values(open_page: Open) -> None:
     runs = []
     for extra in (0.0, 1.0):
         run = Program()
@@ -107,7 +107,7 @@ def diff_that_agrees() -> Diff:
     return diff
 
 
-def test_a_call_of_the_second_run_alone_has_an_address_of_its_own(open_page: Open) -> None:
+def test_a_call_only_in_the_second_run_has_its_own_address(open_page: Open) -> None:
     diff = compare_traces(training(1, 2, bad_from=None), training(1, 3, bad_from=None))
     alone = [row.b.id for row in diff.differences if row.a is None and row.b is not None]
     opened = open_page(page(diff), address=f"#b={alone[-1]}")
@@ -156,7 +156,7 @@ def test_a_recorded_run_is_drawn_without_a_trace(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_access_for_all(open_page: Open, scheme: str) -> None:
+def test_axe_finds_no_accessibility_violations(open_page: Open, scheme: str) -> None:
     for subject, states in ((training(), ("f", "v", "?")), (compared(), ("n",))):
         opened = open_page(page(subject), color_scheme=scheme, bypass_csp=True)
         opened((files("axe_core_python") / "axe.min.js").read_text("utf-8"))
@@ -175,7 +175,7 @@ def test_hostile_names_in_a_diff_and_in_curves(open_page: Open) -> None:
     assert opened("window.pwned") is None and len(opened.requests) == 1
 
 
-def test_a_hundred_thousand_events(open_page: Open) -> None:
+def test_a_page_of_100000_events_opens_and_searches_quickly(open_page: Open) -> None:
     ready = "performance.getEntriesByName('ready')[0].startTime"
     empty = min(open_page(page(Trace()))(ready) for _ in range(2))
     trace = large(100_000)
@@ -212,7 +212,7 @@ def test_a_series_that_ends_in_nan_does_not_show_its_last_finite_value(open_page
     assert scales[2].split() == ["131072", "4096"]
 
 
-def test_the_last_change_of_a_step_is_what_a_variable_is(open_page: Open) -> None:
+def test_the_last_change_of_a_step_is_the_value_of_the_step(open_page: Open) -> None:
     changes = [(0, 2.0), (1, 1.5), (1, float("nan"))]
     events: list[Event] = [
         Variable(place, None, "loss", value, ("values",), step=step) for place, (step, value) in enumerate(changes)

@@ -27,7 +27,7 @@ def files(tmp_path: Path) -> tuple[str, str]:
     )
 
 
-def test_the_exit_code_tells(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_is_0_1_or_2(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", files[0], files[0]]) == 0
     assert capsys.readouterr().out.startswith("the same: 2 calls")
     assert cli.main(["diff", *files]) == 1
@@ -36,7 +36,7 @@ def test_the_exit_code_tells(files: tuple[str, str], capsys: pytest.CaptureFixtu
     assert "nowhere.h5" in capsys.readouterr().err
 
 
-def test_tolerances(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_tolerances_decide_what_differs(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", *files, "--rtol", "1", "--atol", "1"]) == 1
     assert capsys.readouterr().out.startswith(
         "the results agree within rtol 1, atol 1 (largest difference Δ mean 0.5); 1 call is made differently on the way"
@@ -45,13 +45,13 @@ def test_tolerances(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) 
     assert "give both" in capsys.readouterr().err
 
 
-def test_json(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_prints_the_difference(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", *files, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert (found["a"], found["b"], found["causes"][0]["kind"]) == ("a.h5", "b.h5", "argument")
 
 
-def test_rename(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rename_matches_modules_of_other_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = saved(tmp_path, "a.h5", in_modules("old.0")), saved(tmp_path, "b.h5", in_modules("new.0"))
     assert cli.main(["diff", a, b, "--rename", "old.*=new.*"]) == 0
     assert cli.main(["diff", a, b, "--rename", "old.*"]) == 2
@@ -64,7 +64,7 @@ def test_colour_is_an_option(files: tuple[str, str], capsys: pytest.CaptureFixtu
     assert "\033[" in capsys.readouterr().out
 
 
-def test_it_imports_no_torch(files: tuple[str, str]) -> None:
+def test_diff_does_not_import_torch(files: tuple[str, str]) -> None:
     program = "import sys; from insitu.cli import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program, "diff", *files], check=True, capture_output=True)
 

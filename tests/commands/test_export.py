@@ -69,7 +69,7 @@ def test_each_form_is_made_by_its_suffix(
         (["run.h5", "run.html", "--depth", "0"], "depth expects a number of levels from 1, got 0"),
     ],
 )
-def test_what_cannot_be_made_is_said(
+def test_export_errors_name_the_reason(
     words: list[str],
     said: str,
     saved: Path,
@@ -85,7 +85,7 @@ def test_what_cannot_be_made_is_said(
     assert (tmp_path / "there.html").read_text() == "mine"
 
 
-def test_a_part_of_a_trace(saved: Path, tmp_path: Path) -> None:
+def test_only_steps_and_depth_choose_a_part(saved: Path, tmp_path: Path) -> None:
     whole, part = tmp_path / "whole.html", tmp_path / "part.html"
     assert main(["export", str(saved), str(whole)]) == 0
     assert main(["export", str(saved), str(part), "--only", "0", "--steps", "1", "--depth", "2", "--no-source"]) == 0
@@ -121,7 +121,7 @@ def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixtur
         assert word in script
 
 
-def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes_commands_and_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["completion", "bash"])
     (tmp_path / "script").write_text(capsys.readouterr().out)
     ask = 'source ./script; COMP_WORDS=(insitu {}); COMP_CWORD={}; _shtab_insitu; echo "${{COMPREPLY[@]}}"'
@@ -157,9 +157,7 @@ def test_an_unknown_shell_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "shell='tcsh' is not one of 'bash', 'zsh', 'fish'" in capsys.readouterr().err
 
 
-def test_long_work_is_told_and_short_work_is_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_long_work_shows_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with progress.working("resting"):
         pass
     assert capsys.readouterr().err == ""

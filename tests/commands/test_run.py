@@ -73,14 +73,14 @@ def left_over() -> list[str]:
 # memory
 
 
-def test_what_does_not_fit_is_dropped_and_told_once(run: Run) -> None:
+def test_events_beyond_the_limit_are_dropped_with_one_message(run: Run) -> None:
     code, _, said = run("--memory", "1MB", "script.py", "2000", program=LOOP)
     assert code == 0
     assert said.count("has reached 1 MB") == 1
     assert "events of step 0 are not in this trace: there was no memory for them" in said
 
 
-def test_the_file_has_all_that_does_not_fit(run: Run) -> None:
+def test_the_file_holds_the_events_that_memory_does_not(run: Run) -> None:
     code, _, said = run("--memory", "1MB", "--to", "run.h5", "script.py", "2000", program=LOOP)
     assert code == 0
     assert "its .h5 file holds them" in said
@@ -90,7 +90,7 @@ def test_the_file_has_all_that_does_not_fit(run: Run) -> None:
     assert left_over() == []
 
 
-def test_what_is_dropped_is_known_in_the_file_and_as_json(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dropped_events_are_counted_in_the_file_and_the_json(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--memory", "1MB", "--overflow", "drop", "--to", "run.h5", "--html", "run.html", "--quiet"]
     assert run(*words, "script.py", "2000", program=LOOP)[0] == 0
     trace = insitu.load("run.h5")
@@ -158,7 +158,7 @@ def test_a_job_of_two_ranks_writes_two_files_and_succeeds() -> None:
 # the end of the program
 
 
-def test_a_file_that_is_there_is_refused_before_the_program_runs(run: Run) -> None:
+def test_an_existing_file_is_refused_before_the_program_runs(run: Run) -> None:
     Path("run.h5").write_text("mine")
     code, printed, said = run("--to", "run.h5", "script.py", program="print('it ran')")
     assert (code, printed) == (2, "")
@@ -178,7 +178,7 @@ def test_the_exit_code_is_that_of_the_program(run: Run, end: str, code: int) -> 
     assert left_over() == []
 
 
-def test_a_program_that_ends_at_once_has_its_exit_code_and_no_file() -> None:
+def test_a_program_that_calls_os_exit_keeps_its_exit_code_and_leaves_no_file() -> None:
     script("import os, torch\ntorch.ones(1)\nos._exit(4)")
     done = subprocess.run([sys.executable, "-m", "insitu", "run", "--to", "run.h5", "script.py"], timeout=100)
     assert done.returncode == 4
@@ -229,7 +229,7 @@ def test_an_interrupt_while_a_file_is_written_waits_for_it(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("own_handler")
-def test_a_second_interrupt_gives_the_file_up(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+def test_a_second_interrupt_abandons_the_file(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     script("import torch; torch.ones(1)")
     interrupting(monkeypatch, "save", 2)
     assert cli.main(["run", "--to", "run.h5", "script.py"]) == 0
@@ -286,7 +286,7 @@ def test_a_terminal_shows_how_far_the_work_has_come() -> None:
     assert shown.endswith("s\r\n") and "\x1b[Kinsitu: counting took" in shown
 
 
-def test_a_file_that_failed_is_not_said_to_be_kept(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+def test_a_failed_file_is_not_reported_as_kept(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     def fail() -> None:
         raise insitu.InsituError("the disk is full")
 

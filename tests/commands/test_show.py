@@ -32,7 +32,7 @@ def test_calls_as_json(saved: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(json.loads(capsys.readouterr().out)["calls"]) == 1
 
 
-def test_what_a_function_of_the_user_kept_is_in_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kept_values_are_in_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = {"norm": float("nan"), "of": [1.0, float("inf")], 3: None}
     out = TensorFacts(1, (2,), "f32", "cpu", kept=kept)
     insitu.save(Trace([Call(0, None, "function", "torch.ones", result=out)]), tmp_path / "run.h5")
@@ -41,7 +41,7 @@ def test_what_a_function_of_the_user_kept_is_in_the_json(tmp_path: Path, capsys:
     assert found["calls"][0]["kept"] == {"norm": "nan", "of": [1.0, "inf"], "3": None}
 
 
-def test_a_trace_without_calls_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_without_calls_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     insitu.save(Trace(), tmp_path / "run.h5")
     assert main(["show", str(tmp_path / "run.h5")]) == 0
     assert capsys.readouterr().err.endswith("run.h5' holds no calls\n")

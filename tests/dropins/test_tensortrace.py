@@ -167,7 +167,7 @@ def test_several_values_in_one_iteration() -> None:
     assert [value[0, 0].item() for value in tracer.results["forward.loop"].values] == [0, 1, 2]
 
 
-def test_only_what_changed_is_saved() -> None:
+def test_only_changed_values_are_saved() -> None:
     nan = float("nan")
     assert traced(floats(1, 1, 2, 2, 1)).results["forward"].iterations == [1, 3, 5]
     assert traced(floats(nan, nan, 0.0, -0.0)).results["forward"].iterations == [1, 3, 4]
@@ -180,7 +180,7 @@ def test_only_what_changed_is_saved() -> None:
     assert traced([numpy.zeros(2), numpy.zeros(2), numpy.ones(2)]).results["forward"].iterations == [1, 3]
 
 
-def test_a_change_no_version_tells_of() -> None:
+def test_a_change_without_a_version_bump_is_saved() -> None:
     model, x = Same(), torch.zeros(1)
     with ModelTracer(model, ["forward"]) as tracer:
         model(x)
@@ -234,7 +234,7 @@ def test_only_one_mode(option: str, expected: list[int]) -> None:
     assert tracer.current_iteration == len(expected)
 
 
-def test_choices_that_are_none() -> None:
+def test_invalid_choices_are_refused() -> None:
     with pytest.raises(insitu.ChoiceError, match="leave nothing to trace"):
         ModelTracer(Same(), ["forward"], eval_only=True, train_only=True)
     with pytest.raises(insitu.ChoiceError, match="gathering_interval=0"):
@@ -243,7 +243,7 @@ def test_choices_that_are_none() -> None:
         ModelTracer(Same(), ["forward.y"])
 
 
-def test_each_stage_gets_what_the_original_gives_it() -> None:
+def test_each_stage_gets_the_arguments_of_the_original() -> None:
     seen: list[Any] = []
 
     def half(name: str, value: Any, iteration: int) -> Any:
@@ -284,7 +284,7 @@ def test_a_callback_that_fails_changes_nothing() -> None:
     assert len(told) == 1
 
 
-def test_an_exception_passes_and_what_was_before_is_there() -> None:
+def test_an_exception_passes_and_earlier_values_are_kept() -> None:
     model, undisturbed = Model(), Model()
     tracer = ModelTracer(model, ["forward.x"], gathering_interval=4, post_trace_callbacks=[stack_tensors])
     with pytest.raises(RuntimeError, match="mat1 and mat2"), tracer:
@@ -404,7 +404,7 @@ def test_numbers_are_saved_as_they_are(tmp_path: Path, value: Any, dtype: str) -
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])
-def test_floats_that_numpy_has_not_are_exact(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_floats_without_a_numpy_dtype_are_exact(tmp_path: Path, dtype: torch.dtype) -> None:
     bits = torch.arange(2 ** (8 * dtype.itemsize)).to(torch.int16 if dtype.itemsize == 2 else torch.uint8)
     found = saved(tmp_path / "a.h5", [bits.view(dtype)])["forward"][0]
     back = torch.from_numpy(found).to(dtype)
@@ -413,7 +413,7 @@ def test_floats_that_numpy_has_not_are_exact(tmp_path: Path, dtype: torch.dtype)
         assert file["forward"].attrs["torch_dtype"] == str(dtype).removeprefix("torch.")
 
 
-def test_texts_and_what_no_array_holds(tmp_path: Path) -> None:
+def test_texts_and_values_without_an_array_form_are_saved(tmp_path: Path) -> None:
     found = saved(tmp_path / "a.h5", ["ä", "b\0c", None, 2**70, 3])
     assert found["forward"].tolist() == ["ä", "b\\x00c", "None", str(2**70)]
     assert found["forward_iterations"].tolist() == [1, 2, 3, 4]
@@ -463,7 +463,7 @@ def test_an_existing_file(tmp_path: Path) -> None:
         assert list(file) == []
 
 
-def test_names_that_hdf5_has_not(tmp_path: Path) -> None:
+def test_names_that_hdf5_does_not_allow_are_escaped(tmp_path: Path) -> None:
     class Odd(nn.Module):
         def forward(self, x: int) -> int:
             x_iterations = x + 1
@@ -520,6 +520,6 @@ def test_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dict(traced([1, 2]).results) == {}
 
 
-def test_the_readme_has_it() -> None:
+def test_the_readme_names_the_package() -> None:
     text = (Path(tensortrace.__file__).parents[2] / "README.md").read_text("utf-8")
     assert re.search(r"`tensortrace` \| TensorTracer \|", text)

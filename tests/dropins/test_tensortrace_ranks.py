@@ -80,7 +80,7 @@ def test_the_third_example(both: list[Found]) -> None:
     assert of(both, "seed_2") == {"forward.x": [[50, 20]], "forward": [[50, 2]]}  # (N//G, C)
 
 
-def test_the_examples_need_no_warning(both: list[Found]) -> None:
+def test_the_examples_run_without_warnings(both: list[Found]) -> None:
     assert [found[f"seed_{index}"]["warnings"] for found in both for index in range(3)] == [[]] * 6
 
 
@@ -122,7 +122,7 @@ def test_rank_0_raises_and_the_other_keeps_its_values(both: list[Found]) -> None
     assert len(both[1]["first_rank_raises"]["warnings"]) == 1
 
 
-def test_tracing_on_one_rank_holds_nobody_up(both: list[Found]) -> None:
+def test_tracing_on_one_rank_does_not_block_the_others(both: list[Found]) -> None:
     found = of(both, "one_rank_only")
     assert entry(found) == [(n + 1, 0, n) for n in range(3)]
     assert found["seconds"] < 4
@@ -185,7 +185,7 @@ def test_rank_0_is_killed_and_the_other_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_group_that_met_in_a_file(tmp_path: Path) -> None:
+def test_a_process_group_with_a_file_store_works(tmp_path: Path) -> None:
     found = run(tmp_path, ["uneven", "again"], init=f"file://{tmp_path}/meet")
     assert len(entry(of(found, "uneven"))) == 13
     assert len(entry(of(found, "again"))) == 12

@@ -57,7 +57,7 @@ def test_it_prints_while_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_quiet_keeps_and_print_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_records_without_printing(capsys: pytest.CaptureFixture[str]) -> None:
     with TracingMode(quiet=True) as mode:
         torch.ones(2) + 1
         assert ops(mode) == [ONES, PLUS]
@@ -66,14 +66,14 @@ def test_quiet_keeps_and_print_prints(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == mode.format() + "\n"
 
 
-def test_what_was_printed_is_what_is_formatted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_and_formatted_text_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     with TracingMode() as mode:
         model(torch.ones(2)).sum().backward()
     assert capsys.readouterr().out == mode.format() + "\n"
 
 
-def test_nothing_traced_is_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_trace_formats_to_an_empty_text(capsys: pytest.CaptureFixture[str]) -> None:
     with TracingMode() as mode:
         pass
     mode.print()
@@ -189,7 +189,7 @@ def test_traces_may_be_cleared() -> None:
     assert "# ones(" in mode.format()
 
 
-def test_backward() -> None:
+def test_operators_of_the_backward_pass_are_shown() -> None:
     x = torch.ones(2, requires_grad=True)
     with TracingMode(quiet=True) as mode:
         (x * 3).sum().backward()

@@ -59,7 +59,7 @@ def test_the_program_of_the_seed_prints_what_is_expected(check: Check, capsys: p
     check("mha.txt", capsys.readouterr().out)
 
 
-def test_what_is_expected_is_what_the_seed_shows() -> None:
+def test_the_expected_text_is_that_of_the_original() -> None:
     first, last = (part.rstrip("\n") for part in expected("seed_000.txt").split("  [...]\n  │\n"))
     whole = expected("mha.txt")
     assert whole.startswith(first)
@@ -85,7 +85,7 @@ def test_default_names(model: nn.Module) -> None:
     assert trace_model(model).name == "Quick Trace"
 
 
-def test_trace_gives_the_tracer(model: nn.Module, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trace_returns_the_tracer(model: nn.Module, capsys: pytest.CaptureFixture[str]) -> None:
     tracer = Tracer("A")
     with tracer.trace(model) as given:
         assert given is tracer
@@ -100,7 +100,7 @@ def test_a_tracer_is_a_context_manager(model: nn.Module, x: torch.Tensor, capsys
     assert capsys.readouterr().out == LINEAR.format(name="A")
 
 
-def test_the_same_tracer_twice(model: nn.Module, x: torch.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tracer_can_be_used_twice(model: nn.Module, x: torch.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
     tracer = Tracer("A")
     for _ in range(2):
         with tracer.trace(model):
@@ -111,7 +111,7 @@ def test_the_same_tracer_twice(model: nn.Module, x: torch.Tensor, capsys: pytest
     assert capsys.readouterr().out == 3 * LINEAR.format(name="A")
 
 
-def test_stop_without_start_is_nothing(model: nn.Module, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stop_without_start_does_nothing(model: nn.Module, capsys: pytest.CaptureFixture[str]) -> None:
     tracer = Tracer("A")
     tracer.stop()
     with tracer:
@@ -123,7 +123,9 @@ def test_stop_without_start_is_nothing(model: nn.Module, capsys: pytest.CaptureF
     assert capsys.readouterr().out == heading("A") + footing("A")
 
 
-def test_start_when_active_says_so(model: nn.Module, x: torch.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_when_active_prints_a_message(
+    model: nn.Module, x: torch.Tensor, capsys: pytest.CaptureFixture[str]
+) -> None:
     tracer = Tracer("A")
     tracer.start(model)
     tracer.start(nn.ReLU())
@@ -246,7 +248,7 @@ def test_the_users_own_exception_is_the_same_object(model: nn.Module) -> None:
     assert caught.value is error
 
 
-def test_what_is_no_model_is_refused_and_leaves_the_tracer_free(
+def test_a_subject_that_is_not_a_model_is_refused(
     model: nn.Module, x: torch.Tensor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tracer, no_model = Tracer("A"), nn.Linear
@@ -278,7 +280,7 @@ def test_colour_goes_to_terminals_only(model: nn.Module, x: torch.Tensor, monkey
     assert texts[1].startswith("  \033[92m●\033[0m \033[1mTRACING A STARTED\033[0m\n\033[90m  │\033[0m\n")
 
 
-def test_the_switch_in_the_environment(
+def test_the_environment_variable_switches_it_off(
     model: nn.Module, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("INSITU", "0")
@@ -288,7 +290,7 @@ def test_the_switch_in_the_environment(
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
-def test_what_the_original_missed_is_there(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
+def test_calls_that_the_original_missed_are_shown(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = names_of("everything.py")
     model, x = names["model"], names["x"]
     with torch.no_grad():

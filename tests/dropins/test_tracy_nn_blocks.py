@@ -67,7 +67,7 @@ def test_cat_shows_its_list() -> None:
     ]
 
 
-def test_operands_stand_as_in_the_source() -> None:
+def test_operands_are_in_the_order_of_the_source() -> None:
     assert one("torch.Tensor.__rsub__", tensor(2), 1, operator="-", out=tensor(2)) == [
         "  ● Tensor.-",
         "  ├─ Left: 1",

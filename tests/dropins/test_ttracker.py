@@ -167,7 +167,7 @@ def test_floating_tensors_are_logged_with_their_numbers(value: Any, expected: st
     assert line.partition("dtype=")[2] == f"{value.dtype}{expected}"
 
 
-def test_the_numbers_of_a_log_are_noticed_by_nobody(printed: Printed) -> None:
+def test_computing_the_logged_numbers_has_no_side_effects(printed: Printed) -> None:
     x = torch.ones(3, requires_grad=True)
     with insitu.record(level="aten") as trace, FlopCounterMode(display=False) as counter:
         y = x * 2
@@ -193,7 +193,7 @@ def test_the_program_of_the_seed_prints_what_is_expected(check: Check, tmp_path:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_what_is_expected_is_what_the_seed_shows(sample: str) -> None:
+def test_the_expected_text_is_that_of_the_original(sample: str) -> None:
     rest = iter((HERE / "expected" / "t2v.txt").read_text("utf-8").splitlines())
     # It showed its own file for where the function is defined.
     shown = masked(sample).replace("[ttracker.py:176]", "[t2v_dataset.py:331]").splitlines()
@@ -260,7 +260,7 @@ VALUES: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("value", "texts"), VALUES, ids=lambda item: type(item).__name__)
-def test_what_values_are(value: Any, texts: list[str], printed: Printed) -> None:
+def test_values_are_described_by_type_and_shape(value: Any, texts: list[str], printed: Printed) -> None:
     @auto_diff
     def look(x: Any) -> None: ...
 
@@ -308,7 +308,7 @@ RESULTS: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("value", "texts"), RESULTS, ids=lambda item: type(item).__name__)
-def test_what_is_returned(value: Any, texts: list[str], printed: Printed) -> None:
+def test_return_values_are_logged(value: Any, texts: list[str], printed: Printed) -> None:
     @auto_diff
     def give() -> Any:
         return value
@@ -370,7 +370,7 @@ def test_the_place_of_definition_is_that_of_the_users_function(printed: Printed)
     assert "debug.py" not in head  # nor is the tool among the callers
 
 
-def test_the_chain_of_calls() -> None:
+def test_the_chain_of_callers_is_logged() -> None:
     lines = printed_and_said_nothing(
         run(
             """
@@ -421,7 +421,7 @@ class Everything:
         return 7
 
 
-def test_methods_of_each_kind(printed: Printed) -> None:
+def test_methods_class_methods_and_static_methods_are_logged(printed: Printed) -> None:
     it = Everything()
     assert [it.method(7), it.of_class(7), it.static(x=7), it.value] == [7] * 4
     names = [re.sub(r"┌──.*\[Everything\.(\w+)\].*", r"\1", line) for line in printed()]
@@ -534,7 +534,7 @@ def test_an_exception_passes_unchanged(decorate: Any, printed: Printed) -> None:
     assert lines[-1] in ("└─ 抛出 KeyError", "└── 退出函数: broken()") or lines[-1].startswith("-> ")
 
 
-def test_the_switch_in_the_environment(monkeypatch: pytest.MonkeyPatch, printed: Printed) -> None:
+def test_the_environment_variable_switches_it_off(monkeypatch: pytest.MonkeyPatch, printed: Printed) -> None:
     monkeypatch.setenv("INSITU", "0")
     for decorate in (auto_diff, var_tracker("x"), fstack, debug_trace):
         assert decorate(broken) is broken
@@ -618,7 +618,7 @@ def test_debug_trace_lets_a_debugger_go_on(printed: Printed) -> None:
     assert len(printed()) == 4
 
 
-def test_debug_trace_of_steps(printed: Printed) -> None:
+def test_debug_trace_logs_generators_and_coroutines(printed: Printed) -> None:
     @debug_trace
     def count(n: int) -> Iterator[int]:
         yield from range(n)
@@ -660,7 +660,7 @@ def test_the_closer_decorators_keep_methods_methods(printed: Printed) -> None:
 # --- the terminal and the files
 
 
-def test_importing_makes_nothing_and_needs_no_torch() -> None:
+def test_importing_creates_no_files_and_needs_no_torch() -> None:
     program = "import sys, ttracker; print([name for name in ('torch', 'numpy') if name in sys.modules])"
     assert printed_and_said_nothing(run(program, LTAG="now")) == ["[]"]
     assert list(Path.cwd().iterdir()) == []
@@ -685,12 +685,12 @@ def work_lines(line: int) -> list[str]:
     return [text.format(line=line) for text in LINES]
 
 
-def test_without_being_asked_nothing_goes_to_files() -> None:
+def test_no_files_are_written_by_default() -> None:
     assert printed_and_said_nothing(run(WORK + "work(1)")) == work_lines(8)
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_a_tag_makes_files_of_all_that_is_logged() -> None:
+def test_a_tag_writes_everything_to_files() -> None:
     assert printed_and_said_nothing(run(WORK + "work(1)", LTAG="run7", FORCE_COLOR="1")) == work_lines(8)
     ((path, lines),) = files().items()
     assert LOG.fullmatch(path) and path.startswith("logs/run7/")
@@ -769,14 +769,14 @@ def test_no_line_is_doubled(setup: str) -> None:
     assert list(files().values()) == [lines]
 
 
-def test_log2file_takes_anything(printed: Printed) -> None:
+def test_log2file_accepts_any_value(printed: Printed) -> None:
     log2file({"loss": 0.5})
     log2file("100 %s\nof it")
     assert printed() == ["{'loss': 0.5}", "100 %s", "of it"]
     assert list(files().values()) == [["{'loss': 0.5}", "100 %s", "of it"]]
 
 
-def test_a_logger_of_ones_own(printed: Printed) -> None:
+def test_a_handler_of_the_user_receives_the_records(printed: Printed) -> None:
     records: list[logging.LogRecord] = []
     own = logging.Handler()
     own.emit = records.append  # type: ignore[method-assign]
@@ -791,7 +791,7 @@ def test_a_logger_of_ones_own(printed: Printed) -> None:
     assert list(files().values()) == [["text"]]
 
 
-def test_the_folder_is_that_of_the_start(tmp_path: Path) -> None:
+def test_logs_go_to_the_folder_of_the_start(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     logger.addHandler(h4logger())
     os.chdir("elsewhere")
@@ -807,7 +807,7 @@ def test_a_folder_that_cannot_be_written_to_is_reported_once() -> None:
     assert done.stderr.count("--- Logging error ---") == 1
 
 
-def test_a_terminal_that_knows_no_chinese() -> None:
+def test_a_terminal_that_cannot_encode_chinese_does_not_raise() -> None:
     program = WORK + "work(1)\nttracker.log2file('世')\nttracker._log_change('├─', 'x', 1, '')\n"
     lines = printed_and_said_nothing(run(program, PYTHONIOENCODING="ascii", LTAG="t"))
     assert len(lines) == 5 and "".join(lines).isascii()

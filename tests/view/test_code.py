@@ -53,7 +53,7 @@ def test_the_seed_to_the_letter() -> None:
     assert render(gemma().trace, "code", native=False) == expected
 
 
-def test_natively_a_line_with_several_operators_stands_once() -> None:
+def test_native_view_shows_a_line_with_several_operators_once() -> None:
     text = render(gemma().trace, "code")
     assert text.count("return super().forward(input_ids) * self.embed_scale") == 1
     assert not any(line.endswith(";") for line in text.split("\n"))
@@ -63,7 +63,7 @@ def lines(run: Run, **options: Any) -> list[str]:
     return render(run.trace, "code", **options).split("\n")
 
 
-def test_the_same_place_again_is_only_the_operator() -> None:
+def test_a_repeated_place_is_not_printed_again() -> None:
     run, here = Run(), site("y = f(x)", 3, "<module>", mark="f(x)")
     for name in ("aten.t", "mylib.op.out"):
         run.call("aten", name, tensor(2), out=(tensor(2), None), site=here)
@@ -103,12 +103,12 @@ def functions() -> Run:
     return run
 
 
-def test_functions_stand_in_where_nothing_finer_was_seen() -> None:
+def test_functions_are_shown_where_there_are_no_operators() -> None:
     assert lines(functions()) == ["# f32[2] + 1 -> f32[2]  fc", "# F.softmax(f32[2], dim=0) -> f32[2]  fc"]
     assert render(functions().trace, "code", native=False) == ""
 
 
-def test_functions_are_silent_beside_their_operators() -> None:
+def test_functions_with_operators_inside_are_not_shown() -> None:
     run, x = Run(), tensor(2)
     with run.inside(run.call("function", "torch.Tensor.__add__", x, 1, operator="+", out=x)):
         run.call("aten", "aten.add.Tensor", x, 1, out=x)

@@ -70,11 +70,11 @@ HELD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "text"), HELD, ids=range(len(HELD)))
-def test_what_a_variable_holds(value: Any, text: str) -> None:
+def test_describe_shows_tensors_numbers_and_containers(value: Any, text: str) -> None:
     assert held(value) == text
 
 
-def test_what_is_hostile_or_deep_is_only_short() -> None:
+def test_hostile_and_deep_values_are_cut() -> None:
     class Rude:
         def __str__(self) -> str:
             raise RuntimeError

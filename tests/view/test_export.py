@@ -111,14 +111,14 @@ def test_no_suffix_is_hidden_by_a_shorter_one() -> None:
 
 
 @pytest.mark.parametrize("suffix", [export.suffix for export in EXPORTS])
-def test_an_export_is_the_same_each_time_and_fits_a_file(suffix: str) -> None:
+def test_exports_are_deterministic_and_encodable(suffix: str) -> None:
     for make in (Trace, pass_and_backward, hostile_trace):
         text = export_text(make(), suffix)
         assert text == export_text(make(), suffix)
         text.encode()  # would raise for half of a surrogate pair
 
 
-def test_every_call_of_a_long_trace_is_there() -> None:
+def test_long_exports_contain_every_call() -> None:
     trace = long_trace(20_000)
     assert to_csv(trace).count("\n") == 1 + len(trace.calls)
     assert len(Timeline(to_perfetto(trace)).bars) == len(trace.calls)
@@ -148,7 +148,7 @@ def test_the_frame_has_the_statistics_of_every_output() -> None:
     assert "'nan': 1" in rows[0]["others"] and rows[1]["others"] == ""
 
 
-def test_csv_reads_back_hostile_names_and_runs_none() -> None:
+def test_csv_escapes_formulas_and_reads_back() -> None:
     trace = hostile_trace()
     rows = list(csv.DictReader(io.StringIO(to_csv(trace), newline="")))
     assert len(rows) == len(trace.calls)
@@ -175,7 +175,7 @@ def test_the_bars_are_the_calls_in_microseconds() -> None:
     }
 
 
-def test_arrows_lead_from_makers_to_takers_and_from_forward_to_backward() -> None:
+def test_arrows_lead_from_producers_to_consumers_and_from_forward_to_backward() -> None:
     timeline = Timeline(to_perfetto(pass_and_backward()))
     assert timeline.arrows == {(2, 3, "tensor"), (3, 4, "tensor"), (3, 4, "backward")}
 
@@ -218,7 +218,7 @@ def test_calls_that_overlap_are_on_lanes_of_their_own() -> None:
     assert "thread 0, overlapping" in [row["args"]["name"] for row in timeline.rows if row["ph"] == "M"]
 
 
-def test_a_call_that_never_ended_lasts_as_long_as_what_lies_in_it() -> None:
+def test_an_unfinished_call_lasts_until_its_last_inner_event() -> None:
     calls: list[Event] = [
         Call(0, None, "module", "Net", start=0),
         Call(1, 0, "function", "torch.ones", start=60, duration=10),
@@ -226,13 +226,13 @@ def test_a_call_that_never_ended_lasts_as_long_as_what_lies_in_it() -> None:
     assert [bar["dur"] for bar in Timeline(to_perfetto(Trace(calls))).bars] == [0.07, 0.01]
 
 
-def test_a_trace_without_times_is_no_timeline() -> None:
+def test_a_trace_without_times_cannot_be_a_timeline() -> None:
     with pytest.raises(SubjectError, match=r"needs times.*\.h5"):
         to_perfetto(Trace([Call(0, None, "function", "torch.ones")]))
     assert Timeline(to_perfetto(Trace())).rows == []
 
 
-def test_marks_and_variables_are_moments() -> None:
+def test_marks_and_variables_are_instant_events() -> None:
     place = Site("data.py", 7, "f")
     events: list[Event] = [
         Call(0, None, "python", "f", start=0, duration=100),
@@ -247,7 +247,7 @@ def test_marks_and_variables_are_moments() -> None:
     assert rows[1]["args"] == {"value": "f32[2]", "changes": "new", "source": "data.py:7"}
 
 
-def test_a_hostile_trace_is_a_timeline_like_any_other() -> None:
+def test_hostile_names_do_not_break_the_timeline() -> None:
     trace = hostile_trace()
     timeline = Timeline(to_perfetto(trace))
     assert len(timeline.bars) == len(trace.calls) and len(trace.calls) > len(STRINGS)
@@ -255,7 +255,7 @@ def test_a_hostile_trace_is_a_timeline_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("name", ["run.json", "run.json.gz", "run.csv"])
-def test_a_long_file_is_written_as_it_is_made(name: str, tmp_path: Path) -> None:
+def test_long_exports_are_written_piece_by_piece(name: str, tmp_path: Path) -> None:
     facts = tuple(TensorFacts(number, (10**9, number), "f32", "cpu") for number in range(40))
     trace = Trace([Call(number, None, "function", "torch.cat", args=(facts,), duration=1) for number in range(4000)])
     size = len(to_csv(trace) if "csv" in name else to_perfetto(trace))

@@ -211,7 +211,7 @@ def test_dot_draws_several_steps_in_frames_of_their_own() -> None:
     assert [title for depth, title in Drawing(to_dot(long_trace(500))).frames if depth == 1] == ["step 0", "step 1"]
 
 
-def test_dot_says_what_is_left_out() -> None:
+def test_dot_names_the_calls_it_leaves_out() -> None:
     trace = long_trace(8000)
     drawing = Drawing(to_dot(trace))
     calls = [name for name in drawing.boxes if name.startswith("n")]
@@ -232,7 +232,7 @@ def test_dot_shows_hostile_names_as_they_are() -> None:
 if shutil.which("dot"):  # without Graphviz there is no test, rather than one that is skipped
 
     @pytest.mark.parametrize("trace", [model().trace, hostile_trace()], ids=["model", "hostile"])
-    def test_graphviz_reads_it(trace: Trace) -> None:
+    def test_graphviz_reads_the_dot_export(trace: Trace) -> None:
         done = subprocess.run(["dot", "-Tcanon"], input=to_dot(trace).encode(), capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
 
@@ -297,7 +297,7 @@ def test_mermaid_does_not_look_into_the_innermost_modules() -> None:
     assert charted(to_mermaid(run.trace))[2] == [("a  Linear", "b  Linear")]
 
 
-def test_mermaid_of_modules_alone_tells_their_order() -> None:
+def test_mermaid_of_a_modules_trace_shows_the_order_of_calls() -> None:
     modules = [event for event in model(blocks=1).events if isinstance(event, Call) and event.kind == "module"]
     for call in modules:
         call.args = ()
@@ -306,7 +306,7 @@ def test_mermaid_of_modules_alone_tells_their_order() -> None:
     assert "-.->" in text and "-->" not in text
 
 
-def test_mermaid_stays_within_what_mermaid_draws() -> None:
+def test_mermaid_stays_within_the_limits_of_mermaid() -> None:
     calls: list[Event] = []
     for number in range(600):
         module = ModuleFacts(f"layer{number}", "Linear", settings={"in_features": number, "out_features": 1})

@@ -190,7 +190,7 @@ def test_a_reason_is_given_where_the_numbers_prove_it(found: Finding, words: str
     ("maker", "advice"),
     [("softmax", "use log_softmax"), ("Tensor.sigmoid", "use logsigmoid, or binary_cross"), ("relu", "clamp it first")],
 )
-def test_the_advice_for_a_logarithm_depends_on_what_made_its_input(maker: str, advice: str) -> None:
+def test_the_advice_for_a_logarithm_depends_on_the_producer_of_its_input(maker: str, advice: str) -> None:
     operand = TensorOperand(tensor(zeros=3), "p", made_by("Tensor.__getitem__"), made_by(maker))
     found = replace(finding("log", tensor(zeros=3)), operands=(operand,))
     assert f"the logarithm of 0 is -inf: {advice}" in hint(found)
@@ -205,7 +205,7 @@ def test_the_advice_for_a_logarithm_depends_on_what_made_its_input(maker: str, a
         ("unused", "it is in a result that no call used"),
     ],
 )
-def test_what_an_infinity_reached_is_said(reached: str, words: str) -> None:
+def test_a_finding_names_what_an_infinity_reached(reached: str, words: str) -> None:
     found = replace(finding("log", tensor(zeros=3)), reach=reached, consumer=made_by("Tensor.item"))
     assert text(found).endswith(f"  then  {words}")
 
@@ -259,7 +259,7 @@ def test_the_severity_decides_whether_a_guard_raises(found: Finding, severity: s
     assert found.severity == severity
 
 
-def test_a_finding_shows_itself() -> None:
+def test_str_of_a_finding_is_its_text() -> None:
     assert repr(finding("log")) == "<NonFiniteResult inf torch.log at /home/me/train.py:12>"
 
 
@@ -271,7 +271,7 @@ def test_only_inputs_that_are_known_to_be_finite_are_called_so() -> None:
     assert hint(finding("pow", tensor(inf=1), 2)) == ""
 
 
-def test_findings_of_numbers_that_no_checked_call_produced_say_where_they_were_met() -> None:
+def test_unchecked_nonfinite_numbers_name_the_call_that_received_them() -> None:
     bad = facts("full", (), "nan", "f32") | {"kind": "incoming"}
     heads = {
         NonFiniteLiteral(**bad): "torch.full introduced a number that is not finite, and the loss contains NaN",
@@ -300,7 +300,7 @@ def test_a_hook_is_named_and_has_no_reason() -> None:
     assert hint(hooked) == ""
 
 
-def test_where_the_graph_is_cut_is_said() -> None:
+def test_missing_gradients_name_the_call_that_cuts_the_graph() -> None:
     cut = made_by("Tensor.detach")
     assert text(MissingGradients(call=cut, site=cut.site, paths=("a", "b"), passes=5, is_every=True)) == (
         "none of 2 parameters got a gradient in 5 backward passes: a, b\n"

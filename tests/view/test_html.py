@@ -90,7 +90,7 @@ def model() -> Run:
     return run
 
 
-def test_columns_come_back() -> None:
+def test_packed_columns_decode_to_the_same_values() -> None:
     columns = PackedColumns()
     numbers = {"small": [0, 255], "negative": [-1, 5], "wide": [2**31, 7], "huge": [2**40, -(2**60)], "none": []}
     for name, values in numbers.items():
@@ -109,7 +109,7 @@ def test_columns_come_back() -> None:
     assert found["wide floats"][:3] == pytest.approx([1e300, -1e-300, 2.0], rel=1e-4)
 
 
-def test_rows_stand_in_the_order_of_the_tree_and_identical_ones_are_counted() -> None:
+def test_rows_are_in_tree_order_and_identical_ones_are_counted() -> None:
     found = carried(model().trace)
     block = ["Linear(4 → 4)", "F.linear"]
     assert labels(found) == ["step 0", "Net", *block * 3, "step 1", "Net", *block * 3]
@@ -119,7 +119,7 @@ def test_rows_stand_in_the_order_of_the_tree_and_identical_ones_are_counted() ->
     assert found["events"] == 14
 
 
-def test_lineage_is_told_by_rows() -> None:
+def test_tensors_name_the_row_of_their_producer() -> None:
     x = tensor(3)
     made, used = TensorFacts(1, (3,), "f32", "cpu", producer=5), TensorFacts(2, (3,), "f32", "cpu", producer=9)
     relu = Call(5, None, "function", "torch.relu", None, (x,), {}, made)
@@ -131,7 +131,7 @@ def test_lineage_is_told_by_rows() -> None:
     assert found["row.forward"] == [0, 0, 2] and found["row.is_backward"] == [0, 0, 1]
 
 
-def test_tensors_of_two_runs_are_not_taken_for_each_other() -> None:
+def test_tensors_of_two_runs_are_kept_apart() -> None:
     runs = [Trace([Call(0, None, "function", "torch.rand", result=TensorFacts(1, (3,), "f32", "cpu"))]) for _ in "ab"]
     found = carried(compare_traces(*runs))
     a, b = (found["tensor.same"][number] for number in found["made"])
@@ -154,7 +154,7 @@ def test_a_part_can_be_chosen() -> None:
         page(trace, only="hh.1")
 
 
-def test_a_part_costs_what_it_costs_in_the_whole() -> None:
+def test_costs_of_a_part_are_those_of_the_whole_trace() -> None:
     run = model()
     for call in run.events:
         if call.kind == "module" and call.path:
@@ -164,7 +164,7 @@ def test_a_part_costs_what_it_costs_in_the_whole() -> None:
 
 
 @pytest.mark.parametrize(("phase", "title"), [("forward", "pass of a loop"), ("backward", "repeated")])
-def test_what_autograd_repeats_is_no_loop_of_the_user(phase: Any, title: str) -> None:
+def test_repeated_backward_calls_are_not_called_a_loop(phase: Any, title: str) -> None:
     run, places = Run(), [site("y = f(x)", line, "main", mark="f(x)") for line in (2, 3, 4)]
     with run.inside(run.call("function", "torch.Tensor.backward")):
         for _ in range(5):
@@ -187,7 +187,7 @@ def test_the_policy_allows_this_script_and_this_style_only() -> None:
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", parts["script"] + parts["style"])
 
 
-def test_titles_are_escaped_and_found() -> None:
+def test_the_title_is_escaped_and_taken_from_the_subject() -> None:
     assert Parts(page(Trace(about={"subject": "GPT"}))).found["title"] == "GPT"
     text = page(Trace(), title="</title><script>\ud800\n")
     assert "<title>&lt;/title&gt;&lt;script&gt;\\ud800\\n</title>" in text
@@ -199,7 +199,7 @@ def test_a_page_shows_traces_and_diffs() -> None:
         page([])  # type: ignore[arg-type]
 
 
-def test_writing(tmp_path: Path) -> None:
+def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
     path = tmp_path / "run.html"
     save(model().trace, path)
     first = path.read_text("utf-8")
@@ -215,7 +215,7 @@ def test_writing(tmp_path: Path) -> None:
     assert "<title>mine</title>" in page(Trace(), title="mine")
 
 
-def test_a_page_that_is_too_large_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_page_warns_and_names_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "LARGE", 1000)
     with pytest.warns(InsituWarning, match="give only=, steps= or depth="):
         page(Trace())

@@ -38,13 +38,13 @@ VIEWS: dict[str, Callable[[Trace], str]] = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_every_view_says_what_is_missing(name: str) -> None:
+def test_every_view_reports_missing_events(name: str) -> None:
     assert SAID in VIEWS[name](part())
     assert "missing" not in VIEWS[name](Trace(part().events, about={"subject": "Net"}))
 
 
 @pytest.mark.parametrize("name", ["run.json", "run.dot", "run.h5", "run.trace", "run.json.gz"])
-def test_every_file_says_what_is_missing(name: str, tmp_path: Path) -> None:
+def test_every_export_reports_missing_events(name: str, tmp_path: Path) -> None:
     insitu.save(part(), tmp_path / name)
     if name.endswith((".h5", ".trace")):
         assert insitu.load(tmp_path / name).missing == part().missing
@@ -56,11 +56,11 @@ def test_every_file_says_what_is_missing(name: str, tmp_path: Path) -> None:
         assert json.loads(text)["otherData"]["missing"] == SAID
 
 
-def test_the_page_says_what_is_missing() -> None:
+def test_the_page_reports_missing_events() -> None:
     assert len(page(part())) > len(page(Trace(part().events, about={"subject": "Net"})))
 
 
-def test_what_is_on_disk_and_calls_with_less_inside_are_told() -> None:
+def test_the_sentence_counts_events_on_disk_and_incomplete_calls() -> None:
     assert missing_text(Missing(9, (3, 3), (), 9)).startswith("9 events of step 3 are not")
     assert missing_text(Missing(9, (3, 3), (), 9)).endswith(", and its .h5 file holds them")
     assert missing_text(Missing(9, (0, 3), (1, 2), 4)).endswith(
@@ -73,11 +73,11 @@ def test_a_producer_that_is_missing_is_not_in_the_trace() -> None:
     assert trace.producer(trace.calls[0].inputs[0]) is None
 
 
-def test_a_comparison_says_that_a_part_is_missing() -> None:
+def test_a_comparison_reports_missing_events() -> None:
     with pytest.warns(insitu.InsituWarning, match="a lacks 1,234 events"):
         insitu.compare(part(), Trace(part().events))
 
 
 @pytest.mark.parametrize("wrong", [1, {}, {"events": "9"}, {"events": 1, "steps": [1], "calls": [], "on_disk": 0}])
-def test_a_file_that_says_nonsense_about_it_is_read(wrong: object) -> None:
+def test_a_file_with_invalid_missing_facts_is_read(wrong: object) -> None:
     assert Trace([], about={"missing": wrong}).missing is None

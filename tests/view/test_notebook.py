@@ -78,7 +78,7 @@ def test_a_trace_without_calls_says_so_and_has_no_page(events: list[Event]) -> N
     assert str(Trace(events)) == "(no calls)"
 
 
-def test_a_front_end_is_given_what_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_include_and_exclude_choose_the_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     for subject in (net().trace, compare_traces(net().trace, net().trace)):
         assert list(subject._repr_mimebundle_()) == ["text/plain", "text/html"]
         assert list(subject._repr_mimebundle_(include={"text/html"})) == ["text/html"]
@@ -106,7 +106,7 @@ def test_the_page_is_in_a_frame_that_may_run_scripts_and_nothing_else() -> None:
     assert page.startswith("<!doctype html>") and page.rstrip().endswith("</html>")
 
 
-def test_a_long_list_keeps_the_upper_levels_and_says_what_is_below() -> None:
+def test_a_long_list_keeps_the_upper_levels_and_counts_the_rest() -> None:
     run = Run()
     for number in range(150):
         with run.inside(run.module(f"block{number}", "Block", leaf=False)):
@@ -144,7 +144,7 @@ def test_a_large_page_is_written_beside_the_notebook(tmp_path: Path, monkeypatch
     assert file.read_text("utf-8").startswith("<!doctype html>") and file.stat().st_mode & 0o077 == 0
 
 
-def test_where_nothing_can_be_written_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_folder_is_reported_in_the_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -160,7 +160,7 @@ class Stubborn:
         raise RuntimeError("no")
 
 
-def test_what_fails_is_told_and_no_error_reaches_the_cell() -> None:
+def test_a_failing_view_is_reported_and_does_not_raise() -> None:
     broken = Trace([Call(0, None, "function", None)])  # type: ignore[arg-type]
     bundle = trace_bundle(broken)
     assert set(bundle) == {"text/plain"}
@@ -194,7 +194,7 @@ def test_a_diff_of_nothing_is_its_verdict() -> None:
     assert rows[1:] == [(0, "nothing to compare: neither run has a call")]
 
 
-def test_module_names_made_of_signs_are_no_levels() -> None:
+def test_module_names_of_box_characters_do_not_change_the_depth() -> None:
     trace = Trace([Call(0, None, "module", "Net", ModuleFacts("│  ├─ ", "Net"))])
     assert Outline(static(trace_bundle(trace))).rows[1:] == [(0, "│  ├─   Net")]
 
@@ -210,7 +210,7 @@ with insitu.record(model, keep="stats") as other:
 
 
 @pytest.mark.slow
-def test_a_real_notebook_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_notebook_shows_traces_and_diffs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, trace, diff = executed([PROGRAM, "trace", "insitu.compare(trace, other)"], tmp_path, monkeypatch)
     assert trace["text/plain"].splitlines()[0].startswith("Sequential")
     assert Outline(static(trace)).rows[2][1].startswith("0  Linear(4 → 8)  f32[2, 8]")
@@ -221,7 +221,7 @@ def test_a_real_notebook_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_ipython_in_a_terminal_is_given_text_alone(tmp_path: Path) -> None:
+def test_ipython_in_a_terminal_gets_text_only(tmp_path: Path) -> None:
     program = "from insitu import Trace\nTrace()._repr_mimebundle_().keys()\n"
     done = subprocess.run(
         [sys.executable, "-m", "IPython", "--no-banner", "--simple-prompt", "--colors=nocolor"],

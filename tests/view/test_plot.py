@@ -52,14 +52,14 @@ def test_ranks_have_their_colours_tensors_a_band_and_nan_red_ticks(tmp_path: Pat
     assert count(tmp_path / "out.png", light) > 3000  # type: ignore[arg-type]
 
 
-def test_several_variables_stand_one_below_the_other(tmp_path: Path) -> None:
+def test_several_variables_are_drawn_one_below_the_other(tmp_path: Path) -> None:
     one, two = Rows([(0, 0, 1.0), (9, 0, 2.0)], "$a_b$"), Rows([(0, 0, 1.0), (9, 0, 2.0)], "")
     draw(drawn(one), tmp_path / "one.png")
     draw(drawn(one, Rows([(0, 0, "a text")], "text"), two), tmp_path / "two.png")
     assert imread(tmp_path / "two.png").shape[0] > imread(tmp_path / "one.png").shape[0] > 200
 
 
-def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
+def test_drawing_errors_name_the_reason(tmp_path: Path) -> None:
     one = drawn(Rows([(0, 0, 1.0)]))
     with pytest.raises(ChoiceError, match=r"'out.h5' does not end in one of '.png', '.pdf', '.svg'"):
         draw(one, "out.h5")
@@ -69,7 +69,7 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
         draw(one, tmp_path / "nowhere" / "out.png")
 
 
-def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_matplotlib_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingError, match="drawing needs matplotlib: pip install matplotlib"):
         draw(drawn(Rows([(0, 0, 1.0)])), "out.png")

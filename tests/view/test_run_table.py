@@ -75,7 +75,7 @@ def test_a_variable_is_a_line(facts: VariableSummary, expected: list[str]) -> No
     assert cells(facts) == expected
 
 
-def test_what_is_missing_or_went_wrong_is_said_first() -> None:
+def test_missing_parts_and_errors_come_first() -> None:
     events = [RunEvent(kind, "ValueError", 3, 1, 0.0) for kind in ("mark", "raised", "end")]
     lines = [str(line) for line in run_lines(run_of(summary(), missing=["rank 3 left no journal"], events=events))]
     assert lines[:2] == ["! rank 3 left no journal", "! rank 1, step 3: raised: ValueError"]
@@ -90,11 +90,11 @@ def test_attempts_and_other_runs_are_named_before_the_variables() -> None:
     assert not str(next(run_lines(run_of(summary(), attempts=attempts[:1])))).startswith("attempt")
 
 
-def test_a_run_with_nothing_in_it() -> None:
+def test_an_empty_run_says_that_nothing_was_recorded() -> None:
     assert [str(line) for line in run_lines(run_of())] == ["nothing was recorded"]
 
 
-def test_a_column_with_nothing_in_it_is_left_out() -> None:
+def test_an_empty_column_is_left_out() -> None:
     head, _ = run_lines(run_of(summary(source=None)))
     assert str(head) == "path  values  steps  ranks  range  mean over steps"
 
@@ -113,7 +113,7 @@ def test_patterns_choose_the_variables() -> None:
         ("zzzzzzz", "'zzzzzzz' was not recorded; there is 'a.losses', 'b.x.mean'"),
     ],
 )
-def test_a_pattern_that_names_nothing_is_told_the_nearest(pattern: str, message: str) -> None:
+def test_a_pattern_without_match_names_the_nearest_path(pattern: str, message: str) -> None:
     with pytest.raises(insitu.PatternError) as error:
         list(run_lines(run_of(summary("a.losses"), summary("b.x.mean")), only=[pattern]))
     assert str(error.value) == message
@@ -127,12 +127,12 @@ def test_the_facts_are_plain_data() -> None:
     assert facts["variables"] == [asdict(summary())]
 
 
-def test_bars_stand_for_any_numbers() -> None:
+def test_sparkline_takes_any_numbers() -> None:
     assert sparkline([]) == "" and sparkline([None]) == "" and sparkline([-1.7e308, 1.7e308]) == "▁█"
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])
-def test_a_real_run_is_shown(tmp_path: Path, width: int) -> None:
+def test_a_recorded_run_is_shown(tmp_path: Path, width: int) -> None:
     with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(9):
             value: Any = np.full(3, step, np.float32)

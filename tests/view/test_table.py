@@ -39,7 +39,7 @@ Net#2     Net                     2  f32[2, 6]      1    48 B
 total     6 modules              37                 8    48 B"""
 
 
-def test_models_beside_each_other() -> None:
+def test_each_of_several_models_is_an_outermost_row() -> None:
     run, x, y = Run(), tensor(2, 4), tensor(2, 6)
     whole = run.module("", "Net", x, leaf=False, out=y, parameters=30)
     with run.inside(whole), run.inside(run.call("function", "torch.utils.checkpoint", x)):
@@ -59,7 +59,7 @@ module  type           parameters  output      time    own  backward   share  ca
 total   2 modules              30             9.0ms            3.0ms              2    48 B     96"""
 
 
-def test_the_backward_pass_and_the_operations_stand_beside_the_modules() -> None:
+def test_backward_times_and_flops_are_columns() -> None:
     run, x = Run(), tensor(2, 4)
     with run.inside(run.module("", "Net", x, leaf=False, out=tensor(2, 6), duration=9_000_000, parameters=30)) as net:
         fc = linear(run, "fc", 4, 6, x, duration=5_000_000, parameters=30)
@@ -147,7 +147,7 @@ def test_values_never_raise() -> None:
     assert size(tensor("s0", 2)) == 0
 
 
-def test_a_module_that_returned_several_shapes_or_raised_once_says_so() -> None:
+def test_several_output_shapes_and_exceptions_are_marked() -> None:
     run = Run()
     for width in (1, 2, 2):
         run.module("a", "Grow", out=tensor(width))

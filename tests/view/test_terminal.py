@@ -53,7 +53,7 @@ def test_colour_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert written(io.StringIO(), color=True) == colored
 
 
-def test_width_is_that_of_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_terminal_has_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
     linear(run, "a" * 100, 2, 2, tensor(2))
     monkeypatch.setenv("COLUMNS", "40")
@@ -81,7 +81,7 @@ def bytes_in(encoding: str, lines: list[Line], width: int | None = None) -> str:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1"])
-def test_ascii_stands_in(encoding: str) -> None:
+def test_ascii_replaces_signs_that_the_stream_cannot_encode(encoding: str) -> None:
     text = "● ├─ └─ │ × 12 → … ✗ ⬇️"
     assert bytes_in(encoding, [Line(((text, ""),))]) == "* |- `- | x 12 -> ... ! v\n"
 
@@ -92,12 +92,12 @@ def test_columns_line_up_in_ascii_too() -> None:
     assert bytes_in("ascii", rows) == "a -> b  f32[2]\nabcdef  f32[2]\n"
 
 
-def test_signs_of_every_view_stand_in_ascii() -> None:
+def test_signs_of_every_view_have_ascii_forms() -> None:
     assert bytes_in("ascii", [Line((("≈ 0–7 ▁▄█·", ""),))]) == "~ 0-7 _:#.\n"
 
 
 @pytest.mark.parametrize("width", [1, 2, 20])
-def test_what_is_cut_fits_in_ascii_too(width: int) -> None:
+def test_cut_lines_fit_in_ascii_too(width: int) -> None:
     columns = (Column("output"),)
     (cut,) = bytes_in("ascii", [Line((("→" * 40, ""),), (), ())], width).splitlines()
     assert len(cut) == max(3, width) and cut.endswith("...")
@@ -105,7 +105,7 @@ def test_what_is_cut_fits_in_ascii_too(width: int) -> None:
     assert row == "aaaaaaaaa...  f32[2]"
 
 
-def test_what_cannot_be_encoded_does_not_raise() -> None:
+def test_characters_that_cannot_be_encoded_do_not_raise() -> None:
     assert bytes_in("ascii", [Line((("日本", ""),))]) == "\\u65e5\\u672c\n"
     assert bytes_in("utf-8", [Line((("a\ud800", ""),))]) == "a\\ud800\n"
 
@@ -129,7 +129,7 @@ def test_broken_and_closed_streams_are_left_alone() -> None:
     Terminal(closed).write([LINE])
 
 
-def test_who_shows_a_trace_is_told_that_the_stream_is_broken() -> None:
+def test_show_raises_the_error_of_a_broken_stream() -> None:
     run = Run()
     linear(run, "fc", 2, 2, tensor(2))
     with pytest.raises(BrokenPipeError):

@@ -57,7 +57,7 @@ def test_twelve_identical_blocks_are_one() -> None:
     assert render(gpt().trace) == FOLDED
 
 
-def test_the_block_that_makes_a_nan_stands_alone() -> None:
+def test_the_block_that_produces_nan_is_not_folded() -> None:
     found = rows(gpt(nan=3))
     assert [row.split("  f32")[0].strip(" ├└─") for row in found if "Block" in row] == [
         "h.0 … h.2  × 3 alike  Block",
@@ -126,7 +126,7 @@ def test_live_shows_each_root_when_it_is_complete() -> None:
     assert list(view.finish()) == []
 
 
-def test_calls_whose_parent_never_came_are_shown_at_the_end() -> None:
+def test_calls_whose_parent_was_not_recorded_are_shown_at_the_end() -> None:
     run, view = gpt(2), make("tree")
     for event in list(completion_order(run.events))[:-1]:
         assert list(view(event)) == []
@@ -183,7 +183,7 @@ def test_compact_names() -> None:
     assert name("torch.Tensor.f", x, "a" * 200) == f".f({'a' * 47}…)"
 
 
-def test_marks() -> None:
+def test_notes_and_troubles_have_rows() -> None:
     run = Run()
     with run.inside(run.module("", "Net", tensor(2), leaf=False, out=tensor(2))):
         run.mark("step", "step 0")
@@ -192,7 +192,7 @@ def test_marks() -> None:
     assert rows(run) == ["Net  f32[2]", r"├─ ! could not\nread \x1b[31mx", "└─ # here"]
 
 
-def test_backward_calls_lie_in_backward() -> None:
+def test_backward_calls_are_inside_backward() -> None:
     run, x = Run(), tensor(2)
     with run.inside(run.call("function", "torch.Tensor.backward", x)):
         run.call("aten", "aten.mm", x, out=x, phase="backward")
@@ -209,7 +209,7 @@ def test_two_thousand_nested_calls() -> None:
         render(run.trace, view)
 
 
-def test_costs_and_the_backward_pass_stand_beside_the_calls_on_request() -> None:
+def test_costs_and_backward_are_shown_beside_the_calls_on_request() -> None:
     run, x = Run(), tensor(2, 4)
     grad = tensor(2, 6, stats=stats(-0.5, 0.25))
     with run.inside(run.module("", "Net", x, leaf=False, out=tensor(2, 6, grad=grad), duration=9_000, parameters=30)):
@@ -246,13 +246,13 @@ def test_a_backward_row_for_several_modules_names_the_first_and_the_last() -> No
     assert "aten.mm  × 2 alike  backward of h.0 … h.1" in render(run.trace)
 
 
-def test_what_was_kept_of_each_output_is_shown() -> None:
+def test_kept_values_of_each_output_are_shown() -> None:
     run = Run()
     run.call("function", "torch.max", out=(tensor(2, kept=0.25), tensor(2), tensor(kept=3)))
     assert values(run) == ["0.25 | ? | 3"]
 
 
-def test_numbers_that_no_float_holds_are_shown_also_where_several_are_one_row() -> None:
+def test_integers_too_large_for_a_float_are_shown_in_folded_rows() -> None:
     run = Run()
     for number, result in enumerate((1, 10**400, 10**5000)):
         run.module(f"h.{number}", "Power", out=result)
@@ -278,7 +278,7 @@ def test_each_output_has_a_range_of_its_own() -> None:
     assert values(run) == ["-0.381 … 0.679 | 3.28", "-1.5 … 2 | 8031 … 122801", "? | 0 … 1 | empty"]
 
 
-def test_of_many_outputs_the_first_are_shown_and_what_is_not_finite_in_the_others() -> None:
+def test_many_outputs_show_the_first_and_count_nonfinite_in_the_rest() -> None:
     run = Run()
     parts = [tensor(2, stats=stats(number, number + 1)) for number in range(12)]
     run.call("function", "torch.chunk", out=tuple(parts))
@@ -312,7 +312,7 @@ def test_a_row_for_calls_on_several_lines_does_not_name_one_of_them_alone() -> N
     assert rows(run) == ["h.0 … h.1  × 2 alike  Block  f32[2]  model.py:3 …"]
 
 
-def test_a_tensor_among_the_arguments_has_its_place() -> None:
+def test_a_tensor_among_the_arguments_keeps_its_position() -> None:
     x, n, mask = tensor(2, 3), tensor(dtype="i64"), tensor(8, dtype="b8")
     assert name("torch.zeros", 1, n, 5) == "torch.zeros(1, i64[], 5)"
     assert name("torch.where", mask, x, 0.0) == "torch.where(b8[8], f32[2, 3], 0.0)"

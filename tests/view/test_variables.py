@@ -100,11 +100,11 @@ def lines(run: Run, **options: Any) -> list[str]:
     return render(run.trace, "variables", **options).split("\n")
 
 
-def test_in_english() -> None:
+def test_variables_view_prints_calls_arguments_and_changes() -> None:
     assert render(program().trace, "variables") == ENGLISH
 
 
-def test_the_tree_shows_them_too() -> None:
+def test_the_tree_shows_variables_too() -> None:
     assert render(program().trace) == TREE
 
 
@@ -153,7 +153,7 @@ class Live:
         self.show(self.view(self.events[-1]))
 
 
-def test_replayed_it_is_as_it_was_live() -> None:
+def test_replay_prints_the_same_as_live() -> None:
     live = Live()
     with live.inside("outer") as outer:
         generator = live.start("generator", outer)
@@ -180,7 +180,7 @@ def test_replayed_it_is_as_it_was_live() -> None:
     ]
 
 
-def test_a_call_of_another_thread_lies_in_its_parent() -> None:
+def test_a_call_of_another_thread_is_inside_its_parent() -> None:
     run = Run()
     with run.inside(run.python("main")), run.inside(run.python("work", thread=2)):
         run.variable("x", 1, "new", thread=2)
@@ -194,7 +194,7 @@ def test_a_call_of_another_thread_lies_in_its_parent() -> None:
     ]
 
 
-def test_calls_of_which_nobody_said_that_they_began_or_ended() -> None:
+def test_calls_without_begin_or_end_are_shown() -> None:
     view = Variables()
     assert [str(line) for line in view(Call(3, 1, "python", "f", kwargs={"n": 1}))] == [
         "┌── f",
@@ -208,7 +208,7 @@ def test_calls_of_which_nobody_said_that_they_began_or_ended() -> None:
     assert list(view.finish()) == []
 
 
-def test_where_a_variable_changed() -> None:
+def test_a_change_names_its_line_function_and_file() -> None:
     run = Run()
     with run.inside(run.python("A.f")):
         for function in ("A.f", "f", "B.f", "g", "C.g.<locals>.h"):
@@ -252,14 +252,14 @@ def test_changes_have_an_ink_and_a_word() -> None:
     assert all(f"{word}\033[0m" in found for word in ("type, shape changed", "shape, dtype changed", "48 NaN"))
 
 
-def test_plain_ascii_where_nothing_else_can_be_written() -> None:
+def test_ascii_where_the_stream_cannot_encode_the_signs() -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     Terminal(file).write(replay(program().events, Variables()))
     file.seek(0)
     assert file.readline().startswith(".-- [t2v_dataset.py:176] T2VDataset.get_merge_data")
 
 
-def test_other_views_leave_them_out() -> None:
+def test_other_views_leave_variables_out() -> None:
     run, x = Run(), tensor(2)
     with run.inside(run.python("f", duration=4_000_000, raised="ValueError")):
         run.variable("x", x, "new")
@@ -271,7 +271,7 @@ def test_other_views_leave_them_out() -> None:
     assert " ".join(render(run.trace, "table").split("\n")[1].split()) == "(root) Net f32[2] 1.0ms 1.0ms 25.0% 1 8 B"
 
 
-def test_only() -> None:
+def test_only_chooses_variables() -> None:
     run = program()
     assert lines(run, only="x")[-4:] == [
         "│   │   │   ├─ x @6 deleted",
@@ -299,7 +299,7 @@ def test_changes_on_one_line_of_a_loop_are_one_row_of_the_tree() -> None:
     ]
 
 
-def test_marks_that_lie_in_no_call() -> None:
+def test_marks_outside_all_calls_are_shown() -> None:
     events: list[Event] = [Mark(0, None, "trouble", "oh"), Mark(1, None, "note", "here"), Mark(2, None, "step", "s")]
     assert [str(line) for line in replay(events, Variables())] == ["! oh", "# here"]
 

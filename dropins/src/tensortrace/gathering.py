@@ -1,4 +1,4 @@
-"""What all ranks have traced comes to rank 0, group by group, and no rank waits for another while it runs."""
+"""The values that all ranks traced come to rank 0, group by group, and no rank waits for another while it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL = 0.01
 
 
 class ResultEntry(NamedTuple):
-    """What was traced of one variable: when, in which process, and what."""
+    """The traced values of one variable, with their iterations and processes."""
 
     iterations: list[Any]
     ranks: list[Any]

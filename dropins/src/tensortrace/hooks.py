@@ -29,7 +29,7 @@ class Hook:
 
 
 def no_hook() -> Callable[..., None]:
-    """What a copied model has in place of a hook."""
+    """The placeholder for a hook in a copied model."""
     return nothing
 
 

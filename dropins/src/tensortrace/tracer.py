@@ -202,7 +202,7 @@ class ModelTracer:
 
 
 def no_result() -> ResultEntry:
-    """What is there of a name that was not traced."""
+    """The result for a name that was not traced."""
     return ResultEntry([], [], [])
 
 

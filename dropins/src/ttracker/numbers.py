@@ -56,7 +56,7 @@ def is_readable(torch: Any, tensor: Any) -> bool:
 
 
 def of_array(numpy: Any, array: Any) -> Found:
-    """The same of an array."""
+    """The numbers of an array."""
     if array.dtype.kind != "f" or not array.size:
         return None
     with numpy.errstate(all="ignore"):

@@ -45,7 +45,7 @@ class ThreadFiles(logging.Handler):
 
 
 def h4logger() -> ThreadFiles:
-    """What writes to files in `logs/$LTAG`, or in `logs/NOTAG`: one for each process and thread.
+    """The handler that writes to files in `logs/$LTAG`, or in `logs/NOTAG`: one for each process and thread.
 
     >>> h4logger().folder.parent.name
     'logs'

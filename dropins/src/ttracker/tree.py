@@ -31,7 +31,7 @@ class Tree:
         self._depths: dict[int, int] = {}
 
     def begin(self) -> Iterable[Line]:
-        """Nothing: the first call says where one is."""
+        """No lines: the head of each call names its place."""
         return ()
 
     def opened(self, call: Call) -> Iterator[Line]:
@@ -56,7 +56,7 @@ class Tree:
             yield line(self._inside(event), f"[WARN] {event.text}")
 
     def finish(self) -> Iterable[Line]:
-        """Nothing: a generator may go on later."""
+        """No lines: a generator may go on later."""
         return ()
 
     def _changed(self, variable: Variable) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""What a value is, in the words of Tensor Tracker: tensors by shape and dtype, containers by length.
+"""Values as text, in the words of Tensor Tracker: tensors by shape and dtype, containers by length.
 
 Values come as insitu notes them, or as they are, from hooks.
 """

@@ -1,4 +1,4 @@
-"""What `insitu run` does when the program has ended: save the trace, make a page, print it.
+"""The work of `insitu run` after the program has ended: save the trace, make a page, print it.
 
 The program is over and its exit code is known: nothing here changes that. Ctrl-C stops what is only for looking at;
 a file that is being written is completed first, unless Ctrl-C comes again.
@@ -65,7 +65,7 @@ class Work:
 
     @property
     def text(self) -> str:
-        """What to say while it is being done."""
+        """The message that is shown during the work."""
         return f"{'writing' if self.is_file else 'making'} {self.name}"
 
 

@@ -1,4 +1,4 @@
-"""What several commands share: the parser, and options with their checks."""
+"""The parser and the options that several commands share, with their checks."""
 
 from __future__ import annotations
 

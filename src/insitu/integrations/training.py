@@ -1,4 +1,4 @@
-"""What the callbacks of all frameworks share: a recording that begins and ends with a training."""
+"""The part that the callbacks of all frameworks share: a recording that begins and ends with a training."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def save(
 
 @dataclass(frozen=True)
 class PageParts:
-    """Which part of a subject its page shows."""
+    """The part of a subject that its page shows."""
 
     source: bool
     only: str | list[str] | None

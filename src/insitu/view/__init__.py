@@ -70,7 +70,10 @@ def _lines(events: list[Event], view: View, only: str | Iterable[str] | None) ->
         yield from _counted_lines(events, view, {event.id for event in chosen})
     elif hasattr(view, "opened"):
         for event, begins in moments(chosen):
-            yield from view.opened(event) if begins else view(event)
+            if begins:
+                yield from view.opened(event)
+            else:
+                yield from view(event)
     else:
         for event in count_progress(completion_order(chosen), len(chosen), "arranging calls"):
             yield from view(event)

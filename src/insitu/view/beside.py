@@ -85,7 +85,7 @@ class Beside:
 
     @property
     def missing(self) -> str | None:
-        """What to record, if the columns are empty."""
+        """The advice on recording, if the columns are empty."""
         if self._is_missing and self._found:
             return NO_BACKWARD
         return None

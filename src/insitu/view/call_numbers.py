@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from math import inf, isfinite, isinf, nan
 from typing import Any
 
@@ -12,6 +12,7 @@ from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.trace.findings import NonFiniteGradient, NonFiniteResult, TensorOperand
 from insitu.trace.operation import operation
+from insitu.view.number import number_or_nan
 
 Explicable = NonFiniteResult | NonFiniteGradient
 
@@ -124,7 +125,7 @@ def side_of(item: Any) -> NumberRange:
     (2.5, False, 1)
     """
     if isinstance(item, Stats):
-        low, high, std = (nan if number is None else number for number in (item.min, item.max, item.std))
+        low, high, std = map(number_or_nan, (item.min, item.max, item.std))
         return NumberRange(low, high, std, item.count, item.zeros, item.inf)
     if isinstance(item, (int, float)):
         return NumberRange(item, item, 0.0, 1, int(item == 0), int(isinf(item)), is_number=True)
@@ -134,8 +135,10 @@ def side_of(item: Any) -> NumberRange:
 def _sides(call: Call, tensors: tuple[NumberRange, ...]) -> tuple[NumberRange, NumberRange]:
     """The two sides of an operator."""
     arguments = (*call.args, *call.kwargs.values())
-    sides = chain(_arguments(arguments, tensors) if arguments else tensors, repeat(UNKNOWN))
-    left, right = next(sides), next(sides)
+    known: Iterable[NumberRange] = tensors
+    if arguments:
+        known = _arguments(arguments, tensors)
+    left, right = islice(chain(known, repeat(UNKNOWN)), 2)
     if operation(call.kind, call.name).is_reflected:
         return (right, left)
     return (left, right)
@@ -144,11 +147,16 @@ def _sides(call: Call, tensors: tuple[NumberRange, ...]) -> tuple[NumberRange, N
 def _arguments(arguments: tuple[Any, ...], tensors: tuple[NumberRange, ...]) -> Iterator[NumberRange]:
     remaining = iter(tensors)
     for item in arguments:
-        yield next(remaining, UNKNOWN) if isinstance(item, TensorFacts) else side_of(item)
+        if isinstance(item, TensorFacts):
+            yield next(remaining, UNKNOWN)
+        else:
+            yield side_of(item)
 
 
 def _contains_nan(operands: tuple[TensorOperand, ...]) -> bool:
-    stats = operands[0].facts.stats if operands else None
+    if not operands:
+        return False
+    stats = operands[0].facts.stats
     return stats is not None and stats.nan > 0
 
 

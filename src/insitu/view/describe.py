@@ -1,4 +1,4 @@
-"""What a variable holds, in a few words: tensors with their values or statistics, containers by their size."""
+"""The value of a variable in a few words: tensors with their values or statistics, containers by their size."""
 
 from __future__ import annotations
 

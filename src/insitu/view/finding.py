@@ -83,14 +83,16 @@ def _(finding: NonFinite) -> Iterator[str]:
 
 @singledispatch
 def sentence(finding: Finding) -> str:
-    """What happened, in one sentence."""
+    """A finding in one sentence."""
     raise NotImplementedError(type(finding))
 
 
 @sentence.register
 def _(finding: NonFiniteResult) -> str:
-    origin = " from finite inputs" if finding.has_finite_inputs else ""
-    return f"{_callee(finding)} produced {_what(finding)}{origin}"
+    result = f"{_callee(finding)} produced {_what(finding)}"
+    if finding.has_finite_inputs:
+        return f"{result} from finite inputs"
+    return result
 
 
 @sentence.register
@@ -115,10 +117,13 @@ def _(finding: NonFiniteFromHook) -> str:
 
 @sentence.register
 def _(finding: NonFiniteUpdate) -> str:
-    more = f" and {finding.count - 1:,} more" if finding.count > 1 else ""
-    why = "a gradient that is not finite" if finding.has_bad_gradient else f"lr={finding.rate:g}"
     path = safe(finding.path) or "a parameter"
-    return f"the step of {safe(finding.optimizer)} with {why} wrote NaN or Inf into {path}{more}"
+    if finding.count > 1:
+        path += f" and {finding.count - 1:,} more"
+    why = f"lr={finding.rate:g}"
+    if finding.has_bad_gradient:
+        why = "a gradient that is not finite"
+    return f"the step of {safe(finding.optimizer)} with {why} wrote NaN or Inf into {path}"
 
 
 @sentence.register
@@ -160,26 +165,33 @@ UNCHECKED = "the call that produced it was not checked"
 def _(finding: MissingGradients) -> str:
     passes = {1: "the backward pass"}.get(finding.passes, f"{finding.passes:,} backward passes")
     count = _parameters(finding.paths)
-    subject = f"none of {count} got a gradient" if finding.is_every else f"{count} got no gradient"
+    subject = f"{count} got no gradient"
+    if finding.is_every:
+        subject = f"none of {count} got a gradient"
     return f"{subject} in {passes}: {_list(finding.paths)}"
 
 
 @sentence.register
 def _(finding: VanishingGradients) -> str:
-    size = f"never more than {max(finding.share, 1e-30):.0e} of the largest" if finding.share else "always exactly zero"
+    size = "always exactly zero"
+    if finding.share:
+        size = f"never more than {max(finding.share, 1e-30):.0e} of the largest"
     return f"the gradient of {_parameters(finding.paths)} vanishes ({size}): {_list(finding.paths)}"
 
 
 @sentence.register
 def _(finding: ExplodingGradients) -> str:
-    growth = f" ({finding.first:.3g} at first)" if finding.largest > 10 * finding.first else ""
-    norm = f"the norm of all gradients reached {finding.largest:.3g}{growth}"
+    norm = f"the norm of all gradients reached {finding.largest:.3g}"
+    if finding.largest > 10 * finding.first:
+        norm += f" ({finding.first:.3g} at first)"
     return f"the gradient of {_parameters(finding.paths)} explodes; {norm}: {_list(finding.paths)}"
 
 
 @sentence.register
 def _(finding: FrozenParameters) -> str:
-    since = "frozen from the beginning" if finding.is_fine_tuning else "frozen"
+    since = "frozen"
+    if finding.is_fine_tuning:
+        since = "frozen from the beginning"
     return _unchanged(finding.paths, finding.steps, f"{since}: requires_grad is False")
 
 
@@ -190,8 +202,10 @@ def _(finding: OptimizerGap) -> str:
 
 @sentence.register
 def _(finding: StuckParameters) -> str:
-    small = f"the updates are too small for them at lr={finding.rate:g}"
-    return _unchanged(finding.paths, finding.steps, small if finding.rate else "the learning rate is 0")
+    reason = "the learning rate is 0"
+    if finding.rate:
+        reason = f"the updates are too small for them at lr={finding.rate:g}"
+    return _unchanged(finding.paths, finding.steps, reason)
 
 
 def _unchanged(paths: Sequence[str], steps: int, reason: str) -> str:
@@ -229,10 +243,13 @@ def _what(finding: NonFinite) -> str:
 
 def _reach(finding: NonFinite) -> str:
     """Why NaN or Inf that might have healed is reported after all."""
-    if not isinstance(finding, NonFiniteResult) or finding.reach is None:
+    if not isinstance(finding, NonFiniteResult):
         return ""
-    consumer = finding.consumer
-    name = called(consumer) + _at(consumer.site) if consumer is not None else ""
+    if finding.reach is None:
+        return ""
+    name = ""
+    if finding.consumer is not None:
+        name = called(finding.consumer) + _at(finding.consumer.site)
     return REACHES[finding.reach].format(name)
 
 
@@ -251,21 +268,27 @@ def _bad(stats: Stats | None, index: tuple[int, ...] | None) -> str:
     if stats is None:
         return ""
     counts = [f"{count:,} {what}" for count, what in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count]
-    first = f", the first at {list(index)}" if index else ""
-    return f"  {' and '.join(counts)} of {stats.count:,}{first}"
+    text = f"  {' and '.join(counts)} of {stats.count:,}"
+    if index:
+        return f"{text}, the first at {list(index)}"
+    return text
 
 
 def _operand(operand: TensorOperand) -> str:
-    name = f"{short(safe(operand.name), MOST_TEXT)}  " if operand.name else ""
-    return f"{name}{tensor(operand.facts)}{_range(operand.facts)}{_producer(operand)}"
+    facts = f"{tensor(operand.facts)}{_range(operand.facts)}{_producer(operand)}"
+    if operand.name:
+        return f"{short(safe(operand.name), MOST_TEXT)}  {facts}"
+    return facts
 
 
 def _producer(operand: TensorOperand) -> str:
     if operand.producer is None:
         return ""
     producer = called(operand.producer)
-    by = "" if producer == operand.name else f" by {producer}"
-    return f"   made{by}{_at(operand.producer.site)}"
+    place = _at(operand.producer.site)
+    if producer == operand.name:
+        return f"   made{place}"
+    return f"   made by {producer}{place}"
 
 
 def _range(facts: TensorFacts) -> str:
@@ -309,8 +332,10 @@ def _place(site: Site | None) -> str:
 
 
 def _list(paths: Sequence[str]) -> str:
-    more = f", … {len(paths) - MOST_PATHS:,} more" if len(paths) > MOST_PATHS else ""
-    return ", ".join(map(safe, paths[:MOST_PATHS])) + more
+    text = ", ".join(map(safe, paths[:MOST_PATHS]))
+    if len(paths) > MOST_PATHS:
+        return f"{text}, … {len(paths) - MOST_PATHS:,} more"
+    return text
 
 
 def _parameters(paths: Sequence[str]) -> str:

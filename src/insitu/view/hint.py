@@ -95,7 +95,7 @@ def _log_of_zero(inputs: CallNumbers) -> str:
 
 
 def _instead(inputs: CallNumbers) -> str:
-    """What to compute instead of a logarithm of 0."""
+    """The advice on computing something else than the logarithm of 0."""
     source = inputs.operands[0].source if inputs.operands else None
     if source is None:
         return CLAMP

@@ -95,9 +95,9 @@ def page(
 
 def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int] | None) -> list[Event]:
     events = select(trace.events, only)
-    wanted = set(steps) if steps is not None else None
-    if wanted is None:
+    if steps is None:
         return events
+    wanted = set(steps)
     return [event for event in events if event.step in wanted]
 
 
@@ -118,12 +118,12 @@ def _about(trace: Trace) -> dict[str, str]:
 def _title(subject: Trace | Diff | None, title: str | None) -> str:
     if title is not None:
         return short(safe(title), 200)
+    if subject is None:
+        return "insitu"
     if isinstance(subject, Diff):
         return short(safe(" | ".join(subject.labels)), 200)
-    named = subject.about.get("subject") if subject is not None else None
-    if named:
-        return short(safe(str(named)), 200)
-    return "insitu"
+    named = subject.about.get("subject") or "insitu"
+    return short(safe(str(named)), 200)
 
 
 def _joined(title: str, data: str) -> str:
@@ -132,7 +132,8 @@ def _joined(title: str, data: str) -> str:
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     parts = {"title": html.escape(title), "policy": policy, "style": style, "script": script, "data": data}
     pieces = frame.split("%%")
-    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+    pieces[1::2] = [parts[name] for name in pieces[1::2]]
+    return "".join(pieces)
 
 
 @cache

@@ -50,7 +50,7 @@ class Line:
 
 @dataclass(slots=True, frozen=True)
 class ViewTraits:
-    """What a view declares about itself, in a class attribute `traits`; a view without one has these defaults.
+    """The facts that a view declares in its class attribute `traits`; a view without one has these defaults.
 
     `level` is what `watch` records for the view; with `closely`, it keeps the values of small tensors and the
     statistics of large ones. `flags` are the view's options on the command line, each with its help. `replay` are the

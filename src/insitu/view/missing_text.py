@@ -10,21 +10,27 @@ from insitu.view.line import Line
 
 
 def missing_text(missing: Missing) -> str:
-    """What is missing, in a sentence or two.
+    """The number of missing events and their steps, in a sentence or two.
 
     >>> missing_text(Missing(4000, (0, 41)))
     '4,000 events of steps 0 … 41 are not in this trace: there was no memory for them'
     """
-    first, last = missing.steps
-    steps = f"step {first}" if first == last else f"steps {first} … {last}"
-    text = f"{missing.events:,} events of {steps} are not in this trace: there was no memory for them"
+    text = f"{missing.events:,} events of {_steps(*missing.steps)} are not in this trace: there was no memory for them"
     if missing.on_disk:
-        number = "them" if missing.on_disk == missing.events else f"{missing.on_disk:,} of them"
+        number = f"{missing.on_disk:,} of them"
+        if missing.on_disk == missing.events:
+            number = "them"
         text += f", and its .h5 file holds {number}"
     if missing.calls:
-        calls = f"{len(missing.calls)} calls lack" if len(missing.calls) > 1 else "1 call lacks"
+        calls = {1: "1 call lacks"}.get(len(missing.calls), f"{len(missing.calls)} calls lack")
         text += f"; {calls} some of what ran inside, which counts as own time"
     return text
+
+
+def _steps(first: int, last: int) -> str:
+    if first == last:
+        return f"step {first}"
+    return f"steps {first} … {last}"
 
 
 def missing_lines(trace: Trace) -> list[Line]:
@@ -38,5 +44,6 @@ def missing_lines(trace: Trace) -> list[Line]:
 def about_texts(about: dict[str, Any]) -> dict[str, str]:
     """The facts about a trace as texts."""
     missing = missing_of(about.get("missing"))
-    told = {**about, "missing": missing_text(missing)} if missing is not None else about
-    return {str(name): str(item) for name, item in told.items() if item is not None}
+    if missing is not None:
+        about = {**about, "missing": missing_text(missing)}
+    return {str(name): str(item) for name, item in about.items() if item is not None}

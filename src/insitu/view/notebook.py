@@ -60,7 +60,12 @@ def diff_bundle(diff: Diff, include: Kinds = None, exclude: Kinds = None) -> dic
 
 def _asked(include: Kinds, exclude: Kinds) -> set[str]:
     """The forms that a front end wants."""
-    return {kind for kind in (TEXT, HTML) if (not include or kind in include) and kind not in (exclude or ())}
+    asked = {TEXT, HTML}
+    if include:
+        asked &= set(include)
+    if exclude:
+        asked -= set(exclude)
+    return asked
 
 
 @pause_collector()
@@ -154,8 +159,8 @@ def folded(lines: list[Line]) -> str:
 
 def _summary(line: Line, hidden: int) -> tuple[str, str]:
     """The row that its children unfold from, the outermost one open."""
-    is_open = "" if line.depth else " open"
-    return f"<details{_indent(line)}{is_open}><summary>{_row(line)}</summary>", _more(hidden)
+    attributes = _indent(line) or " open"
+    return f"<details{attributes}><summary>{_row(line)}</summary>", _more(hidden)
 
 
 def _indent(line: Line) -> str:
@@ -173,8 +178,10 @@ def _hidden(lines: list[Line], shown: set[int]) -> Counter[int | None]:
             around.pop()
         if place in shown:
             around.append(place)
+        elif around:
+            found[around[-1]] += 1
         else:
-            found[around[-1] if around else None] += 1
+            found[None] += 1
     return found
 
 
@@ -203,8 +210,9 @@ def _diff_list(diff: Diff) -> str:
 
     verdict = _divided(verdict_lines(diff))
     calls = _divided(islice(pair_lines(diff), MOST_ROWS))
-    below = f"<details><summary>the calls side by side</summary>{calls}</details>" if calls else ""
-    return LIST.format(verdict + below)
+    if calls:
+        verdict += f"<details><summary>the calls side by side</summary>{calls}</details>"
+    return LIST.format(verdict)
 
 
 def _divided(lines: Iterable[Line]) -> str:

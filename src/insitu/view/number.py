@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import nan
 from typing import Any
 
 from insitu.trace.dtype import dtype_named
@@ -30,6 +31,13 @@ def unless_zero(form: Callable[[int], str], number: int) -> str:
     if number:
         return form(number)
     return ""
+
+
+def number_or_nan(number: float | None) -> float:
+    """A number, and NaN for None."""
+    if number is None:
+        return nan
+    return number
 
 
 def grouped_digits(number: int) -> str:

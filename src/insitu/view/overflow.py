@@ -13,7 +13,7 @@ NEARLY = 0.99
 
 
 def overflow(inputs: CallNumbers) -> str:
-    """That a result is too large for its type, with the largest input; nothing where that cannot be."""
+    """The sentence that a result is too large for its type, with the largest input; "" where that is impossible."""
     if inputs.finding.kind != "inf" or not inputs.is_finite:
         return ""
     if inputs.name in EXPONENTIALS:
@@ -44,7 +44,7 @@ def _exponential(inputs: CallNumbers, function: Exponential) -> str:
 
 
 def quotient_overflow(inputs: CallNumbers, above: NumberRange, below: NumberRange) -> str:
-    """That a quotient is too large for its type: possible only where no divisor is 0."""
+    """The sentence that a quotient is too large for its type: possible only where no divisor is 0."""
     largest, smallest = above.magnitude, below.smallest_magnitude
     if smallest == 0 and largest >= 0 and inputs.limit > 0:  # the divisor that is closest to 0 is not known
         return f"overflow: {inputs.end_of_type}, and the quotient is larger"

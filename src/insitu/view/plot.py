@@ -9,6 +9,7 @@ from typing import Any
 
 from insitu.errors import ChoiceError, MissingError, StoreError
 from insitu.trace.run import Curve
+from insitu.view.number import number_or_nan
 from insitu.view.value import safe
 
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -58,29 +59,43 @@ def _matplotlib() -> Any:
 def _draw(axis: Any, name: str, lines: Sequence[Curve]) -> None:
     axis.set_title(safe(name).replace("$", r"\$") or "(root)", loc="left", fontsize="medium")
     for curve in lines:
-        color = INKS[curve.rank % len(INKS)]
-        mean = _gaps(curve.mean)
-        marker = "." if len(curve.steps) < 40 else None
-        axis.plot(curve.steps, mean, color=color, linewidth=1.2, marker=marker, label=f"rank {curve.rank}")
-        if not curve.is_flat:
-            axis.fill_between(curve.steps, _gaps(curve.low), _gaps(curve.high), color=color, alpha=0.2, linewidth=0)
+        _draw_curve(axis, curve)
     odd = sorted({step for curve in lines for step in curve.odd})
     if odd:
-        foot = axis.get_xaxis_transform()  # steps across, and 0 to 1 upward
-        ticks = {"color": RED, "markersize": 12, "markeredgewidth": 2, "label": "NaN or Inf"}
-        axis.plot(odd, [0.03] * len(odd), "|", transform=foot, **ticks)
+        _draw_ticks(axis, odd)
     _scale(axis, lines)
     if len(lines) > 1 or odd:
         axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1.02), frameon=False)
 
 
+def _draw_curve(axis: Any, curve: Curve) -> None:
+    """The line of a rank, with dots where there are few steps, and the band around it."""
+    style = {"color": INKS[curve.rank % len(INKS)], "linewidth": 1.2, "label": f"rank {curve.rank}"}
+    if len(curve.steps) < 40:
+        style["marker"] = "."
+    axis.plot(curve.steps, _gaps(curve.mean), **style)
+    if not curve.is_flat:
+        band = {"color": style["color"], "alpha": 0.2, "linewidth": 0}
+        axis.fill_between(curve.steps, _gaps(curve.low), _gaps(curve.high), **band)
+
+
+def _draw_ticks(axis: Any, steps: list[int]) -> None:
+    """Red ticks at the foot for steps with a NaN or an Inf."""
+    foot = axis.get_xaxis_transform()  # steps across, and 0 to 1 upward
+    ticks = {"color": RED, "markersize": 12, "markeredgewidth": 2, "label": "NaN or Inf"}
+    axis.plot(steps, [0.03] * len(steps), "|", transform=foot, **ticks)
+
+
 def _scale(axis: Any, lines: Sequence[Curve]) -> None:
     """Whole steps on the x axis, and numbers without an offset on the y axis."""
     axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.ticklabel_format(useOffset=False, style="plain" if all(curve.is_whole for curve in lines) else "sci")
+    style = "sci"
+    if all(curve.is_whole for curve in lines):
+        style = "plain"
+    axis.ticklabel_format(useOffset=False, style=style)
     axis.margins(x=0.02)
     axis.grid(alpha=0.25)
 
 
 def _gaps(numbers: list[float | None]) -> list[float]:
-    return [float("nan") if number is None else number for number in numbers]
+    return list(map(number_or_nan, numbers))

@@ -28,7 +28,7 @@ MOST_RANKS, MOST_SOURCE = 12, 40  # characters
 
 
 def run_lines(run: RunSummary, only: Sequence[str] = ()) -> Iterator[Line]:
-    """What is missing in a run and went wrong in it, then its variables, or those that the patterns name."""
+    """The missing parts and the errors of a run, then its variables, or those that the patterns name."""
     summaries = _summaries(run, only)
     for text in troubles(run.missing, run.events):
         yield Line(((f"! {safe(text)}", "red"),))
@@ -45,15 +45,17 @@ def run_lines(run: RunSummary, only: Sequence[str] = ()) -> Iterator[Line]:
 
 def _heading(column: Column, cells: Iterable[Span]) -> Span:
     """The name of a column; an empty column, and its name, are left out."""
-    return (column.name if any(text for text, _ in cells) else "", "bold")
+    if any(text for text, _ in cells):
+        return (column.name, "bold")
+    return ("", "bold")
 
 
 def run_facts(run: RunSummary, only: Sequence[str] = ()) -> dict[str, Any]:
-    """The same as plain data, for JSON."""
+    """The facts about a run as plain data, for JSON."""
     return {
         "missing": list(run.missing),
         "others": list(run.others),
-        "troubles": [str(event) for event in run.events if event.kind in TROUBLES],
+        "troubles": _trouble_texts(run.events),
         "variables": [asdict(summary) for summary in _summaries(run, only)],
     }
 
@@ -77,17 +79,29 @@ def matching_paths(paths: Sequence[str], only: Sequence[str]) -> list[str]:
     patterns = [Pattern.of(text) for text in only]
     for pattern in patterns:
         if not any(map(pattern.match, paths)):
-            few = ", ".join(map(repr, paths[:5])) if paths else "nothing"
-            raise PatternError(f"{pattern.text!r} was not recorded{pattern.nearest(paths) or f'; there is {few}'}")
+            raise PatternError(f"{pattern.text!r} was not recorded{pattern.nearest(paths) or _examples(paths)}")
     if not patterns:
         return list(paths)
-    return list(dict.fromkeys(path for pattern in patterns for path in filter(pattern.match, paths)))
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        found |= dict.fromkeys(filter(pattern.match, paths))
+    return list(found)
+
+
+def _examples(paths: Sequence[str]) -> str:
+    """A few of the recorded paths."""
+    few = ", ".join(map(repr, paths[:5]))
+    return f"; there is {few or 'nothing'}"
 
 
 def troubles(missing: Iterable[str], events: Iterable[RunEvent]) -> Iterator[str]:
-    """What is not there, and what went wrong, each as a sentence."""
+    """A sentence for each thing that is missing, and for each error."""
     yield from missing
-    yield from (str(event) for event in events if event.kind in TROUBLES)
+    yield from _trouble_texts(events)
+
+
+def _trouble_texts(events: Iterable[RunEvent]) -> list[str]:
+    return [str(event) for event in events if event.kind in TROUBLES]
 
 
 def remarks(run: RunSummary) -> Iterator[str]:
@@ -104,7 +118,7 @@ def _cells(summary: VariableSummary) -> tuple[Span, ...]:
         (f"{summary.rows:,} × {_type(summary)}", "blue"),
         (_span(*summary.steps), ""),
         (_ranks(summary.ranks), ""),
-        (_range(summary), "red" if summary.nan else ""),
+        _range_span(summary),
         (sparkline(summary.means), "green"),
         (short(safe(summary.source or ""), MOST_SOURCE), "grey"),
     )
@@ -124,9 +138,7 @@ def _span(least: int, largest: int) -> str:
 def _type(summary: VariableSummary) -> str:
     """Dtype and shape, or what else was recorded."""
     if not summary.shapes:
-        if summary.dtype == "json":
-            return "Python value"
-        return summary.dtype
+        return {"json": "Python value"}.get(summary.dtype, summary.dtype)
     least, largest = summary.shapes
     text = safe(dtype_named(summary.dtype).short)
     if len(least) != len(largest):
@@ -142,18 +154,28 @@ def _ranks(ranks: tuple[int, ...]) -> str:
     return _span(ranks[0], ranks[-1])
 
 
+def _range_span(summary: VariableSummary) -> Span:
+    """The range of the values, in red if there is NaN."""
+    text = _range(summary)
+    if summary.nan:
+        return (text, "red")
+    return (text, "")
+
+
 def _range(summary: VariableSummary) -> str:
     """The range of the values, or how many of them are not finite; marked if only a sample was looked at."""
     odd = count_text({"NaN": summary.nan, "Inf": summary.inf})
     if odd:
-        if summary.sampled:
-            return f"≥ {odd}"
-        return odd
+        return _marked("≥", odd, summary)
     if summary.low is None or summary.high is None:
         return ""
-    text = limits(summary.low, summary.high)
+    return _marked("≈", limits(summary.low, summary.high), summary)
+
+
+def _marked(sign: str, text: str, summary: VariableSummary) -> str:
+    """A text with a sign before it, if it comes from a sample of the values."""
     if summary.sampled:
-        return f"≈ {text}"
+        return f"{sign} {text}"
     return text
 
 

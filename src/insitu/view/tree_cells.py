@@ -41,16 +41,21 @@ def call_cells(call: Call, item: Fold, more: Cells) -> Cells:
 
 
 def _output(call: Call, calls: list[Call]) -> Span:
-    """What was returned or raised."""
+    """The result of a call, or the exception that it raised."""
     if call.raised is not None:
         return (f"✗ raised {safe(call.raised)}{_inputs(call)}", "red")
     out = call.result
-    return (tensor(out) if type(out) is TensorFacts else _results(calls), "blue")
+    if type(out) is TensorFacts:
+        return (tensor(out), "blue")
+    return (_results(calls), "blue")
 
 
 def _inputs(call: Call) -> str:
     """The inputs of a call that raised."""
-    inputs = result(call.args) if call.kind != "python" else result(call.inputs or None)
+    arguments: Any = call.args
+    if call.kind == "python":
+        arguments = call.inputs or None
+    inputs = result(arguments)
     if inputs:
         return f" ← {inputs}"
     return ""
@@ -61,39 +66,47 @@ def _time(times: list[int]) -> Span:
     if not times:
         return NOTHING
     text = duration(sum(times))
-    return (f"{SUM}{text}" if len(times) > 1 else text, "green")
+    if len(times) > 1:
+        return (f"{SUM}{text}", "green")
+    return (text, "green")
 
 
 def _results(calls: list[Call]) -> str:
-    """What was returned; of several numbers the least and the largest, and how many are NaN."""
+    """The result of the calls; of several numbers the least and the largest, and how many are NaN."""
     found = [call.result for call in calls]
     out = found[0]
     if len(found) == 1:
         return result(out)
     if isinstance(out, (int, float)) and not isinstance(out, bool):
         return _number_range(found)
-    is_one = holds_tensor(out) or len({result(item) for item in found}) == 1
-    if is_one:
-        return result(out)
-    return f"{result(out)} and others"
+    text = result(out)
+    if holds_tensor(out):
+        return text
+    if set(map(result, found)) == {text}:
+        return text
+    return f"{text} and others"
 
 
 def _number_range(numbers: list[float]) -> str:
     """The least and the largest of several numbers, and how many are NaN."""
     known = [number for number in numbers if number == number]
-    parts = [short(limits(min(known), max(known)), MOST_NUMBER)] if known else []
+    parts: list[str] = []
+    if known:
+        parts.append(short(limits(min(known), max(known)), MOST_NUMBER))
     if len(known) < len(numbers):
         parts.append(f"{len(numbers) - len(known):,} NaN")
     return ", ".join(parts)
 
 
 def kept_cell(item: Any, count: int = 1) -> Span:
-    """What was kept of each tensor of a result: its values, or what the user's own function returned for it."""
+    """The values of each tensor of a result, or what the user's own function returned for the tensor."""
     found = list(tensors(item))
     if all(facts.kept is None for facts in found):
         return NOTHING
     text = join_outputs([_kept(facts) for facts in found])
-    return (f"{text} and others" if count > 1 else text, "")
+    if count > 1:
+        return (f"{text} and others", "")
+    return (text, "")
 
 
 def _kept(facts: TensorFacts) -> str:
@@ -108,11 +121,12 @@ def _sources(calls: list[Call]) -> Span:
     if site is None:
         return NOTHING
     cell = source_cell(site)
+    if len(calls) == 1:
+        return cell
     others = {call.site for call in calls if call.site is not site}
-    is_elsewhere = any(source_cell(other) != cell for other in others if other is not None)
-    if is_elsewhere:
-        return (f"{cell[0]} …", cell[1])
-    return cell
+    if {cell, *map(source_cell, filter(None, others))} == {cell}:
+        return cell
+    return (f"{cell[0]} …", cell[1])
 
 
 @lru_cache(maxsize=4096)

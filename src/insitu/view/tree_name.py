@@ -1,4 +1,4 @@
-"""What a row of the tree is called: a module, a function, an expression, a pass of a loop, a step."""
+"""The names of the rows of the tree: a module, a function, an expression, a pass of a loop, a step."""
 
 from __future__ import annotations
 
@@ -17,12 +17,20 @@ INKS = {"function": "cyan", "python": "teal", "module": "purple"}
 
 def step_spans(group: Steps, ranked: bool) -> tuple[Span, ...]:
     """The number of a step, or of the first and the last of several that are alike."""
-    title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}"
-    if ranked:
-        title = f"rank {group.folds[0].nodes[0].first.rank} {title}"
+    title = step_title(group, ranked)
     if group.count == 1:
         return ((title, "grey"),)
     return ((f"{title}  ", "grey"), (f"× {group.count} alike", "yellow"))
+
+
+def step_title(group: Steps, ranked: bool) -> str:
+    """The name of a step, or of several that are alike, with its rank if there are several ranks."""
+    title = f"step {group.first}"
+    if group.count > 1:
+        title = f"{title} … {group.last}"
+    if ranked:
+        return f"rank {group.folds[0].nodes[0].first.rank} {title}"
+    return title
 
 
 def group_spans(group: Group, item: Fold) -> tuple[Span, ...]:
@@ -46,12 +54,18 @@ def site_of(event: Event) -> Site | None:
 def call_spans(call: Call, item: Fold, parent: Call | None) -> tuple[Span, ...]:
     """The name of a call, how many are alike, and its phase unless that is the forward pass."""
     if call.kind == "module" and call.module is not None:
-        spans = _module_spans(call.module, item, parent.path if parent is not None else "")
+        spans = _module_spans(call.module, item, _path(parent))
     else:
         spans = _function_spans(call, item)
     if call.phase == "forward":
         return spans
     return (*spans, (f"  {_phase(call, item)}", "grey"))
+
+
+def _path(parent: Call | None) -> str:
+    if parent is None:
+        return ""
+    return parent.path
 
 
 def _module_spans(module: ModuleFacts, item: Fold, base: str) -> tuple[Span, ...]:
@@ -85,7 +99,10 @@ def _type(module: ModuleFacts) -> str:
 
 def _function_spans(call: Call, item: Fold) -> tuple[Span, ...]:
     """A function in a few words; an operator by its full name."""
-    name: Span = (safe(call.name), "orange") if call.kind == "aten" else (compact(call), INKS[call.kind])
+    if call.kind == "aten":
+        name: Span = (safe(call.name), "orange")
+    else:
+        name = (compact(call), INKS[call.kind])
     if item.count > 1:
         return (name, (f"  × {item.count} alike", "yellow"))
     return (name,)
@@ -93,9 +110,10 @@ def _function_spans(call: Call, item: Fold) -> tuple[Span, ...]:
 
 def _phase(call: Call, item: Fold) -> str:
     """The phase and, in the backward pass, the modules whose forward calls it belongs to."""
-    is_known = call.phase == "backward" and call.forward is not None and call.path != ""
-    if is_known:
-        return f"{call.phase} of {_paths(item)}"
+    if call.forward is None or call.path == "":
+        return call.phase
+    if call.phase == "backward":
+        return f"backward of {_paths(item)}"
     return call.phase
 
 

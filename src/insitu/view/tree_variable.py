@@ -15,8 +15,14 @@ DELETED, YIELDED, NEW = ("deleted",), ("yielded",), ("new",)
 
 def mark_line(mark: Mark, depth: int, guide: str) -> Line:
     """A note of the user, or trouble of the tool itself."""
-    sign, ink = ("!", "red") if mark.kind == "trouble" else ("#", "green")
-    return Line(((guide, "grey"), (f"{sign} {safe(mark.text)}", ink)), (), COLUMNS, depth)
+    return Line(((guide, "grey"), mark_span(mark)), (), COLUMNS, depth)
+
+
+def mark_span(mark: Mark) -> Span:
+    """The text of a mark, in red for trouble."""
+    if mark.kind == "trouble":
+        return (f"! {safe(mark.text)}", "red")
+    return (f"# {safe(mark.text)}", "green")
 
 
 def variable_line(item: Fold, depth: int, guide: str) -> Line:
@@ -25,8 +31,9 @@ def variable_line(item: Fold, depth: int, guide: str) -> Line:
     spans: list[Span] = [(guide, "grey"), *_spans(every, item.count)]
     values = [variable.value for variable in every if variable.changes != DELETED]
     cell = values_cell([tuple(tensors(value)) for value in values]) or kept_cell(every[-1].value)
-    site = every[0].site
-    source = NOTHING if site is None else source_cell(site)
+    source = NOTHING
+    if every[0].site is not None:
+        source = source_cell(every[0].site)
     return Line(tuple(spans), ((_course(every), "blue"), cell, NOTHING, source), COLUMNS, depth)
 
 
@@ -43,7 +50,7 @@ def _spans(every: list[Variable], count: int) -> list[Span]:
 
 
 def _name(name: str, changes: tuple[str, ...]) -> tuple[str, Span]:
-    """What the row is called, and what happened to the variable, with its ink."""
+    """The name of the row, and the change of the variable with its ink."""
     forms: dict[tuple[str, ...], tuple[str, Span]] = {
         YIELDED: ("yield", NOTHING),
         DELETED: (name, ("deleted", "red")),
@@ -54,11 +61,13 @@ def _name(name: str, changes: tuple[str, ...]) -> tuple[str, Span]:
 
 
 def _course(every: list[Variable]) -> str:
-    """What a variable held first and last, and how often it was NaN between."""
+    """The first and the last value of a variable, and how often it was NaN between."""
     ends = [variable for variable in (every[0], every[-1]) if variable.changes != DELETED]
     texts = dict.fromkeys(held_text(variable.value) for variable in ends)
     text = short(" → ".join(filter(None, texts)), MOST_HELD)
-    odd = sum(_is_nan(variable.value) for variable in every) if len(every) > 2 else 0
+    if len(every) < 3:
+        return text
+    odd = sum(_is_nan(variable.value) for variable in every)
     if odd:
         return f"{text}, {odd:,} NaN"
     return text

@@ -184,7 +184,7 @@ def is_setting(name: str, item: Any) -> bool:
 
 
 def _tensor_key(item: Any) -> str | None:
-    """What equal tensors share; None for anything else."""
+    """The text by which equal tensors are grouped; None for anything else."""
     if type(item) is TensorFacts:
         return tensor(item)
     return None
@@ -232,7 +232,7 @@ def holds_tensor(item: Any) -> bool:
 
 
 def held_text(item: Any) -> str:
-    """What a variable holds, in the manner of a result; a text is quoted and None is None."""
+    """The value of a variable, written like a result; a text is quoted, and None is `None`."""
     is_text = isinstance(item, str) and not isinstance(item, Word)
     if is_text:
         return repr(short(item, MOST_RESULT))
@@ -267,7 +267,7 @@ def _named_results(items: dict[Any, Any], limit: int) -> str:
 
 
 def kept_text(item: Any) -> str:
-    """What was kept of a tensor: a number, the values of a small array, else the text of whatever it is.
+    """The kept value of a tensor: a number, the values of a small array, else the text of the object.
 
     >>> kept_text(0.123456), kept_text("two\\nlines")
     ('0.1235', 'two\\\\nlines')

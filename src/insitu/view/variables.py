@@ -1,4 +1,4 @@
-"""The call tree of Tensor Tracker: watched functions, what they are given and return, and each change of a variable."""
+"""The call tree of Tensor Tracker: watched functions, their arguments and results, and each change of a variable."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from insitu.view.describe import describe
 from insitu.view.line import Column, Line, Span, ViewTraits
 from insitu.view.name import named_arguments, spot
 from insitu.view.number import duration
+from insitu.view.tree_variable import mark_span
 from insitu.view.value import safe, short
 
 COLUMNS = (Column("changes"),)
@@ -29,7 +30,10 @@ class _RunningCall:
     name: str
     depth: int
     thread: int
-    file: str | None
+    file: str | None = None
+
+
+OUTSIDE = _RunningCall("", -1, 0)
 
 
 class Variables:
@@ -58,21 +62,26 @@ class Variables:
         self._thread = 0
 
     def begin(self) -> Iterable[Line]:
-        """Nothing: the first call says where one is."""
+        """No lines: the head of each call names its place."""
         return ()
 
     def opened(self, call: Call) -> Iterator[Line]:
         """The head of a call that begins: what is called from where, with which arguments."""
         if call.kind != "python":
             return
-        above = self._around(call)
-        depth = 0 if above is None else above.depth + 1
+        depth = self._depth_in(self._around(call))
         if self._open and call.thread == 0:  # another thread is named in its head
             yield from self._turned_to(call.thread)
         self._thread = call.thread
-        file = call.defined.file if call.defined is not None else None
-        self._open[call.id] = _RunningCall(call.name, depth, call.thread, file)
+        running = _RunningCall(call.name, depth, call.thread)
+        if call.defined is not None:
+            running.file = call.defined.file
+        self._open[call.id] = running
         yield _line(((_guide(depth) + "┌── ", "grey"), *self._head(call)))
+        yield from self._arguments(call, depth)
+
+    def _arguments(self, call: Call, depth: int) -> Iterator[Line]:
+        """A line for each argument."""
         arguments = named_arguments(call)
         names = {name: short(safe(str(name)), MOST_NAME) for name in arguments}
         width = max(map(len, names.values()), default=0)
@@ -80,8 +89,14 @@ class Variables:
         for name, item in arguments.items():
             yield _line(((label, "grey"), (f"{names[name]:{width}}  ", "bold"), *describe(item)))
 
+    def _depth_in(self, call: _RunningCall | None) -> int:
+        """The depth of an event inside a call, or outside of all."""
+        if call is None:
+            return 0
+        return call.depth + 1
+
     def __call__(self, event: Event) -> Iterable[Line]:
-        """The lines of a change, or of the end of a call."""
+        """The lines for a change, a mark, or the end of a call."""
         if type(event) is Variable:
             return self._variable(event)
         if type(event) is Call:
@@ -93,14 +108,14 @@ class Variables:
         return ()
 
     def finish(self) -> Iterator[Line]:
-        """The end of calls that never ended."""
+        """A line for each call that is still running."""
         for call in reversed(self._open.values()):
             yield from self._turned_to(call.thread)
             yield _line(((_guide(call.depth) + "└─ ", "grey"), ("still running", "yellow")))
         self._open.clear()
 
     def _around(self, event: Event) -> _RunningCall | None:
-        """The open call in which this lies; between them may be calls of modules, of which only the end is seen."""
+        """The open call around an event; calls of modules may be between them, which are seen only when they end."""
         if event.parent is None:
             return None
         found = self._open.get(event.parent)
@@ -109,7 +124,7 @@ class Variables:
         return found
 
     def _turned_to(self, thread: int) -> Iterator[Line]:
-        """A line that says so when what comes next is of another thread."""
+        """A line with the name of the thread, if the line before is of another thread."""
         if thread != self._thread:
             self._thread = thread
             yield _line(((f"── thread {thread}", "grey"),))
@@ -131,13 +146,16 @@ class Variables:
         return (*self._turned_to(variable.thread), line)
 
     def _change(self, variable: Variable, call: _RunningCall | None) -> Line:
-        depth, watched, file = (call.depth, call.name, call.file) if call is not None else (-1, "", None)
+        call = call or OUTSIDE
         changes = variable.changes
         if changes == ("yielded",):
-            label = f"{_guide(max(depth, 0))}├─ {YIELD}"
+            label = f"{_guide(max(call.depth, 0))}├─ {YIELD}"
             return _line(((label, "grey"), *describe(variable.value)))
-        where = "" if variable.site is None else _where(variable.site, watched, file)
-        guide, name = (_guide(depth + 1) + "├─ ", "grey"), (safe(variable.name), "bold")
+        where = ""
+        if variable.site is not None:
+            where = _where(variable.site, call.name, call.file)
+        guide = (f"{_guide(call.depth + 1)}├─ ", "grey")
+        name = (safe(variable.name), "bold")
         if changes == ("deleted",):
             text, ink = _changes(changes)
             return _line((guide, name, (where, "grey"), (" " + text, ink)))
@@ -148,19 +166,18 @@ class Variables:
         if call.id not in self._open:  # nobody said that it began
             yield from self.opened(call)
         yield from self._turned_to(call.thread)
-        depth = self._open.pop(call.id).depth
-        time: tuple[Span, ...] = () if call.duration is None else (("   " + duration(call.duration), "green"),)
+        label = f"{_guide(self._open.pop(call.id).depth)}└─ "
+        time: tuple[Span, ...] = ()
+        if call.duration is not None:
+            time = (("   " + duration(call.duration), "green"),)
         if call.raised is not None:
-            outcome: tuple[Span, ...] = ((f"raised {safe(call.raised)}", "red"),)
-            yield _line(((f"{_guide(depth)}└─ ", "grey"), *outcome, *time))
+            yield _line(((label, "grey"), (f"raised {safe(call.raised)}", "red"), *time))
         else:
-            outcome = describe(call.result)
-            yield _line(((f"{_guide(depth)}└─ {OUT}", "grey"), *outcome, *time))
+            yield _line(((label + OUT, "grey"), *describe(call.result), *time))
 
     def _mark(self, mark: Mark) -> Iterator[Line]:
-        call = self._around(mark)
-        sign, ink = ("!", "red") if mark.kind == "trouble" else ("#", "green")
-        yield Line(((_guide(call.depth + 1 if call is not None else 0), "grey"), (f"{sign} {safe(mark.text)}", ink)))
+        depth = self._depth_in(self._around(mark))
+        yield Line(((_guide(depth), "grey"), mark_span(mark)))
 
 
 def _line(spans: tuple[Span, ...]) -> Line:
@@ -176,19 +193,21 @@ def _changes(changes: tuple[str, ...]) -> Span:
     """The kinds of a change: `new`, `deleted`, or the facts that changed."""
     if not changes:
         return ("", "yellow")
-    if changes[0] in CHANGE_INKS and len(changes) == 1:
-        return (changes[0], CHANGE_INKS[changes[0]])
-    return (f"{', '.join(changes)} changed", "yellow")
+    text = ", ".join(changes)
+    if text in CHANGE_INKS:
+        return (text, CHANGE_INKS[text])
+    return (f"{text} changed", "yellow")
 
 
 @lru_cache(maxsize=4096)
 def _where(site: Site, watched: str, file: str | None) -> str:
-    """The line, and the function and file where they are others than those of the one that is watched."""
+    """The line, with the function and the file if these differ from those of the watched function."""
     function = site.function.rpartition("<locals>.")[2]
     if function == watched or watched.endswith("." + function):
         return f" @{site.line}"
-    place = str(site.line) if file in (None, site.file) else spot(site)
-    return f" @{place} in {safe(function)}"
+    if file in (None, site.file):
+        return f" @{site.line} in {safe(function)}"
+    return f" @{spot(site)} in {safe(function)}"
 
 
 @lru_cache(maxsize=4096)

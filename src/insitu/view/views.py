@@ -31,13 +31,14 @@ def check_view(view: object) -> None:
 
 
 def traits(view: AnyView) -> ViewTraits:
-    """What a view declares about itself.
+    """The traits that a view declares about itself.
 
     >>> traits("code").level
     'aten'
     """
-    source = VIEWS[view] if isinstance(view, str) else view
-    declared: ViewTraits = getattr(source, "traits", DEFAULTS)
+    if isinstance(view, str):
+        view = VIEWS[view]
+    declared: ViewTraits = getattr(view, "traits", DEFAULTS)
     return declared
 
 
@@ -60,7 +61,7 @@ def make(view: AnyView, /, **options: Any) -> View:
 
 
 def _refuse_options(view: AnyView, options: dict[str, Any], known: tuple[str, ...]) -> None:
-    has = f"it has {', '.join(known)}" if known else "it has none"
+    has = f"it has {', '.join(known) or 'none'}"
     for option in options:
         if option not in known:
             raise ChoiceError(f"the view {view!r} has no option {option!r}: {has}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from insitu.trace.counter import count_progress
 from insitu.trace.trace import COLUMNS, Trace, row
-from insitu.view.value import kept_text
+from insitu.view.value import PLAIN, kept_text
 
 # A spreadsheet takes such a text for a formula and runs it; a bare operator such as `+` or `@=` is not a formula.
 FORMULA = re.compile(r"[=+\-@\t\r].*[\w(]", re.DOTALL)
@@ -28,9 +29,9 @@ def pieces(trace: Trace) -> Iterator[str]:
     calls = trace.calls
     for call in count_progress(calls, len(calls), "writing"):
         cells = list(row(call))
-        if cells[KEPT] is not None and type(cells[KEPT]) not in (int, float, bool):
+        if type(cells[KEPT]) not in PLAIN:
             cells[KEPT] = kept_text(cells[KEPT])
-        writer.writerow([_plain(cell) if type(cell) is str else cell for cell in cells])
+        writer.writerow(map(_cell, cells))
         yield line.text
 
 
@@ -41,6 +42,13 @@ class _Last:
 
     def write(self, text: str) -> None:
         self.text = text
+
+
+def _cell(item: Any) -> Any:
+    """A cell as the file holds it: a text is made safe."""
+    if type(item) is str:
+        return _plain(item)
+    return item
 
 
 def _plain(text: str) -> str:

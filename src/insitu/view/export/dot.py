@@ -29,7 +29,9 @@ def pieces(trace: Trace, *, most: int = MOST_NODES) -> list[str]:
     """
     graphs = step_graphs(trace)
     notes = _notes(trace, sum(len(graph.calls) for graph in graphs), most)
-    title = f"{_label(*notes)}, labelloc=t, " if notes else ""
+    title = ""
+    if notes:
+        title = f"{_label(*notes)}, labelloc=t, "
     lines = [
         *(f"// {note}" for note in notes),
         "digraph insitu {",
@@ -44,15 +46,21 @@ def pieces(trace: Trace, *, most: int = MOST_NODES) -> list[str]:
         graph.calls = graph.calls[:most]
         most -= len(graph.calls)
         drawing = _Drawing(graph, number, layers)
-        lines += drawing.framed() if len(graphs) > 1 else drawing.lines("  ")
+        if len(graphs) == 1:
+            lines += drawing.lines("  ")
+        else:
+            lines += drawing.framed()
     lines.append("}")
     return [f"{line}\n" for line in lines]
 
 
 def _notes(trace: Trace, calls: int, most: int) -> list[str]:
-    """What to say above the drawing: what was traced, and what is not drawn."""
-    notes = [safe(str(trace.about["subject"]))] if "subject" in trace.about else []
-    if (missing := trace.missing) is not None:
+    """The lines above the drawing: the subject of the trace, and the calls that are left out."""
+    notes: list[str] = []
+    if "subject" in trace.about:
+        notes.append(safe(str(trace.about["subject"])))
+    missing = trace.missing
+    if missing is not None:
         notes.append(missing_text(missing))
     if calls > most:
         notes.append(f"the first {most:,} of {calls:,} calls; {calls - most:,} are left out: .graph.json has them all")
@@ -67,7 +75,9 @@ class _Drawing:
     """One step as lines: boxes in frames, tensors that come from outside, arrows."""
 
     def __init__(self, graph: StepGraph, number: int, layers: Layers) -> None:
-        self._graph, self._number, self._layers = graph, number, layers
+        self._graph = graph
+        self._number = number
+        self._layers = layers
         self._clusters = count(1)
 
     def framed(self) -> Iterator[str]:
@@ -79,10 +89,16 @@ class _Drawing:
 
     def lines(self, indent: str) -> Iterator[str]:
         """The boxes in their frames, the backward pass after the forward pass, then the arrows."""
-        forward, backward = Frames(), Frames()
+        forward = Frames()
+        backward = Frames()
         for call in self._graph.calls:
-            around = self._layers.around(call.path) if call.module is not None else []
-            (forward if call.phase == "forward" else backward).add(around, f"n{call.id} [{_box(call)}];")
+            around: list[str] = []
+            if call.module is not None:
+                around = self._layers.around(call.path)
+            frames = backward
+            if call.phase == "forward":
+                frames = forward
+            frames.add(around, f"n{call.id} [{_box(call)}];")
         yield from forward.lines(lambda path, indent: self._frame(path, "", indent), "}", indent)
         yield from backward.lines(lambda path, indent: self._frame(path, "  backward", indent), "}", indent)
         yield from (indent + line for line in self._arrows())
@@ -96,7 +112,7 @@ class _Drawing:
     def _arrows(self) -> Iterator[str]:
         """The tensors from outside as ovals, then one arrow from each source to each target."""
         shown: set[int | None] = {None, *(call.id for call in self._graph.calls)}
-        edges = [edge for edge in self._graph.edges if edge.target in shown and edge.source in shown]
+        edges = [edge for edge in self._graph.edges if {edge.source, edge.target} <= shown]
         outside: dict[int, TensorFacts] = {}
         arrows: dict[tuple[str, int], str] = {}
         for edge in edges:
@@ -114,8 +130,14 @@ class _Drawing:
         return f"given{self._number}_{edge.tensor.id}"
 
 
+def _name(call: Call) -> str:
+    if call.kind in ("module", "aten"):
+        return call_name(call)
+    return compact(call)
+
+
 def _box(call: Call) -> str:
-    name = call_name(call) if call.kind in ("module", "aten") else compact(call)
+    name = short(_name(call), MOST_TEXT)
     if call.raised is not None:
-        return _label(short(name, MOST_TEXT), f"raised {safe(call.raised)}") + ", color=red"
-    return _label(short(name, MOST_TEXT), result(call.result, MOST_TEXT))
+        return _label(name, f"raised {safe(call.raised)}") + ", color=red"
+    return _label(name, result(call.result, MOST_TEXT))

@@ -1,10 +1,10 @@
-"""The forward pass at the level of modules: innermost modules, joins of their tensors, and what flows between them."""
+"""The forward pass at the level of modules: innermost modules, joins of their tensors, and the tensors between them."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from insitu.trace.event import Call
+from insitu.trace.event import Call, Event
 from insitu.trace.fold import Steps
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import Layers, call_name, operations, step_groups
@@ -45,9 +45,14 @@ class Flow:
             event, last = fold.nodes[0].first, fold.nodes[fold.count - 1].first
             for node in fold.nodes:
                 self._first[node.first.id] = event.id
-            if isinstance(event, Call) and isinstance(last, Call) and event.kind == "module" and fold.count > 1:
-                self._alike.setdefault(event.path, (last.path, fold.count))
+            if fold.count > 1 and isinstance(last, Call):
+                self._note_alike(event, last, fold.count)
             waiting += fold.children()
+
+    def _note_alike(self, event: Event, last: Call, count: int) -> None:
+        """Keep the first and the last of several calls of modules that are alike."""
+        if isinstance(event, Call) and event.kind == "module":
+            self._alike.setdefault(event.path, (last.path, count))
 
     def _add(self, call: Call) -> None:
         first = self._calls[self._first[call.id]]
@@ -68,10 +73,18 @@ class Flow:
         """The nodes that the inputs of a call come from, without the module around it."""
         found: dict[Key, None] = {}
         for facts in call.inputs:
-            maker = self._calls.get(facts.producer) if facts.producer is not None else None
-            if maker is not None and maker.id in self._made_by and not _is_inside(call, maker):
+            maker = self._call(facts.producer)
+            if maker is None or maker.id not in self._made_by:
+                continue
+            if not _is_inside(call, maker):
                 found[self._made_by[maker.id]] = None
         return found
+
+    def _call(self, id: int | None) -> Call | None:
+        """The call with this id, if there is one in the forward pass."""
+        if id is None:
+            return None
+        return self._calls.get(id)
 
     def _put(self, key: Key, call: Call, sources: dict[Key, None]) -> None:
         self.nodes.setdefault(key, call)
@@ -83,7 +96,7 @@ class Flow:
         around: Call | None = call
         while around is not None:
             self._made_by[around.id] = key
-            around = self._calls.get(around.parent) if around.parent is not None else None
+            around = self._call(around.parent)
 
     def _put_in_order(self) -> None:
         """Add an arrow from the node before to each node without a known source."""
@@ -108,16 +121,20 @@ class Flow:
         if path not in self._alike:
             return self._layers.title(path)
         last, count = self._alike[path]
-        names = f"{self._layers.name(path)} … {self._layers.name(last)}" if last != path else self._layers.name(path)
+        names = self._layers.name(path)
+        if last != path:
+            names = f"{names} … {self._layers.name(last)}"
         return f"{names}  × {count}  {self._layers.modules[path].type}"
 
     def label(self, key: Key) -> tuple[str, str]:
         """The text of a box: the name, and the outputs."""
         call = self.nodes[key]
-        if isinstance(key, str):
-            output, *others = self._results[key]
-            return self.title(key), f"{output} and others" if others else output
-        return call_name(call), ""
+        if not isinstance(key, str):
+            return call_name(call), ""
+        output, *others = self._results[key]
+        if others:
+            output = f"{output} and others"
+        return self.title(key), output
 
     def _outermost(self, call: Call) -> Call:
         """The call of the module around a call."""
@@ -128,4 +145,6 @@ class Flow:
 
 def _is_inside(call: Call, maker: Call) -> bool:
     """Whether both calls are part of how one leaf module does its work."""
-    return call.module is not None and call.module.leaf and maker.path == call.path
+    if call.module is None:
+        return False
+    return call.module.leaf and maker.path == call.path

@@ -1,4 +1,4 @@
-"""The graph behind the exports: which calls are its nodes, what flows between them, which modules are around them."""
+"""The graph behind the exports: calls as its nodes, tensors between them, and the modules around them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from insitu.trace.order import completion_order
 from insitu.trace.path import relative
 from insitu.trace.trace import Trace
 from insitu.view.name import function_name, module_type
+from insitu.view.tree_name import step_title
 from insitu.view.value import safe
 
 
@@ -30,7 +31,7 @@ class Edge:
 
 @dataclass(slots=True)
 class StepGraph:
-    """The calls of one step, and what flows between them; identical steps are one graph, `title` says which."""
+    """The calls of one step, and the tensors between them; identical steps are one graph, `title` says which."""
 
     title: str
     calls: list[Call] = field(default_factory=list)
@@ -58,8 +59,10 @@ def _is_step(event: Event) -> bool:
 
 
 def _graph(group: Steps, *, ranked: bool) -> StepGraph:
-    title = f"step {group.first}" if group.count == 1 else f"step {group.first} … {group.last}, {group.count} alike"
-    graph = StepGraph(f"rank {group.folds[0].nodes[0].first.rank} {title}" if ranked else title)
+    title = step_title(group, ranked)
+    if group.count > 1:
+        title = f"{title}, {group.count} alike"
+    graph = StepGraph(title)
     roots = [node for fold in group.folds for node in fold.nodes[: fold.count]]
     graph.calls = operations(node.first for node in _walk(roots))
     graph.edges = list(_edges(graph.calls))
@@ -79,12 +82,15 @@ def operations(events: Iterable[Event]) -> list[Call]:
     """The calls that produce something themselves: the innermost ones, and those with an output of no call inside."""
     calls = [event for event in events if isinstance(event, Call)]
     parents = {call.parent for call in calls}
-    return [
-        call
-        for call in calls
-        if (call.id not in parents or any(facts.producer == call.id for facts in call.outputs))
-        and not operation(call.kind, call.name).is_incidental
-    ]
+    return [call for call in calls if _is_operation(call, has_calls_inside=call.id in parents)]
+
+
+def _is_operation(call: Call, *, has_calls_inside: bool) -> bool:
+    if operation(call.kind, call.name).is_incidental:
+        return False
+    if not has_calls_inside:
+        return True
+    return any(facts.producer == call.id for facts in call.outputs)
 
 
 def _edges(calls: list[Call]) -> Iterator[Edge]:
@@ -96,11 +102,11 @@ def _edges(calls: list[Call]) -> Iterator[Edge]:
     for call in calls:
         for place, facts in enumerate(call.inputs):
             maker = facts.producer
-            if maker is None or maker not in outputs or maker == call.id:
-                if facts.type != "Parameter":
-                    yield Edge(None, 0, call.id, place, facts)
-            else:
+            is_known = maker in outputs and maker != call.id
+            if maker is not None and is_known:
                 yield Edge(maker, outputs[maker].get(facts.id, 0), call.id, place, facts)
+            elif facts.type != "Parameter":
+                yield Edge(None, 0, call.id, place, facts)
 
 
 class Layers:
@@ -122,13 +128,15 @@ class Layers:
         ''
         """
         if path not in self._above:
-            around: str | None = path
-            while around:
-                around = around.rpartition(".")[0]
-                if around in self.modules:
-                    break
-            self._above[path] = around if path and around in self.modules else None
+            self._above[path] = self._find_above(path)
         return self._above[path]
+
+    def _find_above(self, path: str) -> str | None:
+        while path:
+            path = path.rpartition(".")[0]
+            if path in self.modules:
+                return path
+        return None
 
     def around(self, path: str) -> list[str]:
         """The paths from the outermost module to this one."""
@@ -154,15 +162,13 @@ class Layers:
 
 
 def call_name(call: Call) -> str:
-    """What a user calls it, without arguments: `h.0.attn  Attention`, `F.softmax`, `@`, `aten.mm`.
+    """The name of a call as a user writes it, without arguments: `h.0.attn  Attention`, `F.softmax`, `@`, `aten.mm`.
 
     >>> call_name(Call(0, None, "function", "torch.nn.functional.softmax"))
     'F.softmax'
     """
     if call.kind == "module":
-        if call.path:
-            return f"{safe(call.path)}  {safe(call.name)}"
-        return safe(call.name)
+        return f"{safe(call.path)}  {safe(call.name)}".lstrip()
     if call.operator is not None:
         return safe(call.operator)
     if call.kind == "aten":

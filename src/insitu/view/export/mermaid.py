@@ -34,9 +34,11 @@ def pieces(trace: Trace) -> list[str]:
     flow = Flow(trace)
     if not flow.nodes:
         return ['flowchart TD\n  note["no module was called"]\n']
-    missing = trace.missing
-    notes = [f"%% {missing_text(missing)}"] if missing is not None else []
-    return [f"{line}\n" for line in ("flowchart TD", *notes, *_lines(flow))]
+    lines = ["flowchart TD"]
+    if trace.missing is not None:
+        lines.append(f"%% {missing_text(trace.missing)}")
+    lines += _lines(flow)
+    return [f"{line}\n" for line in lines]
 
 
 def _lines(flow: Flow) -> Iterator[str]:

@@ -42,7 +42,9 @@ class _Namespaces(Layers):
 
     def of(self, call: Call) -> str:
         """The namespace of a call; the backward pass has its own."""
-        namespace = self._joined[call.path] if call.module is not None else ""
+        namespace = ""
+        if call.module is not None:
+            namespace = self._joined[call.path]
         if call.phase != "forward":
             return f"backward/{namespace}".removesuffix("/")
         return namespace
@@ -60,7 +62,9 @@ def _graph(graph: StepGraph, layers: _Namespaces) -> Item:
 
 
 def _edge(edge: Edge) -> Item:
-    source = str(edge.source) if edge.source is not None else f"given {edge.tensor.id}"
+    source = f"given {edge.tensor.id}"
+    if edge.source is not None:
+        source = str(edge.source)
     return {
         "sourceNodeId": source,
         "sourceNodeOutputId": str(edge.output),
@@ -76,24 +80,39 @@ def _given(facts: TensorFacts) -> Item:
 def _node(call: Call, layers: _Namespaces, coming: list[Item]) -> Item:
     return {
         "id": str(call.id),
-        "label": compact(call) if call.operator is not None else call_name(call),
+        "label": _label(call),
         "namespace": layers.of(call),
-        "attrs": [{"key": key, "value": text} for key, text in _attributes(call).items() if text],
+        "attrs": _shown(_attributes(call)),
         "incomingEdges": coming,
         "outputsMetadata": [_output(number, facts) for number, facts in enumerate(call.outputs)],
     }
 
 
+def _label(call: Call) -> str:
+    if call.operator is not None:
+        return compact(call)
+    return call_name(call)
+
+
+def _shown(facts: dict[str, str]) -> list[Item]:
+    """Facts as the viewer wants them, without those that are empty."""
+    return [{"key": key, "value": text} for key, text in facts.items() if text]
+
+
 def _attributes(call: Call) -> dict[str, str]:
-    return {
+    facts = {
         "call": str(call.id),
         "name": safe(call.name),
         "arguments": short(", ".join(arguments(call.args, call.kwargs)), MOST_TEXT),
         **code_at(call.site),
-        "time": duration(call.duration) if call.duration is not None else "",
-        "gradient of": str(call.forward) if call.forward is not None else "",
-        "raised": safe(call.raised or ""),
     }
+    if call.duration is not None:
+        facts["time"] = duration(call.duration)
+    if call.forward is not None:
+        facts["gradient of"] = str(call.forward)
+    if call.raised is not None:
+        facts["raised"] = safe(call.raised)
+    return facts
 
 
 def _output(number: int, facts: TensorFacts) -> Item:
@@ -101,15 +120,19 @@ def _output(number: int, facts: TensorFacts) -> Item:
     known = {"tensor_shape": tensor(facts), "device": safe(facts.device)}
     if facts.stats is not None:
         known["values"] = spread(facts.stats, facts.dtype)
-    return {"id": str(number), "attrs": [{"key": key, "value": text} for key, text in known.items() if text]}
+    return {"id": str(number), "attrs": _shown(known)}
 
 
 def _groups(graph: StepGraph, layers: _Namespaces) -> dict[str, dict[str, str]]:
     """The facts that the viewer shows for a selected layer."""
     found: dict[str, dict[str, str]] = {}
     for call in graph.calls:
-        if call.module is not None and (namespace := layers.of(call)) not in found:
-            known = found[namespace] = {"path": safe(call.path), "class": layers.title(call.path)}
-            if call.module.parameters:
-                known["parameters"] = f"{call.module.parameters:,}"
+        if call.module is None:
+            continue
+        namespace = layers.of(call)
+        if namespace in found:
+            continue
+        known = found[namespace] = {"path": safe(call.path), "class": layers.title(call.path)}
+        if call.module.parameters:
+            known["parameters"] = f"{call.module.parameters:,}"
     return found

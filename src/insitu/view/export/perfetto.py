@@ -1,4 +1,4 @@
-"""Perfetto and chrome://tracing: calls as bars on the lane of their thread, and arrows for what flows between them."""
+"""Perfetto and chrome://tracing: calls as bars on the lane of their thread, and arrows for the tensors between them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def pieces(trace: Trace) -> Iterator[str]:
     [('torch.ones', 0.0, 2.5)]
     """
     events = trace.events
-    calls = [event for event in events if isinstance(event, Call)]
-    if calls and all(call.duration is None for call in calls):
+    calls = _calls(events)
+    has_times = any(call.duration is not None for call in calls)
+    if calls and not has_times:
         raise SubjectError(
             "a timeline needs times, and this trace has none: export the .h5 file of the run, not the .trace file"
         )
@@ -92,12 +93,21 @@ def _named(what: str, rank: int, lane: int, name: str) -> TraceEvent:
 
 def _ends(events: list[Event]) -> dict[int, int]:
     """When each event ended; a call that never ended has the end of the last event inside."""
-    ends = {event.id: event.start + ((event.duration or 0) if isinstance(event, Call) else 0) for event in events}
-    never = {event.id for event in events if isinstance(event, Call) and event.duration is None}
+    ends = {event.id: event.start for event in events}
+    unfinished: set[int] = set()
+    for call in _calls(events):
+        if call.duration is None:
+            unfinished.add(call.id)
+        else:
+            ends[call.id] += call.duration
     for event in reversed(events):
-        if event.parent in never:
+        if event.parent in unfinished:
             ends[event.parent] = max(ends[event.parent], ends[event.id])
     return ends
+
+
+def _calls(events: list[Event]) -> list[Call]:
+    return [event for event in events if isinstance(event, Call)]
 
 
 def _fitting(stacks: list[list[int]], start: int, end: int) -> int:
@@ -105,7 +115,8 @@ def _fitting(stacks: list[list[int]], start: int, end: int) -> int:
     for number, stack in enumerate(stacks):
         while stack and stack[-1] <= start:
             stack.pop()
-        if not stack or end <= stack[-1]:
+        is_fitting = not stack or end <= stack[-1]
+        if is_fitting:
             stack.append(end)
             return number
     stacks.append([end])
@@ -122,16 +133,20 @@ class _Arrows:
         starts = {call.id: call.start for call in calls}
         count = 0
         for source, target, kind in self._pairs(calls):
-            if starts.get(source, target.start + 1) <= target.start:
-                self._leaving[source].append((count, kind))
-                self._coming[target.id].append((count, kind))
-                count += 1
+            if source not in starts or starts[source] > target.start:
+                continue
+            self._leaving[source].append((count, kind))
+            self._coming[target.id].append((count, kind))
+            count += 1
 
     def _pairs(self, calls: list[Call]) -> Iterator[tuple[int, Call, str]]:
-        yield from ((call.forward, call, "backward") for call in calls if call.forward is not None)
+        for call in calls:
+            if call.forward is not None:
+                yield call.forward, call, "backward"
         for call in self.inner.values():
             makers = dict.fromkeys(facts.producer for facts in call.inputs)
-            yield from ((maker, call, "tensor") for maker in makers if maker is not None and maker != call.id)
+            makers.pop(call.id, None)
+            yield from ((maker, call, "tensor") for maker in makers if maker is not None)
 
     def rows(self, call: Call, lanes: _Lanes) -> Iterator[TraceEvent]:
         """The arrows that leave this call and those that come to it; their numbers must be integers."""
@@ -142,20 +157,29 @@ class _Arrows:
 
 
 def _rows(lanes: _Lanes, arrows: _Arrows) -> Iterator[TraceEvent]:
-    """The entries by time; arrows come right after their bar, because a reader binds them to the last bar begun."""
-    begun: set[tuple[int, int]] = set()
+    """The entries by time; arrows follow their bar at once, because a reader binds them to the bar that began last."""
+    titled: set[tuple[int, int]] = set()
     for event in count_progress(lanes.order, len(lanes.order), "writing"):
-        if (event.rank, event.step) not in begun:
-            begun.add((event.rank, event.step))
+        step = (event.rank, event.step)
+        if step not in titled:
+            titled.add(step)
             yield lanes.row("i", f"step {event.step}", event, cat="step", s="p")
-        if not isinstance(event, Call):
+        if isinstance(event, Call):
+            yield from _call_rows(event, lanes, arrows)
+        else:
             yield from _moment(event, lanes)
-            continue
-        spent = (lanes.ends[event.id] - event.start) / 1000
-        yield lanes.row("X", _name(event), event, cat=event.kind, dur=spent, args=_facts(event))
-        yield from arrows.rows(event, lanes)
-        if event.id in arrows.inner and (size := memory(event)):
-            yield lanes.row("C", "output memory", event, args={"bytes": size})
+
+
+def _call_rows(call: Call, lanes: _Lanes, arrows: _Arrows) -> Iterator[TraceEvent]:
+    """The bar of a call, its arrows, and the memory of its outputs."""
+    spent = (lanes.ends[call.id] - call.start) / 1000
+    yield lanes.row("X", _name(call), call, cat=call.kind, dur=spent, args=_facts(call))
+    yield from arrows.rows(call, lanes)
+    if call.id not in arrows.inner:
+        return
+    size = memory(call)
+    if size:
+        yield lanes.row("C", "output memory", call, args={"bytes": size})
 
 
 def _name(call: Call) -> str:

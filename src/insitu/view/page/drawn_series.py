@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import isfinite
+from operator import attrgetter
 from typing import Any
 
 from insitu.trace.event import Stats, Variable, tensors
 from insitu.trace.run import Curve
 from insitu.view.number import is_whole
 from insitu.view.page.packing import PackedColumns
+from insitu.view.ranges import known_stats, union
 from insitu.view.value import safe, short
 
 MOST_NAME = 200
@@ -18,7 +21,7 @@ MOST_NAME = 200
 
 @dataclass(slots=True, frozen=True)
 class Point:
-    """What a variable held: least, mean and largest of the finite numbers, None if there are none."""
+    """The least, mean and largest of the finite numbers that a variable held, None if there are none."""
 
     low: float | None
     mean: float | None
@@ -44,6 +47,14 @@ class DrawnSeries:
     is_odd: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
 
+    def add_variable(self, variable: Variable, point: Point, row: int) -> None:
+        """Add what a variable held, at its step or after the change before."""
+        self.is_whole &= _is_whole(variable.value)
+        x = len(self.x)
+        if self.unit == "step":
+            x = variable.step
+        self.add(x, point, row)
+
     def add(self, x: int, point: Point, row: int) -> None:
         """Add a point; the last change of a step is the one that stays, and the band holds all of them."""
         if self.x and self.x[-1] == x:
@@ -59,71 +70,94 @@ class DrawnSeries:
 
     def _joined(self, point: Point) -> Point:
         """A point in the band of the one before it."""
-        lows = [low for low in (self.low[-1], point.low) if low is not None]
-        highs = [high for high in (self.high[-1], point.high) if high is not None]
+        low = _best(min, self.low[-1], point.low)
+        high = _best(max, self.high[-1], point.high)
         is_odd = point.is_odd or bool(self.is_odd[-1])
-        return Point(min(lows, default=None), point.mean, max(highs, default=None), is_odd)
+        return Point(low, point.mean, high, is_odd)
+
+
+def _best(choose: Callable[[float, float], float], one: float | None, other: float | None) -> float | None:
+    """The least or the largest of two numbers, either of which may be missing."""
+    if one is None:
+        return other
+    if other is None:
+        return one
+    return choose(one, other)
 
 
 def of_variables(variables: Sequence[Variable], places: Mapping[int, int]) -> list[DrawnSeries]:
     """The variables of a trace that are numbers or tensors with statistics.
 
-    What a variable was several times in a step is one point; in a trace of a single step each change is a point.
+    Several changes in a step are one point; in a trace of a single step each change is a point.
 
     >>> one, two = (Variable(number, None, "loss", 2.5 - number, ("values",), step=number) for number in (0, 1))
     >>> drawn, = of_variables([one, two], {0: 0, 1: 1})
     >>> drawn.x, drawn.mean, drawn.rows
     ([0, 1], [2.5, 1.5], [1, 2])
     """
-    stepped = len({variable.step for variable in variables}) > 1
+    unit = "change"
+    if len({variable.step for variable in variables}) > 1:
+        unit = "step"
     found: dict[tuple[str, int], DrawnSeries] = {}
     for variable in variables:
+        if "deleted" in variable.changes:
+            continue
         point = _point(variable.value)
-        if point is None or "deleted" in variable.changes:
+        if point is None:
             continue
         key = (variable.name, variable.rank)
-        drawn = found.get(key)
-        if drawn is None:
-            name = short(safe(variable.name), MOST_NAME)
-            drawn = found[key] = DrawnSeries(name, variable.rank, "step" if stepped else "change", is_whole=True)
-        drawn.is_whole &= _is_whole(variable.value)
-        x = variable.step if stepped else len(drawn.x)
-        drawn.add(x, point, places.get(variable.id, -1) + 1)
+        if key not in found:
+            found[key] = DrawnSeries(short(safe(variable.name), MOST_NAME), variable.rank, unit, is_whole=True)
+        found[key].add_variable(variable, point, places.get(variable.id, -1) + 1)
     return list(found.values())
 
 
 def of_curves(named: Iterable[tuple[str, Sequence[Curve]]]) -> list[DrawnSeries]:
     """Curves of recorded variables, which have no rows."""
-    return [
-        DrawnSeries(
-            *(short(safe(name), MOST_NAME) or "(root)", curve.rank, "step", curve.is_whole, list(curve.steps)),
-            *(list(curve.low), list(curve.mean), list(curve.high)),
-            is_odd=[int(step in curve.odd) for step in curve.steps],
-            rows=[0] * len(curve.steps),
-        )
-        for name, curves in named
-        for curve in curves
-    ]
+    found: list[DrawnSeries] = []
+    for name, curves in named:
+        shown = short(safe(name), MOST_NAME) or "(root)"
+        found += [_of_curve(shown, curve) for curve in curves]
+    return found
+
+
+def _of_curve(name: str, curve: Curve) -> DrawnSeries:
+    return DrawnSeries(
+        name,
+        curve.rank,
+        is_whole=curve.is_whole,
+        x=list(curve.steps),
+        low=list(curve.low),
+        mean=list(curve.mean),
+        high=list(curve.high),
+        is_odd=[int(step in curve.odd) for step in curve.steps],
+        rows=[0] * len(curve.steps),
+    )
 
 
 def fill(columns: PackedColumns, series: Sequence[DrawnSeries]) -> list[Any]:
     """Add the columns of the points; return the description of each variable."""
     for name in ("x", "is_odd", "rows"):
-        numbers = [number for drawn in series for number in getattr(drawn, name)]
-        columns.integers(f"series.{name}", numbers, delta=name != "is_odd")
+        columns.integers(f"series.{name}", _column(series, name), delta=name != "is_odd")
     for name in ("low", "mean", "high"):
-        columns.floats(f"series.{name}", [number for drawn in series for number in getattr(drawn, name)])
+        columns.floats(f"series.{name}", _column(series, name))
     return [[drawn.name, drawn.rank, drawn.unit, len(drawn.x), int(drawn.is_whole)] for drawn in series]
+
+
+def _column(series: Sequence[DrawnSeries], name: str) -> list[Any]:
+    """A column of all variables, one after the other."""
+    return list(chain.from_iterable(map(attrgetter(name), series)))
 
 
 def _point(value: Any) -> Point | None:
     """The numbers of a value; None for a value without numbers."""
     if isinstance(value, (bool, int, float)):
         return _number_point(value)
-    found = [facts.stats for facts in tensors(value) if facts.stats is not None]
-    if found:
-        return _stats_point(found)
-    return None
+    found = known_stats(tensors(value))
+    whole = union(found)
+    if whole is None:
+        return None
+    return _stats_point(whole, found)
 
 
 def _number_point(value: float) -> Point | None:
@@ -141,17 +175,17 @@ def _is_whole(value: Any) -> bool:
     """Whether a variable holds an integer, or only tensors of integers."""
     if isinstance(value, int):
         return True
-    return not isinstance(value, float) and all(is_whole(facts.dtype) for facts in tensors(value))
+    if isinstance(value, float):
+        return False
+    return all(is_whole(facts.dtype) for facts in tensors(value))
 
 
-def _stats_point(every: list[Stats]) -> Point:
+def _stats_point(whole: Stats, every: list[Stats]) -> Point:
     """The tensors of a value taken as one; without a mean, the middle of the range."""
-    is_odd = any(stats.nan or stats.inf for stats in every)
-    lows = [stats.min for stats in every if stats.min is not None]
-    highs = [stats.max for stats in every if stats.max is not None]
-    if not lows or not highs:
+    is_odd = whole.nan + whole.inf > 0
+    low, high = whole.min, whole.max
+    if low is None or high is None:
         return Point(None, None, None, is_odd)
-    low, high = min(lows), max(highs)
     return Point(low, _mean(every, low / 2 + high / 2), high, is_odd)
 
 

@@ -8,12 +8,49 @@ import json
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
+from insitu.view.number import number_or_nan
+
 _LARGEST = 2**53  # of the integers that a browser counts exactly
-_MASKS = {"f": ("I", 0xFFFF_FFE0, 0x10), "d": ("Q", 0xFFFF_FFFF_0000_0000, 0x8000_0000)}
+# The smallest type of integers is the first one that holds both ends.
+_INTEGERS = (
+    ("B", 0, 2**8),
+    ("b", -(2**7), 2**7),
+    ("H", 0, 2**16),
+    ("h", -(2**15), 2**15),
+    ("I", 0, 2**32),
+    ("i", -(2**31), 2**31),
+)
 _EXACT = 2**24  # of the integers that four bytes hold exactly
 _SINGLE = (1e-37, 3.4e38)  # what fits into four bytes without loss of digits
+
+
+@dataclass(frozen=True)
+class FloatForm:
+    """How floats are packed: the codes of the array and of its bits, and which bits of a number stay."""
+
+    code: str
+    bits_code: str
+    mask: int
+    half: int  # of the last bit that stays
+    exponent: int
+
+    def rounded(self, bits: int) -> int:
+        """The bits of a number without the last digits; the largest numbers stay finite."""
+        rounded = (bits + self.half) & self.mask
+        if rounded & self.exponent != self.exponent:
+            return rounded
+        rounded = bits & self.mask
+        if bits & self.exponent == self.exponent:  # NaN or Inf: the last bit keeps a NaN from becoming Inf
+            rounded |= bits & 1
+        return rounded
+
+
+SINGLE = FloatForm("f", "I", 0xFFFF_FFE0, 0x10, 0x7F80_0000)
+DOUBLE = FloatForm("d", "Q", 0xFFFF_FFFF_0000_0000, 0x8000_0000, 0x7FF0_0000_0000_0000)
 
 
 class PackedColumns:
@@ -40,16 +77,16 @@ class PackedColumns:
 
     def floats(self, name: str, values: Sequence[float | None]) -> None:
         """A column of numbers; integers are exact, of others more than five digits are kept; None becomes NaN."""
-        known = [value for value in values if value and abs(value) < float("inf")]
-        kind = "f" if all(map(_is_single, known)) else "d"
-        made = array(kind, [float("nan") if value is None else value for value in values])
-        whole, mask, half = _MASKS[kind]
-        bits = array(whole, made.tobytes())
-        rounded = [
-            number if exact.is_integer() else _rounded(number, mask, half, kind)
-            for number, exact in zip(bits, made, strict=True)
-        ]
-        self._add(name, array(kind, array(whole, rounded).tobytes()), 0)
+        numbers = list(map(number_or_nan, values))
+        form = SINGLE
+        if not all(map(_fits_single, numbers)):
+            form = DOUBLE
+        exact = array(form.code, numbers)
+        bits = array(form.bits_code, exact.tobytes())
+        for place, number in enumerate(exact):
+            if not number.is_integer():
+                bits[place] = form.rounded(bits[place])
+        self._add(name, array(form.code, bits.tobytes()), 0)
 
     def bytes(self, name: str, values: bytes) -> None:
         """A column of bytes as they are."""
@@ -70,23 +107,18 @@ class PackedColumns:
         self._pieces += [data[place::width] for place in range(width)]
 
 
-def _is_single(value: float) -> bool:
+def _fits_single(value: float) -> bool:
     """Whether a number fits into four bytes: without loss of digits or, for an integer, exactly."""
-    return _SINGLE[0] < abs(value) < _SINGLE[1] and (abs(value) < _EXACT or not float(value).is_integer())
+    if not value or not isfinite(value):
+        return True
+    size = abs(value)
+    if not _SINGLE[0] < size < _SINGLE[1]:
+        return False
+    return size < _EXACT or not float(value).is_integer()
 
 
 def _fitting(values: Iterable[int], low: int, high: int) -> array[Any]:
-    kinds = (("B", 0, 2**8), ("b", -(2**7), 2**7), ("H", 0, 2**16), ("h", -(2**15), 2**15), ("I", 0, 2**32))
-    for kind, least, most in (*kinds, ("i", -(2**31), 2**31)):
+    for kind, least, most in _INTEGERS:
         if least <= low and high < most:
             return array(kind, values)
     return array("d", [max(-_LARGEST, min(value, _LARGEST)) for value in values])
-
-
-def _rounded(bits: int, mask: int, half: int, kind: str) -> int:
-    """The bits of a number without the last digits; the largest numbers stay finite."""
-    exponent = 0x7F80_0000 if kind == "f" else 0x7FF0_0000_0000_0000
-    rounded = (bits + half) & mask
-    if rounded & exponent != exponent:
-        return rounded
-    return bits & mask | (bits & 1 if bits & exponent == exponent else 0)

@@ -91,10 +91,16 @@ class RowColumns:
 
     def _add_number(self, event: Event | Heading) -> None:
         """Add the number that was returned, or that a variable holds."""
-        item: Any = event.result if isinstance(event, Call) else getattr(event, "value", None)
+        if isinstance(event, Call):
+            item: Any = event.result
+        else:
+            item = getattr(event, "value", None)
         kind = _number_kind(item)
         self._number_kinds.append(kind)
-        self._numbers.append(float(item) if kind else None)
+        if kind == NO_NUMBER:
+            self._numbers.append(None)
+        else:
+            self._numbers.append(float(item))
 
     def _plain(
         self, id: int, row: PageRow, text: str, event: Event, duration: int = 0, site: Site | None = None
@@ -120,6 +126,9 @@ class RowColumns:
         tables = self._tables
         self._outputs += [tables.tensor(facts) for facts in tensors(event.value)]
         name = tables.text(short(safe(event.name), MOST_NAME))
+        held = ""
+        if event.changes != ("deleted",):
+            held = held_text(event.value)
         return RowCells(
             id=event.id,
             depth=row.depth,
@@ -131,7 +140,7 @@ class RowColumns:
             thread=event.thread,
             step=event.step,
             rank=event.rank,
-            output=tables.text("" if event.changes == ("deleted",) else held_text(event.value)),
+            output=tables.text(held),
             args=tables.text(f"changed\t{', '.join(event.changes)}"),
             site=tables.site(event.site),
             odd=odd,
@@ -170,7 +179,7 @@ class RowColumns:
             duration,
             inside,
             costs.flops,
-            tables.places.get(call.forward, -1) + 1 if call.forward is not None else 0,
+            tables.place(call.forward),
             int(call.phase == "backward"),
             tables.text(call.raised and safe(call.raised)),
             tables.text(call.message and short(safe(call.message), MOST_MESSAGE)),
@@ -202,7 +211,7 @@ def _number_kind(item: Any) -> int:
 
 
 def call_label(call: Call) -> str:
-    """What was called, in a few words."""
+    """The name of a call in a few words."""
     if call.kind == "module" and call.module is not None:
         return module_type(call.module)
     if call.kind == "aten":

@@ -17,6 +17,7 @@ from insitu.trace.operation import operation
 from insitu.trace.order import completion_order
 from insitu.view.name import expression
 from insitu.view.page.flags import flags
+from insitu.view.tree_name import site_of
 
 Inside = dict[int, list[list[Node]]]
 
@@ -50,7 +51,7 @@ class Heading:
 
 
 class RowFacts:
-    """What the page shows about events: costs of calls, flags of what is not finite. Events come as they ended."""
+    """The costs of calls, and the flags of events that are not finite. Events come in the order in which they ended."""
 
     def __init__(self) -> None:
         self.costs: dict[int, Costs] = {}
@@ -83,8 +84,9 @@ def page_rows(
     roots: list[Node] = []
     for event in completion_order(events):
         facts.add_costs(event)
-        is_shown = shown is None or event.id in shown
-        if not is_shown or (isinstance(event, Mark) and event.kind == "step"):
+        if shown is not None and event.id not in shown:
+            continue
+        if isinstance(event, Mark) and event.kind == "step":
             continue
         facts.add_flags(event)
         root = forest.add(event)
@@ -92,7 +94,9 @@ def page_rows(
             roots.append(root)
     roots = sorted([*roots, *forest.rest()], key=lambda node: node.first.id)
     rows = _stepped(_arranged([roots])[0])
-    return [row for row in rows if depth is None or row.depth < depth], facts
+    if depth is None:
+        return list(rows), facts
+    return [row for row in rows if row.depth < depth], facts
 
 
 def row_facts(events: Iterable[Event]) -> RowFacts:
@@ -114,7 +118,10 @@ def _stepped(roots: list[Node]) -> Iterator[PageRow]:
         for number in range(group.count):
             copy = [item.nodes[number * item.count : (number + 1) * item.count] for item in group.folds]
             if titled:
-                yield PageRow(_step_heading(list(chain(*copy)), ranked), 0, 0 if number else group.count)
+                alike = 0
+                if number == 0:
+                    alike = group.count
+                yield PageRow(_step_heading(list(chain(*copy)), ranked), 0, alike)
             for run in copy:
                 yield from _nested(run, int(titled), inside)
 
@@ -141,18 +148,23 @@ def _inside(folds: list[Fold]) -> Inside:
 def _step_heading(nodes: list[Node], ranked: bool) -> Heading:
     whole = Group("pass", nodes)
     first = whole.first
-    title = f"rank {first.rank} step {first.step}" if ranked else f"step {first.step}"
+    title = f"step {first.step}"
+    if ranked:
+        title = f"rank {first.rank} {title}"
     return Heading("step", title, first, whole.duration)
 
 
 def _group_heading(group: Group) -> Heading:
+    return Heading(group.kind, _group_title(group), group.first, group.duration, site_of(group.first))
+
+
+def _group_title(group: Group) -> str:
     first = group.first
-    site = None if isinstance(first, Mark) else first.site
     if group.kind == "expression":
-        title = f"{expression(site)} · {len(group.nodes)} calls"
-    else:  # autograd repeats itself where nobody wrote a loop
-        title = "repeated" if isinstance(first, Call) and first.phase == "backward" else "pass of a loop"
-    return Heading(group.kind, title, first, group.duration, site)
+        return f"{expression(site_of(first))} · {len(group.nodes)} calls"
+    if isinstance(first, Call) and first.phase == "backward":  # autograd repeats itself where nobody wrote a loop
+        return "repeated"
+    return "pass of a loop"
 
 
 def _nested(run: list[Node], depth: int, inside: Inside) -> Iterator[PageRow]:
@@ -161,7 +173,10 @@ def _nested(run: list[Node], depth: int, inside: Inside) -> Iterator[PageRow]:
     while stack:
         node, level, count = stack.pop()
         event = node.event
-        yield PageRow(_group_heading(event) if isinstance(event, Group) else event, level, count)
+        if isinstance(event, Group):
+            yield PageRow(_group_heading(event), level, count)
+        else:
+            yield PageRow(event, level, count)
         for deeper in reversed(inside.get(id(node), ())):
             stack += _stacked(deeper, level + 1)
 
@@ -174,13 +189,17 @@ def _arranged(columns: list[list[Node]], path: str = "") -> list[list[Node]]:
 
 def _stacked(run: list[Node], depth: int) -> list[tuple[Node, int, int]]:
     """The siblings of a run, the last one first."""
-    return [(node, depth, len(run) if node is run[0] else 0) for node in reversed(run)]
+    stack = [(node, depth, 0) for node in reversed(run)]
+    stack[-1] = (run[0], depth, len(run))
+    return stack
 
 
 def _is_seen(node: Node) -> bool:
     """Whether a node has a row: incidental calls are left out, as in the tree."""
     event = node.event
-    if not isinstance(event, Call) or event.raised is not None or node.children:
+    if not isinstance(event, Call) or node.children:
+        return True
+    if event.raised is not None:
         return True
     return not operation(event.kind, event.name).is_incidental
 

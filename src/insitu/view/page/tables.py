@@ -1,4 +1,4 @@
-"""What the rows of a page refer to, each thing once: texts, places in the source, modules, tensors, statistics."""
+"""The things that the rows of a page refer to, each once: texts, places in the source, modules, tensors, statistics."""
 
 from __future__ import annotations
 
@@ -51,17 +51,21 @@ class Tables:
         if site is None:
             return 0
         number = self._sites.get(site)
-        if number is None:
-            for place in site.chain():  # the outermost first, for each refers to its caller
-                if place not in self._sites:
-                    self._sites[place] = len(self._site_rows)
-                    self._site_rows.append(self._place(place))
-            number = self._sites[site]
-        return number
+        if number is not None:
+            return number
+        for place in site.chain():  # the outermost first, for each refers to its caller
+            if place not in self._sites:
+                self._sites[place] = len(self._site_rows)
+                self._site_rows.append(self._place(place))
+        return self._sites[site]
 
     def _place(self, site: Site) -> list[Any]:
-        text = short(safe(site.text), MOST_SOURCE) if self._source else ""
-        caller = self._sites[site.caller] if site.caller is not None else 0
+        text = ""
+        if self._source:
+            text = short(safe(site.text), MOST_SOURCE)
+        caller = 0
+        if site.caller is not None:
+            caller = self._sites[site.caller]
         return [safe(site.file), site.line, safe(site.function), text, site.start, site.end, caller]
 
     def module(self, module: ModuleFacts | None) -> int:
@@ -69,12 +73,11 @@ class Tables:
         if module is None:
             return 0
         number = self._modules.get(module)
-        if number is None:
-            number = self._modules[module] = len(self._module_rows)
-            settings = [f"{value_text(name)}={value_text(item)}" for name, item in module.settings.items()]
-            counts = [min(count, 2**53) for count in (module.parameters, module.own_parameters, module.trainable)]
-            row = [safe(module.path), module_type(module), ", ".join(settings), *counts, int(module.leaf)]
-            self._module_rows.append(row)
+        if number is not None:
+            return number
+        number = len(self._module_rows)
+        self._modules[module] = number
+        self._module_rows.append(_module_row(module))
         return number
 
     def tensor(self, facts: TensorFacts | None) -> int:
@@ -82,15 +85,25 @@ class Tables:
         if facts is None:
             return 0
         number = self._tensors.get(id(facts))
-        if number is None:
-            number = self._tensors[id(facts)] = len(self._tensor_rows)
-            self._tensor_rows.append(())
-            same = self._same.setdefault((self._run, facts.id), len(self._same) + 1)
-            made_by = self.places.get(facts.producer, -1) + 1 if facts.producer is not None else 0
-            text = self.text(short(kept_text(facts.kept), 200)) if facts.kept is not None else 0
-            row = (self._type(facts), made_by, self._statistics(facts.stats), self.tensor(facts.grad), text, same)
-            self._tensor_rows[number] = row
+        if number is not None:
+            return number
+        number = self._tensors[id(facts)] = len(self._tensor_rows)
+        self._tensor_rows.append(())
+        same = self._same.setdefault((self._run, facts.id), len(self._same) + 1)
+        text = 0
+        if facts.kept is not None:
+            text = self.text(short(kept_text(facts.kept), 200))
+        statistics = self._statistics(facts.stats)
+        gradient = self.tensor(facts.grad)
+        row = (self._type(facts), self.place(facts.producer), statistics, gradient, text, same)
+        self._tensor_rows[number] = row
         return number
+
+    def place(self, event: int | None) -> int:
+        """The row of an event, 1 more than it is; 0 for an event without a row."""
+        if event is None:
+            return 0
+        return self.places.get(event, -1) + 1
 
     def _type(self, facts: TensorFacts) -> int:
         key = (facts.dtype, facts.shape, facts.device, facts.requires_grad, facts.strides, facts.type)
@@ -114,7 +127,7 @@ class Tables:
             columns.floats(f"stats.{row.name}", [getattr(stats, row.name, None) for stats in rows])
         for row in COUNTS:
             columns.integers(f"stats.{row.name}", [getattr(stats, row.name, 0) for stats in rows])
-        columns.bytes("stats.bars", b"".join([bars(stats.histogram if stats is not None else ()) for stats in rows]))
+        columns.bytes("stats.bars", b"".join([bars(getattr(stats, "histogram", ())) for stats in rows]))
         types = [None, *(_described(*key) for key in self._types)]
         statistics = [[row.name, row.label, row.kind, row.bound, row.is_alarming] for row in STATISTICS]
         return {
@@ -126,15 +139,25 @@ class Tables:
         }
 
 
+def _module_row(module: ModuleFacts) -> list[Any]:
+    settings = [f"{value_text(name)}={value_text(item)}" for name, item in module.settings.items()]
+    counts = [min(count, 2**53) for count in (module.parameters, module.own_parameters, module.trainable)]
+    return [safe(module.path), module_type(module), ", ".join(settings), *counts, int(module.leaf)]
+
+
 _TENSOR = ("type", "made", "stats", "grad", "kept", "same")
 
 
 def _described(dtype: str, shape: Any, device: str, requires_grad: bool, strides: Any, type: str) -> list[Any]:
     """A type as text, its device, its size in bytes, and other facts."""
     facts = TensorFacts(0, shape, dtype, device, type=type)
-    notes = [safe(type)] if type not in ("Tensor", "ndarray") else []
-    notes += ["requires grad"] if requires_grad else []
-    notes += [f"strides {value_text(strides)}"] if strides is not None else []
+    notes: list[str] = []
+    if type not in ("Tensor", "ndarray"):
+        notes.append(safe(type))
+    if requires_grad:
+        notes.append("requires grad")
+    if strides is not None:
+        notes.append(f"strides {value_text(strides)}")
     return [tensor(facts), safe(device), min(size(facts), 2**53), ", ".join(notes)]
 
 
@@ -144,7 +167,9 @@ def bars(histogram: tuple[int, ...]) -> bytes:
     >>> list(bars((0, 1, 300)))[:4]
     [0, 1, 15, 0]
     """
-    counts = [count if count > 0 else 0 for count in histogram[:BINS]]
+    counts = [max(count, 0) for count in histogram[:BINS]]
     most = max(counts, default=0)
-    heights = [(count * HEIGHTS + most - 1) // most for count in counts] if most else []
-    return bytes([*heights, *[0] * (BINS - len(heights))])
+    heights = [0] * BINS
+    if most:
+        heights[: len(counts)] = [(count * HEIGHTS + most - 1) // most for count in counts]
+    return bytes(heights)
