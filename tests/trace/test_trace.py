@@ -101,6 +101,21 @@ def test_find_refuses_a_bad_pattern(trace: Trace) -> None:
         trace.find("h..0")
 
 
+def test_find_matches_names_by_the_rules_of_paths() -> None:
+    names = ["torch.nn.functional.softmax", "f[0].g", "f0.g"]
+    trace = Trace([Call(id, None, "function", name) for id, name in enumerate(names)])
+
+    def found(name: str) -> list[str]:
+        return [call.name for call in trace.find(name=name)]
+
+    assert found("softmax") == found("functional.soft*") == found("torch.**") == names[:1]
+    assert found("f[0].g") == names[1:2]
+    assert found("torch.*") == found("max") == found("") == []
+    assert found("**") == names
+    with pytest.raises(PatternError, match=r"'f\.\.g' is not a path pattern"):
+        found("f..g")
+
+
 def test_find_names_the_nearest_path_when_none_matches(trace: Trace) -> None:
     kinds: list[dict[str, Any]] = [{}, {"name": "Block"}, {"phase": "backward"}]
     for asked in kinds:

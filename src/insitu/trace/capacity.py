@@ -31,24 +31,23 @@ def capacity(option: str, amount: object) -> int:
 
 
 def _bytes(amount: object) -> int | None:
-    if isinstance(amount, (int, float)) and not isinstance(amount, bool):
-        if 0 <= amount < MOST:
-            return int(amount)
+    """An amount in bytes; None if it is not an amount, or beyond all memory."""
+    if isinstance(amount, bool):
         return None
-    if isinstance(amount, str):
-        return _written_bytes(amount)
+    number = _written_bytes(amount) if isinstance(amount, str) else amount
+    if isinstance(number, (int, float)) and 0 <= number < MOST:
+        return int(number)
     return None
 
 
-def _written_bytes(amount: str) -> int | None:
+def _written_bytes(amount: str) -> float | None:
     match = AMOUNT.fullmatch(amount)
-    unit = UNITS.get(match[2].upper()) if match is not None else None
-    if match is None or unit is None:
+    if match is None:
         return None
-    found = int(float(match[1]) * unit)
-    if found < MOST:
-        return found
-    return None
+    unit = UNITS.get(match[2].upper())
+    if unit is None:
+        return None
+    return float(match[1]) * unit
 
 
 def capacity_text(size: int) -> str:
@@ -57,10 +56,11 @@ def capacity_text(size: int) -> str:
     >>> capacity_text(2**30), capacity_text(500_000_000), capacity_text(1_234_567)
     ('1 GiB', '500 MB', '1.2 MB')
     """
-    exact = next((letters for letters in ("TiB", "GiB", "MiB") if size and not size % UNITS[letters.upper()]), None)
-    if exact is not None:
-        return f"{size // UNITS[exact.upper()]} {exact}"
-    unit = next((letters for letters in ("TB", "GB", "MB") if size >= UNITS[letters]), None)
-    if unit is None:
-        return f"{size} bytes"
-    return f"{size / UNITS[unit]:.1f}".removesuffix(".0") + f" {unit}"
+    for letters in ("TiB", "GiB", "MiB"):
+        count, rest = divmod(size, UNITS[letters.upper()])
+        if count and not rest:
+            return f"{count} {letters}"
+    for letters in ("TB", "GB", "MB"):
+        if size >= UNITS[letters]:
+            return f"{size / UNITS[letters]:.1f}".removesuffix(".0") + f" {letters}"
+    return f"{size} bytes"

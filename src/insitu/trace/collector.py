@@ -1,4 +1,4 @@
-"""The garbage collector, out of the way while a trace is turned into something else."""
+"""The garbage collector, which makes the conversion of large traces slow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_collector() -> Iterator[None]:
-    """Without the collector: millions of small objects are made, none is garbage, and finding that out takes long."""
+    """Pause the collector: a conversion makes millions of small objects, and the collector would visit them in vain."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""How far the work on many events has come, for those who show it to people."""
+"""The progress of work on many events, which a view can show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STRIDE = 1 << 10  # items between two counts
 
 
 class Progress:
-    """What is being done with so many items, and how many are done; `total` is 0 while nobody counts."""
+    """What is done with the items, how many there are, and how many are done; `total` is 0 if nothing is counted."""
 
     def __init__(self) -> None:
         self.what = ""

@@ -1,10 +1,11 @@
-"""Identical blocks and steps as one: what a row stands for."""
+"""Folding: identical blocks and identical steps as one row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
+from operator import attrgetter
 
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.forest import Group, Node
@@ -17,11 +18,11 @@ Arrange = Callable[[Columns, str], Columns]
 
 @dataclass(slots=True, eq=False)
 class Fold:
-    """Nodes that one row stands for: the first `count` are siblings, the others their likes in identical blocks."""
+    """The nodes of one row: the first `count` are siblings, the others are the same nodes of identical blocks."""
 
     nodes: list[Node]
     count: int = 1
-    near: int = 0  # how many lie in the same call, in other passes of a loop too
+    near: int = 0  # how many are inside the same call, those in other passes of a loop included
 
     @property
     def event(self) -> Event | Group:
@@ -29,62 +30,76 @@ class Fold:
         return self.nodes[0].event
 
     def children(self, arrange: Arrange | None = None) -> list[Fold]:
-        """What lies in these nodes, identical blocks folded; `arrange` may leave out some, or group them."""
+        """The nodes inside these nodes, identical blocks folded; `arrange` may leave out some, or group them."""
         if not self.nodes[0].children:
             return []
         path = path_of(self.event)
         columns = [node.children for node in self.nodes]
-        near = max(self.near, self.count) if isinstance(self.event, Group) else 1
-        return _folded(arrange(columns, path) if arrange is not None else columns, path, near)
+        if arrange is not None:
+            columns = arrange(columns, path)
+        if isinstance(self.event, Group):
+            return _folds(columns, path, near=max(self.near, self.count))
+        return _folds(columns, path)
 
 
 def fold(nodes: list[Node], base: Event | Group | None = None) -> list[Fold]:
     """Siblings with each run of identical ones as one: modules `h.0`, `h.1`, …, or one line of a loop run again."""
-    return _folded([nodes], path_of(base))
+    return _folds([nodes], path_of(base))
 
 
 def path_of(base: Event | Group | None) -> str:
-    """The path from which the modules in something are named."""
+    """The path that the names of modules inside an event leave out."""
     if isinstance(base, Call):
         return base.path
     return ""
 
 
-def _folded(columns: Columns, path: str, near: int = 1) -> list[Fold]:
-    return [
-        Fold([node for nodes in columns for node in nodes[start:end]], end - start, near * (end - start))
-        for start, end in identical_ranges(columns[0], path)
-    ]
+def _folds(columns: Columns, path: str, near: int = 1) -> list[Fold]:
+    found = []
+    for start, end in identical_ranges(columns[0], path):
+        nodes = list(chain.from_iterable([siblings[start:end] for siblings in columns]))
+        found.append(Fold(nodes, end - start, near * (end - start)))
+    return found
 
 
 def identical_ranges(nodes: list[Node], path: str) -> list[tuple[int, int]]:
-    """Where each run of identical siblings begins and ends."""
+    """The first and the last index of each series of identical siblings."""
     if len(nodes) < 2:
         return [(0, 1)] * len(nodes)
-    starts = [index for index in range(1, len(nodes)) if not _are_alike(nodes[index - 1], nodes[index], path)]
+    starts = [index for index, pair in enumerate(pairwise(nodes), 1) if not _are_identical(*pair, path)]
     return list(pairwise((0, *starts, len(nodes))))
 
 
-def _are_alike(one: Node, other: Node, path: str) -> bool:
+def _are_identical(one: Node, other: Node, path: str) -> bool:
     return one.signature == other.signature and place(one.event, path) == place(other.event, path)
 
 
 def place(event: Event | Group, base: str) -> Hashable:
-    """What identical siblings must share to be folded: numbered modules their list, other calls their line."""
+    """The place that siblings must share to be folded: numbered modules their list, other calls their line."""
     if isinstance(event, Group):
-        if event.kind == "expression":
-            return place(event.first, base)
-        return tuple([place(node.event, base) for node in event.nodes])
+        return _place_of_group(event, base)
     if isinstance(event, Mark):
         return event.id
     if isinstance(event, Variable) or event.kind != "module":
         return event.site
-    return tuple(["#" if part.isdigit() else part for part in relative(event.path, base).split(".")])
+    return tuple(map(_without_number, relative(event.path, base).split(".")))
+
+
+def _place_of_group(group: Group, base: str) -> Hashable:
+    if group.kind == "expression":
+        return place(group.first, base)
+    return tuple([place(node.event, base) for node in group.nodes])
+
+
+def _without_number(part: str) -> str:
+    if part.isdigit():
+        return "#"
+    return part
 
 
 @dataclass(slots=True, eq=False)
 class Steps:
-    """Identical steps that follow each other, and what happened in each of them."""
+    """Identical steps that follow each other, and the rows of each of them."""
 
     first: int
     last: int
@@ -95,23 +110,18 @@ class Steps:
 def steps(roots: list[Node]) -> list[Steps]:
     """The roots by step, identical steps folded."""
     every = [list(nodes) for _, nodes in groupby(roots, key=_moment)]
-    groups: list[list[list[Node]]] = []
-    for nodes in every:
-        if groups and _same(groups[-1][0], nodes):
-            groups[-1].append(nodes)
-        else:
-            groups.append([nodes])
-    return [_steps(alike) for alike in groups]
+    return [_steps(list(identical)) for _, identical in groupby(every, key=_structure)]
 
 
 def _moment(node: Node) -> tuple[int, int]:
     return node.first.rank, node.first.step
 
 
-def _same(one: list[Node], other: list[Node]) -> bool:
-    alike = one[0].first.rank == other[0].first.rank and len(one) == len(other)
-    return alike and all(a.signature == b.signature for a, b in zip(one, other, strict=True))
+def _structure(nodes: list[Node]) -> tuple[Hashable, ...]:
+    """What identical steps have in common: the rank, and the signatures of their nodes."""
+    return (nodes[0].first.rank, *map(attrgetter("signature"), nodes))
 
 
-def _steps(alike: list[list[Node]]) -> Steps:
-    return Steps(alike[0][0].first.step, alike[-1][0].first.step, len(alike), _folded(alike, ""))
+def _steps(identical: Columns) -> Steps:
+    first, last = identical[0][0].first, identical[-1][0].first
+    return Steps(first.step, last.step, len(identical), _folds(identical, ""))

@@ -1,10 +1,9 @@
-"""What a trace does not hold although it was recorded, because there was no memory for it."""
+"""The events that were recorded and are not in the trace, because memory ran out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Missing:
     on_disk: int = 0
 
     def and_also(self, other: Missing) -> Missing:
-        """All that is missing here and there.
+        """The sum of both.
 
         >>> Missing(3, (0, 1)).and_also(Missing(4, (1, 5), (7,)))
         Missing(events=7, steps=(0, 5), calls=(7,), on_disk=0)
@@ -41,18 +40,24 @@ class Missing:
 
 
 def missing_of(plain: Any) -> Missing | None:
-    """What `plain()` made, read again; None for anything else, which a file may hold.
+    """The inverse of `plain()`; None for any other data, which a file may hold.
 
     >>> missing_of(Missing(3, (0, 1)).plain())
     Missing(events=3, steps=(0, 1), calls=(), on_disk=0)
     """
     if not isinstance(plain, dict):
         return None
-    steps, calls, counts = (plain.get("steps"), plain.get("calls"), [plain.get("events"), plain.get("on_disk")])
-    if not _are_counts(counts) or not _are_counts(steps) or not _are_counts(calls) or len(steps) != 2:
+    steps: Any = plain.get("steps")
+    calls: Any = plain.get("calls")
+    counts: Any = [plain.get("events"), plain.get("on_disk")]
+    if not all(map(_are_counts, (counts, steps, calls))) or len(steps) != 2:
         return None
     return Missing(counts[0], (steps[0], steps[1]), tuple(calls), counts[1])
 
 
-def _are_counts(items: Any) -> TypeGuard[Sequence[int]]:
-    return isinstance(items, (list, tuple)) and all(type(item) is int and item >= 0 for item in items)
+def _are_counts(items: Any) -> bool:
+    return isinstance(items, (list, tuple)) and all(map(_is_count, items))
+
+
+def _is_count(item: Any) -> bool:
+    return type(item) is int and item >= 0

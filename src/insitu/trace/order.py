@@ -1,36 +1,44 @@
-"""The order of events: as they ended, and as they came while the program ran."""
+"""The order of events: as they end, and as they are shown while the program runs."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from operator import attrgetter
 
 from insitu.trace.event import Call, Event
 
 
 def completion_order(events: Iterable[Event]) -> Iterator[Event]:
-    """The events in the order they ended, children before parents, from the order they began.
+    """The events in the order in which they ended, children before parents.
 
     >>> outer, inner = Call(0, None, "module", "A"), Call(1, 0, "module", "B")
     >>> [call.name for call in completion_order([outer, inner])]
     ['B', 'A']
     """
-    every = list(events)
-    known = {event.id for event in every}
-    children: dict[int | None, list[Event]] = {}
-    for event in every:
-        children.setdefault(event.parent if event.parent in known else None, []).append(event)
+    children = children_by_parent(list(events))
     open_: list[tuple[Event | None, Iterator[Event]]] = [(None, iter(children.get(None, ())))]
     while open_:
-        parent, rest = open_[-1]
+        event, rest = open_[-1]
         following = next(rest, None)
         if following is not None:
             open_.append((following, iter(children.get(following.id, ()))))
             continue
         open_.pop()
-        if parent is not None:
-            yield parent
+        if event is not None:
+            yield event
+
+
+def children_by_parent(events: list[Event]) -> dict[int | None, list[Event]]:
+    """The events directly inside each event, by its id; under None, those whose parent is not among the events."""
+    known = {event.id for event in events}
+    children: defaultdict[int | None, list[Event]] = defaultdict(list)
+    for event in events:
+        parent = event.parent if event.parent in known else None
+        children[parent].append(event)
+    return children
 
 
 def moments(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
@@ -56,27 +64,34 @@ def moments(events: Iterable[Event]) -> Iterator[tuple[Event, bool]]:
 
 
 def _endings(every: list[Event]) -> dict[int, list[Call]]:
-    """The calls by the number of the event before which they end.
+    """The calls by the index of the event before which they end.
 
-    That is the first event after all that lies in the call. By the clock it may be a later one: a generator that
+    That is the first event after all events inside the call. By the clock it may be a later one: a generator that
     waits, or a call in another thread, is still open when the next event begins.
     """
     last, ends = _extents(every)
-    starts = list(accumulate((event.start for event in every), max))
-    found: dict[int, list[tuple[int, int, Call]]] = {}
-    for index, event in enumerate(every):
-        if type(event) is not Call:
-            continue
-        after = last[index] + 1
-        is_followed = event.duration is not None and after < len(every)
-        if is_followed and every[after].start > event.start:
-            after = max(after, bisect_left(starts, ends[index]))
-        found.setdefault(after, []).append((ends[index], -index, event))
-    return {after: [call for *_, call in sorted(calls)] for after, calls in found.items()}
+    starts = list(accumulate(map(attrgetter("start"), every), max))
+    calls = [(ends[index], -index) for index, event in enumerate(every) if type(event) is Call]
+    found: dict[int, list[Call]] = {}
+    for end, place in sorted(calls):
+        call = every[-place]
+        assert type(call) is Call
+        after = last[-place] + 1
+        if _has_follower(call, every, after):
+            after = max(after, bisect_left(starts, end))
+        found.setdefault(after, []).append(call)
+    return found
+
+
+def _has_follower(call: Call, every: list[Event], after: int) -> bool:
+    """Whether an event comes after a call, and by the clock, too, began after it."""
+    if call.duration is None or after == len(every):
+        return False
+    return every[after].start > call.start
 
 
 def _extents(every: list[Event]) -> tuple[list[int], list[int]]:
-    """For each event, the number of the last event inside of it, and the time at which all of them have ended."""
+    """For each event, the index of the last event inside it, and the time at which all of them have ended."""
     place = {event.id: index for index, event in enumerate(every)}
     last = list(range(len(every)))
     ends = [_end(event) for event in every]

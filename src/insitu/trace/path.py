@@ -1,7 +1,7 @@
 """Paths and patterns of paths: `encoder.*.attn`, `**.weight`. One class matches them everywhere.
 
-A path is made of segments with dots between them. In a pattern, `*` is one segment and `**` any number of them; inside
-a segment `*` and `?` match as in a shell: `layer*.attn`. Every other character, brackets included, stands for itself.
+A path has segments with dots between them. In a pattern, `*` is one segment and `**` any number of them; inside
+a segment `*` and `?` match as in a shell: `layer*.attn`. Every other character, brackets included, matches itself.
 The page searches with the same rules: tests/trace/path_cases.json holds cases that both must answer alike.
 """
 
@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher, get_close_matches
 from functools import lru_cache
+from itertools import chain
 
 from insitu.errors import PatternError
 
@@ -30,7 +31,7 @@ class Pattern:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.segments: Segments = tuple(text.split(".")) if text else ()  # the root has none
+        self.segments = _segments(text)
         if "" in self.segments:
             raise PatternError(
                 f"{text!r} is not a path pattern: write segments with dots between, as in 'encoder.*.attn'"
@@ -54,9 +55,9 @@ class Pattern:
         return self._begin.match(_dotted(path)) is not None
 
     def begin(self, path: str) -> re.Match[str] | None:
-        """How the pattern names this path, or the path around it; each wildcard is a group.
+        """The match of the pattern with this path, or with the path around it; each wildcard is a group.
 
-        What is matched has a dot before each segment.
+        The text that matched has a dot before each segment.
 
         >>> Pattern.of("encoder.*").begin("encoder.0.attn").group(0, 1)
         ('.encoder.0', '0')
@@ -71,15 +72,21 @@ class Pattern:
         >>> sorted(Pattern.of("**.weight").rests("a.b"))
         [('**', 'weight'), ('weight',)]
         """
-        left = _skipped({self.segments})
-        for name in path.split(".") if path else ():
-            left = _skipped({rest for each in left for rest in step(each, name)})
+        left = _with_empty_stars({self.segments})
+        for name in _segments(path):
+            left = _with_empty_stars(set(chain.from_iterable(step(each, name) for each in left)))
         return left
 
     def require(self, paths: Collection[str], what: str = "path") -> None:
         """Raise, naming the nearest ones, when the pattern matches none of all the paths there can be."""
-        if not any(map(self.match, paths)):
+        self.matches(paths, what)
+
+    def matches(self, paths: Collection[str], what: str = "path") -> set[str]:
+        """The paths that the pattern names; if there are none, raise, naming the nearest ones."""
+        found = set(filter(self.match, paths))
+        if not found:
             raise PatternError(f"no {what} matches {self.text!r}{self.nearest(paths)}")
+        return found
 
     def nearest(self, paths: Collection[str]) -> str:
         """What to write instead of a pattern that matched no path: what is in it, or a path that is like it."""
@@ -112,7 +119,14 @@ def step(rest: Segments, name: str) -> Iterable[Segments]:
     return (rest[1:],)
 
 
-def _skipped(rests: set[Segments]) -> set[Segments]:
+def _segments(path: str) -> Segments:
+    """The segments of a path; the root has none."""
+    if not path:
+        return ()
+    return tuple(path.split("."))
+
+
+def _with_empty_stars(rests: set[Segments]) -> set[Segments]:
     """The rests, and what is left of each if `**` at its beginning names nothing."""
     found = set(rests)
     for rest in rests:
@@ -137,13 +151,11 @@ def _dotted(path: str) -> str:
 
 
 def suggestion(pattern: str, paths: Iterable[str]) -> str:
-    """The closest path written in the manner of the pattern: its wildcards are kept where they stood.
+    """A question with the closest path, in which the wildcards of the pattern are kept; empty if none is close.
 
-    A path is as close as its end is: `loss` may be meant for `forward.loss`.
+    The end of a path may be closer than the path: `loss` may be meant for `forward.loss`.
     """
-    parts = pattern.split(".")
-    if "**" in parts:
-        parts = [part for part in parts if part != "**"]
+    parts = [part for part in pattern.split(".") if part != "**"]
     text = ".".join(parts)
     candidates = sorted({_like(parts, path.split(".")) for path in paths if path})
     ends: dict[str, str] = {}
@@ -163,7 +175,12 @@ def _likeness(text: str, other: str) -> float:
 
 
 def _like(parts: list[str], names: list[str]) -> str:
-    return ".".join("*" if index < len(parts) and parts[index] == "*" else name for index, name in enumerate(names))
+    """A path in the manner of a pattern: `*` where the pattern has it."""
+    stars = [index for index, part in enumerate(parts[: len(names)]) if part == "*"]
+    found = list(names)
+    for index in stars:
+        found[index] = "*"
+    return ".".join(found)
 
 
 def relative(path: str, base: str) -> str:
@@ -174,6 +191,6 @@ def relative(path: str, base: str) -> str:
     """
     if not base:
         return path
-    if path.startswith(base) and (len(path) == len(base) or path[len(base)] == "."):
-        return path[len(base) + 1 :]
-    return path
+    if path == base:
+        return ""
+    return path.removeprefix(f"{base}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from insitu.trace.event import Call, Event, Variable
 from insitu.trace.path import Pattern
@@ -17,46 +18,42 @@ def select(events: Iterable[Event], only: str | Iterable[str] | None) -> list[Ev
     every = list(events)
     if not only:
         return every
-    wanted = _wanted(every, [only] if isinstance(only, str) else list(only))
-    inside: set[int] = set()
-    chosen: list[Event] = []
-    for event in every:
-        is_inside = event.parent in inside
-        if is_inside or _is_chosen(event, wanted, inside):
-            inside.add(event.id)
-        if event.id in inside and not is_inside:
-            chosen.append(event)
-    kept = inside | _around(every, chosen)
-    return [event for event in every if event.id in kept]
+    patterns = [only] if isinstance(only, str) else list(only)
+    inside = _inside(every, _matching_addresses(every, patterns))
+    chosen = inside | _around(every, inside)
+    return [event for event in every if event.id in chosen]
 
 
-def _wanted(events: list[Event], only: list[str]) -> set[str]:
+def _matching_addresses(events: list[Event], patterns: list[str]) -> set[str | None]:
     """The addresses that the patterns match."""
-    addresses = {address for address in map(_address, events) if address is not None}
-    patterns = [Pattern.of(text) for text in only]
-    for pattern in patterns:
-        pattern.require(addresses)
-    return {address for pattern in patterns for address in filter(pattern.match, addresses)}
+    addresses = set(map(_address, events))
+    named = {address for address in addresses if address is not None}
+    found = [Pattern.of(text).matches(named) for text in patterns]
+    return set(chain.from_iterable(found))
 
 
-def _is_chosen(event: Event, wanted: set[str], inside: set[int]) -> bool:
-    return _address(event) in wanted or (isinstance(event, Call) and event.forward in inside)
+def _inside(every: list[Event], addresses: set[str | None]) -> set[int]:
+    """The ids of the events at the addresses, of all events inside them, and of their backward calls."""
+    inside: set[int] = set()
+    for event in every:
+        sources = (event.parent, getattr(event, "forward", None))
+        if _address(event) in addresses or not inside.isdisjoint(sources):
+            inside.add(event.id)
+    return inside
 
 
-def _around(every: list[Event], chosen: list[Event]) -> set[int]:
-    """The ids of all events around the chosen ones."""
-    parents = {event.id: event.parent for event in every}
+def _around(every: list[Event], inside: set[int]) -> set[int]:
+    """The ids of all events around others: parents come before their children."""
     around: set[int] = set()
-    for event in chosen:
-        above = event.parent
-        while above is not None and above not in around:
-            around.add(above)
-            above = parents.get(above)
+    for event in reversed(every):
+        is_below = event.id in inside or event.id in around
+        if is_below and event.parent is not None:
+            around.add(event.parent)
     return around
 
 
 def _address(event: Event) -> str | None:
-    """What a pattern names: the path of a module that is called, the name of a variable."""
+    """The text that a pattern matches: the path of a module that is called, the name of a variable."""
     if isinstance(event, Variable):
         return event.name
     if isinstance(event, Call) and event.kind == "module":

@@ -1,45 +1,56 @@
-"""A trace: the events of a run, and the questions one asks of them."""
+"""A trace: the events of a run, and the questions that it answers about them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, get_args
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from insitu.errors import InsituError, MissingError, SubjectError, choose
-from insitu.trace.event import STATISTICS, Call, Event, Kind, Mark, ModuleFacts, Phase, TensorFacts, Variable
+from insitu.trace.event import (
+    STATISTICS,
+    Call,
+    Event,
+    Kind,
+    Mark,
+    ModuleFacts,
+    Phase,
+    Site,
+    Stats,
+    TensorFacts,
+    Variable,
+)
 from insitu.trace.missing import Missing, missing_of
+from insitu.trace.order import children_by_parent
 from insitu.trace.path import Pattern
 
 if TYPE_CHECKING:
     import pandas
 
 
-# The events of a session so far and what is missing of them; True for the last time that they are read.
+SomeEvent = TypeVar("SomeEvent", bound=Event)
+# Returns the events of a session so far, and what is missing of them; the argument says whether this is the last read.
 Source = Callable[[bool], tuple[list[Event], Missing | None]]
 
 
 class _Index:
-    """What is looked up often, computed once for a list of events."""
+    """The look-up tables of a list of events."""
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
-        self.by_id = {event.id: event for event in events}
-        self.children: defaultdict[int | None, list[Event]] = defaultdict(list)
-        for event in events:
-            known = event.parent if event.parent in self.by_id else None
-            self.children[known].append(event)
+        self.by_id: dict[int | None, Event] = {event.id: event for event in events}
+        self.children = children_by_parent(events)
 
     @cached_property
     def consumers(self) -> dict[int, list[Call]]:
+        """The calls that each tensor went into, by the id of the tensor."""
         found: defaultdict[int, list[Call]] = defaultdict(list)
-        for event in self.events:
-            if isinstance(event, Call):
-                for number in dict.fromkeys(tensor.id for tensor in event.inputs):
-                    found[number].append(event)
+        for call in _instances(self.events, Call):
+            for number in dict.fromkeys(map(attrgetter("id"), call.inputs)):
+                found[number].append(call)
         return found
 
 
@@ -53,11 +64,11 @@ class Trace:
 
     def __init__(self, events: list[Event] | None = None, *, about: dict[str, Any] | None = None) -> None:
         self.about: dict[str, Any] = about or {}
-        self._events: list[Event] = events if events is not None else []
+        self._events: list[Event] = [] if events is None else events
         self._source: Source | None = None
         self._open = False
         self._cached_index: _Index | None = None
-        self._archive: Any = None  # what holds the events that are missing here, for those who save the trace
+        self._archive: Any = None  # holds the events that are missing here; saving the trace reads it
         self._on_step: Callable[[], None] | None = None
 
     def _attach(self, source: Source, on_step: Callable[[], None]) -> None:
@@ -65,11 +76,11 @@ class Trace:
         self._source, self._on_step, self._open = source, on_step, True
 
     def _detach(self) -> None:
-        """The session has ended: its events are read once more, when they are asked for, and kept."""
+        """End the session: the next reader of the events reads them from it for the last time."""
         self._open, self._on_step = False, None
 
     def step(self) -> None:
-        """Say that a new step begins here; without it, each outermost call of the subject is a step."""
+        """Begin a new step here; without this call, each outermost call of the subject is a step."""
         if self._on_step is None:
             raise InsituError("trace.step() is for a running session: call it inside the `with` block")
         self._on_step()
@@ -78,19 +89,22 @@ class Trace:
     def events(self) -> list[Event]:
         """Every event, in the order they began."""
         if self._source is not None:
-            self._events, missing = self._source(not self._open)
-            if missing is not None:
-                self.about["missing"] = missing.plain()
-            self._cached_index = None
-            if not self._open:
-                self._source = None
+            self._read(self._source)
         return self._events
+
+    def _read(self, source: Source) -> None:
+        self._events, missing = source(not self._open)
+        self._cached_index = None
+        if missing is not None:
+            self.about["missing"] = missing.plain()
+        if not self._open:
+            self._source = None
 
     @property
     def missing(self) -> Missing | None:
-        """What was recorded and is no longer here, because there was no memory for it; None if nothing is missing."""
+        """The recorded events that are no longer here, because memory ran out; None if all are here."""
         if self._source is not None:
-            _ = self.events
+            self._read(self._source)
         return missing_of(self.about.get("missing"))
 
     @property
@@ -103,17 +117,18 @@ class Trace:
     @property
     def calls(self) -> list[Call]:
         """Every call, in the order they began."""
-        return [event for event in self.events if isinstance(event, Call)]
+        return _instances(self.events, Call)
 
     @property
     def marks(self) -> list[Mark]:
         """Every mark, in order."""
-        return [event for event in self.events if isinstance(event, Mark)]
+        return _instances(self.events, Mark)
 
     @property
     def modules(self) -> dict[str, ModuleFacts]:
         """Every module that was called, by path, in the order of the first call."""
-        return {call.module.path: call.module for call in self.calls if call.kind == "module" and call.module}
+        found = [call.module for call in self.calls if call.kind == "module"]
+        return {module.path: module for module in found if module is not None}
 
     def variables(self, pattern: str | None = None) -> list[Variable]:
         """Every change of a watched variable, in order; with a path pattern, of the variables whose name it matches.
@@ -122,18 +137,16 @@ class Trace:
         >>> [change.value for change in trace.variables("state.*")]
         [1]
         """
-        found = [event for event in self.events if isinstance(event, Variable)]
+        found = _instances(self.events, Variable)
         if pattern is None:
             return found
-        names = {change.name for change in found}
-        Pattern.of(pattern).require(names, what="variable")
-        wanted = {name for name in names if Pattern.of(pattern).match(name)}
+        wanted = Pattern.of(pattern).matches({change.name for change in found}, what="variable")
         return [change for change in found if change.name in wanted]
 
     @property
     def roots(self) -> list[Event]:
-        """The events that lie in no other."""
-        return self._index.children[None]
+        """The events that are not inside another event."""
+        return self._index.children.get(None, [])
 
     def __len__(self) -> int:
         return len(self.events)
@@ -150,19 +163,19 @@ class Trace:
             raise KeyError(f"no event {id!r} in this trace of {len(self)} events") from None
 
     def children(self, event: Event) -> list[Event]:
-        """The events that lie directly in this one."""
+        """The events directly inside this one."""
         return self._index.children.get(event.id, [])
 
     def producer(self, tensor: TensorFacts) -> Call | None:
         """The call that made this tensor; None if it was there before the trace began, or if the call is `missing`."""
         _require_tensor(tensor)
-        made_by = self._index.by_id.get(tensor.producer) if tensor.producer is not None else None
-        if isinstance(made_by, Call):
-            return made_by
+        producer = self._index.by_id.get(tensor.producer)
+        if isinstance(producer, Call):
+            return producer
         return None
 
     def consumers(self, tensor: TensorFacts) -> list[Call]:
-        """The calls that were given this tensor."""
+        """The calls that this tensor went into."""
         _require_tensor(tensor)
         return self._index.consumers.get(tensor.id, [])
 
@@ -176,12 +189,13 @@ class Trace:
         rank: int | None = None,
         phase: Phase | None = None,
     ) -> list[Call]:
-        """The calls that fit all that is asked: a path pattern, a name (`*` allowed), a kind, a step, a rank, a phase.
+        """The calls that match all arguments: a path pattern, a pattern of names, a kind, a step, a rank, a phase.
 
-        With a path and neither name nor kind, the calls of the modules at that path, or, with `phase="backward"`, all
-        that computed gradients for them; a name may leave out what stands before its last dots: `softmax` finds
-        `torch.nn.functional.softmax`. A path pattern that matches nothing in the whole trace raises `PatternError` and
-        names the nearest; a name that nothing has is no error, for that is how to ask whether something was called.
+        A path without a name or a kind finds the calls of the modules at that path or, with `phase="backward"`, all
+        calls that computed gradients for them. A pattern of names follows the rules of paths, and may leave out the
+        first segments of a name: `softmax` finds `torch.nn.functional.softmax`, and so does `soft*`. A name can also
+        be a Python operator: `@`. A path pattern that matches nothing in the whole trace raises `PatternError`, with
+        the nearest path. A name that matches nothing is not an error: the answer is an empty list.
         """
         is_path_alone = path is not None and name is None and kind is None
         if is_path_alone and phase != "backward":
@@ -189,7 +203,7 @@ class Trace:
         facts = {"kind": kind, "step": step, "rank": rank, "phase": phase}
         found = _with_facts(self.calls, facts)
         if name is not None:
-            found = [call for call in found if _named(name, call)]
+            found = _with_name(found, name)
         if path is not None:
             found = self._at(path, found)
         return found
@@ -197,16 +211,16 @@ class Trace:
     def _at(self, path: str, calls: list[Call]) -> list[Call]:
         """Those of the calls whose path matches; a pattern that matches no call of the trace raises."""
         pattern = Pattern.of(path)
-        found = [call for call in calls if pattern.match(call.path)]
-        paths = set() if found else {call.path for call in self.calls}
-        if paths:  # without a call, nothing has run yet, or the tool is switched off
-            pattern.require(paths)
-        return found
+        paths = {call.path for call in self.calls}
+        if not paths:
+            return []  # nothing has run yet, or the tool is switched off
+        wanted = pattern.matches(paths)
+        return [call for call in calls if call.path in wanted]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row for each call; start and duration are nanoseconds, the statistics those of the first output.
+        """A table with one row for each call; times are nanoseconds, statistics are those of the first output.
 
-        Where a call has several outputs, `others` has the statistics of the others: a dict for each, or None.
+        If a call has several outputs, `others` has the statistics of the others: a dict for each, or None.
         """
         try:
             import pandas
@@ -216,52 +230,92 @@ class Trace:
         return frame.astype({"parent": "Int64", "duration": "Int64", "line": "Int64"})
 
     def __str__(self) -> str:
-        from insitu.view import render  # a trace knows no view, except for print(trace)
+        from insitu.view import render  # only print(trace) needs a view
 
         return render(self) or "(no calls)"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from insitu.view.notebook import trace_bundle  # as with print(trace)
+        from insitu.view.notebook import trace_bundle  # only a notebook needs it
 
         return trace_bundle(self, include, exclude)
 
     def __repr__(self) -> str:
         events = self.events
-        missing = f", {self.missing.events} more are missing" if self.missing is not None else ""
-        return f"<Trace: {len(events)} events, {len(self.modules)} modules{missing}>"
+        counts = f"{len(events)} events, {len(self.modules)} modules"
+        if self.missing is None:
+            return f"<Trace: {counts}>"
+        return f"<Trace: {counts}, {self.missing.events} more are missing>"
 
 
 _STATISTICS = tuple(row.name for row in STATISTICS if row.is_column)
+_CALL_COLUMNS = ("operator", "phase", "step", "rank", "thread", "raised")
+_SITE_COLUMNS = ("file", "line", "function")
 COLUMNS = (
     *("id", "parent", "kind", "name", "path", "type", "inputs", "output", "start", "duration"),
-    *("file", "line", "function", "operator", "phase", "step", "rank", "thread", "raised"),
+    *_SITE_COLUMNS,
+    *_CALL_COLUMNS,
     *_STATISTICS,
     *("kept", "others"),
 )
+_call_columns = attrgetter(*_CALL_COLUMNS)
+_site_columns = attrgetter(*_SITE_COLUMNS)
+_statistics = attrgetter(*_STATISTICS)
 
 
 def row(call: Call) -> tuple[Any, ...]:
     """A call as a row of a table with the columns `COLUMNS`."""
-    site, outputs = call.site, call.outputs
-    stats = outputs[0].stats if outputs else None
     return (
-        *(call.id, call.parent, call.kind, call.name, call.path, call.module.type if call.module else None),
+        *(call.id, call.parent, call.kind, call.name, call.path, _module_type(call)),
         *(", ".join(map(repr, call.inputs)), ", ".join(map(repr, call.outputs)), call.start, call.duration),
-        *((site.file, site.line, site.function) if site else (None, None, None)),
-        *(call.operator, call.phase, call.step, call.rank, call.thread, call.raised),
-        *[getattr(stats, name) if stats else None for name in _STATISTICS],
-        outputs[0].kept if outputs else None,
-        _others(outputs),
+        *_site_cells(call.site),
+        *_call_columns(call),
+        *_output_cells(call.outputs),
     )
 
 
-def _others(outputs: tuple[TensorFacts, ...]) -> list[dict[str, Any] | None] | None:
-    """The statistics of all outputs but the first; None where nothing is known of them."""
-    if all(facts.stats is None for facts in outputs[1:]):
+def _module_type(call: Call) -> str | None:
+    if call.module is None:
         return None
-    return [
-        {name: getattr(facts.stats, name) for name in _STATISTICS} if facts.stats else None for facts in outputs[1:]
-    ]
+    return call.module.type
+
+
+def _site_cells(site: Site | None) -> tuple[Any, ...]:
+    if site is None:
+        return (None,) * len(_SITE_COLUMNS)
+    return tuple(_site_columns(site))
+
+
+def _output_cells(outputs: tuple[TensorFacts, ...]) -> tuple[Any, ...]:
+    """The statistics and the kept value of the first output, and the statistics of the others."""
+    if not outputs:
+        return (*_statistics_cells(None), None, None)
+    first = outputs[0]
+    return (*_statistics_cells(first.stats), first.kept, _others(outputs[1:]))
+
+
+def _statistics_cells(stats: Stats | None) -> tuple[Any, ...]:
+    if stats is None:
+        return (None,) * len(_STATISTICS)
+    return tuple(_statistics(stats))
+
+
+def _others(outputs: tuple[TensorFacts, ...]) -> list[dict[str, Any] | None] | None:
+    """The statistics of outputs; None if none of them has any."""
+    found = [_statistics_by_name(facts.stats) for facts in outputs]
+    if any(found):
+        return found
+    return None
+
+
+def _statistics_by_name(stats: Stats | None) -> dict[str, Any] | None:
+    if stats is None:
+        return None
+    return dict(zip(_STATISTICS, _statistics(stats), strict=True))
+
+
+def _instances(events: list[Event], kind: type[SomeEvent]) -> list[SomeEvent]:
+    """The events of one class."""
+    return [event for event in events if isinstance(event, kind)]
 
 
 _CHOICES = {"kind": get_args(Kind), "phase": get_args(Phase)}
@@ -279,8 +333,10 @@ def _with_facts(calls: list[Call], facts: dict[str, Any]) -> list[Call]:
 
 
 def _not_an_id(item: object) -> str:
-    instead = f"trace.find({item!r:.80}) finds calls by path" if isinstance(item, str) else "trace.events is a list"
-    return f"trace[...] takes the id of an event, a number, not {item!r:.80}: {instead}"
+    refusal = f"trace[...] takes the id of an event, a number, not {item!r:.80}"
+    if isinstance(item, str):
+        return f"{refusal}: trace.find({item!r:.80}) finds calls by path"
+    return f"{refusal}: trace.events is a list"
 
 
 def _require_tensor(item: object) -> None:
@@ -290,7 +346,10 @@ def _require_tensor(item: object) -> None:
         )
 
 
-def _named(pattern: str, call: Call) -> bool:
-    if call.operator is not None and pattern == call.operator:
-        return True
-    return fnmatchcase(call.name, pattern) or fnmatchcase(call.name, f"*.{pattern}")
+def _with_name(calls: list[Call], name: str) -> list[Call]:
+    """The calls whose name ends with the segments of a pattern, or whose operator is the name."""
+    if not name:
+        return []
+    Pattern.of(name)  # raises for a text that is not a pattern, with the words of the user
+    pattern = Pattern.of(f"**.{name}")
+    return [call for call in calls if name == call.operator or pattern.match(call.name)]

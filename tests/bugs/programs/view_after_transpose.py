@@ -5,7 +5,7 @@ from torch import nn
 
 FOUND_BY = "explain"
 RAISES = "view size is not compatible"
-SAYS = "its strides are 96, 4, 24, 1"
+SAYS = "the strides of the tensor are 96, 4, 24, 1"
 
 
 class Attention(nn.Module):

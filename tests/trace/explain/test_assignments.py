@@ -6,10 +6,11 @@ import pytest
 from tests.trace.explain.programs import Source
 
 from insitu.trace.explain.assignments import assignment_sites, return_sites
+from insitu.trace.explain.explanation import ExpressionSite
 
 
 def assigned(text: str, line: int, name: str) -> list[tuple[int, str]]:
-    return [(site.line, site.text) for site in assignment_sites(Source(text).file, line, name)]
+    return [(site.line, site.text) for site in assignment_sites(ExpressionSite(Source(text).file, line), name)]
 
 
 def test_only_assignment_is_named() -> None:

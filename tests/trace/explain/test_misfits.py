@@ -109,7 +109,7 @@ FOUND = [
     ),
     (
         case("torch.Tensor.view", t(3, 2, strides=(1, 3)), 6, message="view size is not compatible with input"),
-        "the view would have to copy: its strides are 1, 3",
+        "the view would have to copy: the strides of the tensor are 1, 3",
     ),
     (case("torch.Tensor.expand", t(2, 3), 4, 3), "dimension -2 is 2, and only 1 can be expanded to 4"),
     (case("torch.Tensor.permute", t(2, 3, 4), 0, 2), "the tensor has 3 dimensions, the order names 2"),

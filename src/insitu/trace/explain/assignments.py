@@ -12,30 +12,36 @@ from insitu.trace.explain.expressions import segment, tree_of
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def assignment_sites(file: str, line: int, name: str) -> list[ExpressionSite]:
-    """The assignment that gave a name its value on a line and, if it calls a function of the same file, the `return`
-    of that function. Empty for a parameter, and where several assignments are possible."""
-    tree = tree_of(file)
-    if tree is None or name in _names_with_own_scope(tree, line):
+def assignment_sites(site: ExpressionSite | None, name: str) -> list[ExpressionSite]:
+    """The assignment that gave a name its value at a site and, if it calls a function of the same file, the `return`
+    of that function. Empty for a parameter, and if several assignments are possible."""
+    if site is None:
         return []
-    binding = binding_of(tree, line, name)
-    value = _value_for(binding, name) if binding is not None else None
-    if binding is None or value is None:
+    tree = tree_of(site.file)
+    if tree is None or name in _names_with_own_scope(tree, site.line):
         return []
-    return [_site(file, binding, value), *_return_sites(tree, file, value)]
+    binding = binding_of(tree, site.line, name)
+    if binding is None:
+        return []
+    value = _value_for(binding, name)
+    if value is None:
+        return []
+    return [_site(site.file, binding, value), *_return_sites(tree, site.file, value)]
 
 
 def return_sites(file: str, line: int, index: int) -> list[ExpressionSite]:
     """The `return` of the function at a line and, if it returns names, the assignment of the item with this index."""
     tree = tree_of(file)
-    result = _only_return(scope_of(tree, line)) if tree is not None else None
+    if tree is None:
+        return []
+    result = _only_return(scope_of(tree, line))
     if result is None or result.value is None:
         return []
-    found = [_site(file, result, result.value)]
+    site = _site(file, result, result.value)
     item = _item(result.value, index)
-    if isinstance(item, ast.Name):
-        found += assignment_sites(file, result.lineno, item.id)[:1]
-    return found
+    if not isinstance(item, ast.Name):
+        return [site]
+    return [site, *assignment_sites(site, item.id)[:1]]
 
 
 def _item(value: ast.expr, index: int) -> ast.expr:
@@ -82,12 +88,14 @@ def _return_sites(tree: ast.AST, file: str, value: ast.expr) -> list[ExpressionS
         return []
     name = value.func.id
     functions = [node for node in nodes_of(tree, ast.FunctionDef) if node.name == name]
-    is_plain = len(functions) == 1 and not functions[0].decorator_list
-    result = _only_return(functions[0]) if is_plain else None
-    if result is not None and result.value is not None:
-        return [_site(file, result, result.value)]
-    return []
+    if len(functions) != 1 or functions[0].decorator_list:
+        return []
+    result = _only_return(functions[0])
+    if result is None or result.value is None:
+        return []
+    return [_site(file, result, result.value)]
 
 
 def _site(file: str, node: ast.stmt, value: ast.expr) -> ExpressionSite:
-    return ExpressionSite(file, node.lineno, "", segment(file, node if isinstance(node, ast.AugAssign) else value))
+    shown = node if isinstance(node, ast.AugAssign) else value
+    return ExpressionSite(file, node.lineno, "", segment(file, shown))

@@ -57,28 +57,27 @@ def binding_of(tree: ast.AST, line: int, name: str) -> Assignment | None:
     last = _last_assignment(bindings, line, blocks[-1].statement)
     if last is None:
         return None
-    is_certain = name not in _parameters(scope)
-    if not _is_local_with_one_binding(scope, bindings, name):
-        is_certain = _certainly_ran(last, blocks, bindings)
-    if is_certain:
+    if _is_only_binding(scope, bindings, name) or _certainly_ran(last, blocks, bindings):
         return last
     return None
 
 
 def _last_assignment(bindings: list[ast.AST], line: int, here: ast.stmt) -> Assignment | None:
     """The last binding before a line, if it is an assignment that is alone on its line."""
-    if any(isinstance(node, ast.NamedExpr) and covers(node, line) for node in bindings):
+    if any(covers(node, line) for node in bindings if isinstance(node, ast.NamedExpr)):
         return None
-    before = [node for node in bindings if _end(node) < line and node is not here]
-    *_, second, last = [None, None, *sorted(before, key=_end)]
-    is_alone = second is None or _end(second) != _end(last)
-    if isinstance(last, Assignment) and is_alone:
-        return last
-    return None
+    before = [node for node in bindings if node is not here and _end(node) < line]
+    last = max(before, key=_end, default=None)
+    if not isinstance(last, Assignment) or list(map(_end, before)).count(_end(last)) > 1:
+        return None
+    return last
 
 
-def _is_local_with_one_binding(scope: ast.AST, bindings: list[ast.AST], name: str) -> bool:
-    return len(bindings) == 1 and name.isidentifier() and isinstance(scope, FUNCTIONS)
+def _is_only_binding(scope: ast.AST, bindings: list[ast.AST], name: str) -> bool:
+    """Whether a local name of a function, which is not a parameter, has one binding."""
+    if len(bindings) > 1 or not isinstance(scope, FUNCTIONS):
+        return False
+    return name.isidentifier() and name not in _parameters(scope)
 
 
 def _certainly_ran(last: Assignment, blocks: Sequence[EnclosingBlock], bindings: list[ast.AST]) -> bool:
@@ -94,7 +93,7 @@ def _no_targets(node: Any) -> list[ast.expr]:
 
 
 def _assigned_targets(node: ast.Assign | ast.Delete) -> list[ast.expr]:
-    return [part for target in node.targets for part in single_targets(target)]
+    return list(chain.from_iterable(map(single_targets, node.targets)))
 
 
 def _annotated_targets(node: ast.AnnAssign) -> list[ast.expr]:
@@ -129,7 +128,7 @@ def targets(node: ast.AST) -> list[ast.expr]:
 def single_targets(target: ast.expr) -> list[ast.expr]:
     """The single targets of one that may be a tuple of them."""
     if isinstance(target, (ast.Tuple, ast.List)):
-        return [part for item in target.elts for part in single_targets(item)]
+        return list(chain.from_iterable(map(single_targets, target.elts)))
     if isinstance(target, ast.Starred):
         return single_targets(target.value)
     return [target]
@@ -187,10 +186,19 @@ def _enclosing_blocks(scope: ast.AST, line: int) -> list[EnclosingBlock]:
 
 
 def _blocks_at(node: ast.AST, line: int) -> list[EnclosingBlock]:
-    holders = [node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())]
-    blocks = [getattr(holder, part, None) for holder in holders for part in ("body", "orelse", "finalbody")]
-    lists = [block for block in blocks if isinstance(block, list)]
-    return [EnclosingBlock(block, each) for block in lists for each in block if covers(each, line)]
+    """The blocks of a statement that have a statement on the line, once for each such statement."""
+    found = []
+    for block in _blocks(node):
+        found += [EnclosingBlock(block, each) for each in block if covers(each, line)]
+    return found
+
+
+def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    """The blocks of a statement, with those of its `except` and `case` clauses."""
+    found = []
+    for holder in [node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
+        found += [getattr(holder, part, None) for part in ("body", "orelse", "finalbody")]
+    return [block for block in found if isinstance(block, list)]
 
 
 def _parameters(scope: ast.AST) -> set[str]:

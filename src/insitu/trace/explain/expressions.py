@@ -49,10 +49,12 @@ def expression_at(code: CodeType, lasti: int) -> Expression:
     """The expression of an instruction; NO_EXPRESSION if the source is missing or has changed."""
     position = _positions(code)[lasti // 2]
     tree = tree_of(code.co_filename)
-    found = _node_at(tree, position) if tree is not None and None not in position else None
-    if found is not None:
-        return Expression(code.co_filename, *found)
-    return NO_EXPRESSION
+    if tree is None or None in position:
+        return NO_EXPRESSION
+    found = _node_at(tree, position)
+    if found is None:
+        return NO_EXPRESSION
+    return Expression(code.co_filename, *found)
 
 
 def line_at(code: CodeType, lasti: int) -> int:
@@ -104,8 +106,9 @@ def _call_that_ends(around: list[NodeInStatement], position: Position) -> NodeIn
 
 def _with_stored_value(node: ast.AST, statement: ast.AST) -> NodeInStatement:
     """For `x[0] = y` the whole assignment: the stored value is an argument of the call, too."""
-    stores_item = isinstance(node, ast.Subscript) and isinstance(statement, ast.Assign) and statement.targets == [node]
-    return (statement if stores_item else node), statement
+    if isinstance(node, ast.Subscript) and getattr(statement, "targets", ()) == [node]:
+        return statement, statement
+    return node, statement
 
 
 def _around(tree: ast.AST, position: Position) -> Iterator[NodeInStatement]:
@@ -115,11 +118,11 @@ def _around(tree: ast.AST, position: Position) -> Iterator[NodeInStatement]:
         node, statement = waiting.pop()
         if not hasattr(node, "lineno"):
             waiting += _children(node, statement)
-        elif _contains(node, position):
-            statement = node if isinstance(node, ast.stmt) else statement
-            yield node, statement
-            waiting += _children(node, statement)
-        elif getattr(node, "decorator_list", None):  # decorators stand outside of the function's position
+            continue
+        is_around = _contains(node, position)
+        if is_around and isinstance(node, ast.stmt):
+            statement = node
+        if is_around or getattr(node, "decorator_list", None):  # decorators are outside of the function's position
             yield node, statement
             waiting += _children(node, statement)
 

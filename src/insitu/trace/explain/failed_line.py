@@ -33,16 +33,19 @@ class FailedLine:
         if self.site is None:
             return ()
         first, last = self.statement.expression.lines
-        numbers = range(first, last + 1) or [self.site.line]
-        lines = [(line, linecache.getline(self.site.file, line).rstrip("\n")) for line in numbers]
-        return tuple((line, text) for line, text in lines if text.strip())
+        found = []
+        for line in range(first, last + 1) or [self.site.line]:
+            text = linecache.getline(self.site.file, line).rstrip("\n")
+            if text.strip():
+                found.append((line, text))
+        return tuple(found)
 
     def expression_of(self, tensor: TensorToken) -> str:
         """The expression on the line that a tensor came from."""
         found = self.statement.find(tensor)
-        if found is not None:
-            return found.text
-        return ""
+        if found is None:
+            return ""
+        return found.text
 
     def tensors(self) -> list[NamedOperand]:
         """The tensors that have names on the line."""
@@ -52,15 +55,17 @@ class FailedLine:
 
     def underlines(self, operands: Sequence[NamedOperand]) -> tuple[Underline, ...]:
         """The values on the line: those of the operands, and the others where there is room for them."""
-        values = [*self.frame.underlines(), *self.statement.underlines()]
-        found = {(each.line, each.start): each for each in values}
+        found = _by_position([*self.frame.underlines(), *self.statement.underlines()])
         own = self.statement.operand_underlines([operand.tensor for operand in operands])
         if own and _is_crowded(found.values()):
             found.clear()
-        whole = [each for each in own if not _has_part_of(each, found.values())]
-        found.update({(each.line, each.start): each for each in whole})
+        found |= _by_position(each for each in own if not _has_part_of(each, found.values()))
         first, last = self.statement.expression.lines
         return tuple(each for each in found.values() if first <= each.line <= last)
+
+
+def _by_position(underlines: Iterable[Underline]) -> dict[tuple[int, int], Underline]:
+    return {(each.line, each.start): each for each in underlines}
 
 
 def _is_crowded(underlines: Iterable[Underline]) -> bool:
@@ -92,7 +97,9 @@ def _statement_of_call(history: FailureHistory, line: int | None) -> Statement:
 
 def _function_around(history: FailureHistory, at: int | None) -> int | None:
     """The torch function whose operator failed; the call itself if it is not an operator, or runs in backward."""
-    parent = history.parent(at) if at is not None and history.callee_facts(at).kind == "aten" else None
+    if at is None or history.callee_facts(at).kind != "aten":
+        return at
+    parent = history.parent(at)
     if parent is None:
         return at
     callee = history.callee_facts(parent)

@@ -54,8 +54,8 @@ class FrameReader:
         self._plain: dict[type[ast.AST], Callable[[Any], Any]] = {
             ast.Constant: lambda node: node.value,
             ast.Name: lambda node: frame.names.get(node.id, UNKNOWN),
-            ast.List: lambda node: [self.value(part) for part in node.elts],
-            ast.Tuple: lambda node: [self.value(part) for part in node.elts],
+            ast.List: self._items,
+            ast.Tuple: self._items,
         }
         self._computed: dict[type[ast.AST], Callable[[Any], Any]] = {
             ast.UnaryOp: self._negative,
@@ -79,28 +79,28 @@ class FrameReader:
         return FailedCall(call, operands)
 
     def _operands(self, arguments: list[tuple[ast.expr, Any]]) -> Iterator[NamedOperand]:
-        found = [(node, tensor) for node, item in arguments for tensor in self.history.tensors(item)]
-        for node, tensor in found:
+        for node, item in arguments:
             name = "" if self.frame.is_hidden else ast.unparse(node)  # torch's names say nothing to the user
-            yield NamedOperand(name, self.history.plain(tensor), tensor)
+            for tensor in self.history.tensors(item):
+                yield NamedOperand(name, self.history.plain(tensor), tensor)
 
     def _written_call(self, node: ast.AST) -> WrittenCall | None:
         reader = self._written.get(type(node))
-        if reader is not None:
-            return reader(node)
-        return None
+        if reader is None:
+            return None
+        return reader(node)
 
     def _binary(self, node: ast.BinOp) -> WrittenCall | None:
         name = OPERATORS.get(type(node.op))
-        if name:
-            return WrittenCall(f"torch.Tensor.{name}", [node.left, node.right], {})
-        return None
+        if name is None:
+            return None
+        return WrittenCall(f"torch.Tensor.{name}", [node.left, node.right], {})
 
     def _augmented(self, node: ast.AugAssign) -> WrittenCall | None:
         name = OPERATORS.get(type(node.op))
-        if name:
-            return WrittenCall(f"torch.Tensor.{name}_", [node.target, node.value], {})
-        return None
+        if name is None:
+            return None
+        return WrittenCall(f"torch.Tensor.{name}_", [node.target, node.value], {})
 
     def _store(self, node: ast.Assign) -> WrittenCall | None:
         target = node.targets[0]
@@ -112,27 +112,28 @@ class FrameReader:
         return WrittenCall("torch.Tensor.__getitem__", [node.value, node.slice], {})
 
     def _call(self, node: ast.Call) -> WrittenCall | None:
-        if any(isinstance(part, ast.Starred) for part in node.args):
+        if ast.Starred in map(type, node.args):
             return None
         keywords = {word.arg: word.value for word in node.keywords if word.arg is not None}
-        method = self._method(node.func, node.args, keywords) if isinstance(node.func, ast.Attribute) else None
-        if method is not None:
-            return method
-        callee = self.value(node.func)
-        module_type = callee.module_type if isinstance(callee, ObjectSnapshot) else ""
-        if module_type:
-            return WrittenCall(module_type, node.args, keywords)
-        return None
+        return self._method(node.func, node.args, keywords) or self._module(node.func, node.args, keywords)
 
-    def _method(self, function: ast.Attribute, args: list[ast.expr], kwargs: dict[str, ast.expr]) -> WrittenCall | None:
+    def _method(self, function: ast.expr, args: list[ast.expr], kwargs: dict[str, ast.expr]) -> WrittenCall | None:
         """The call of a method of a tensor, or of a function of torch or NumPy."""
+        if not isinstance(function, ast.Attribute):
+            return None
         owner = self.value(function.value)
         if self.history.is_tensor(owner):
             return WrittenCall(f"torch.Tensor.{function.attr}", [function.value, *args], kwargs)
-        is_library = isinstance(owner, Word) and owner.startswith(("torch", "numpy"))
-        if is_library:
+        if isinstance(owner, Word) and owner.startswith(("torch", "numpy")):
             return WrittenCall(f"{owner}.{function.attr}", args, kwargs)
         return None
+
+    def _module(self, function: ast.expr, args: list[ast.expr], kwargs: dict[str, ast.expr]) -> WrittenCall | None:
+        """The call of a module."""
+        callee = self.value(function)
+        if not isinstance(callee, ObjectSnapshot) or not callee.module_type:
+            return None
+        return WrittenCall(callee.module_type, args, kwargs)
 
     def value(self, node: ast.AST) -> Any:
         """The value of an expression, where it is known; tensors are tokens."""
@@ -147,10 +148,12 @@ class FrameReader:
             return computed(node)
         return UNKNOWN
 
+    def _items(self, node: ast.List | ast.Tuple) -> list[Any]:
+        return list(map(self.value, node.elts))
+
     def _negative(self, node: ast.UnaryOp) -> Any:
         number = self.value(node.operand)
-        is_negative = isinstance(node.op, ast.USub) and isinstance(number, (int, float))
-        if is_negative:
+        if isinstance(node.op, ast.USub) and isinstance(number, (int, float)):
             return -number
         return UNKNOWN
 
@@ -182,41 +185,52 @@ class FrameReader:
 
     def tensors(self) -> list[NamedOperand]:
         """The tensors that have names in the statement."""
-        found = [(node, item) for node, item in self._names() if self.history.is_tensor(item)]
-        return [NamedOperand(ast.unparse(node), self.history.plain(item), item) for node, item in found]
+        found = []
+        for node, item in self._names():
+            if self.history.is_tensor(item):
+                found.append(NamedOperand(ast.unparse(node), self.history.plain(item), item))
+        return found
 
     def name_of(self, tensor: TensorToken) -> str:
         """A name of the frame that refers to a tensor."""
-        return next((name for name, item in self.frame.names.items() if item is tensor), "")
+        for name, item in self.frame.names.items():
+            if item is tensor:
+                return name
+        return ""
 
     def underlines(self) -> Iterator[Underline]:
         """The values of the names in the statement: tensors and None or, if there are none, all plain values."""
         names = self._names()
-        telling = [(node, item) for node, item in names if item is None or self._has_tensor(item)]
-        for node, item in telling or names:
-            if self._is_shown(item):
+        important = [(node, item) for node, item in names if self._is_important(item)]
+        for node, item in important or names:
+            if _is_shown(item):
                 yield underline(self.frame.code.co_filename, node, self.history.plain(item))
 
-    def _has_tensor(self, item: Any) -> bool:
-        return next(self.history.tensors(item), None) is not None
+    def _is_important(self, item: Any) -> bool:
+        """Whether a value is None, or has a tensor."""
+        return item is None or any(True for _ in self.history.tensors(item))
 
-    def _is_shown(self, item: Any) -> bool:
-        """Whether there is something to show: not for modules, functions and other objects."""
-        if isinstance(item, Word):
-            return "," in item  # a long list; else the name of a Python module
-        return not isinstance(item, (Opaque, ObjectSnapshot))
+
+def _is_shown(item: Any) -> bool:
+    """Whether there is something to show: not for modules, functions and other objects."""
+    if isinstance(item, Word):
+        return "," in item  # a long list; else the name of a Python module
+    return not isinstance(item, (Opaque, ObjectSnapshot))
 
 
 def _part_for(node: ast.AST, target: ast.expr, item: Any) -> Any:
     """The part of an assigned value that belongs to one part of the target."""
     if target is node:
         return item
-    targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
-    items = item if isinstance(item, (list, tuple)) else []
-    if len(items) != len(targets):
+    if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(item, (list, tuple)):
         return None
-    inner = (_part_for(node, to, one) for to, one in zip(targets, items, strict=True))
-    return next((part for part in inner if part is not None), None)
+    if len(item) != len(target.elts):
+        return None
+    for inner, part in zip(target.elts, item, strict=True):
+        found = _part_for(node, inner, part)
+        if found is not None:
+            return found
+    return None
 
 
 def _names_read(statement: ast.AST) -> Iterator[ast.expr]:

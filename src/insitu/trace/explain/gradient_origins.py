@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from insitu.trace.explain.assignments import assignment_sites, return_sites
 from insitu.trace.explain.case import Case
@@ -26,42 +27,49 @@ def autograd_origins(failure: Failure, case: Case) -> Iterator[Origin]:
 def _forward(failure: Failure) -> Iterator[Origin]:
     """The call whose gradient an operator of the backward pass was computing."""
     history = failure.history
-    node = history.backward_node(failure.at) if failure.at is not None else None
-    maker = history.maker(node, failure.end) if node is not None else None
+    if failure.at is None:
+        return
+    node = history.backward_node(failure.at)
+    if node is None:
+        return
+    maker = history.maker(node, failure.end)
     yield from _at(OriginKind.BACKWARD_OF, history.site(maker))
 
 
-def _at(kind: OriginKind, site: ExpressionSite | None, name: str = "") -> list[Origin]:
-    if site is not None:
-        return [Origin(kind, site, name)]
-    return []
+def _at(kind: OriginKind, site: ExpressionSite | None) -> list[Origin]:
+    if site is None:
+        return []
+    return [Origin(kind, site)]
 
 
-def _lost(failure: Failure, case: Case) -> Iterator[Origin]:
+def _lost_gradient(failure: Failure, case: Case) -> Iterator[Origin]:
     """The call behind a loss that cuts the graph; else the sites that produced values without a gradient."""
     if case.first is None:
         return
     history, ends = failure.history, list[Origin]()
     for at in _producers(history, case.first.tensor):
         site = history.site(at)
-        tensors = _tensor_inputs(history, at)
-        if site is not None and any(history.plain(item).requires_grad for item in tensors):
+        if site is not None and _takes_gradient(history, at):
             yield Origin(OriginKind.GRADIENT_LOST, site)
             return
-        ends = _ends_at(history, at, site, tensors, ends)
+        ends = _ends_at(history, at, ends)
     yield from ends[:MOST_ENDS]
 
 
-def _ends_at(
-    history: FailureHistory, at: int, site: ExpressionSite | None, tensors: list[TensorToken], ends: list[Origin]
-) -> list[Origin]:
-    """The ends of the graph found so far, with those at one call: assignments of arrays and other unrecorded values
-    first."""
+def _takes_gradient(history: FailureHistory, at: int) -> bool:
+    return any(history.plain(item).requires_grad for item in _tensor_inputs(history, at))
+
+
+def _ends_at(history: FailureHistory, at: int, ends: list[Origin]) -> list[Origin]:
+    """The ends of the graph so far, with those at one call: assignments of values that no call produced come first."""
+    tensors = _tensor_inputs(history, at)
     unrecorded = [item for item in tensors if history.producer(item) is None]
-    assigned = [origin for item in unrecorded for origin in _assigned_without_gradient(history, at, item)]
-    is_end = len(unrecorded) == len(tensors) and not assigned
-    here = _at(OriginKind.NO_GRADIENT_PRODUCED, site) if is_end else []
-    return [*assigned, *ends, *here]
+    assigned = list(chain.from_iterable(_assignments_without_gradient(history, at, item) for item in unrecorded))
+    if assigned:
+        return [*assigned, *ends]
+    if len(unrecorded) < len(tensors):
+        return ends
+    return [*ends, *_at(OriginKind.NO_GRADIENT_PRODUCED, history.site(at))]
 
 
 def _producers(history: FailureHistory, tensor: TensorToken) -> Iterator[int]:
@@ -80,24 +88,26 @@ def _tensor_inputs(history: FailureHistory, at: int) -> list[TensorToken]:
     return [item for item in history.inputs(at) if not history.is_array(item)]
 
 
-def _assigned_without_gradient(history: FailureHistory, at: int, tensor: TensorToken) -> list[Origin]:
-    """The assignment of a tensor that no recorded call produced: it comes from NumPy, mostly."""
-    site, name = history.site(at), history.name_in(at, tensor)
-    sites = assignment_sites(site.file, site.line, name)[:1] if site is not None else []
-    return [Origin(OriginKind.NO_GRADIENT_ASSIGNED, each, name) for each in sites]
+def _assignments_without_gradient(history: FailureHistory, at: int, tensor: TensorToken) -> list[Origin]:
+    """The assignment of a tensor that no recorded call produced: mostly, the tensor comes from NumPy."""
+    name = history.name_in(at, tensor)
+    sites = assignment_sites(history.site(at), name)
+    return [Origin(OriginKind.NO_GRADIENT_ASSIGNED, each, name) for each in sites[:1]]
 
 
 def _earlier_backward(failure: Failure, case: Case) -> Iterator[Origin]:
     """The last backward pass before this one: it has freed the graph."""
     history, found = failure.history, None
     for at in history.before(failure.end):
-        if history.callee_facts(at).runs_backward and _frees_graph(history, at):
+        if _frees_graph(history, at):
             found = at
     yield from _at(OriginKind.GRAPH_FREED, history.site(found))
 
 
 def _frees_graph(history: FailureHistory, at: int) -> bool:
-    return history.kwargs(at).get("retain_graph") is not True and not history.has_raised(at)
+    if not history.callee_facts(at).runs_backward or history.has_raised(at):
+        return False
+    return history.kwargs(at).get("retain_graph") is not True
 
 
 def _changed_in_place(failure: Failure, case: Case) -> Iterator[Origin]:
@@ -116,16 +126,17 @@ def _custom_gradient(failure: Failure, case: Case) -> Iterator[Origin]:
     if found is None:
         return
     function = found["function"]
-    loss = case.first.tensor if case.first is not None else None
+    loss = None if case.first is None else case.first.tensor
     code = failure.live.custom_backward(loss, function)
-    if code is not None:
-        sites = return_sites(code.co_filename, code.co_firstlineno + 1, int(found["index"]))
-        yield from (Origin(OriginKind.CUSTOM_GRADIENT, site, function.removesuffix("Backward")) for site in sites)
+    if code is None:
+        return
+    for site in return_sites(code.co_filename, code.co_firstlineno + 1, int(found["index"])):
+        yield Origin(OriginKind.CUSTOM_GRADIENT, site, function.removesuffix("Backward"))
 
 
 # What to look for, by the words of the error.
 FINDERS: dict[str, Callable[[Failure, Case], Iterator[Origin]]] = {
-    NO_GRAPH: _lost,
+    NO_GRAPH: _lost_gradient,
     SECOND_BACKWARD: _earlier_backward,
     CHANGED_IN_PLACE: _changed_in_place,
     "returned an invalid gradient": _custom_gradient,

@@ -22,7 +22,8 @@ def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
     """Where the values come from, each site once; the line that failed is left out where it produced the value."""
     found: dict[ExpressionSite | None, Origin] = {}
     for origin in _all_origins(failure, line, case, misfits):
-        if origin.site != line.site or origin.kind is not OriginKind.PRODUCED:
+        is_here = origin.kind is OriginKind.PRODUCED and origin.site == line.site
+        if not is_here:
             found.setdefault(origin.site, origin)
     return tuple(found.values())[:MOST_ORIGINS]
 
@@ -34,16 +35,18 @@ def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
         if _matters(failure, line, operand, misfits):
             yield from _tensor_origins(failure, line, operand)
             yield from _element_origins(failure, operand)
-    assigned = [missing for missing in case.missing if missing.site is not None]
-    yield from (Origin(OriginKind.ASSIGNED, missing.site, missing.name) for missing in assigned)
+    for missing in case.missing:
+        if missing.site is not None:
+            yield Origin(OriginKind.ASSIGNED, missing.site, missing.name)
 
 
 def _matters(failure: Failure, line: FailedLine, operand: NamedOperand, misfits: tuple[Misfit, ...]) -> bool:
     """Whether to say where an operand comes from: a parameter matters only if a misfit mentions it."""
     if not operand.name or line.statement.is_result(operand.tensor):
         return False
-    is_parameter = bool(failure.live.parameter_path(operand.tensor))
-    return not is_parameter or any(misfit.mentions(operand.name) for misfit in misfits)
+    if not failure.live.parameter_path(operand.tensor):
+        return True
+    return any(misfit.mentions(operand.name) for misfit in misfits)
 
 
 def _tensor_origins(failure: Failure, line: FailedLine, operand: NamedOperand) -> Iterator[Origin]:
@@ -61,8 +64,8 @@ def _tensor_origins(failure: Failure, line: FailedLine, operand: NamedOperand) -
         here = history.site(receiver)
         yield Origin(OriginKind.PASSED, here, name, history.callee_facts(receiver).label)
         name = history.name_in(receiver, operand.tensor)
-    if here is not None:
-        yield from (Origin(OriginKind.ASSIGNED, site, name) for site in assignment_sites(here.file, here.line, name))
+    for site in assignment_sites(here, name):
+        yield Origin(OriginKind.ASSIGNED, site, name)
 
 
 def _initialization(failure: Failure, operand: NamedOperand) -> Iterator[Origin]:
@@ -74,13 +77,22 @@ def _initialization(failure: Failure, operand: NamedOperand) -> Iterator[Origin]
 
 def _receiver(history: FailureHistory, at: int | None, tensor: TensorToken) -> int | None:
     """The outermost call of the user around the failure that a tensor was passed to."""
-    around = [each for each in history.ancestors(at) if history.callee_facts(each).kind in USER_KINDS]
-    own = [each for each in around if _is_in_user_code(history.site(each))]
-    return next((each for each in reversed(own) if any(item is tensor for item in history.inputs(each))), None)
+    for each in reversed(list(history.ancestors(at))):
+        if _is_call_of_user(history, each) and _has_input(history, each, tensor):
+            return each
+    return None
 
 
-def _is_in_user_code(site: ExpressionSite | None) -> bool:
-    return site is not None and not site.file.startswith(LIBRARIES)
+def _is_call_of_user(history: FailureHistory, at: int) -> bool:
+    """Whether the user's code calls a module or a Python function."""
+    site = history.site(at)
+    if site is None or site.file.startswith(LIBRARIES):
+        return False
+    return history.callee_facts(at).kind in USER_KINDS
+
+
+def _has_input(history: FailureHistory, at: int, tensor: TensorToken) -> bool:
+    return any(item is tensor for item in history.inputs(at))
 
 
 def _element_origins(failure: Failure, operand: NamedOperand) -> Iterator[Origin]:
@@ -96,21 +108,24 @@ def _element_producer(history: FailureHistory, tensor: TensorToken) -> int | Non
     """The call that computed the elements of a tensor, behind all calls that only move or convert them."""
     at = history.producer(tensor)
     for _ in range(MOST_STEPS):
-        earlier = _producer_of_moved(history, at) if at is not None else None
+        earlier = _producer_of_moved(history, at)
         if earlier is None:
             break
         at = earlier
     return at
 
 
-def _producer_of_moved(history: FailureHistory, at: int) -> int | None:
+def _producer_of_moved(history: FailureHistory, at: int | None) -> int | None:
     """The call that produced the elements that a call only moves or converts; None if it does more."""
+    if at is None:
+        return None
     known = _operation(history, at)
     if not known.is_move:
         return None
     producers = [history.producer(item) for item in history.tensors(history.args(at))]
     if known.family == "join":
-        return next((producer for producer in reversed(producers) if producer is not None), None)
+        recorded = [producer for producer in producers if producer is not None]
+        return next(reversed(recorded), None)
     return next(iter(producers[int(known.overwrites) :]), None)
 
 

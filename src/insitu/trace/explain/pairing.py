@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, starmap, takewhile
 from typing import Any
 
 # An argument, or an item of a container that is an argument, and the expression it came from.
@@ -27,7 +28,7 @@ def argument_pairs(node: ast.AST, name: str, args: Sequence[Any], kwargs: Mappin
 
 def _spread(pairs: Iterable[Pair]) -> list[Pair]:
     """The pairs, with the items of each container that was written as a list or a tuple."""
-    return [inner for item, node in pairs for inner in _item_pairs(item, node)]
+    return list(chain.from_iterable(starmap(_item_pairs, pairs)))
 
 
 def _operands(node: ast.AST, name: str, args: Sequence[Any]) -> list[ast.expr]:
@@ -74,17 +75,17 @@ def _condition(node: ast.AST) -> list[ast.expr]:
     """The expression whose truth is tested: of `not x` the x; nothing of `a and b` and `a < b < c`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return [node.operand]
-    is_chain = isinstance(node, ast.BoolOp) or len(getattr(node, "comparators", ())) > 1
-    if isinstance(node, ast.expr) and not is_chain:
-        return [node]
-    return []
+    if isinstance(node, ast.BoolOp) or not isinstance(node, ast.expr):
+        return []
+    if len(getattr(node, "comparators", ())) > 1:
+        return []
+    return [node]
 
 
 def _is_call_of(node: ast.Call, name: str) -> bool:
     """Whether an expression calls a function of this name: `F.linear(x)`, `bool(x)`."""
-    function = node.func
-    written = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return written.strip("_") == name.rpartition(".")[2].strip("_")
+    written = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    return bool(written.strip("_") == name.rpartition(".")[2].strip("_"))
 
 
 def _receiver(node: ast.Call, name: str) -> list[ast.expr]:
@@ -99,8 +100,7 @@ def _receiver(node: ast.Call, name: str) -> list[ast.expr]:
 
 def _before_star(nodes: list[ast.expr]) -> list[ast.expr]:
     """The arguments before the first `*arguments`."""
-    starred = (index for index, node in enumerate(nodes) if isinstance(node, ast.Starred))
-    return nodes[: next(starred, len(nodes))]
+    return list(takewhile(lambda node: not isinstance(node, ast.Starred), nodes))
 
 
 def _item_pairs(item: Any, node: ast.expr) -> list[Pair]:

@@ -42,7 +42,7 @@ def explain(failure: Failure) -> Explanation:
 def find_call(failure: Failure, line: FailedLine) -> FailedCall:
     """The call that failed, with its operands named: as a frame wrote it, else as it was recorded."""
     found = _written_call(failure, line) or _recorded_call(failure, line)
-    return replace(found, operands=tuple(_named(failure, line, operand) for operand in found.operands))
+    return replace(found, operands=tuple(_with_name(failure, line, operand) for operand in found.operands))
 
 
 def _written_call(failure: Failure, line: FailedLine) -> FailedCall | None:
@@ -71,7 +71,7 @@ def _recorded_call(failure: Failure, line: FailedLine) -> FailedCall:
     return FailedCall(history.call(at), tuple(operands))
 
 
-def _named(failure: Failure, line: FailedLine, operand: NamedOperand) -> NamedOperand:
+def _with_name(failure: Failure, line: FailedLine, operand: NamedOperand) -> NamedOperand:
     """The operand by its expression on the line, else its path, else a name of the frame."""
     tensor = operand.tensor
     name = line.expression_of(tensor) or failure.live.parameter_path(tensor) or line.frame.name_of(tensor)
@@ -91,14 +91,14 @@ def build_case(failure: Failure, line: FailedLine, call: FailedCall, underlines:
         missing=tuple(_missing_values(failure, line, underlines)),
         unpacked=history.plain(line.frame.unpacked()),
         change=change,
-        update=_update(history, change) if change is not None else None,
+        update=_update(history, change),
     )
 
 
 def _limits(failure: Failure, call: FailedCall, facts: TensorFacts) -> Limits | None:
-    operand = next((operand for operand in call.operands if operand.facts is facts), None)
-    if operand is not None:
-        return failure.live.limits(operand.tensor)
+    for operand in call.operands:
+        if operand.facts is facts:
+            return failure.live.limits(operand.tensor)
     return None
 
 
@@ -110,7 +110,7 @@ def _missing_values(failure: Failure, line: FailedLine, underlines: tuple[Underl
     for each in underlines:
         if each.value is None:
             name = linecache.getline(site.file, each.line)[each.start : each.end]
-            yield _missing_value(failure, name, assignment_sites(site.file, site.line, name))
+            yield _missing_value(failure, name, assignment_sites(site, name))
 
 
 def _missing_value(failure: Failure, name: str, sites: list[ExpressionSite]) -> MissingValue:
@@ -121,13 +121,16 @@ def _missing_value(failure: Failure, name: str, sites: list[ExpressionSite]) -> 
 
 def _returning_none(history: FailureHistory, site: ExpressionSite, end: int) -> str:
     """The module or function that was called at a site and returned None: `FeedForward.forward`."""
-    calls = [
-        at for at in history.before(end) if history.result(at) is None and history.callee_facts(at).kind in USER_KINDS
-    ]
-    found = [at for at in calls if _is_same_expression(history.site(at), site)]
-    if found:
-        return history.callee_facts(found[-1]).function
-    return ""
+    function = ""
+    for at in history.before(end):
+        if _returns_none(history, at) and _is_same_expression(history.site(at), site):
+            function = history.callee_facts(at).function
+    return function
+
+
+def _returns_none(history: FailureHistory, at: int) -> bool:
+    """Whether a module or a Python function was called, and returned None."""
+    return history.result(at) is None and history.callee_facts(at).kind in USER_KINDS
 
 
 def _is_same_expression(one: ExpressionSite | None, other: ExpressionSite) -> bool:
@@ -148,16 +151,18 @@ def _loss(failure: Failure, call: FailedCall) -> TensorToken | None:
     return next(failure.history.tensors(failure.inner.names.get("t_outputs")), None)
 
 
-def _update(history: FailureHistory, change: InPlaceChange) -> ParameterUpdate | None:
+def _update(history: FailureHistory, change: InPlaceChange | None) -> ParameterUpdate | None:
     """The parameter that changed, if an optimizer changed it or no recorded call did."""
-    if change.changed_by is None:
-        if change.parameter:
-            return ParameterUpdate(change.parameter)
+    if change is None:
         return None
-    expression = history.expression(history.on_line(change.changed_by))
-    if _is_step(expression.node):
-        return ParameterUpdate(change.parameter, expression.text)
-    return None
+    if change.changed_by is not None:
+        expression = history.expression(history.on_line(change.changed_by))
+        if _is_step(expression.node):
+            return ParameterUpdate(change.parameter, expression.text)
+        return None
+    if not change.parameter:
+        return None
+    return ParameterUpdate(change.parameter)
 
 
 def _is_step(node: ast.AST) -> bool:

@@ -65,16 +65,17 @@ class Statement:
         if frame is None or frame[0].co_filename != self.expression.file:
             return
         first, last = self.expression.lines
-        here = self.history.expression(at) if first <= line_at(*frame) <= last else None
-        if here is None:
+        if not first <= line_at(*frame) <= last:
             self._calls.clear()
             return
-        if here.position in self._calls and self.history.callee_facts(at).name.endswith("__bool__"):
-            self._condition = [CallInStatement(at, here.node)]  # the truth of a result is tested after its call
-            return
+        here = self.history.expression(at)
+        call = CallInStatement(at, here.node)
         if here.position in self._calls:
+            if self.history.callee_facts(at).name.endswith("__bool__"):
+                self._condition = [call]  # the truth of a result is tested after its call
+                return
             self._calls.clear()
-        self._calls[here.position] = CallInStatement(at, here.node)
+        self._calls[here.position] = call
 
     def _arguments(self) -> Iterator[Argument]:
         for call in [*self._calls.values(), *self._condition]:
@@ -101,7 +102,10 @@ class Statement:
 
     def find(self, tensor: TensorToken) -> TensorInStatement | None:
         """The expression in the statement that a tensor came from."""
-        return next((each for each in reversed(self.tensors) if each.tensor is tensor), None)
+        for each in reversed(self.tensors):
+            if each.tensor is tensor:
+                return each
+        return None
 
     def is_result(self, tensor: TensorToken) -> bool:
         """Whether a call in the statement produced a tensor."""
@@ -120,8 +124,9 @@ class Statement:
         for each in self.tensors:
             if not each.is_result and isinstance(each.node, NAMES):
                 yield self._underline(each.node, each.item)
-        missing = [argument.node for argument in self._arguments() if argument.item is None]
-        yield from (self._underline(node, None) for node in missing if not isinstance(node, ast.Constant))
+        for argument in self._arguments():
+            if argument.item is None and not isinstance(argument.node, ast.Constant):
+                yield self._underline(argument.node, None)
         yield from self._unpacked_underline()
 
     def operand_underlines(self, operands: list[TensorToken]) -> list[Underline]:
@@ -131,8 +136,9 @@ class Statement:
 
     def _unpacked_underline(self) -> Iterator[Underline]:
         """The value that the statement unpacks, if a call in it produced the value."""
-        statement = self.expression.statement
-        source = statement.value if self.expression.unpacks and isinstance(statement, ast.Assign) else statement
+        source = self.expression.statement
+        if self.expression.unpacks and isinstance(source, ast.Assign):
+            source = source.value
         value = self.result(source)
         if value is not None:
             yield self._underline(source, value)

@@ -37,11 +37,13 @@ def size_conflict(shapes: Sequence[Shape]) -> SizeConflict | None:
 
 def sizes_at(shapes: Sequence[Shape], dimension: int) -> tuple[Size, ...]:
     """The different sizes of one dimension, without 1, in the order of the shapes."""
-    long = [shape for shape in shapes if len(shape) >= -dimension]
-    return tuple(dict.fromkeys(shape[dimension] for shape in long if shape[dimension] != 1))
+    sizes = dict.fromkeys(shape[dimension] for shape in shapes if len(shape) >= -dimension)
+    sizes.pop(1, None)
+    return tuple(sizes)
 
 
 def fits_into(shape: Shape, room: Shape) -> bool:
     """Whether a shape can be broadcast to another one."""
-    pairs = zip(reversed(shape), reversed(room), strict=False)
-    return len(shape) <= len(room) and all(size in (1, space) for size, space in pairs)
+    if len(shape) > len(room):
+        return False
+    return all(size in (1, space) for size, space in zip(reversed(shape), reversed(room), strict=False))

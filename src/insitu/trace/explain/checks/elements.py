@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from insitu.trace.dtype import dtype_named
@@ -16,7 +17,7 @@ from insitu.trace.explain.explanation import Misfit
 CHECKS = Checks()
 MOST_NAMED = 8  # operands that a sentence names
 MOST_EXACT = 2**53  # the largest integer up to which floats hold every integer exactly
-# torch names another mistake, although the dtypes differ, too.
+# The message names another mistake, although the dtypes differ, too.
 OTHER_MISTAKE = re.compile("size|shape|attn_mask")
 SAME_DTYPE = re.compile(r"same dtype|scalar type|[Ee]xpected .*dtype")
 # torch needs integers: as indices, as targets.
@@ -30,10 +31,10 @@ CLASSIFICATION = ("cross_entropy", "nll_loss")
 @CHECKS.add()
 def devices_differ(case: Case) -> Misfit | None:
     """Tensors on different devices; a single number may be anywhere."""
-    operands = [operand for operand in case.operands if operand.facts.shape]
-    if "device" in case.message:
-        operands = list(case.operands)
-    devices = [operand.facts.device for operand in operands]
+    operands = list(case.operands)
+    if "device" not in case.message:
+        operands = [operand for operand in operands if operand.facts.shape]
+    devices = list(map(attrgetter("facts.device"), operands))
     if len(set(devices)) < 2:
         return None
     return Misfit(f"the devices differ: {_each(operands, 'is on', devices)}", names=_names(operands))
@@ -43,18 +44,23 @@ def devices_differ(case: Case) -> Misfit | None:
 def dtypes_differ(case: Case) -> Misfit | None:
     """Tensors of different dtypes where they must be the same."""
     operands = [operand for operand in case.operands if operand.facts.dtype != "b8"]
-    dtypes = [operand.facts.dtype for operand in operands]
+    dtypes = _dtypes(operands)
     if len(set(dtypes)) < 2 or not _must_have_one_dtype(case):
         return None
-    return Misfit(
-        f"the dtypes differ: {_each(operands, 'is', dtypes)}", advice=_conversion(operands), names=_names(operands)
-    )
+    text = f"the dtypes differ: {_each(operands, 'is', dtypes)}"
+    return Misfit(text, advice=_conversion(operands), names=_names(operands))
+
+
+def _dtypes(operands: Sequence[NamedOperand]) -> list[str]:
+    return list(map(attrgetter("facts.dtype"), operands))
 
 
 def _must_have_one_dtype(case: Case) -> bool:
     if OTHER_MISTAKE.search(case.message) or _needs_integers(case):
         return False
-    return case.operation.needs_one_dtype or SAME_DTYPE.search(case.message) is not None
+    if case.operation.needs_one_dtype:
+        return True
+    return SAME_DTYPE.search(case.message) is not None
 
 
 def _each(operands: Sequence[NamedOperand], verb: str, values: Sequence[str]) -> str:
@@ -70,12 +76,12 @@ def _names(operands: Sequence[NamedOperand]) -> tuple[str, ...]:
 def _conversion(operands: Sequence[NamedOperand]) -> str:
     """The operand to convert: integers first, parameters last."""
     order = sorted(operands, key=_reluctance)
-    first = order[0]
-    other = next(operand.facts.dtype for operand in reversed(order) if operand.facts.dtype != first.facts.dtype)
+    first, dtypes = order[0], _dtypes(order)
+    other = [dtype for dtype in dtypes if dtype != dtypes[0]][-1]
     to = f".to(torch.{dtype_named(other).name})"
     if first.name:
         return f"{before_dot(first.name)}{to}"
-    return f"{to} for the one that is {first.facts.dtype}"
+    return f"{to} for the tensor that is {dtypes[0]}"
 
 
 def _reluctance(operand: NamedOperand) -> tuple[bool, bool]:
@@ -95,16 +101,18 @@ def floats_where_integers_are_needed(case: Case) -> Misfit | None:
     """Indices, or targets, that are not integers."""
     if not _needs_integers(case):
         return None
-    wrong = next((each for each in _indices(case) if each.facts.dtype.startswith(("f", "bf", "c"))), None)
-    if wrong is None:
-        return None
-    text = f"{wrong.label} is {wrong.facts.dtype} and must hold integers"
-    return Misfit(text, advice=f"{before_dot(wrong.name)}.long()", names=(wrong.name,))
+    for operand in _indices(case):
+        if operand.facts.dtype.startswith(("f", "bf", "c")):
+            text = f"{operand.label} is {operand.facts.dtype} and must hold integers"
+            return Misfit(text, advice=f"{before_dot(operand.name)}.long()", names=(operand.name,))
+    return None
 
 
 def _needs_integers(case: Case) -> bool:
-    is_target = case.name in CLASSIFICATION and "expected scalar type Long" in case.message
-    return is_target or NEEDS_INTEGERS.search(case.message) is not None
+    """Whether the message asks for integers: for indices, or for the targets of a classification."""
+    if case.name in CLASSIFICATION and "expected scalar type Long" in case.message:
+        return True
+    return NEEDS_INTEGERS.search(case.message) is not None
 
 
 def _indices(case: Case) -> Sequence[NamedOperand]:
@@ -119,12 +127,9 @@ def _indices(case: Case) -> Sequence[NamedOperand]:
 def result_of_another_dtype(case: Case, match: re.Match[str]) -> Misfit:
     """A result that cannot be written into a tensor of its dtype."""
     text = f"a result of type {match[1]} does not fit into a {match[2]} tensor"
-    operands = _each(case.operands, "is", [operand.facts.dtype for operand in case.operands])
-    return Misfit(
-        f"{text}: {operands}" if operands else text,
-        advice=f"convert the {match[2]} tensor to {match[1]}",
-        names=_names(case.operands),
-    )
+    if case.operands:
+        text += f": {_each(case.operands, 'is', _dtypes(case.operands))}"
+    return Misfit(text, advice=f"convert the {match[2]} tensor to {match[1]}", names=_names(case.operands))
 
 
 @CHECKS.add(says=r"index (-?\d+) is out of bounds for (dimension|axis) (\d+) with size (\d+)")
@@ -133,38 +138,40 @@ def index_out_of_range(case: Case, match: re.Match[str]) -> Misfit:
     index, size = int(match[1]), int(match[4])
     text = f"index {index} in dimension {_dimension(case, index, size, int(match[3]))}, whose size is {size}"
     if not case.name and match[2] == "dimension":
-        return Misfit(text)  # the function is not known, so neither is whether it takes negative indices
-    least = 0 if case.operation.counts_from_zero else -size
-    return Misfit(f"{text}: it has {least} … {size - 1}")
+        return Misfit(text)  # an unknown function may or may not take negative indices
+    if case.operation.counts_from_zero:
+        return Misfit(f"{text}: it has 0 … {size - 1}")
+    return Misfit(f"{text}: it has {-size} … {size - 1}")
 
 
-def _dimension(case: Case, index: int, size: int, counted: int) -> int:
-    """The dimension of an index: torch counts only those that are not sliced."""
+def _dimension(case: Case, index: int, size: int, reported: int) -> int:
+    """The dimension of an index. The message reports it without the dimensions that are sliced."""
     facts, key = case.tensor(0, "input"), case.argument(1, "key")
     if facts is None or case.name != "__getitem__" or not isinstance(key, tuple):
-        return counted
-    if _is_counted_by_user(key, index, counted):
-        return counted
-    sizes = zip(key, facts.shape, strict=False)
-    fits = [place for place, (part, room) in enumerate(sizes) if _is_index(part) and room == size]
-    if len(fits) == 1:
-        return fits[0]
-    return counted
+        return reported
+    if _is_right(key, index, reported):
+        return reported
+    possible = [place for place in _indexed_dimensions(key) if facts.shape[place : place + 1] == (size,)]
+    if len(possible) == 1:
+        return possible[0]
+    return reported
 
 
-def _is_counted_by_user(key: tuple[Any, ...], index: int, counted: int) -> bool:
-    """Whether torch's dimension is that of the key, or the key adds or skips dimensions."""
-    adds_dimensions = None in key or "..." in map(str, key)
-    return adds_dimensions or (counted < len(key) and key[counted] == index)
+def _is_right(key: tuple[Any, ...], index: int, reported: int) -> bool:
+    """Whether the dimension of the message is that of the key; a key that adds or skips dimensions is not read."""
+    if None in key or "..." in map(str, key):
+        return True
+    return key[reported : reported + 1] == (index,)
 
 
-def _is_index(part: Any) -> bool:
-    return isinstance(part, (int, TensorFacts)) and not isinstance(part, bool)
+def _indexed_dimensions(key: tuple[Any, ...]) -> list[int]:
+    """The dimensions that a key indexes by numbers or tensors."""
+    return [place for place, part in enumerate(key) if type(part) in (int, TensorFacts)]
 
 
 @dataclass(slots=True, frozen=True)
 class Lookup:
-    """The indices and the table of an embedding; the name of the table is empty if it is not known."""
+    """The indices and the table of an embedding; the table is None if it is not known."""
 
     indices: TensorFacts
     table: TensorFacts | None
@@ -173,12 +180,13 @@ class Lookup:
 def _lookup(case: Case) -> Lookup | None:
     if case.call is None or "embedding" not in case.name.lower():
         return None
-    # torch.embedding, which the others call, takes the table first
-    places = (1, 0) if case.call.name.startswith("torch.embedding") else (0, 1)
-    indices = case.tensor(places[0], "indices") or case.tensor(places[0], "input")
-    if indices is not None:
-        return Lookup(indices, case.tensor(places[1], "weight"))
-    return None
+    place, table = (0, 1)
+    if case.call.name.startswith("torch.embedding"):
+        place, table = (1, 0)  # this function, which the others call, takes the table first
+    indices = case.tensor(place, "indices") or case.tensor(place, "input")
+    if indices is None:
+        return None
+    return Lookup(indices, case.tensor(table, "weight"))
 
 
 @CHECKS.add(says="index out of range")
@@ -187,15 +195,17 @@ def index_outside_of_table(case: Case, match: re.Match[str]) -> Misfit | None:
     lookup = _lookup(case)
     if lookup is None:
         return None
-    texts = [_limits_text(case, lookup.indices), _rows_text(case, lookup.table)]
-    name = case.name_of(lookup.table) if lookup.table is not None else ""
-    return Misfit("; ".join(filter(None, texts)), names=(name,))
+    limits = _limits_text(case, lookup.indices)
+    if lookup.table is None:
+        return Misfit(_sentence(limits, "the table has fewer rows"))
+    name = case.name_of(lookup.table)
+    rows = _range(lookup.table.shape[0], "rows")
+    return Misfit(_sentence(limits, f"{name or 'the table'} has {rows}"), names=(name,))
 
 
-def _rows_text(case: Case, table: TensorFacts | None) -> str:
-    if table is None:
-        return "the table has fewer rows"
-    return f"{case.name_of(table) or 'the table'} has {_range(table.shape[0], 'rows')}"
+def _sentence(*parts: str) -> str:
+    """The parts that are not empty as one text."""
+    return "; ".join(filter(None, parts))
 
 
 def _range(count: int | str, noun: str) -> str:
@@ -216,12 +226,12 @@ def target_outside_of_classes(case: Case, match: re.Match[str]) -> Misfit:
 @CHECKS.add("one_hot", says="Class values must be smaller than num_classes", tensors="input")
 def value_outside_of_classes(case: Case, match: re.Match[str], values: TensorFacts) -> Misfit | None:
     """Values beyond the number of classes of one_hot."""
-    classes = case.argument(1, "num_classes")
-    known = f"there are {_range(classes, 'classes')}" if isinstance(classes, int) else ""
-    text = "; ".join(filter(None, (_limits_text(case, values), known)))
-    if text:
-        return Misfit(text)
-    return None
+    text, classes = _limits_text(case, values), case.argument(1, "num_classes")
+    if isinstance(classes, int):
+        text = _sentence(text, f"there are {_range(classes, 'classes')}")
+    if not text:
+        return None
+    return Misfit(text)
 
 
 @CHECKS.add(says="should be between 0 and 1", operands=1)
@@ -233,16 +243,18 @@ def not_a_probability(case: Case, match: re.Match[str]) -> Misfit:
 
 def _limits_text(case: Case, facts: TensorFacts | None) -> str:
     """`ids holds 0 … 12`, if the tensor can still be read."""
-    limits = case.limits(facts) if facts is not None else None
-    if facts is None or limits is None:
+    if facts is None:
         return ""
-    return f"{case.name_of(facts) or 'a tensor'} holds {_number(limits[0])} … {_number(limits[1])}"
+    limits = case.limits(facts)
+    if limits is None:
+        return ""
+    low, high = map(_number, limits)
+    return f"{case.name_of(facts) or 'a tensor'} holds {low} … {high}"
 
 
 def _number(limit: float) -> str:
     """A number; an integer is exact."""
-    is_integer = abs(limit) < MOST_EXACT and float(limit).is_integer()
-    if is_integer:
+    if abs(limit) < MOST_EXACT and float(limit).is_integer():
         return f"{limit:.0f}"
     return f"{limit:g}"
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from insitu.trace.event import TensorFacts
-from insitu.trace.explain.case import Case
+from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.checks.broadcasting import Shape, size_conflict
 from insitu.trace.explain.checks.registry import Checks
 from insitu.trace.explain.explanation import Misfit, ShapeRow
 
 CHECKS = Checks()
 PRODUCTS = ("matmul", "dot", "mv")
-# Dimensions that the tensors have at least: what has fewer gets them in front.
+# The least number of dimensions: a tensor with fewer gets more in front.
 LEAST_DIMENSIONS = {"vstack": 2, "hstack": 1}
 
 
@@ -24,7 +25,7 @@ def matrix_product(case: Case) -> Misfit | None:
     """The inner dimensions of a matrix product, and the outer ones."""
     if case.operation.base not in PRODUCTS:
         return None
-    left, right = (operand.facts for operand in case.operands[:2])
+    left, right = map(attrgetter("facts"), case.operands[:2])
     if case.operation.is_reflected:
         left, right = right, left
     rows = case.rows(left=left, right=right)
@@ -34,16 +35,22 @@ def matrix_product(case: Case) -> Misfit | None:
 
 
 def _inner(left: TensorFacts, right: TensorFacts, rows: tuple[ShapeRow, ...]) -> Misfit | None:
-    is_matrix = len(right.shape) > 1
-    inner = right.shape[-2] if is_matrix else right.shape[-1]
-    if left.shape[-1] == inner:
+    """The last dimension of the left operand and the rows, or the elements, of the right one."""
+    size = left.shape[-1]
+    text = f"the last dimension of left is {size}, right has"
+    if len(right.shape) == 1:
+        if right.shape[0] == size:
+            return None
+        return Misfit(f"{text} {right.shape[0]} elements", rows)
+    if right.shape[-2] == size:
         return None
-    text = f"the last dimension of left is {left.shape[-1]}, right has {inner} {'rows' if is_matrix else 'elements'}"
-    fits_transposed = is_matrix and left.shape[-1] == right.shape[-1]
-    return Misfit(text, rows, advice=f"{_transposed(right)} would fit" if fits_transposed else "")
+    misfit = Misfit(f"{text} {right.shape[-2]} rows", rows)
+    if right.shape[-1] == size:
+        return replace(misfit, advice=f"{_transpose(right)} would fit")
+    return misfit
 
 
-def _transposed(right: TensorFacts) -> str:
+def _transpose(right: TensorFacts) -> str:
     if right.type != "ndarray":
         return "right.transpose(-2, -1)"
     if len(right.shape) == 2:
@@ -56,9 +63,9 @@ def _outer(case: Case, left: TensorFacts, right: TensorFacts, rows: tuple[ShapeR
     if case.name == "bmm" and left.shape[0] != right.shape[0]:
         return Misfit(f"left has {left.shape[0]} matrices, right has {right.shape[0]}", rows, -3)
     conflict = size_conflict([(*left.shape[:-2], 1, 1), (*right.shape[:-2], 1, 1)])
-    if conflict is not None:
-        return Misfit(conflict.text, rows, conflict.dimension)
-    return None
+    if conflict is None:
+        return None
+    return Misfit(conflict.text, rows, conflict.dimension)
 
 
 @CHECKS.add("linear", tensors="input weight")
@@ -98,11 +105,18 @@ def _has_features(given: TensorFacts, features: Any) -> bool:
 
 @dataclass(slots=True, frozen=True)
 class Join:
-    """Tensors that are put together along a dimension; None where stack makes a new one."""
+    """Tensors that are put together along a dimension; None if stack makes a new one."""
 
     parts: Sequence[TensorFacts]
     shapes: Sequence[Shape]
     along: int | None
+
+    @property
+    def rule(self) -> str:
+        """What the shapes must have in common, as the end of a sentence about two sizes that differ."""
+        if self.along is None:
+            return ", and all must be of one shape"
+        return f"; only dimension {self.along} may"
 
 
 @CHECKS.add("cat concat concatenate stack vstack hstack")
@@ -111,17 +125,20 @@ def joined_shapes(case: Case) -> Misfit | None:
     join = _join(case)
     if join is None:
         return None
-    first = join.shapes[0]
-    index = next((index for index, shape in enumerate(join.shapes) if not _joins(first, shape, join.along)), None)
-    if index is None:
-        return None
-    other = join.shapes[index]
+    for index, shape in enumerate(join.shapes):
+        if not _fits(join.shapes[0], shape, join.along):
+            return _join_misfit(case, join, index)
+    return None
+
+
+def _join_misfit(case: Case, join: Join, index: int) -> Misfit:
+    """The misfit between the first tensor and another one."""
+    first, other = join.shapes[0], join.shapes[index]
     rows = (case.row("[0]", join.parts[0]), case.row(f"[{index}]", join.parts[index]))
     if len(first) != len(other):
         return Misfit(f"[0] has {len(first)} dimensions, [{index}] has {len(other)}", rows)
-    dimension = _differing(first, other, join.along)[0]
-    rest = f"; only dimension {join.along} may" if join.along is not None else ", and all must be of one shape"
-    text = f"dimension {dimension}: {first[dimension]} and {other[dimension]} differ{rest}"
+    dimension = _differences(first, other, join.along)[0]
+    text = f"dimension {dimension}: {first[dimension]} and {other[dimension]} differ{join.rule}"
     return Misfit(text, rows, dimension - len(first))
 
 
@@ -129,7 +146,7 @@ def _join(case: Case) -> Join | None:
     parts = case.argument(0, "tensors")
     if not isinstance(parts, (list, tuple)) or not parts:
         return None
-    if not all(isinstance(part, TensorFacts) for part in parts):
+    if set(map(type, parts)) != {TensorFacts}:
         return None
     least = LEAST_DIMENSIONS.get(case.name, 0)
     shapes = [(1,) * (least - len(part.shape)) + part.shape for part in parts]
@@ -137,7 +154,7 @@ def _join(case: Case) -> Join | None:
 
 
 def _along(case: Case, dimensions: int) -> int | None:
-    """The dimension that tensors are put together along; None where stack makes a new one."""
+    """The dimension that tensors are put together along; None if stack makes a new one."""
     if case.name in LEAST_DIMENSIONS:
         return int(case.name == "hstack" and dimensions > 1)
     dim = case.argument(1, "dim", 0)
@@ -146,17 +163,17 @@ def _along(case: Case, dimensions: int) -> int | None:
     return None
 
 
-def _joins(first: Shape, other: Shape, along: int | None) -> bool:
+def _fits(first: Shape, other: Shape, along: int | None) -> bool:
     """Whether two shapes can be joined; torch.cat ignores empty tensors."""
     if len(first) != len(other):
         return other == (0,) and along is not None
-    return not _differing(first, other, along)
+    return not _differences(first, other, along)
 
 
-def _differing(first: Shape, other: Shape, along: int | None) -> list[int]:
+def _differences(first: Shape, other: Shape, along: int | None) -> list[int]:
     """The dimensions in which two shapes differ, without the one that they are joined along."""
-    different = [index for index, sizes in enumerate(zip(first, other, strict=True)) if sizes[0] != sizes[1]]
-    return [index for index in different if along not in (index, index - len(first))]
+    dimensions = [index for index in range(len(first)) if along not in (index, index - len(first))]
+    return [index for index in dimensions if first[index] != other[index]]
 
 
 @CHECKS.add("einsum")
@@ -166,28 +183,32 @@ def einsum_letters(case: Case) -> Misfit | None:
     if not isinstance(equation, str):
         return None
     terms = re.sub(r"\s", "", equation.partition("->")[0]).split(",")
-    rows = tuple(
-        ShapeRow(term, operand.facts.shape, operand.name) for term, operand in zip(terms, case.operands, strict=False)
-    )
+    rows = tuple(map(_term_row, terms, case.operands))
     plain = [row for row in rows if "." not in row.role]
     text = _letter_count(plain) or _letter_sizes(plain)
-    if text:
-        return Misfit(text, rows)
-    return None
+    if not text:
+        return None
+    return Misfit(text, rows)
+
+
+def _term_row(term: str, operand: NamedOperand) -> ShapeRow:
+    return ShapeRow(term, operand.facts.shape, operand.name)
 
 
 def _letter_count(rows: list[ShapeRow]) -> str:
-    wrong = next((row for row in rows if len(row.role) != len(row.shape)), None)
-    if wrong is None:
-        return ""
-    return f"{wrong.role} names {len(wrong.role)} dimensions, the tensor has {len(wrong.shape)}"
+    """The first term whose letters are not as many as the dimensions of its tensor."""
+    for row in rows:
+        if len(row.role) != len(row.shape):
+            return f"{row.role} names {len(row.role)} dimensions, the tensor has {len(row.shape)}"
+    return ""
 
 
 def _letter_sizes(rows: list[ShapeRow]) -> str:
+    """The first letter that has two sizes."""
     first: dict[str, tuple[int | str, str]] = {}
-    letters = [(letter, size, row.role) for row in rows for letter, size in zip(row.role, row.shape, strict=True)]
-    for letter, size, term in letters:
-        known, before = first.setdefault(letter, (size, term))
-        if known != size and 1 not in (known, size):
-            return f"{letter} is {known} in {before} and {size} in {term}"
+    for row in rows:
+        for letter, size in zip(row.role, row.shape, strict=True):
+            known, term = first.setdefault(letter, (size, row.role))
+            if size != known and 1 not in (known, size):
+                return f"{letter} is {known} in {term} and {size} in {row.role}"
     return ""

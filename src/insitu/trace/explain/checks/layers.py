@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import Any
 
 from insitu.trace.dtype import dtype_named
@@ -13,7 +14,7 @@ from insitu.trace.explain.checks.registry import Checks, listing
 from insitu.trace.explain.explanation import Misfit, ShapeRow
 
 CHECKS = Checks()
-# An image has sides of at least so many times its channels: less may be a coincidence of sizes.
+# The sides of an image are at least this many times its channels: if not, equal sizes may be a coincidence.
 LEAST_SIDE = 4
 
 
@@ -31,9 +32,8 @@ def convolution(case: Case, given: TensorFacts, weight: TensorFacts) -> Misfit |
 
 
 def _channels(case: Case, given: TensorFacts, weight: TensorFacts, sides: int) -> Misfit | None:
-    """The channels that go into a convolution, and those it takes."""
-    groups = case.argument(6, "groups", 1)
-    takes = int(weight.shape[1]) * (groups if isinstance(groups, int) else 1)
+    """The channels of the input of a convolution, and those that it takes."""
+    takes = int(weight.shape[1]) * int(case.argument(6, "groups", 1))
     has = given.shape[-sides - 1]
     if has == takes:
         return None
@@ -69,8 +69,7 @@ def _for_each_side(setting: Any, sides: int) -> tuple[int, ...]:
     """A setting of a convolution for each side; empty where it is not a number (`padding="same"`)."""
     if isinstance(setting, int):
         return (setting,) * sides
-    is_plain = isinstance(setting, (tuple, list)) and len(setting) == sides
-    if is_plain:
+    if isinstance(setting, (tuple, list)) and len(setting) == sides:
         return tuple(setting)
     return ()
 
@@ -83,10 +82,17 @@ def normalized_shape(case: Case, given: TensorFacts) -> Misfit | None:
     count = len(wanted)
     if given.shape[-count:] == wanted:
         return None
-    which = f"the last {count} dimensions" if count > 1 else "the last dimension"
-    found = [index - len(given.shape) for index, size in enumerate(given.shape) if (size,) == wanted]
-    advice = f"{wanted[0]} is dimension {found[0]}: transpose it to the end" if found else ""
-    return Misfit(f"{which} must be {listing(wanted)}", case.rows(input=given), -1, advice)
+    rows = case.rows(input=given)
+    if count > 1:
+        return Misfit(f"the last {count} dimensions must be {listing(wanted)}", rows, -1)
+    return Misfit(f"the last dimension must be {wanted[0]}", rows, -1, _transposition(given.shape, wanted[0]))
+
+
+def _transposition(shape: Shape, size: Any) -> str:
+    """The advice to move the dimension of this size to the end; empty if there is none."""
+    if size not in shape:
+        return ""
+    return f"{size} is dimension {shape.index(size) - len(shape)}: transpose it to the end"
 
 
 @CHECKS.add("batch_norm", tensors="input running_mean")
@@ -109,8 +115,7 @@ def batch_of_one(case: Case, match: re.Match[str], given: TensorFacts) -> Misfit
 @CHECKS.add("LSTM GRU RNN LSTMCell GRUCell RNNCell")
 def recurrent_states(case: Case) -> Misfit:
     """The features and the states of LSTM, GRU and RNN."""
-    roles = zip(("input", "state", "cell"), case.operands, strict=False)
-    rows = tuple(case.row(role, operand.facts) for role, operand in roles)
+    rows = tuple(map(case.row, ("input", "state", "cell"), map(attrgetter("facts"), case.operands)))
     expected = re.search(r"[Ee]xpected (.*?), got (.*)", case.message)
     if expected is None:
         return Misfit(case.message.partition("\n")[0], rows)
@@ -127,8 +132,10 @@ def _order_of_state(case: Case) -> str:
 @CHECKS.add(says=r"shape of the (?:2D |3D )?(attn_mask|key_padding_mask) is (.*?), but should be (.*?)\.?$")
 def shape_of_attention_mask(case: Case, match: re.Match[str]) -> Misfit:
     """A mask of nn.MultiheadAttention."""
-    advice = "a mask of tokens goes to key_padding_mask" if match[1] == "attn_mask" else ""
-    return Misfit(f"{match[1]} is {_sizes_in(match[2])} and should be {_sizes_in(match[3])}", advice=advice)
+    text = f"{match[1]} is {_sizes_in(match[2])} and should be {_sizes_in(match[3])}"
+    if match[1] == "attn_mask":
+        return Misfit(text, advice="a mask of tokens goes to key_padding_mask")
+    return Misfit(text)
 
 
 def _sizes_in(text: str) -> str:
@@ -154,10 +161,11 @@ def attention(case: Case, query: TensorFacts, key: TensorFacts, value: TensorFac
 
 def _heads_and_batches(case: Case, rows: tuple[ShapeRow, ...]) -> Misfit | None:
     """The dimensions before the last two: they must be the same, or 1; with `enable_gqa` keys have fewer heads."""
-    most = max(len(row.shape) for row in rows)
+    shapes = list(map(attrgetter("shape"), rows))
+    most = max(map(len, shapes))
     first = -4 if case.argument(7, "enable_gqa", False) else -3
     for dimension in range(first, -most - 1, -1):
-        if len(sizes_at([row.shape for row in rows], dimension)) > 1:
+        if len(sizes_at(shapes, dimension)) > 1:
             noun = "heads: " if (dimension, most) == (-3, 4) else ""
             return Misfit(f"dimension {dimension}, {noun}{_sizes_by_role(rows, dimension)}", rows, dimension)
     return None
@@ -174,13 +182,19 @@ def _mask(case: Case, query: TensorFacts, key: TensorFacts) -> Misfit | None:
         return None
     rows = case.rows(query=query, key=key, attn_mask=mask)
     if "attn_mask dtype" in case.message:
-        name, is_integer = before_dot(case.name_of(mask) or "attn_mask"), dtype_named(mask.dtype).is_integer
-        text = f"attn_mask is {mask.dtype}: it must be b8, or a float as query is"
-        return Misfit(text, rows, advice=f"{name}.bool()" if is_integer else "")
+        return _dtype_of_mask(case, mask, rows)
     wanted = (*query.shape[:-1], key.shape[-2])
     if fits_into(mask.shape, wanted):
         return None
     return Misfit(f"attn_mask must broadcast to {listing(wanted)} (query, key)", rows)
+
+
+def _dtype_of_mask(case: Case, mask: TensorFacts, rows: tuple[ShapeRow, ...]) -> Misfit:
+    text = f"attn_mask is {mask.dtype}: it must be b8, or a float as query is"
+    if not dtype_named(mask.dtype).is_integer:
+        return Misfit(text, rows)
+    name = before_dot(case.name_of(mask) or "attn_mask")
+    return Misfit(text, rows, advice=f"{name}.bool()")
 
 
 @CHECKS.add(says=r"size mismatch for (\S+): copying a param with shape (.*?) from checkpoint, .* is (.*?)\.?$")
