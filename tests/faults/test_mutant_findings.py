@@ -119,6 +119,6 @@ def test_deeply_nested_text_raises(value: str) -> None:
 
 
 def test_events_nested_in_a_cycle_raise(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="an event lies in itself"):
+    with pytest.raises(StoreError, match="an event contains itself"):
         insitu.save(Trace([Call(0, 1, "aten", "a"), Call(1, 0, "aten", "b")]), tmp_path / "run.h5")
     assert not list(tmp_path.iterdir())

@@ -164,7 +164,7 @@ SPOILED: list[tuple[Callable[[Tables], Any], str]] = [
     (put_text("about", "value", 0, b'{"dict":[[1,2]]}'), "the facts about the trace have the name 1"),
     (put("rows", "id", 2, 0), "two events have the same number"),
     (put("rows", "id", 1, 2**60), "a number that none can have"),
-    (put("rows", "parent", 1, -4), "an event lies in itself"),
+    (put("rows", "parent", 1, -4), "an event contains itself"),
     (put("tensors", "grad", 0, 0), "gradients lead over more than 64 others"),
     (put_text("about", "value", 0, b"7"), "not one dict"),
     (lambda tables: tables["about"].update(value=tables["about"]["value"][:0]), "0 values, not one dict"),

@@ -104,7 +104,7 @@ def attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def module_attributes(own: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The attributes of a module; its registries are replaced by what is registered."""
+    """The attributes of a module; its registries are replaced by the registered objects."""
     yield from [(str(name), item) for name, item in own.items() if name not in REGISTRIES]
     for name in REGISTRIES:
         yield from list(dict.items(own.get(name, {})))

@@ -84,7 +84,7 @@ def has_exact_sums(tensor: Tensor) -> bool:
 
 
 class Small(dict[str, Any]):
-    """A result that consists of small values by name: nobody has to look for tensors in it."""
+    """Small values by name: a walk for tensors need not enter this dict."""
 
 
 def stats(value: Any) -> Small | None:

@@ -1,4 +1,4 @@
-"""Nested values from JSON: a text is read once, and gives a value for every call that has it."""
+"""Reads nested values from JSON: each text is read once, and a value is built from it for each call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SOME_TENSOR = TensorFacts(0, (), "f32", "cpu")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text, read once: `build` makes the value anew from the tensors that belong into it."""
+    """A text that was read: `build` makes a new value with the next tensors of an iterator in it."""
 
     build: Build
     size: int
@@ -29,13 +29,14 @@ class Template:
 
 
 def plain_value(text: str | bytes) -> Any:
-    """The value of a text in which there are neither tensors nor arrays; a StoreError when it is none.
+    """The value of a text without tensors and arrays; raises a StoreError if the text is damaged.
 
     >>> plain_value(b'{"tuple":[1,"a"]}')
     (1, 'a')
     """
     try:
-        template = from_json(text if isinstance(text, str) else text.decode(), [])
+        decoded = text if isinstance(text, str) else text.decode()
+        template = from_json(decoded, [])
     except UnicodeDecodeError as error:
         raise StoreError(f"the value {text[:80]!r} is not text in UTF-8: {error.reason}") from None
     if template.tensors:
@@ -44,7 +45,7 @@ def plain_value(text: str | bytes) -> Any:
 
 
 def from_json(text: str, arrays: list[Array]) -> Template:
-    """The template of a text; a StoreError when it is not one that a `JsonWriter` makes.
+    """The template of a text; raises a StoreError if no `JsonWriter` writes such a text.
 
     >>> from_json('{"tuple":[1,{"float":"nan"}]}', []).build(iter(()))
     (1, nan)
@@ -82,25 +83,28 @@ class _TemplateReader:
         if tag == "tensor":
             self.tensors += 1
             return next
-        if tag in ("tuple", "dict", "fields"):
-            return self._container(tag, content, depth)
+        read_container = _CONTAINERS.get(tag)
+        if read_container is not None:
+            return read_container(self, content, depth + 1)
         return self._constant(tag, content)
 
-    def _container(self, tag: str, content: Any, depth: int) -> Build:
-        if tag == "tuple":
-            items = [self.read(item, depth + 1) for item in content]
-            return lambda tensors: tuple([item(tensors) for item in items])
-        if tag == "dict":
-            pairs = [(self._key(key, depth + 1), self.read(item, depth + 1)) for key, item in content]
-            return lambda tensors: {key(tensors): item(tensors) for key, item in pairs}
+    def _tuple(self, content: Any, depth: int) -> Build:
+        items = [self.read(item, depth) for item in content]
+        return lambda tensors: tuple([item(tensors) for item in items])
+
+    def _dict(self, content: Any, depth: int) -> Build:
+        pairs = [(self._key(key, depth), self.read(item, depth)) for key, item in content]
+        return lambda tensors: {key(tensors): item(tensors) for key, item in pairs}
+
+    def _fields(self, content: Any, depth: int) -> Build:
         type_name, named = content
-        fields = [(_text(name), self.read(item, depth + 1)) for name, item in named]
+        fields = [(_text(name), self.read(item, depth)) for name, item in named]
         _text(type_name)
         return lambda tensors: Fields(type_name, {name: item(tensors) for name, item in fields})
 
     def _key(self, plain: Any, depth: int) -> Build:
         key = self.read(plain, depth)
-        hash(key(repeat(_SOME_TENSOR)))  # here, and not when it is built, a list as a key is an error of the text
+        hash(key(repeat(_SOME_TENSOR)))  # raises here for a list as a key, and not when the value is built
         return key
 
     def _constant(self, tag: str, content: Any) -> Build:
@@ -108,7 +112,10 @@ class _TemplateReader:
             array = self.arrays[_index(content)]
             self.size += array.size
             return lambda tensors: array.copy()
-        value = self.arrays[_index(content)][()] if tag == "scalar" else _CONSTANTS[tag](content)
+        if tag == "scalar":
+            scalar = self.arrays[_index(content)][()]
+            return lambda tensors: scalar
+        value = _CONSTANTS[tag](content)
         return lambda tensors: value
 
 
@@ -130,6 +137,11 @@ def _index(plain: Any) -> int:
     return plain
 
 
+_CONTAINERS: dict[str, Callable[[_TemplateReader, Any, int], Build]] = {
+    "tuple": _TemplateReader._tuple,
+    "dict": _TemplateReader._dict,
+    "fields": _TemplateReader._fields,
+}
 _CONSTANTS: dict[str, Callable[[Any], Any]] = {
     "word": lambda content: Word(_text(content)),
     "opaque": lambda content: Opaque(_text(content)),

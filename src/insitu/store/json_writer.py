@@ -1,9 +1,9 @@
-"""Nested arguments and results as JSON, with the tensors taken out.
+"""Writes nested arguments and results as JSON; their tensors go to a list.
 
 A call of the same function with other tensors has the same text, so a trace of many layers has few texts:
-`(x, w, None)` is `{"tuple": [{"tensor": 0}, {"tensor": 0}, null]}`, and the tensors are listed apart, in order.
-What JSON knows is itself: null, booleans, strings, lists, integers and floats that every reader of JSON tells
-apart. All else is an object with one key, its tag:
+`(x, w, None)` is `{"tuple": [{"tensor": 0}, {"tensor": 0}, null]}`, and the tensors are in the list, in order.
+null, booleans, strings and lists are written as JSON, and so are the integers and floats that every reader of JSON
+keeps apart. Any other value is an object with one key, its tag:
 
 tensor  the next tensor of the list             word    a `Word`
 tuple   items                                   opaque  an `Opaque`: the type
@@ -34,7 +34,7 @@ _EXACT_INT = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Repr:
-    """What is left of an object that could not be saved: its type, and its repr, shortened.
+    """Replaces an object that cannot be saved: its type, and its repr, shortened.
 
     >>> Repr("Path", "PosixPath('a')")
     PosixPath('a')
@@ -52,9 +52,9 @@ class _TooDeep(Exception):
 
 
 class JsonWriter:
-    """Writes values as text; the arrays and tensors met on the way are added to the lists given.
+    """Writes values as text, and adds the arrays and tensors in them to the given lists.
 
-    Without a list for tensors, a tensor is an object like any other.
+    Without a list for tensors, a tensor is written as its repr.
 
     >>> JsonWriter([], []).json((1, 1.0, Word("cpu"), TensorFacts(7, (2, 3), "f32", "cpu")))
     '{"tuple":[1,{"float":"1.0"},{"word":"cpu"},{"tensor":0}]}'
@@ -67,7 +67,7 @@ class JsonWriter:
         self._limit = DEEPEST
 
     def json(self, value: Any) -> str:
-        """The value as text; in one that is nested too deep, as what holds itself is, the depths become their repr."""
+        """The value as text; if it is nested too deep or contains itself, inner values are written as their repr."""
         tensors, arrays = len(self._tensors or ()), len(self._arrays)
         try:
             return self._write(value)
@@ -78,7 +78,7 @@ class JsonWriter:
             return self._write_cut(value)
 
     def _write_cut(self, value: Any) -> str:
-        # Raising first, and cutting only at a small depth, keeps what holds itself twice from growing without end.
+        # A container that contains itself twice doubles at each depth, so the second attempt stops at a small depth.
         self._depth, self._limit = 0, _CUT
         try:
             return self._write(value)
@@ -126,17 +126,23 @@ class JsonWriter:
         return f'{{"fields":[{_quoted(value.type)},{self._pairs(value.items)}]}}'
 
     def _other(self, value: Any) -> str:
-        array = type(value) is np.ndarray
-        if (array or isinstance(value, np.generic)) and storable(value.dtype):
-            self._arrays.append(np.asarray(value))
-            return f'{{"{"array" if array else "scalar"}":{len(self._arrays) - 1}}}'
+        if type(value) is np.ndarray and storable(value.dtype):
+            return self._numpy("array", value)
+        if isinstance(value, np.generic) and storable(value.dtype):
+            return self._numpy("scalar", value)
         if isinstance(value, str):
             return _quoted(str(value))
         return _described(value)
 
+    def _numpy(self, tag: str, value: Any) -> str:
+        self._arrays.append(np.asarray(value))
+        return f'{{"{tag}":{len(self._arrays) - 1}}}'
+
 
 def _integer(value: int) -> str:
-    return str(value) if -_EXACT_INT <= value <= _EXACT_INT else f'{{"int":"{value:#x}"}}'
+    if -_EXACT_INT <= value <= _EXACT_INT:
+        return str(value)
+    return f'{{"int":"{value:#x}"}}'
 
 
 def _float(value: float) -> str:
@@ -146,7 +152,7 @@ def _float(value: float) -> str:
     return repr(value)
 
 
-# How what holds nothing else is written.
+# How the values that contain no others are written.
 SCALARS: dict[type, Callable[[Any], str]] = {
     type(None): lambda value: "null",
     bool: lambda value: "true" if value else "false",
@@ -171,7 +177,7 @@ _WRITERS: dict[type, Callable[[JsonWriter, Any], str]] = {
 def _described(value: Any) -> str:
     try:
         text = repr(value)
-    except Exception as error:  # the repr of a stranger's object may do anything
+    except Exception as error:  # the repr of any class may raise anything
         text = f"<{type(value).__name__}: its repr raised {type(error).__name__}>"
     short = text if len(text) <= _LONGEST_REPR else text[: _LONGEST_REPR - 1] + "…"
     return f'{{"repr":[{_quoted(type(value).__name__)},{_quoted(short)}]}}'

@@ -128,7 +128,7 @@ _READERS: dict[str, Callable[..., None]] = {
 
 
 def checked_text(value: Any) -> str:
-    """The value, if it is text; an error if a stranger's file has something else."""
+    """The value, if it is text; raises if the file is damaged or forged."""
     if type(value) is not str:
         raise TypeError(f"{value!r:.80} is not a text")
     return value

@@ -68,7 +68,7 @@ def runs_in(parts: Path) -> dict[str, JournaledRun]:
 
 
 def newest_run(parts: Path) -> JournaledRun:
-    """The run in a folder that began last; an error if there is none."""
+    """The run in a folder that began last; raises a StoreError if the folder has no run."""
     runs = runs_in(parts)
     if not runs:
         raise StoreError(f"{str(parts)!r} holds no journal of a run")

@@ -46,7 +46,7 @@ class Process:
 
     @classmethod
     def from_json(cls, said: Any) -> Process | None:
-        """What `to_json` gave; None if a stranger's file says something else."""
+        """The process that `to_json` wrote; None if the file is damaged or forged."""
         match said:
             case [str(host), str(kernel), str(space), int(pid), int(began)]:
                 return cls(host, kernel, space, pid, began)

@@ -1,4 +1,4 @@
-"""The journals of all ranks of a run: what they declare about the run, without their values."""
+"""The journals of all ranks of a run, and their declarations about the run."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ class RunShards:
             self.shards[frame.shard].add_trouble(f"step {frame.step}: {values} lost")
 
     def shard_facts(self, *, is_merged: bool = False) -> list[ShardFacts]:
-        """What is known of each journal."""
+        """The facts about each journal."""
         return [facts_of(shard, is_merged=is_merged) for shard in self.shards]
 
     @property
     def troubles(self) -> list[str]:
-        """What is damaged, as sentences."""
+        """Sentences about the damage."""
         return list(chain.from_iterable(shard.troubles for shard in self.shards))
 
     @property
     def events(self) -> list[RunEvent]:
-        """What happened, ordered by time."""
+        """The events of all ranks, ordered by time."""
         events = chain.from_iterable(shard.events for shard in self.shards)
         return sorted(events, key=attrgetter("time"))
 
@@ -93,7 +93,7 @@ class RunShards:
         return found
 
     def missing(self, *, is_merged: bool = False) -> list[str]:
-        """What is not there and should be; nothing if the run is complete."""
+        """Sentences about missing data; none if the run is complete."""
         return missing_of(self.shard_facts(is_merged=is_merged)) + self.excluded
 
     def facts(self, path: str) -> dict[str, Any]:

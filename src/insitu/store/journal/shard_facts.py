@@ -1,4 +1,4 @@
-"""What is known of each journal of a run without its steps, the attempts of the run, and what is missing.
+"""The facts about each journal of a run, the attempts of the run, and sentences about missing data.
 
 A run has an attempt for each time that its job was started: under `torchrun --max-restarts` each restart is one, and so
 is each start with `resume=True`. The file of a run keeps these facts: a later merge must know which journals it has.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """What is known of a journal. `missing` are sentences: that it did not end, what was damaged.
+    """The facts about a journal. `missing` are sentences: that it did not end, and its damage.
 
     `tag` and `size` say whether a journal on the disk is the one that was read, and whether it has grown since.
     """
@@ -50,7 +50,7 @@ class ShardFacts:
 
     @classmethod
     def from_json(cls, data: Any) -> ShardFacts:
-        """The facts that `to_json` wrote; an error if a stranger's file has something else."""
+        """The facts that `to_json` wrote; raises a StoreError if the file is damaged or forged."""
         known = {name: _checked(name, data[name], types) for name, types in _TYPES.items()}
         rank, world_size = known["rank"], known["world_size"]
         if not (0 <= rank < world_size <= MOST_RANKS and 0 <= known["attempt"] < 2**31):
@@ -82,7 +82,7 @@ def _checked(name: str, value: Any, types: tuple[type, ...]) -> Any:
 
 
 def facts_of(shard: Shard, *, is_merged: bool = False) -> ShardFacts:
-    """What is known of a journal: for the file that is merged from it, or as it is on the disk."""
+    """The facts about a journal: for the file that it is merged into, or for the journal on the disk."""
     if shard.merged is not None:
         return shard.merged
     return ShardFacts(
@@ -174,7 +174,7 @@ def _attempt(number: int, shards: list[ShardFacts]) -> Attempt:
 
 
 def missing_of(shards: Sequence[ShardFacts]) -> list[str]:
-    """What is not there and should be, as sentences; nothing if the run is complete."""
+    """Sentences about missing data; none if the run is complete."""
     attempts = _by_attempt(shards)
     found = []
     for attempt, every in attempts.items():

@@ -29,7 +29,7 @@ class JoinedRun:
         self._file = file
         self.path = file.path
         shards = [read_shard(place) for place in places]
-        ShardIndex(shards)  # which notes what is damaged
+        ShardIndex(shards)  # adds the damage to the troubles of the shards
         choice = choose_sources(shards, file.shards, parts)
         index = self._index = ShardIndex(choice.journals)
         self.run_id, self.running = file.run_id, index.is_running

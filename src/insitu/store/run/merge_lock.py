@@ -1,7 +1,7 @@
-"""Only one process at a time makes the file of a run, or removes journals: it leaves a marker while it does.
+"""Lets one process at a time make the file of a run or remove journals: a marker shows that it does.
 
-A lock would be simpler, and some file systems have none. So each process puts a marker of its own into the folder,
-looks for others, and steps back if there is one whose process may still run.
+Some file systems have no locks. So each process puts a marker of its own into the folder, looks for other markers,
+and removes its own if the process of another marker may still run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MARKER = re.compile(r"merging-[0-9a-f]{16}\.json")
 
 @contextmanager
 def merge_lock(parts: Path) -> Iterator[None]:
-    """Within this, no other process merges what is in the folder; an error if one does and goes on doing so."""
+    """A block in which no other process merges the folder; raises if another process does for `PATIENCE` seconds."""
     check_not_link(parts)
     deadline = time.monotonic() + PATIENCE
     while (marker := _marker_alone(parts)) is None:
@@ -37,7 +37,7 @@ def merge_lock(parts: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):
             marker.unlink()
-        with suppress(OSError):  # something is left in it
+        with suppress(OSError):  # the folder is not empty
             parts.rmdir()
 
 
@@ -48,8 +48,8 @@ def _marker_alone(parts: Path) -> Path | None:
     try:
         try:
             _write(passing, json.dumps(Process.current().to_json()).encode())
-            with suppress(FileNotFoundError):  # whoever merged before this has tidied up: try again
-                os.rename(passing, marker)  # so that nobody sees one that is empty
+            with suppress(FileNotFoundError):  # the process that merged before has removed the folder: try again
+                os.rename(passing, marker)  # a rename, so that no process sees an empty marker
         finally:
             with suppress(OSError):
                 passing.unlink()

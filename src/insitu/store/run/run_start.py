@@ -8,7 +8,7 @@ The first rank that begins to record chooses an id, and the others find it:
 2. Else in `run.h5.parts`, where ranks with the same parent process find each other (`journal/claims.py`).
 3. `INSITU_RUN_ID` names the run if neither works: ranks with the same id and the same file name are one run.
 
-Ids are random, so nobody meets the id of a killed job by accident; `TORCHELASTIC_RUN_ID` is not used, because it is
+Ids are random, so no job gets the id of a killed one by accident; `TORCHELASTIC_RUN_ID` is not used, because it is
 often "none". With `resume=True` the id is that of the existing run. A rank that finds no other is a run of its own:
 nothing of it is lost, and `insitu recover --run` joins runs that a person knows to be one.
 """
@@ -40,7 +40,7 @@ from insitu.store.journal.shard_facts import started_of
 CONNECTING = 5.0  # seconds in which the store must answer
 KNOWING = 5.0  # seconds for which a rank without a file waits for the rank that knows which run is resumed
 _MOST_ATTEMPTS = 10_000
-_begun: dict[str, int] = {}  # how many recordings to a file of this name this process has begun
+_recordings: dict[str, int] = {}  # how many recordings this process has started, by the name of the file
 
 
 def open_journal(
@@ -61,7 +61,7 @@ def open_journal(
         place = place_of(parts, rank, start.run, attempt)
         if not place.path.exists():
             journal = JournalWriter(parts, rank, about, run=start.run, attempt=attempt)
-            _begun[target.name] = _begun.get(target.name, 0) + 1
+            _recordings[target.name] = _recordings.get(target.name, 0) + 1
             return journal, Start(start.run, attempt)
         _check_over(place)
     raise StoreError(f"{str(parts)!r} has {_MOST_ATTEMPTS} attempts of one run")
@@ -140,7 +140,7 @@ class _RankStart:
     @property
     def _number(self) -> int:
         """How many recordings to a file of this name the process began before this one."""
-        return _begun.get(self.target.name, 0)
+        return _recordings.get(self.target.name, 0)
 
     def _propose(self, latest: Start | None) -> Start:
         """The start that this rank proposes; `latest` is the last start of the same job."""
@@ -209,7 +209,7 @@ def _store() -> Any:
     address = _agent_address() or _group_address()
     if address is None:
         return None
-    with socket.create_connection(address, CONNECTING):  # torch prints many lines before it reports that nobody answers
+    with socket.create_connection(address, CONNECTING):  # without an answer, torch prints many lines before it raises
         pass
     dist: Any = import_module("torch.distributed")
     timeout = timedelta(seconds=CONNECTING)

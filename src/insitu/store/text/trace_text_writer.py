@@ -126,7 +126,7 @@ class _Uses:
         self._use_forwards(moments)
 
     def _use_forwards(self, moments: list[TextMoment]) -> None:
-        """Count the tensors that stand for the forward calls of backward ones."""
+        """Count the tensors that name the forward calls of backward ones."""
         for position, moment in enumerate(moments):
             output = None if moment.is_end else self.forward(moment.event)
             if output is not None:
@@ -137,7 +137,7 @@ class _Uses:
         self.count[id(facts)] += 1
 
     def forward(self, event: Event) -> TensorFacts | None:
-        """A tensor that stands for the forward call of a backward one: its first result."""
+        """The tensor that names the forward call of a backward one: the first result of the forward call."""
         if not isinstance(event, Call):
             return None
         call = self._calls.get(event.forward)

@@ -1,11 +1,11 @@
-"""Arguments, results and facts as text that can be read back, as Python would write them where it can.
+"""Writes arguments, results and facts as text that can be read back, like Python where that is possible.
 
 None, True, 1, 0.5, inf, 'text', b'bytes', (1,), [1], {'a': 1}    themselves
-torch.bfloat16, w'slice(0, 3, None)'      a `Word`, quoted where it could be mistaken
+torch.bfloat16, w'slice(0, 3, None)'      a `Word`, in quotes if it could be mistaken
 Output(loss=1.5)                          a `Fields`
 <Generator>                               an `Opaque`, and any object that has no other form
 c'1+2j', a'<f4[2]' [0.5, 1.0]             a complex number, an array of NumPy
-%a.relu, %a.relu:f32[2, 3]{grad, …}       a tensor, where it is met again and where it is met first
+%a.relu, %a.relu:f32[2, 3]{grad, …}       a tensor that occurred before, and a new one
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOT_WORDS = frozenset({"None", "True", "False", "nan", "inf"})
 
 @lru_cache(maxsize=4096)
 def name_text(name: str) -> str:
-    """A name as it is, in quotes if it has other signs than letters, digits and dots.
+    """A name, in quotes if it has other characters than letters, digits and dots.
 
     >>> name_text("h.0.attn"), name_text(""), name_text("f.<locals>.g")
     ('h.0.attn', "''", "'f.<locals>.g'")
@@ -40,7 +40,7 @@ def name_text(name: str) -> str:
 
 
 def word_text(word: str) -> str:
-    """A word bare, or in quotes if it could be mistaken."""
+    """A word, in quotes if it could be mistaken for another value."""
     if _WORD.fullmatch(word) and word not in NOT_WORDS:
         return str(word)
     return f"w{str(word)!r}"
@@ -107,17 +107,19 @@ class ValueWriter:
 
     def facts(self, facts: TensorFacts, *more: str, stats: bool = True) -> str:
         """The facts of a tensor; the device only if it is not the CPU."""
-        kind = f"{name_text(facts.type)} " if facts.type != "Tensor" else ""
         sizes = ", ".join(map(_size_text, facts.shape))
-        details = [*more, *self._details(facts, stats)]
-        if facts.requires_grad:
-            details.insert(0, "grad")
-        text = f"{kind}{name_text(facts.dtype)}[{sizes}]"
+        text = f"{name_text(facts.dtype)}[{sizes}]"
+        if facts.type != "Tensor":
+            text = f"{name_text(facts.type)} {text}"
+        details = ", ".join(self._details(facts, more, stats))
         if details:
-            return f"{text}{{{', '.join(details)}}}"
+            return f"{text}{{{details}}}"
         return text
 
-    def _details(self, facts: TensorFacts, stats: bool) -> Iterator[str]:
+    def _details(self, facts: TensorFacts, more: Iterable[str], stats: bool) -> Iterator[str]:
+        if facts.requires_grad:
+            yield "grad"
+        yield from more
         if facts.device != "cpu":
             yield f"on {word_text(facts.device)}"
         if facts.stats is not None and stats:
@@ -180,16 +182,16 @@ def _flat(array: Any) -> Any:
 
 
 def _stats(stats: Stats, facts: TensorFacts) -> list[str]:
-    found = [f"{name} {text}" for name, text in _numbers(stats, dtype_named(facts.dtype).digits).items()]
+    numbers = _numbers(stats, dtype_named(facts.dtype).digits)
     counts = {row.name: getattr(stats, row.name) for row in COUNTS if row.name != "count"}
-    found += [f"{name} {number}" for name, number in counts.items() if number]
-    is_complete = found and stats.count == expected_count(facts.shape)
-    if is_complete:
-        return found
-    return [*found, f"count {stats.count}"]
+    known = numbers | {name: count for name, count in counts.items() if count}
+    is_partial = stats.count != expected_count(facts.shape)
+    if is_partial or not known:
+        known["count"] = stats.count
+    return [f"{name} {number}" for name, number in known.items()]
 
 
-def _numbers(stats: Stats, digits: int | None) -> dict[str, str]:
+def _numbers(stats: Stats, digits: int | None) -> dict[str, Any]:
     """The statistics that are known, rounded as their type allows.
 
     >>> _numbers(Stats(count=9, min=-2 / 3, max=1.0, mean=1.5e-9, std=0.3333333333), 7)
@@ -212,7 +214,7 @@ def _largest(known: dict[Statistic, float]) -> float:
 
 
 def _rounded(number: float, scale: float, digits: int) -> str:
-    """A number to so many digits of another one, which is not smaller.
+    """A number, rounded to so many digits of the scale, which is not smaller.
 
     >>> _rounded(1 / 3, 1.0, 7), _rounded(1 / 3, 1234.0, 7), _rounded(-1e-9, 2.0, 7), _rounded(4e-20, 4e-20, 7)
     ('0.333333', '0.333', '0', '4e-20')

@@ -1,4 +1,4 @@
-"""Rows that lie in other rows: what leads back to itself would be followed for ever."""
+"""Checks that no row contains itself: a reader would follow such rows for ever."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LARGEST_ID = 2**53
 
 
 def check_events(ids: Array, distances: Array) -> None:
-    """Each event has a number of its own, and none lies in itself; its parent is so many numbers before it, 0 for none.
+    """Raise unless each event has an id of its own and none contains itself; a distance of 0 is no parent.
 
     >>> check_events(np.array([0, 1, 2]), np.array([0, -1, 1]))
     Traceback (most recent call last):
-    insitu.errors.StoreError: an event lies in itself
+    insitu.errors.StoreError: an event contains itself
     """
     if not len(ids):
         return
@@ -32,11 +32,11 @@ def check_events(ids: Array, distances: Array) -> None:
     found = (distances != 0) & (ordered[places] == parents)
     above = np.where(found, order[places], -1)
     if (above >= np.arange(len(ids))).any() and _leads_back(above):
-        raise StoreError("an event lies in itself")
+        raise StoreError("an event contains itself")
 
 
 def _leads_back(above: Array) -> bool:
-    """Whether what each row lies in, -1 for nothing, ever is the row again; each turn goes twice as far."""
+    """Whether a row is among the rows around it; -1 is a row without one around. Each round looks twice as far."""
     for _ in range(len(above).bit_length()):
         above = np.where(above >= 0, above[above], -1)
     return bool((above >= 0).any())

@@ -44,7 +44,7 @@ _numbers_of = attrgetter(*(row.name for row in NUMBERS))
 
 
 class _Interned(Generic[T]):
-    """Objects by identity, numbered in the order they were met."""
+    """Objects by identity, numbered in the order in which they are added."""
 
     def __init__(self) -> None:
         self.items: list[T] = []

@@ -32,7 +32,7 @@ from insitu.capture.variables.follow.lookup import (
 )
 from insitu.capture.variables.follow.references import Reference, references
 
-# Libraries whose functions are passed over, like those of the standard library: nobody follows variables there.
+# Libraries whose functions are passed over, like those of the standard library.
 LIBRARIES = ("torch", "numpy", "insitu")
 STANDARD = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 ADDED = ("site-packages", "dist-packages")
@@ -82,11 +82,15 @@ class CalleeSearch:
         """All functions that are reached from this one."""
         self.add(function, receiver, walk=True)
         while waiting := self._waiting or self._again:
-            if len(self.found) > self.limit or len(self._seen) > PATIENCE * self.limit:
+            if self._is_exhausted():
                 break
             self.look_into(*waiting.popleft())
         self.found.pop(id(function), None)
         return list(self.found.values())[: self.limit]
+
+    def _is_exhausted(self) -> bool:
+        """Whether the search has found enough, or has looked long enough."""
+        return len(self.found) > self.limit or len(self._seen) > PATIENCE * self.limit
 
     def add(self, function: FunctionType, receiver: Any, *, walk: bool = False) -> None:
         """Add a function that is reached, with its first argument if that is known."""
@@ -94,14 +98,20 @@ class CalleeSearch:
         if key in self._seen:
             return
         self._seen[key] = (function, receiver)
-        if (wrapped := function.__dict__.get("__wrapped__")) is not None:
+        wrapped = function.__dict__.get("__wrapped__")
+        if wrapped is not None:
             self.member(wrapped, receiver)
         if walk or not is_library(function.__code__.co_filename):
-            waiting = self._again if id(function) in self.found else self._waiting
-            self.found.setdefault(id(function), function)
-            waiting.append((function, receiver))
+            self._enqueue(function, receiver)
         else:
             self._reach_decorated(function, receiver)
+
+    def _enqueue(self, function: FunctionType, receiver: Any) -> None:
+        if id(function) in self.found:
+            self._again.append((function, receiver))
+            return
+        self.found[id(function)] = function
+        self._waiting.append((function, receiver))
 
     def _reach_decorated(self, wrapper: FunctionType, receiver: Any) -> None:
         """Reach what the decorator of a library decorates; the wrapper itself is not looked into."""
@@ -147,9 +157,8 @@ class CalleeSearch:
             code = function.__code__
             found = [each for part in (code, *nested_codes(code)) for each in references(part)]
             # Decorators pass the first argument on to the function that they decorate.
-            by_name = {first, *code.co_freevars}
-            again = [each for each in found if each.kind == "super" or (each.kind == "local" and each.name in by_name)]
-            self._references[id(function)] = again
+            names = {first, *code.co_freevars}
+            self._references[id(function)] = [each for each in found if depends_on(each, names)]
         return found
 
     def enclosed(self, value: Any, receiver: Any) -> None:
@@ -249,6 +258,13 @@ CALLABLES: dict[type, Callable[[CalleeSearch, Any], None]] = {
     MethodType: CalleeSearch._reach_method,
     functools.partial: CalleeSearch._reach_partial,
 }
+
+
+def depends_on(reference: Reference, names: set[str | None]) -> bool:
+    """Whether a reference leads elsewhere if local variables of these names are other objects."""
+    if reference.kind == "local":
+        return reference.name in names
+    return reference.kind == "super"
 
 
 def may_take_self(function: FunctionType) -> bool:

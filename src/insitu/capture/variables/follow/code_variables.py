@@ -100,7 +100,7 @@ class CodeVariables:
                 self._tell(frame, "given", name, line, value)
 
     def resume(self, frame: FrameType) -> None:
-        """A generator or coroutine goes on."""
+        """A generator or coroutine resumes."""
         self._frames[id(frame)] = [frame.f_lineno or self.code.co_firstlineno, *self._values(frame)]
 
     def step(self, frame: FrameType, line: int) -> None:

@@ -1,6 +1,6 @@
 """Nodes that are put into the syntax tree of a function, and their places in the source.
 
-What is put in has the place where its statement begins, so that debuggers, coverage and tracebacks see the lines of the
+Such a node has the place where its statement begins, so that debuggers, coverage and tracebacks see the lines of the
 program and nothing else. The blocks around statements have no place at all: the compiler leaves no trace of them.
 """
 

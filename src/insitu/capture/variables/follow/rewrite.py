@@ -1,4 +1,4 @@
-"""Functions rewritten so that they report their variables: the fast way to follow one.
+"""Rewrites functions so that they report their variables: the fast way to follow a function.
 
 `rewrite` takes the code of a function and gives back code that does the same on the same lines, and calls a reporter
 with the value after each binding of a wanted name, and wherever the object a wanted name refers to may have changed.
@@ -204,7 +204,7 @@ def _is_function(code: CodeType) -> bool:
 
 
 def known_names(code: CodeType) -> frozenset[str]:
-    """Every name that means a variable in a function, module or class, or in what is nested in it.
+    """Every name that means a variable in a function, module or class, or in the code nested in it.
 
     What it binds, and the globals and variables of others that it reads; no attributes, and no builtins unless the
     file defines them anew.

@@ -79,7 +79,7 @@ class ReportInserter:
         node.body = [*node.body[:start], *self.declarations, *entry, *rest]
 
     def block(self, nodes: list[ast.stmt], sure: Iterable[str] = ()) -> list[ast.stmt]:
-        """The statements of a suite with their reports; `sure` is what is bound whenever the suite runs."""
+        """The statements of a suite with their reports; `sure` are the names that are bound whenever the suite runs."""
         before = self.sure
         self.sure = before | (set(sure) - self.unsure)
         done = [new for node in nodes for new in self.statement(node)]
@@ -317,7 +317,7 @@ def in_expressions(root: ast.AST, plan: ReportPlan, line: int) -> None:
 
 
 def outside_of_lambda(part: Any) -> Any:
-    """The part of an expression that is evaluated where it stands: of a lambda, its arguments with their defaults."""
+    """The part of an expression that is evaluated at once: of a lambda, its arguments with their defaults."""
     if isinstance(part, ast.Lambda):
         return part.args
     return part

@@ -63,7 +63,7 @@ class TraceChain:
         return self._begin(watched, frame, inner)
 
     def ask(self, tracer: Tracer | None, frame: FrameType, event: str, argument: Any) -> Tracer | None:
-        """Call the trace function of somebody else, and stay in place."""
+        """Call another trace function, and install this one again if the other replaced it."""
         installed = is_installed(self)
         found: Tracer | None = None
         if tracer is not None:
@@ -146,7 +146,7 @@ class RunningFrame:
         self._frame.f_trace_lines = True
 
     def stop(self) -> None:
-        """Restore the trace function of the frame, unless somebody else has replaced it."""
+        """Restore the trace function of the frame, unless another one has replaced it."""
         tracer = self._frame.f_trace
         if isinstance(tracer, FrameTracer) and tracer.chained is self._chained:
             self._frame.f_trace = tracer.below() or self._idle
@@ -160,7 +160,7 @@ def is_installed(tracer: TraceChain) -> bool:
 
 
 def is_start(frame: FrameType) -> bool:
-    """Whether a call begins, rather than a generator or coroutine that goes on."""
+    """Whether a call begins, rather than a generator or coroutine that resumes."""
     code = frame.f_code
     if not code.co_flags & GENERATOR_FLAGS:
         return True
