@@ -46,7 +46,8 @@ def statistics(tensor: Tensor, *, bins: bool = True) -> Stats | None:
     zeros = count_zeros(values)
     if values.numel() == 0:
         return Stats(count=count, nan=nan, inf=inf, zeros=zeros)
-    low, high = (bound.item() for bound in values.aminmax())
+    least, largest = values.aminmax()
+    low, high = least.item(), largest.item()
     mean, std = moments(values, total if is_finite else None, max(abs(low), abs(high)))
     return Stats(
         count=count,

@@ -12,7 +12,7 @@ _LARGEST_ID = 2**53
 
 
 def check_events(ids: Array, distances: Array) -> None:
-    """Raise unless each event has an id of its own and none contains itself; a distance of 0 is no parent.
+    """Raise unless each event has an id of its own and none contains itself; a distance of 0 means no parent.
 
     >>> check_events(np.array([0, 1, 2]), np.array([0, -1, 1]))
     Traceback (most recent call last):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.store.example import ARRAYS, VALUES, everything
 from torch import Tensor, nn
 
 import insitu
@@ -22,8 +23,6 @@ from insitu.store.text.trace_text_writer import to_text
 from insitu.trace.compare.closeness import Tolerance, close
 from insitu.trace.event import Call, Fields, Mark, ModuleFacts, Opaque, Stats, TensorFacts, Variable, Word
 from insitu.trace.trace import Trace
-
-from .example import ARRAYS, VALUES, everything
 
 
 class Net(nn.Module):
