@@ -25,7 +25,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("level", ["functions", "aten"])
-def test_failed_broadcast_has_the_designed_explanation(program: Program, level: str) -> None:
+def test_failed_broadcast_is_explained_with_shapes_and_origins(program: Program, level: str) -> None:
     assert note_of(recorded(program(ATTENTION)["run"], level=level)) == EXPLAINED
 
 

@@ -23,7 +23,7 @@ def test_own_time_of_a_module_is_without_the_modules_in_it_however_deep() -> Non
     assert (costs.time, costs.own) == (100, 65)
 
 
-def test_operations_are_counted_once_and_those_of_the_backward_pass_not_at_all() -> None:
+def test_flops_of_nested_calls_are_added_once_and_not_in_backward() -> None:
     ledger = CostLedger()
     ledger.add(Call(2, 1, "aten", "aten.mm", flops=100))
     ledger.add(Call(1, 0, "function", "torch.nn.functional.linear", flops=100))
@@ -31,11 +31,11 @@ def test_operations_are_counted_once_and_those_of_the_backward_pass_not_at_all()
     assert ledger.add(Call(0, None, "module", "Net")).flops == 100
 
 
-def test_memory_is_that_of_all_tensors_returned() -> None:
+def test_memory_is_the_size_of_all_outputs() -> None:
     f32, i64 = TensorFacts(0, (2, 3), "f32", "cpu"), TensorFacts(1, (2, "s0"), "i64", "cpu")
     assert memory(Call(0, None, "function", "f", result=(f32, {"index": f32, "symbolic": i64}))) == 48
 
 
-def test_a_call_that_never_returned_costs_nothing() -> None:
+def test_call_without_duration_has_no_time() -> None:
     costs = CostLedger().add(Call(0, None, "function", "f", duration=None))
     assert (costs.time, costs.own, costs.memory, costs.flops) == (0, 0, 0, 0)

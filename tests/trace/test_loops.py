@@ -39,7 +39,7 @@ def adam(line: int, step: int = 0) -> list[Call]:
     return [call("mul_", line, 0.9), call("add_", line, step), call("sqrt", line)]
 
 
-def test_what_one_expression_does_is_a_group() -> None:
+def test_calls_that_a_library_makes_for_one_expression_are_a_group() -> None:
     assert shape([call("randn", 1), *adam(2), call("sum", 3)]) == [
         "randn",
         ["expression", "mul_", "add_", "sqrt"],
@@ -47,17 +47,17 @@ def test_what_one_expression_does_is_a_group() -> None:
     ]
 
 
-def test_what_is_written_in_the_expression_is_a_loop_of_the_user_whose_sizes_are_to_be_seen() -> None:
+def test_calls_that_the_expression_names_are_not_grouped() -> None:
     assert shape([call("F.max_pool", 1, size=size, site=POOL) for size in (8, 4, 2)]) == ["F.max_pool"] * 3
     assert shape([call("F.add_", 1, size=size) for size in (8, 4)]) == [["expression", "F.add_", "F.add_"]]
 
 
-def test_operators_stay() -> None:
+def test_python_operators_are_not_grouped() -> None:
     names = ["torch.Tensor.gt", "torch.Tensor.__bool__"]
     assert shape([call(names[0], 1, operator=">"), call(names[1], 1)]) == names
 
 
-def test_a_call_that_raised_or_gave_nan_is_seen() -> None:
+def test_calls_that_raised_or_produced_nan_are_not_grouped() -> None:
     nan = Stats(count=2, min=0.0, max=1.0, mean=0.5, std=0.5, nan=1)
     assert shape([*adam(1), call("div", 1, raised="RuntimeError")])[-1] == "div"
     assert shape([*adam(1), call("div", 1, stats=nan)])[-1] == "div"
@@ -66,12 +66,12 @@ def test_a_call_that_raised_or_gave_nan_is_seen() -> None:
     ]
 
 
-def test_a_step_ends_an_expression() -> None:
+def test_calls_of_different_steps_are_not_one_group() -> None:
     later = [call(name, 1, step=1) for name in ("mul_", "add_", "sqrt")]
     assert [item[0] for item in shape([*adam(1), *later])] == ["expression", "expression"]
 
 
-def test_the_passes_of_a_loop_are_groups_that_fold() -> None:
+def test_passes_of_a_loop_are_groups_that_fold() -> None:
     events = [call("zeros", 1), *(call(name, line) for _ in range(5) for name, line in (("a", 2), ("b", 3), ("c", 4)))]
     assert shape(events) == ["zeros", *[["pass", "a", "b", "c"]] * 5]
     forest = Forest()
@@ -87,17 +87,17 @@ def test_a_pass_begins_where_the_loop_does_in_the_source() -> None:
     assert found[3:] == ["item", *[["pass", "a", "b", ["expression", "mul_", "add_", "sqrt"], "item"]] * 3]
 
 
-def test_numbers_that_are_returned_are_values() -> None:
+def test_passes_that_return_different_numbers_fold() -> None:
     events = [item for loss in (0.3, 0.2, 0.1) for item in (call("a", 2), call("b", 3), call("item", 4, result=loss))]
     assert shape(events) == [["pass", "a", "b", "item"]] * 3
 
 
-def test_a_loop_in_a_loop() -> None:
+def test_loop_inside_a_loop_is_grouped() -> None:
     names = [*["b", "c"] * 3, "d"] * 3
     assert shape([call(name, "bcd".index(name)) for name in names]) == [["pass", *[["pass", "b", "c"]] * 3, "d"]] * 3
 
 
-def test_a_helper_that_stands_above_the_loop_does_not_begin_it() -> None:
+def test_function_defined_above_the_loop_does_not_begin_a_pass() -> None:
     outer = {line: Site("train.py", line, "main") for line in (20, 21)}
     inner = Site("train.py", 3, "loss_of", caller=outer[21])
     body = (("a", outer[20]), ("mse", inner), ("b", outer[21]))
@@ -105,13 +105,13 @@ def test_a_helper_that_stands_above_the_loop_does_not_begin_it() -> None:
     assert found[0] == ["pass", "a", "mse", "b"]
 
 
-def test_lists_that_are_returned_are_values() -> None:
+def test_passes_that_return_different_lists_fold() -> None:
     order = [[2, 0, 1], [1, 2, 0], [0, 1, 2]]
     events = [item for each in order for item in (call("a", 2), call("b", 3), call("tolist", 4, result=each))]
     assert shape(events) == [["pass", "a", "b", "tolist"]] * 3
 
 
-def test_a_child_that_gave_nan_is_seen() -> None:
+def test_call_with_a_child_that_produced_nan_is_not_grouped() -> None:
     nan = Stats(count=2, min=0.0, max=1.0, mean=0.5, std=0.5, nan=1)
     forest = Forest()
     child = call("aten.div", 1, stats=nan)
@@ -124,19 +124,19 @@ def test_a_child_that_gave_nan_is_seen() -> None:
     assert [shape_of(node) for node in group_siblings([roots])[0]] == ["div", ["expression", "mul_", "add_"]]
 
 
-def test_passes_that_differ_are_none() -> None:
+def test_passes_that_differ_are_not_grouped() -> None:
     sizes = [call(name, line, size=size) for size in (8, 4, 2) for name, line in (("a", 2), ("b", 3), ("c", 4))]
     assert shape(sizes) == ["a", "b", "c"] * 3
     places = [call("a", line) for line in range(9)]
     assert shape(places) == ["a"] * 9
 
 
-def test_a_mark_is_no_pass() -> None:
+def test_marks_are_not_grouped() -> None:
     events = [item for _ in range(3) for item in (call("a", 2), call("b", 3), Mark(0, None, "note", "here"))]
     assert shape(events) == ["a", "b", "#"] * 3
 
 
-def test_a_hundred_thousand_calls_that_never_repeat_are_read_once() -> None:
+def test_hundred_thousand_different_calls_are_read_once() -> None:
     # Every other call is the same: all lengths of a pass look possible, and none is.
     events = [call("a", 1) if at % 2 else call("b", 2, at) for at in range(100_000)]
     assert len(shape(events)) == len(events)

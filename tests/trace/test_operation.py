@@ -57,7 +57,7 @@ def test_spellings_of_one_operation_have_one_name(spelling: str, name: str) -> N
     assert of(spelling).name == name
 
 
-def test_in_place_forms() -> None:
+def test_forms_in_place_are_known_by_their_names() -> None:
     names = ("Tensor.add_", "Tensor.__iadd__", "Tensor.__setitem__", "Tensor.add", "Tensor.__invert__", "Tensor.data")
     assert [of(name).is_in_place for name in names] == [True, True, True, False, False, False]
 

@@ -36,12 +36,12 @@ def model(*shapes: TensorFacts) -> list[Event]:
     return events
 
 
-def test_completed_is_children_first_and_marks_in_place() -> None:
+def test_completion_order_has_children_before_parents_and_keeps_marks_in_place() -> None:
     events = [module(0, None, ""), module(1, 0, "a"), Mark(2, 1, "note", ""), module(3, 0, "b"), module(4, 99, "lost")]
     assert [event.id for event in completion_order(events)] == [2, 1, 3, 0, 4]
 
 
-def test_select_keeps_what_is_inside_and_what_is_around() -> None:
+def test_select_keeps_events_inside_and_around_the_matching_modules() -> None:
     events = model(tensor(1), tensor(2), tensor(3))
     assert [event.id for event in select(events, "h.1")] == [0, 3, 4]
     assert [event.id for event in select(events, ["h.0.fc", "h.2"])] == [0, 1, 2, 5, 6]
@@ -61,19 +61,19 @@ def test_select_names_the_nearest_path() -> None:
         ([tensor(2), tensor(2, dtype="f16")], [1, 1]),
     ],
 )
-def test_blocks_fold_when_all_below_is_alike(shapes: list[TensorFacts], counts: list[int]) -> None:
+def test_blocks_fold_if_all_events_inside_are_identical(shapes: list[TensorFacts], counts: list[int]) -> None:
     (root,) = fold(roots(model(*shapes)))
     assert [item.count for item in root.children()] == counts
 
 
-def test_what_lies_in_a_fold_stands_for_all_of_it() -> None:
+def test_children_of_a_fold_are_those_of_all_its_nodes() -> None:
     (root,) = fold(roots(model(*[tensor(2)] * 3)))
     (blocks,) = root.children()
     (layer,) = blocks.children()
     assert (layer.count, [node.event.path for node in layer.nodes]) == (1, ["h.0.fc", "h.1.fc", "h.2.fc"])
 
 
-def test_settings_and_arguments_tell_blocks_apart() -> None:
+def test_blocks_with_different_settings_or_arguments_do_not_fold() -> None:
     first, second = module(1, 0, "h.0"), module(2, 0, "h.1")
     second.module.settings["p"] = 0.5  # type: ignore[union-attr]
     (root,) = fold(roots([module(0, None, ""), first, second]))
@@ -82,7 +82,7 @@ def test_settings_and_arguments_tell_blocks_apart() -> None:
     assert len(fold(roots(calls))) == 3
 
 
-def test_threads_may_end_out_of_order() -> None:
+def test_children_that_end_out_of_order_are_sorted_by_their_beginning() -> None:
     forest = Forest()
     for event in (module(2, 0, "b"), module(1, 0, "a")):
         assert forest.add(event) is None
@@ -151,14 +151,14 @@ def test_select_by_the_name_of_a_variable() -> None:
         select(events, "stat.*")
 
 
-def test_moments_of_nested_calls() -> None:
+def test_moments_of_nested_calls_end_the_inner_call_first() -> None:
     events: list[Event] = [python(0), change(1, 0, "x", 1), module(2, 0, "m"), python(3, 2), Mark(4, 3, "note", "")]
     events += [change(5, 0, "x", 2), python(6), python(7, 99)]
     assert order(events) == ["+0", "1", "+3", "4", "3", "2", "5", "0", "+6", "6", "+7", "7"]
     assert order([]) == []
 
 
-def test_moments_of_a_generator_that_waits() -> None:
+def test_moments_end_a_waiting_generator_by_the_clock() -> None:
     """It is open while its consumer does other things, and ends after them."""
     events: list[Event] = [
         python(0, None, 0, 100),
@@ -180,7 +180,7 @@ def test_moments_of_a_generator_that_outlives_the_next_call() -> None:
     ]
 
 
-def test_moments_of_two_threads() -> None:
+def test_moments_of_two_threads_end_by_the_clock() -> None:
     events: list[Event] = [python(0, None, 0, 50), python(1, None, 10, 20, thread=1)]
     events += [Variable(2, 0, "x", 1, ("new",), None, 20), Variable(3, 0, "x", 2, ("values",), None, 40)]
     events += [python(4, None, 60, 10, thread=1)]

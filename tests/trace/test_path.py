@@ -27,7 +27,7 @@ CASES = json.loads((Path(__file__).parent / "path_cases.json").read_text())
 
 
 @pytest.mark.parametrize(("pattern", "path", "expected"), CASES)
-def test_match(pattern: str, path: str, expected: bool) -> None:
+def test_pattern_matches_as_the_shared_cases_say(pattern: str, path: str, expected: bool) -> None:
     assert Pattern.of(pattern).match(path) is expected
 
 
@@ -98,5 +98,5 @@ def test_suggestions_match_a_path() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["encoder", "encoder.**", "**.attn", "h.*", "**"])
-def test_a_pattern_with_a_match_raises_nothing(pattern: str) -> None:
+def test_pattern_with_a_match_does_not_raise(pattern: str) -> None:
     Pattern.of(pattern).require(PATHS)

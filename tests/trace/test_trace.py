@@ -92,7 +92,7 @@ def trace() -> Trace:
         ({"kind": "module", "name": "Block", "step": 0}, 2),
     ],
 )
-def test_find(trace: Trace, asked: dict[str, Any], count: int) -> None:
+def test_find_returns_the_calls_that_match_all_arguments(trace: Trace, asked: dict[str, Any], count: int) -> None:
     assert len(trace.find(**asked)) == count
 
 
@@ -127,21 +127,21 @@ def test_find_names_the_nearest_path_when_none_matches(trace: Trace) -> None:
     assert trace.find(name="nosuch") == [] == Trace().find("h.0")
 
 
-def test_what_is_no_id_says_how_to_find(trace: Trace) -> None:
+def test_wrong_id_raises_with_the_way_to_find_calls(trace: Trace) -> None:
     with pytest.raises(SubjectError, match=r"takes the id of an event, a number, not 'h\.0': trace\.find\('h\.0'\)"):
         trace["h.0"]  # type: ignore[index]
     with pytest.raises(SubjectError, match=r"not slice\(0, 2, None\): trace\.events is a list"):
         trace[0:2]  # type: ignore[index]
 
 
-def test_items(trace: Trace) -> None:
+def test_events_are_found_by_id(trace: Trace) -> None:
     assert trace[0] is trace.events[0] and len(trace) == len(list(trace)) == 19
     for key in (99, -1):
         with pytest.raises(KeyError, match="19 events"):
             trace[key]
 
 
-def test_the_tree(trace: Trace) -> None:
+def test_roots_and_children_follow_the_parents(trace: Trace) -> None:
     assert [event.id for event in trace.roots] == [0, 1, 8, 9, 10, 17, 18]
     root = trace[1]
     assert [event.id for event in trace.children(root)] == [2, 5]
@@ -151,18 +151,18 @@ def test_the_tree(trace: Trace) -> None:
     assert len(trace.calls) == 17
 
 
-def test_a_parent_that_is_not_there_makes_a_root() -> None:
+def test_event_with_an_unknown_parent_is_a_root() -> None:
     trace = Trace([Call(5, 3, "function", "f"), Call(6, 5, "aten", "g")])
     assert [event.id for event in trace.roots] == [5]
     assert [event.id for event in trace.children(trace[5])] == [6]
 
 
-def test_modules(trace: Trace) -> None:
+def test_modules_are_listed_by_path_in_the_order_of_their_first_call(trace: Trace) -> None:
     assert list(trace.modules) == ["", "h.0", "h.1"]
     assert trace.modules["h.1"].type == "Block"
 
 
-def test_lineage(trace: Trace) -> None:
+def test_producer_and_consumers_of_a_tensor_are_found(trace: Trace) -> None:
     second = trace.find("h.1")[0]
     assert trace.producer(second.inputs[0]) is trace[3]
     assert [call.id for call in trace.consumers(second.inputs[0])] == [5, 6, 7]
@@ -174,14 +174,14 @@ def test_lineage(trace: Trace) -> None:
     assert trace.consumers(facts(777)) == []
 
 
-def test_a_tensor_given_twice_is_one_consumer() -> None:
+def test_call_that_takes_a_tensor_twice_is_one_consumer() -> None:
     tensor = facts(1, 2)
     trace = Trace([Call(0, None, "function", "f", args=(tensor, [tensor]), kwargs={"k": tensor})])
     assert len(trace.consumers(tensor)) == 1
     assert len(trace.calls[0].inputs) == 3
 
 
-def test_tensors_in_containers() -> None:
+def test_tensors_are_found_in_containers() -> None:
     a, b, c, d = (facts(index) for index in range(4))
     value = [a, {"x": (b, 1, None)}, Fields("Pair", {"first": c, "rest": [d]}), Word("x"), Opaque("T"), "text"]
     assert list(tensors(value)) == [a, b, c, d]
@@ -189,7 +189,7 @@ def test_tensors_in_containers() -> None:
     assert (repr(Word("torch.int8")), repr(Opaque("Thing"))) == ("torch.int8", "<Thing>")
 
 
-def test_to_pandas(trace: Trace) -> None:
+def test_to_pandas_has_one_row_for_each_call(trace: Trace) -> None:
     frame = trace.to_pandas()
     assert len(frame) == 17 and frame.index.name == "id"
     assert list(frame.index) == [call.id for call in trace.calls]
@@ -211,7 +211,7 @@ def test_to_pandas(trace: Trace) -> None:
     assert len(Trace().to_pandas()) == 0
 
 
-def test_to_pandas_without_pandas(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_pandas_without_pandas_names_the_package_to_install(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingError, match="pip install pandas"):
         trace.to_pandas()
@@ -235,11 +235,11 @@ def watched() -> Trace:
     ("pattern", "ids"),
     [(None, [2, 3, 4]), ("video", [2, 4]), ("state.**", [3]), ("**.0", [3]), ("**", [2, 3, 4]), ("v*", [2, 4])],
 )
-def test_variables(pattern: str | None, ids: list[int]) -> None:
+def test_variables_are_chosen_by_a_pattern_of_names(pattern: str | None, ids: list[int]) -> None:
     assert [change.id for change in watched().variables(pattern)] == ids
 
 
-def test_variables_that_are_not_there() -> None:
+def test_pattern_without_a_variable_raises_with_the_nearest_name() -> None:
     with pytest.raises(PatternError, match=r"no variable matches 'vidoe' \(did you mean 'video'\?\)"):
         watched().variables("vidoe")
     with pytest.raises(PatternError, match="no variable matches 'x'"):
@@ -249,7 +249,7 @@ def test_variables_that_are_not_there() -> None:
     assert Trace().variables() == []
 
 
-def test_a_watched_function_in_a_trace() -> None:
+def test_watched_function_is_found_by_kind_and_name() -> None:
     trace = watched()
     assert [call.id for call in trace.find(kind="python")] == [0] == [call.id for call in trace.find(name="transform")]
     assert trace.find(name="T2V.transform", kind="python") == trace.calls[:1]
@@ -263,7 +263,7 @@ def test_a_watched_function_in_a_trace() -> None:
     assert repr(trace) == "<Trace: 5 events, 0 modules>"
 
 
-def test_an_empty_trace() -> None:
+def test_empty_trace_has_no_events_and_refuses_steps() -> None:
     trace = Trace()
     assert (len(trace), trace.calls, trace.marks, trace.modules, trace.roots, trace.find()) == (0, [], [], {}, [], [])
     assert repr(trace) == "<Trace: 0 events, 0 modules>"
@@ -273,7 +273,7 @@ def test_an_empty_trace() -> None:
         trace.step()
 
 
-def test_text(trace: Trace) -> None:
+def test_text_is_the_tree_and_repr_has_the_counts(trace: Trace) -> None:
     assert repr(trace) == "<Trace: 19 events, 3 modules>"
     assert "Block" in str(trace)
 
@@ -300,7 +300,7 @@ def test_events_are_read_while_the_session_runs_and_kept_afterwards() -> None:
         trace.step()
 
 
-def test_without_torch() -> None:
+def test_trace_does_not_import_torch() -> None:
     program = """if True:
         import sys
         import insitu

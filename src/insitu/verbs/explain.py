@@ -35,7 +35,9 @@ def explain(error: BaseException | None = None) -> Explanation:
 
 
 def _refusal(subject: object) -> str:
-    what = "no exception to explain" if subject is None else f"{type(subject).__name__} is not an exception"
+    what = f"{type(subject).__name__} is not an exception"
+    if subject is None:
+        what = "no exception to explain"
     return f"{what}: call insitu.explain(error), or insitu.explain() after a traceback in a notebook"
 
 

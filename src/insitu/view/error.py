@@ -50,7 +50,7 @@ def note(explanation: Explanation) -> str:
 def lines(explanation: Explanation) -> Iterator[Line]:
     """The exception and its explanation."""
     message = explanation.message.strip().partition("\n")[0]
-    yield _line((safe(explanation.error), "red"), (f": {safe(message)}" if message else "", ""))
+    yield _line((safe(explanation.error), "red"), (_after(": ", safe(message)), ""))
     yield from body(explanation)
 
 
@@ -64,7 +64,15 @@ def body(explanation: Explanation) -> Iterator[Line]:
 
 
 def _line(*spans: Span) -> Line:
+    """A line of the spans that have a text."""
     return Line(tuple(span for span in spans if span[0]))
+
+
+def _after(prefix: str, text: str) -> str:
+    """A text after a prefix; nothing if the text is empty."""
+    if not text:
+        return ""
+    return prefix + text
 
 
 def _site(explanation: Explanation) -> Iterator[Line]:
@@ -72,19 +80,23 @@ def _site(explanation: Explanation) -> Iterator[Line]:
     site = explanation.site
     if site is None:
         return
-    function = f" in {safe(site.function)}" if site.function else ""
+    function = _after(" in ", safe(site.function))
     chain = " ▸ ".join(map(safe, explanation.modules))
-    yield _line(("  ", ""), (spot(site) + function, "bold"), (f"    {chain}" if chain else "", "purple"))
+    yield _line(("  ", ""), (spot(site) + function, "bold"), (_after("    ", chain), "purple"))
 
 
 def _source(explanation: Explanation) -> Iterator[Line]:
     """The lines of the source, without the indentation they have in common, and the values under each."""
     shown = [(number, line.expandtabs(1)) for number, line in explanation.source]
-    margin = min((len(line) - len(line.lstrip()) for _, line in shown if line.strip()), default=0)
+    margin = min((_indentation(line) for _, line in shown if line.strip()), default=0)
     for number, line in shown:
         yield _line((f"{number:{GUTTER}} │ ", "grey"), (safe(line[margin:]), ""))
         here = [each for each in explanation.underlines if each.line == number]
         yield from _values([_label(each, line, margin) for each in here])
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 @dataclass(slots=True, frozen=True)
@@ -123,7 +135,9 @@ def _values(labels: list[ValueLabel]) -> Iterator[Line]:
 
 def _stroke(label: ValueLabel, following: ValueLabel) -> tuple[int, str]:
     """The line under an expression, up to the next one."""
-    end = min(label.end, following.start) if following is not label else label.end
+    end = label.end
+    if following is not label:
+        end = min(end, following.start)
     return label.start, "┬" + "─" * (end - label.start - 1)
 
 
@@ -162,24 +176,30 @@ def _drawing(pieces: list[tuple[int, str]]) -> str:
 
 def _misfit(misfit: Misfit) -> Iterator[Line]:
     """The shapes one under the other, aligned from the right, and what is wrong, under the dimension that is."""
-    roles = max((len(row.role) for row in misfit.rows), default=0)
+    roles = _widest([row.role for row in misfit.rows])
     widths = _widths(misfit.rows)
     shapes = [_shape(row, widths) for row in misfit.rows]
-    room = max(map(len, shapes), default=0)
+    room = _widest(shapes)
     for row, shape in zip(misfit.rows, shapes, strict=True):
-        name = f"    {_on_one_line(row.name)}" if row.name else ""
+        name = _after("    ", _on_one_line(row.name))
         yield _line((f"{'':{INDENT}}{row.role:{roles}}  ", "grey"), (shape.rjust(room), "cyan"), (name, ""))
-    column = INDENT + (roles + 2 if misfit.rows else 0) + _offset(misfit, widths, room)
+    column = INDENT
+    if misfit.rows:
+        column += roles + 2 + _offset(misfit.dimension, widths, room)
     yield _line((" " * column + "✗ ", "red"), (safe(misfit.text), ""))
     if misfit.advice:
         yield _line((" " * column + "→ ", "green"), (safe(misfit.advice), ""))
 
 
-def _offset(misfit: Misfit, widths: list[int], room: int) -> int:
+def _widest(texts: list[str]) -> int:
+    return max(map(len, texts), default=0)
+
+
+def _offset(dimension: int | None, widths: list[int], room: int) -> int:
     """The column of the dimension that does not fit, in the shapes."""
-    if misfit.dimension is None or not misfit.rows:
+    if dimension is None:
         return 0
-    inner = widths[: -misfit.dimension]
+    inner = widths[:-dimension]
     return room - sum(inner) - 2 * max(0, len(inner) - 1)
 
 
@@ -206,8 +226,8 @@ class OriginRow:
 def _origins(origins: tuple[Origin, ...]) -> Iterator[Line]:
     """Where each value comes from, as a table."""
     rows = [_origin_row(origin) for origin in origins]
-    names = max((len(row.name) for row in rows), default=0)
-    widest = max((len(row.words) for row in rows), default=0)
+    names = _widest([row.name for row in rows])
+    widest = _widest([row.words for row in rows])
     for row in rows:
         words = f"{row.words:{widest}}   " if row.expression else row.words
         yield _line((f"{'':{INDENT}}{row.name:{names}}  ", "bold"), (words, ""), (row.expression, "grey"))

@@ -176,7 +176,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("failed", "text"), FOUND, ids=[text for _, text in FOUND])
-def test_what_does_not_fit_is_found(failed: Case, text: str) -> None:
+def test_misfit_of_each_mistake_is_found(failed: Case, text: str) -> None:
     assert only(find_misfits(failed)).text == text
 
 
@@ -208,11 +208,11 @@ def test_no_check_raises(failed: Case, text: str) -> None:
         Case("KeyError", "'x'"),
     ],
 )
-def test_where_all_fits_nothing_is_said(fitting: Case) -> None:
+def test_calls_without_a_mistake_have_no_misfit(fitting: Case) -> None:
     assert find_misfits(fitting) == ()
 
 
-def test_a_check_that_stumbles_leaves_it_to_the_others() -> None:
+def test_check_that_raises_does_not_stop_the_others() -> None:
     odd = t(2, 3)
     odd.shape = None  # type: ignore[assignment]  # a tensor whose shape nobody can tell
     failed = case("torch.Tensor.add", odd, t(2, 3), message="they are on a different device")
@@ -220,7 +220,7 @@ def test_a_check_that_stumbles_leaves_it_to_the_others() -> None:
     assert only(find_misfits(failed)).text == "the devices differ: a is on cpu, b is on meta"
 
 
-def test_broadcasting_is_shown_from_the_right_and_marked() -> None:
+def test_broadcasting_misfit_marks_the_dimension_from_the_right() -> None:
     found = only(find_misfits(case("torch.Tensor.mul", t(2, 6, 24, 24), t(6, 24, 25))))
     assert [(row.role, row.shape, row.name) for row in found.rows] == [
         ("left", (2, 6, 24, 24), "a"),
@@ -229,7 +229,7 @@ def test_broadcasting_is_shown_from_the_right_and_marked() -> None:
     assert found.dimension == -1
 
 
-def test_the_ranges_of_indices_are_told() -> None:
+def test_index_misfit_shows_the_values_and_the_rows_of_the_table() -> None:
     given, table = t(3, dtype="i64"), t(10, 4)
     message = "index out of range in self"
     failed = case("torch.nn.functional.embedding", given, table, message=message, limits=lambda facts: (-1.0, 12.0))
@@ -238,7 +238,7 @@ def test_the_ranges_of_indices_are_told() -> None:
     assert only(find_misfits(failed)).text == "a holds 0 … 1234567; b has 10 rows (0 … 9)"
 
 
-def test_a_function_that_takes_the_table_first_is_told_the_same() -> None:
+def test_function_that_takes_the_table_first_has_the_same_misfit() -> None:
     table, given = t(10, 4), t(3, dtype="i64")
     failed = case("torch.embedding", table, given, message="index out of range in self", limits=lambda facts: (0, 12))
     assert only(find_misfits(failed)).text == "b holds 0 … 12; a has 10 rows (0 … 9)"
@@ -254,18 +254,18 @@ def test_a_function_that_takes_the_table_first_is_told_the_same() -> None:
         (case("torch.nn.functional.one_hot", t(4), message="only applicable to index tensor of type LongTensor"), "a"),
     ],
 )
-def test_what_must_be_whole_numbers_is_not_made_a_float_of_another_kind(failed: Case, name: str) -> None:
+def test_operand_that_must_be_integer_is_not_converted_to_another_float(failed: Case, name: str) -> None:
     found = only(find_misfits(failed))
     assert found.text == f"{name} is {found.text.split()[2]} and must hold integers"
     assert found.advice == f"{name}.long()"
 
 
-def test_from_where_on_indices_count_is_not_told_of_a_call_that_is_not_known() -> None:
+def test_index_range_of_an_unknown_function_is_not_shown() -> None:
     failed = Case("RuntimeError", "index 5 is out of bounds for dimension 1 with size 4")
     assert only(find_misfits(failed)).text == "index 5 in dimension 1, whose size is 4"
 
 
-def test_what_does_not_go_where_it_is_stored_is_told() -> None:
+def test_stored_value_that_does_not_fit_its_place_is_a_misfit() -> None:
     expanded = (
         "must match the existing size (3) at non-singleton dimension 0.  Target sizes: [2, 4].  Tensor sizes: [3, 4]"
     )
@@ -279,14 +279,14 @@ def test_what_does_not_go_where_it_is_stored_is_told() -> None:
         ]
 
 
-def test_targets_beyond_the_classes_are_told() -> None:
+def test_targets_beyond_the_classes_are_a_misfit() -> None:
     message = "Target 5 is out of bounds."
     scores, target = t(8, 5), t(8, dtype="i64")
     failed = case("torch.nn.functional.cross_entropy", scores, target, message=message, limits=lambda facts: (1.0, 5.0))
     assert only(find_misfits(failed)).text == "b holds 1 … 5; there are 5 classes (0 … 4)"
 
 
-def test_torch_counts_the_dimensions_that_were_not_sliced() -> None:
+def test_dimension_of_an_index_includes_sliced_dimensions() -> None:
     from insitu.trace.event import Word
 
     key = (Word(":"), t(1, dtype="i64"))
@@ -310,7 +310,7 @@ def test_torch_counts_the_dimensions_that_were_not_sliced() -> None:
         ),
     ],
 )
-def test_the_way_out_is_named(failed: Case, advice: str) -> None:
+def test_misfit_has_the_expected_advice(failed: Case, advice: str) -> None:
     assert only(find_misfits(failed)).advice == advice
 
 
@@ -334,11 +334,11 @@ def test_the_way_out_is_named(failed: Case, advice: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_autograd_is_explained(message: str, text: str) -> None:
+def test_errors_of_autograd_have_a_misfit(message: str, text: str) -> None:
     assert only(find_misfits(case("torch.Tensor.backward", t(4), message=message))).text == text
 
 
-def test_a_recurrent_layer_names_its_states() -> None:
+def test_misfit_of_a_recurrent_layer_shows_its_states() -> None:
     failed = case(
         "LSTM", t(9, 4, 12), (t(1, 9, 12), t(1, 9, 12)), message="Expected hidden[0] size (1, 4, 12), got [1, 9, 12]"
     )
@@ -349,7 +349,7 @@ def test_a_recurrent_layer_names_its_states() -> None:
     assert found.advice == "a state is [layers, batch, features], even with batch_first"
 
 
-def test_a_checkpoint_of_another_model_is_told_in_short() -> None:
+def test_checkpoint_of_another_model_shows_the_first_entry() -> None:
     message = (
         "Error(s) in loading state_dict for Net:\n\tsize mismatch for head.weight: copying a param with shape "
         "torch.Size([10, 16]) from checkpoint, the shape in current model is torch.Size([3, 16])."
@@ -359,7 +359,7 @@ def test_a_checkpoint_of_another_model_is_told_in_short() -> None:
     )
 
 
-def test_the_way_out_for_arrays_is_that_of_numpy() -> None:
+def test_advice_for_arrays_uses_numpy() -> None:
     flat = find_misfits(case("numpy.matmul", t(2, 3, type="ndarray"), t(4, 3, type="ndarray")))
     deep = find_misfits(case("numpy.matmul", t(7, 2, 3, type="ndarray"), t(7, 4, 3, type="ndarray")))
     assert [only(found).advice for found in (flat, deep)] == [
@@ -368,12 +368,12 @@ def test_the_way_out_for_arrays_is_that_of_numpy() -> None:
     ]
 
 
-def test_channels_do_not_come_last_where_a_side_has_their_number_by_chance() -> None:
+def test_side_that_equals_the_channels_by_chance_has_no_advice() -> None:
     found = only(find_misfits(case("torch.conv2d", t(2, 6, 4, 4), t(8, 2, 3, 3), groups=2)))
     assert (found.text, found.advice) == ("the input has 6 channels, the layer takes 4", "")
 
 
-def test_classes_are_said_to_come_last_only_if_they_do() -> None:
+def test_advice_to_transpose_classes_needs_classes_in_the_last_dimension() -> None:
     wrong, last = t(2, 8, dtype="i64"), t(2, 5, dtype="i64")
     assert only(find_misfits(case("torch.nn.functional.nll_loss", t(2, 5, 7), wrong))).advice == ""
     assert "transpose them" in only(find_misfits(case("torch.nn.functional.nll_loss", t(2, 5, 7), last))).advice

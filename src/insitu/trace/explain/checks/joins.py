@@ -15,16 +15,13 @@ from insitu.trace.explain.checks.registry import Checks
 from insitu.trace.explain.explanation import Misfit, ShapeRow
 
 CHECKS = Checks()
-PRODUCTS = ("matmul", "dot", "mv")
 # The least number of dimensions: a tensor with fewer gets more in front.
 LEAST_DIMENSIONS = {"vstack": 2, "hstack": 1}
 
 
-@CHECKS.add(operands=2)
+@CHECKS.add("matmul dot mv", operands=2)
 def matrix_product(case: Case) -> Misfit | None:
     """The inner dimensions of a matrix product, and the outer ones."""
-    if case.operation.base not in PRODUCTS:
-        return None
     left, right = map(attrgetter("facts"), case.operands[:2])
     if case.operation.is_reflected:
         left, right = right, left
