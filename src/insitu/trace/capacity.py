@@ -6,7 +6,7 @@ import re
 
 from insitu.errors import ChoiceError
 
-MEMORY = 2**30  # the default of what a trace may take
+MEMORY = 2**30  # the default limit of a trace
 LEAST = 10**6
 AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-zA-Z]{0,3})\s*")
 MOST = 2**62
@@ -17,7 +17,7 @@ UNITS = {
 
 
 def capacity(option: str, amount: object) -> int:
-    """The number of bytes that is meant: a number, or text such as "500MB" or "2 GiB".
+    """The number of bytes of an amount: a number, or text such as "500MB" or "2 GiB".
 
     >>> capacity("memory", "500MB"), capacity("memory", "2 GiB"), capacity("memory", 3e6)
     (500000000, 2147483648, 3000000)

@@ -46,8 +46,8 @@ def _around(every: list[Event], inside: set[int]) -> set[int]:
     """The ids of all events around others: parents come before their children."""
     around: set[int] = set()
     for event in reversed(every):
-        is_below = event.id in inside or event.id in around
-        if is_below and event.parent is not None:
+        is_chosen = event.id in inside or event.id in around
+        if is_chosen and event.parent is not None:
             around.add(event.parent)
     return around
 

@@ -27,7 +27,7 @@ def loss_without_graph(case: Case, match: re.Match[str]) -> Misfit:
 @CHECKS.add(says=SECOND_BACKWARD)
 def second_backward(case: Case, match: re.Match[str]) -> Misfit:
     """A graph that an earlier backward pass has freed."""
-    advice = "detach() what is carried over, or call the earlier one with retain_graph=True"
+    advice = "detach() the tensors that are carried over, or call the earlier backward with retain_graph=True"
     return Misfit("an earlier backward pass freed a part of this graph", advice=advice)
 
 
@@ -35,16 +35,18 @@ def second_backward(case: Case, match: re.Match[str]) -> Misfit:
 def changed_in_place(case: Case, match: re.Match[str]) -> Misfit:
     """A tensor that autograd has saved and that changed since."""
     if case.update is not None:
-        return _updated(case.update)
+        return _update_misfit(case.update)
     shape = re.search(r"\[torch\.\w+Tensor \[([\d, ]*)\]\]", case.message)
     which = f" of shape [{shape[1]}]" if shape is not None else ""
     advice = "change a copy instead: x = x + 1, or x.clone() first"
     return Misfit(f"a tensor{which} that the backward pass needs was changed in place", advice=advice)
 
 
-def _updated(update: ParameterUpdate) -> Misfit:
+def _update_misfit(update: ParameterUpdate) -> Misfit:
     parameter = update.parameter or "a parameter"
-    what = f"{update.step} changed {parameter}" if update.step else f"{parameter} was changed"
+    what = f"{parameter} was changed"
+    if update.step:
+        what = f"{update.step} changed {parameter}"
     advice = "step after the last backward pass through this graph, or run the forward pass again"
     return Misfit(f"{what} between forward and backward", advice=advice, names=(parameter,))
 
@@ -53,7 +55,7 @@ def _updated(update: ParameterUpdate) -> Misfit:
 def leaf_changed_in_place(case: Case, match: re.Match[str]) -> Misfit:
     """A change of a leaf that requires a gradient."""
     text = "a leaf that requires a gradient cannot be changed in place while gradients are on"
-    return Misfit(text, case.first_row("leaf"), advice="do it in `with torch.no_grad():`, or on a copy")
+    return Misfit(text, case.first_row("leaf"), advice="change it in `with torch.no_grad():`, or change a copy")
 
 
 @CHECKS.add(says=r"Can't call numpy\(\) on Tensor that requires grad")

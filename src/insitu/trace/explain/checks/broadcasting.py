@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from insitu.trace.explain.explanation import Misfit, ShapeRow
+
 Size = int | str
 Shape = tuple[Size, ...]
 
@@ -20,6 +22,14 @@ class SizeConflict:
     def text(self) -> str:
         """What is wrong with the two first of the sizes."""
         return f"dimension {self.dimension}: {self.sizes[0]} and {self.sizes[1]} differ and neither is 1"
+
+
+def conflict_misfit(shapes: Sequence[Shape], rows: tuple[ShapeRow, ...]) -> Misfit | None:
+    """The misfit of shapes that do not broadcast."""
+    conflict = size_conflict(shapes)
+    if conflict is None:
+        return None
+    return Misfit(conflict.text, rows, conflict.dimension)
 
 
 def size_conflict(shapes: Sequence[Shape]) -> SizeConflict | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case, NamedOperand
-from insitu.trace.explain.checks.broadcasting import Shape, size_conflict
+from insitu.trace.explain.checks.broadcasting import Shape, conflict_misfit
 from insitu.trace.explain.checks.registry import Checks
 from insitu.trace.explain.explanation import Misfit, ShapeRow
 
@@ -59,10 +59,7 @@ def _outer(case: Case, left: TensorFacts, right: TensorFacts, rows: tuple[ShapeR
     """The dimensions before the matrices: `bmm` has one and does not broadcast it."""
     if case.name == "bmm" and left.shape[0] != right.shape[0]:
         return Misfit(f"left has {left.shape[0]} matrices, right has {right.shape[0]}", rows, -3)
-    conflict = size_conflict([(*left.shape[:-2], 1, 1), (*right.shape[:-2], 1, 1)])
-    if conflict is None:
-        return None
-    return Misfit(conflict.text, rows, conflict.dimension)
+    return conflict_misfit([(*left.shape[:-2], 1, 1), (*right.shape[:-2], 1, 1)], rows)
 
 
 @CHECKS.add("linear", tensors="input weight")

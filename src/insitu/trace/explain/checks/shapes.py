@@ -12,7 +12,7 @@ from typing import Any
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import TensorFacts
 from insitu.trace.explain.case import Case, before_dot
-from insitu.trace.explain.checks.broadcasting import Shape, SizeConflict, size_conflict
+from insitu.trace.explain.checks.broadcasting import Shape, SizeConflict, conflict_misfit, size_conflict
 from insitu.trace.explain.checks.registry import Checks, listing
 from insitu.trace.explain.explanation import Misfit, ShapeRow
 
@@ -245,10 +245,7 @@ def broadcast_shapes(case: Case) -> Misfit | None:
     """Shapes that do not fit each other, aligned from the right."""
     if not case.operation.broadcasts:
         return None
-    conflict = _conflict(case)
-    if conflict is None:
-        return None
-    return Misfit(conflict.text, _broadcast_rows(case), conflict.dimension)
+    return conflict_misfit(_shapes(case), _broadcast_rows(case))
 
 
 @CHECKS.add(says=r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", operands=2)
@@ -258,7 +255,7 @@ def broadcast_sizes(case: Case, match: re.Match[str]) -> Misfit | None:
         return None
     conflict = _conflict(case)
     if conflict is None or set(conflict.sizes) != {int(match[1]), int(match[2])}:
-        return None  # the function broadcasts something else
+        return None  # the function broadcasts other shapes
     return Misfit(conflict.text, _broadcast_rows(case), conflict.dimension)
 
 
@@ -283,7 +280,11 @@ def result_larger_than_its_place(case: Case) -> Misfit | None:
 
 
 def _conflict(case: Case) -> SizeConflict | None:
-    return size_conflict(list(map(attrgetter("facts.shape"), case.operands)))
+    return size_conflict(_shapes(case))
+
+
+def _shapes(case: Case) -> list[Shape]:
+    return list(map(attrgetter("facts.shape"), case.operands))
 
 
 def _broadcast_rows(case: Case) -> tuple[ShapeRow, ...]:
