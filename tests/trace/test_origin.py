@@ -19,7 +19,7 @@ from insitu.trace.origin import (
     beginning,
     doubt_of,
     entry_call,
-    follows_forward,
+    explains,
     gradient_origin,
     literals,
     may_heal,
@@ -147,8 +147,8 @@ def test_where_a_gradient_went_wrong(
 
 
 def test_only_nan_of_the_forward_pass_explains_nan_that_is_news() -> None:
-    assert follows_forward(NAN, nan=True) and not follows_forward(INF, nan=True)
-    assert follows_forward(MINUS, nan=False) and not follows_forward(FINITE, nan=False)
+    assert explains(NAN, nan=True) and not explains(INF, nan=True)
+    assert explains(MINUS, nan=False) and not explains(FINITE, nan=False)
 
 
 # The calls behind a tensor: call n returns tensor n, and negative tensors were there before.

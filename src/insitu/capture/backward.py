@@ -45,12 +45,11 @@ class TensorGradients:
 
     def of_parameters(self) -> None:
         """A backward pass has ended: record the gradients that it left in the parameters."""
-        for value in list(self._probe.table.values()):
-            if is_leaf_value(value):
-                with DisableTorchFunction():
-                    grad = leaf_gradient(value())
-                if grad is not None:
-                    self._record(value, grad)
+        for value in filter(is_leaf_value, list(self._probe.table.values())):
+            with DisableTorchFunction():
+                grad = leaf_gradient(value())
+            if grad is not None:
+                self._record(value, grad)
 
     def _record(self, value: Any, grad: Tensor) -> None:
         try:
@@ -72,7 +71,8 @@ class TensorGradients:
 
 def is_leaf_value(value: Value) -> bool:
     """Whether a value may be that of a parameter: no recorded call has made it, and it requires a gradient."""
-    return isinstance(value, RichValue) and bool(value.requires_grad) and value.producer == GIVEN
+    needs_gradient = isinstance(value, RichValue) and bool(value.requires_grad)
+    return needs_gradient and value.producer == GIVEN
 
 
 def gradient_node(tensor: Tensor) -> Any:

@@ -85,18 +85,34 @@ class PythonCallee:
         code = self.code
         if code is None:
             return {**dict(zip(map(str, range(len(args))), args, strict=True)), **kwargs}
-        named = code.co_argcount + code.co_kwonlyargcount
-        has_more = bool(code.co_flags & CO_VARARGS)
-        found = dict(zip(code.co_varnames[: code.co_argcount], args, strict=False))
-        if has_more and len(args) > code.co_argcount:
-            found[code.co_varnames[named]] = args[code.co_argcount :]
-        by_name = frozenset(code.co_varnames[code.co_posonlyargcount : named])
-        found.update((name, item) for name, item in kwargs.items() if name in by_name)
-        rest = {name: item for name, item in kwargs.items() if name not in by_name}
+        names = ParameterNames(code)
+        found = dict(zip(names.positional, args, strict=False))
+        more = args[len(names.positional) :]
+        if more and names.more:
+            found[names.more] = more
+        rest = dict(kwargs)
+        for name in filter(names.by_keyword.__contains__, kwargs):
+            found[name] = rest.pop(name)
         if rest:
-            last = named + has_more
-            found[code.co_varnames[last] if code.co_flags & CO_VARKEYWORDS else "**"] = rest
+            found[names.rest] = rest
         return found
+
+
+class ParameterNames:
+    """The names of the parameters of a function: by position, by keyword, and those of `*args` and `**kwargs`."""
+
+    __slots__ = ("by_keyword", "more", "positional", "rest")
+
+    def __init__(self, code: CodeType) -> None:
+        named = code.co_argcount + code.co_kwonlyargcount
+        self.positional = code.co_varnames[: code.co_argcount]
+        self.by_keyword = frozenset(code.co_varnames[code.co_posonlyargcount : named])
+        self.more, self.rest = "", "**"
+        if code.co_flags & CO_VARARGS:
+            self.more = code.co_varnames[named]
+            named += 1
+        if code.co_flags & CO_VARKEYWORDS:
+            self.rest = code.co_varnames[named]
 
 
 class OperatorCallee:
@@ -244,8 +260,12 @@ def changes_first(function: Callable[..., Any], name: Name) -> bool:
 
 def writes_first(schema: Any) -> bool:
     """Whether an operator with this schema changes its first argument."""
-    first = schema.arguments[0] if schema.arguments else None
-    return first is not None and first.alias_info is not None and first.alias_info.is_write
+    return any(map(is_written, schema.arguments[:1]))
+
+
+def is_written(argument: Any) -> bool:
+    """Whether an operator changes an argument."""
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def operator_name(function: Any) -> str:
@@ -261,8 +281,7 @@ def unreturned_writes(function: Any) -> list[tuple[int, str]]:
     found = schemas(function)
     if not found or found[0].returns:
         return []
-    arguments = enumerate(found[0].arguments)
-    return [(i, argument.name) for i, argument in arguments if argument.alias_info and argument.alias_info.is_write]
+    return [(index, argument.name) for index, argument in enumerate(found[0].arguments) if is_written(argument)]
 
 
 # Callees of torch's own functions live as long as torch does; those of other functions are made again at each call.

@@ -75,9 +75,12 @@ def quick_digest(tensor: Tensor) -> bytes | None:
     if itemsize is None or not is_in_memory(tensor):
         return None
     try:
+        if not is_one_piece(tensor):
+            return None
         storage = tensor.untyped_storage()  # held while it is read
         size = tensor.numel() * itemsize
-        if not is_one_piece(tensor) or tensor.storage_offset() * itemsize + size > storage.nbytes():
+        end = tensor.storage_offset() * itemsize + size
+        if end > storage.nbytes():
             return None
         return digest_at(tensor.data_ptr(), size)
     except RuntimeError:  # one that stands for another, such as inside vmap
@@ -116,13 +119,18 @@ def parts_of(tensor: Tensor) -> list[Tensor]:
 
 def digest_of(tensor: Tensor) -> bytes:
     """A digest of the bytes of a dense tensor, in the order of its elements."""
-    if not tensor.is_contiguous():
-        for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
-            if stride == 0 and size > 1:  # expanded: the same element again and again
-                tensor = tensor.narrow(dim, 0, 1)
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-    return digest(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    plain = without_repeats(tensor).resolve_conj().resolve_neg()
+    return digest(plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def without_repeats(tensor: Tensor) -> Tensor:
+    """The elements of a tensor that are in memory: in an expanded dimension it is the same element again and again."""
+    if tensor.is_contiguous():
+        return tensor
+    expanded = [dim for dim, stride in enumerate(tensor.stride()) if stride == 0]
+    for dim in expanded:
+        tensor = tensor.narrow(dim, 0, min(tensor.shape[dim], 1))
+    return tensor
 
 
 def array_digest(item: Any) -> Any:
@@ -130,5 +138,7 @@ def array_digest(item: Any) -> Any:
     whole = numpy.ndarray.view(item, numpy.ndarray)
     if whole.dtype.hasobject:
         return None
-    mask = digest(numpy.ma.getmaskarray(item)) if issubclass(type(item), numpy.ma.MaskedArray) else None
-    return digest(numpy.ascontiguousarray(whole).reshape(-1).view(numpy.uint8)), mask
+    values = digest(numpy.ascontiguousarray(whole).reshape(-1).view(numpy.uint8))
+    if issubclass(type(item), numpy.ma.MaskedArray):
+        return values, digest(numpy.ma.getmaskarray(item))
+    return values, None

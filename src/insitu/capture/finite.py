@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 from torch.nn import Parameter
@@ -31,6 +34,7 @@ SUMMED = {torch.float32: torch.float32, torch.float64: torch.float64}
 WIDENED = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 DTYPES = [item for item in vars(torch).values() if isinstance(item, torch.dtype)]
 WHOLE = frozenset(kind for kind in DTYPES if not kind.is_floating_point and not kind.is_complex)
+SUMMABLE = SUMMED.keys() | WIDENED.keys()
 is_grad_enabled = torch.is_grad_enabled
 HAS_CUDA = torch.cuda.is_available()
 
@@ -82,25 +86,29 @@ def is_readable() -> bool:
 def floats(tensor: Tensor) -> Tensor | None:
     """The floating-point values of a tensor, detached and dense; None if there are none that could be read."""
     tensor = local_part(tensor)
-    if tensor.dtype in WHOLE or not has_values(tensor) or tensor.is_quantized:
+    has_floats = tensor.dtype not in WHOLE and not tensor.is_quantized
+    if not has_floats or not has_values(tensor):
         return None
     values = Tensor.detach(tensor)
     if values.is_nested or values.layout is not torch.strided:
         values = stored(values)
     if values.is_complex():
         values = torch.view_as_real(values.resolve_conj())
-    if values.dtype not in SUMMED and values.dtype not in WIDENED:
-        values = values.to(torch.float32)
-    return values
+    if values.dtype in SUMMABLE:
+        return values
+    return values.to(torch.float32)
 
 
 def stored(tensor: Tensor) -> Tensor:
     """The values that a sparse or nested tensor keeps."""
-    if tensor.layout is torch.sparse_coo:
-        return sparse_values(tensor)
-    if tensor.layout is MKLDNN:
-        return tensor.to_dense()
-    return tensor.values()
+    read = STORED.get(tensor.layout, Tensor.values)
+    return read(tensor)
+
+
+STORED: dict[Any, Callable[[Tensor], Tensor]] = {
+    torch.sparse_coo: sparse_values,
+    MKLDNN: Tensor.to_dense,
+}
 
 
 def finiteness_of(tensor: Tensor, found: float | None = None) -> Finiteness:
@@ -157,17 +165,15 @@ def first_bad(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:
 def index_of(tensor: Tensor, *, nan: bool) -> tuple[int, ...] | None:
     """The same for what this process holds of a tensor."""
     values = floats(tensor)
-    if values is None or tensor.is_nested or tensor.layout is not torch.strided:
+    has_index = tensor.layout is torch.strided and not tensor.is_nested
+    if values is None or not has_index:
         return None
-    bad = values.isnan() if nan else values.isinf()
+    find = Tensor.isnan if nan else Tensor.isinf
+    bad = find(values)
     if tensor.is_complex():
         bad = bad.any(-1)
-    at = int(bad.reshape(-1).to(torch.uint8).argmax())
-    index = []
-    for size in reversed(tensor.shape):
-        at, rest = divmod(at, size)
-        index.append(rest)
-    return tuple(reversed(index))
+    first = int(bad.reshape(-1).to(torch.uint8).argmax())
+    return tuple(map(int, numpy.unravel_index(first, tuple(tensor.shape))))
 
 
 skip_when_compiling(total, careful_total, finiteness_of)

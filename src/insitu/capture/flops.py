@@ -25,14 +25,14 @@ def flops(call: Call) -> int | None:
     formula = _operator(call.name) if call.kind == "aten" else _FUNCTIONS.get(call.name)
     if formula is None or call.result is None:
         return None
-    named = sorted((name for name in _ORDER if name in call.kwargs), key=_ORDER.index)
-    args = (*call.args, *(call.kwargs[name] for name in named))
+    named = [name for name in _ORDER if name in call.kwargs]
+    args = (*call.args, *map(call.kwargs.__getitem__, named))
     rest = tuple([(name, shapes(item)) for name, item in call.kwargs.items() if name not in named])
-    return _counted(formula, shapes(args), shapes(call.result), rest)
+    return _count(formula, shapes(args), shapes(call.result), rest)
 
 
 @lru_cache(maxsize=4096)  # a formula of torch takes longer than all the rest of an event
-def _counted(formula: Callable[..., int], args: tuple[Any, ...], result: Any, named: tuple[Any, ...]) -> int | None:
+def _count(formula: Callable[..., int], args: tuple[Any, ...], result: Any, named: tuple[Any, ...]) -> int | None:
     try:
         return int(formula(*args, out_val=result, **dict(named)))
     except Exception:  # symbolic sizes, or arguments that the formula does not know
@@ -60,7 +60,13 @@ def _operator(name: str) -> Callable[..., int] | None:
     wanted = ".".join(name.split(".")[:2])
     if wanted == f"aten.{FLASH_ATTENTION}_for_cpu":  # torch knows the others of its kind
         return _attention
-    return next((formula for packet, formula in flop_registry.items() if str(packet) == wanted), None)
+    return _formulas().get(wanted)
+
+
+@cache
+def _formulas() -> dict[str, Callable[..., int]]:
+    """The formulas of torch by the names of the operators."""
+    return {str(packet): formula for packet, formula in flop_registry.items()}
 
 
 def _formula(name: str) -> Callable[..., int]:
@@ -74,8 +80,8 @@ def _linear(x: Shape, weight: Shape, *rest: Any, out_val: Any = None, **named: A
 
 
 def _matmul(a: Shape, b: Shape, *, out_val: Shape, **named: Any) -> int:
-    left = a if len(a) > 1 else (1, *a)
-    right = b if len(b) > 1 else (*b, 1)
+    left = (1, *a)[-max(len(a), 2) :]
+    right = (*b, 1)[: max(len(b), 2)]
     outer = out_val[: max(len(left), len(right)) - 2]
     return _formula("bmm")((prod(outer), *left[-2:]), (prod(outer), *right[-2:]))
 
@@ -135,9 +141,16 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
     **_everywhere("matmul", _matmul),
     **_everywhere("__matmul__", _matmul),
     **_everywhere("__rmatmul__", _reflected),
-    **{key: _formula(name) for name in ("mm", "bmm", "addmm", "baddbmm") for key in _everywhere(name, _linear)},
-    **{key: _conv for n in (1, 2, 3) for key in _everywhere(f"conv{n}d", _conv)},
-    **{key: _conv_transposed for n in (1, 2, 3) for key in _everywhere(f"conv_transpose{n}d", _conv)},
+    **_everywhere("mm", _formula("mm")),
+    **_everywhere("bmm", _formula("bmm")),
+    **_everywhere("addmm", _formula("addmm")),
+    **_everywhere("baddbmm", _formula("baddbmm")),
+    **_everywhere("conv1d", _conv),
+    **_everywhere("conv2d", _conv),
+    **_everywhere("conv3d", _conv),
+    **_everywhere("conv_transpose1d", _conv_transposed),
+    **_everywhere("conv_transpose2d", _conv_transposed),
+    **_everywhere("conv_transpose3d", _conv_transposed),
     **_everywhere("scaled_dot_product_attention", _attention),
     **_everywhere("multi_head_attention_forward", _multi_head),
     "torch.einsum": _einsum,

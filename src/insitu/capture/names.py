@@ -46,14 +46,12 @@ class ModuleCallee:
     kind: Literal["module"]
     path: str
 
-    def __init__(
-        self, module: nn.Module, anchor: ModuleCallee | None, own: str, *, wanted: bool, subject: bool
-    ) -> None:
+    def __init__(self, module: nn.Module, anchor: ModuleCallee | None, own: str, *, subject: bool) -> None:
         self.kind = "module"
         self.ref = weakref.ref(module)
         self.anchor, self.own = anchor, own
-        self.path = join(anchor.path if anchor is not None else "", own)
-        self.wanted = wanted
+        self.path = self._path()
+        self.wanted = False
         self.called = False
         self.subject = subject
         self.transparent = wrapped_name(module) is not None
@@ -63,13 +61,21 @@ class ModuleCallee:
 
     def is_inside(self, other: ModuleCallee) -> bool:
         """Whether the path follows from that of another module."""
-        return self is other or (self.anchor is not None and self.anchor.is_inside(other))
+        if self.anchor is None or self is other:
+            return self is other
+        return self.anchor.is_inside(other)
 
     def move(self) -> None:
         """Take the path that follows from the anchor, which may have moved."""
         if self.anchor is not None:
             self.anchor.move()
-        self.path = self.facts.path = join(self.anchor.path if self.anchor is not None else "", self.own)
+        self.path = self.facts.path = self._path()
+
+    def _path(self) -> str:
+        """The path that follows from the anchor."""
+        if self.anchor is None:
+            return self.own
+        return join(self.anchor.path, self.own)
 
 
 class ModuleNames:
@@ -108,8 +114,7 @@ class ModuleNames:
 
     def _learn_inside(self, module: nn.Module, caller: ModuleCallee, call: int) -> ModuleCallee:
         """The callee of a module that was not in the model before: it was assigned since, or is outside of it."""
-        owner = caller.ref()
-        own = attribute_path(owner, module) if owner is not None else None
+        own = attribute_path(caller.ref(), module)
         if own is None:
             own = self._free_name(type(module).__name__, caller.path, call)
         return self._add_tree(module, caller, own, subject=False)
@@ -136,9 +141,12 @@ class ModuleNames:
         """A name that no other module had in this call of the module at the path: each call counts anew."""
         key = join(path, name)
         latest, number = self._counts.get(key, (call, 0))
-        number = number + 1 if latest == call else 1
-        self._counts[key] = (call, number)
-        return name if number == 1 else f"{name}#{number}"
+        if latest != call:
+            number = 0
+        self._counts[key] = (call, number + 1)
+        if number == 0:
+            return name
+        return f"{name}#{number + 1}"
 
     def _add_tree(self, root: nn.Module, anchor: ModuleCallee | None, own: str, *, subject: bool) -> ModuleCallee:
         top = self._add(root, anchor, own, subject)
@@ -159,8 +167,8 @@ class ModuleNames:
         return top
 
     def _add(self, module: nn.Module, anchor: ModuleCallee | None, own: str, subject: bool) -> ModuleCallee:
-        path = join(anchor.path if anchor is not None else "", own)
-        callee = ModuleCallee(module, anchor, own, wanted=self._wanted(path), subject=subject)
+        callee = ModuleCallee(module, anchor, own, subject=subject)
+        callee.wanted = self._wanted(callee.path)
         self.callees[id(module)] = callee
         self._all.add(callee)
         return callee
@@ -205,12 +213,16 @@ def weight_of(module: nn.Module) -> int:
     return int(bool(children(module)))
 
 
-def attribute_path(owner: nn.Module, module: nn.Module) -> str | None:
+def attribute_path(owner: nn.Module | None, module: nn.Module) -> str | None:
     """The attribute of a module that holds another one, be it in a container; None if there is none."""
+    if owner is None:
+        return None
     for name, child in children(owner):
         if child is module:
             return name
-        inner = attribute_path(child, module) if isinstance(child, CONTAINERS) else None
+        if not isinstance(child, CONTAINERS):
+            continue
+        inner = attribute_path(child, module)
         if inner is not None:
             return join(name, inner)
     return None
@@ -223,7 +235,7 @@ def named_children(module: nn.Module, path: str, subject: bool) -> Iterator[tupl
         if name == inner:
             yield child, path, subject
         else:
-            yield child, f"{path}.{name}" if path else name, False
+            yield child, join(path, name), False
 
 
 def children(module: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -272,12 +284,12 @@ def count_parameters(modules: Sequence[tuple[nn.Module, ModuleFacts, list[nn.Mod
     them is counted once."""
     known: dict[int, dict[int, int]] = {}  # the sizes of the parameters in a module, below zero if they do not train
     for module, facts, inner in reversed(modules):
-        found = own = sizes(module.parameters(recurse=False))
-        if inner:
-            found = dict(own)
-            for child in inner:
-                within = known.get(id(child))
-                found |= within if within is not None else sizes(child.parameters())
+        own = sizes(module.parameters(recurse=False))
+        found = dict(own)
+        for child in inner:
+            if id(child) not in known:
+                known[id(child)] = sizes(child.parameters())
+            found |= known[id(child)]
         known[id(module)] = found
         facts.leaf = not inner
         facts.own_parameters = sum(map(abs, own.values()))

@@ -75,7 +75,7 @@ class Recorder:
     def _wanted(self, path: str) -> bool:
         if self.level == "python":
             return False
-        return not self.only or any(Pattern.of(pattern).match(path) for pattern in self.only)
+        return not self.only or any(Pattern.of(text).match(path) for text in self.only)
 
     def start(self, frame: FrameType | None) -> None:
         """Begin to record; `frame` is the one in which the session is entered."""
@@ -85,9 +85,11 @@ class Recorder:
             self._limit()
         self._earlier_threads = WeakSet(threading.enumerate())
         with ExitStack() as undo:
-            for part in (patience, regions) if self.level != "python" else (patience,):
-                part.begin()
-                undo.callback(part.end)
+            patience.begin()
+            undo.callback(patience.end)
+            if self.level != "python":
+                regions.begin()
+                undo.callback(regions.end)
             patch.begin(self)
             undo.callback(patch.end, self)
             probe = self._probe(self.base)
@@ -161,14 +163,16 @@ class Recorder:
             return None
         if ident in self._threads:
             return self._threads[ident]
-        if not self.names.has_subject or module is None:
-            if threading.current_thread() in self._earlier_threads:
-                return None
-            return self._probe(Base(None))
-        callee = self.names.callees.get(id(module))
-        if callee is not None and callee.ref() is module:
+        if self._concerns_thread(module):
             return self._probe(Base(None))
         return None
+
+    def _concerns_thread(self, module: nn.Module | None) -> bool:
+        """Whether to record this thread: it calls a module of the subject or, without one, is new in the session."""
+        if module is not None and self.names.has_subject:
+            callee = self.names.callees.get(id(module))
+            return callee is not None and callee.ref() is module
+        return threading.current_thread() not in self._earlier_threads
 
     def step(self) -> None:
         """A new step begins."""
@@ -193,21 +197,21 @@ class Recorder:
 
     def complaints(self) -> list[str]:
         """What the user may have meant otherwise: patterns that matched nothing, a subject that was not called."""
-        called = [callee.path for callee in self.names.callees.values() if callee.called]
+        callees = list(self.names.callees.values())
+        called = [callee.path for callee in callees if callee.called]
         expects_calls = self.names.has_subject and not self.only and self.level != "python"
         if expects_calls and not called:
             return ["the model that was to be traced was not called in this block"]
-        unmatched = [pattern for pattern in self.only if not any(Pattern.of(pattern).match(path) for path in called)]
-        known = [callee.path for callee in self.names.callees.values()]
-        return [
-            f"no module that was called matches {pattern!r}{Pattern.of(pattern).nearest(known)}"
-            for pattern in unmatched
-        ]
+        known = [callee.path for callee in callees]
+        unmatched = [text for text in self.only if not any(map(Pattern.of(text).match, called))]
+        return [f"no module that was called matches {text!r}{Pattern.of(text).nearest(known)}" for text in unmatched]
 
     def _mark(self, kind: MarkKind, text: str) -> None:
         """Put a mark on the tape of this thread: that of another one may be written to at this very moment."""
-        if self.probes:
-            (self._threads.get(get_ident()) or self._probe(Base(None))).mark(kind, text)
+        if not self.probes:
+            return
+        probe = self._threads.get(get_ident()) or self._probe(Base(None))
+        probe.mark(kind, text)
 
 
 def whole_steps(

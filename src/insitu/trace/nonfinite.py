@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
 from insitu.trace.operation import operation
 from insitu.trace.origin import (
-    FINITE,
     Beginning,
     Finiteness,
     Passage,
@@ -80,9 +80,9 @@ class NonFiniteSearch:
 
     def result(self) -> dict[int, NonFiniteEvent]:
         """What was found, by the ids of the events; call it once, after the last event."""
-        for chain in self._chains.values():
-            if chain.is_healed:
-                self._found |= {id: NonFiniteEvent(self._found[id].contents) for id in chain.events}
+        healed = [chain.events for chain in self._chains.values() if chain.is_healed]
+        for id in itertools.chain.from_iterable(healed):
+            self._found[id] = NonFiniteEvent(self._found[id].contents)
         return self._found
 
     def _add_variable(self, variable: Variable) -> None:
@@ -90,29 +90,31 @@ class NonFiniteSearch:
         if isinstance(value, float) and not isfinite(value):
             self._found[variable.id] = NonFiniteEvent(literals(value), is_wrong=True)
             return
-        bad = [facts for facts in tensors(value) if not finiteness(facts.stats).is_finite]
+        bad = nonfinite_among(tensors(value))
         if bad:
             is_wrong = any(self._wrong.get(key(facts), finiteness(facts.stats).nan) for facts in bad)
             self._keep(variable.id, bad, is_wrong=is_wrong, is_origin=False)
 
     def _add_call(self, call: Call) -> None:
-        bad = [facts for facts in call.outputs if not finiteness(facts.stats).is_finite]
         chain = self._chain_behind(call) if self._chains else None
         if chain is not None:
             self._use(chain, call)
-        if bad:
-            new = [facts for facts in bad if key(facts) not in self._wrong]
-            origins = [facts for facts in new if self._judge(call, facts, chain)]
-            is_wrong = any(self._wrong[key(facts)] for facts in bad)
-            self._wrong_calls[call.id] = is_wrong
-            self._keep(call.id, bad, is_wrong=is_wrong, is_origin=bool(origins))
+        bad = nonfinite_among(call.outputs)
+        if not bad:
+            return
+        new = [facts for facts in bad if key(facts) not in self._wrong]
+        origins = [facts for facts in new if self._judge(call, facts, chain)]
+        is_wrong = any(self._wrong[key(facts)] for facts in bad)
+        self._wrong_calls[call.id] = is_wrong
+        self._keep(call.id, bad, is_wrong=is_wrong, is_origin=bool(origins))
 
     def _keep(self, id: int, bad: list[TensorFacts], *, is_wrong: bool, is_origin: bool) -> None:
         self._found[id] = NonFiniteEvent(union(finiteness(facts.stats) for facts in bad), is_wrong, is_origin)
-        chains = [self._chains.get(key(facts)) for facts in bad]
-        if None not in chains:  # else something in it cannot heal
-            for chain in filter(None, chains):
-                chain.events.append(id)
+        keys = set(map(key, bad))
+        can_heal = keys <= self._chains.keys()
+        if can_heal:
+            for each in keys:
+                self._chains[each].events.append(id)
 
     # What is wrong, and where it began.
 
@@ -133,11 +135,9 @@ class NonFiniteSearch:
         """Whether the NaN or Inf in an output is wrong, and whether it began in the call."""
         output = finiteness(facts.stats)
         begins = beginning(passage_of(call, facts), output)
-        if begins in (Beginning.HERE, Beginning.DATA):
-            return True, True
-        if begins is Beginning.MEMORY:
-            return False, False
-        known = [self._is_wrong(item) for item in explaining(call, facts, output)]
+        if begins in CERTAIN:
+            return CERTAIN[begins]
+        known = set(map(self._is_wrong, explaining(call, facts, output)))
         if True in known:
             return True, False
         # A NaN that is written down begins there. One that was there before the trace began is news to the first call
@@ -162,23 +162,37 @@ class NonFiniteSearch:
         """The NaN or Inf that may heal and goes into a call, or into the forward call whose gradient it computes."""
         if call.forward in self._chain_users:
             return self._chain_users[call.forward]
-        found = (self._chains.get(key(facts)) for facts in call.inputs)
+        found = map(self._chains.get, map(key, call.inputs))
         return next(filter(None, found), None)
 
     def _use(self, chain: Chain, call: Call) -> None:
         """A NaN or Inf that may heal goes into a call."""
-        what, passage = operation(call.kind, call.name), passage_of(call)
         chain.is_used = True
         self._chain_users[call.id] = chain
-        is_bad = not passage.outgoing.is_finite
-        is_number = what.own in LEAVING or not literals(call.result).is_finite
-        is_gradient = is_bad and call.phase == "backward"
-        if what.runs_backward or is_gradient:
-            chain.has_reached = True
-        elif is_bad or is_number:
-            is_in_model = call.module is not None or any(facts.requires_grad for facts in call.outputs)
-            reach = reach_of(passage, is_nan=chain.is_nan, is_in_model=is_in_model)
-            chain.has_reached = chain.has_reached or reach is not None
+        chain.has_reached = chain.has_reached or reaches(call, is_nan=chain.is_nan)
+
+
+# Where the answer does not depend on the inputs: whether the NaN or Inf is wrong, and whether it began in the call.
+CERTAIN = {Beginning.HERE: (True, True), Beginning.DATA: (True, True), Beginning.MEMORY: (False, False)}
+
+
+def reaches(call: Call, *, is_nan: bool) -> bool:
+    """Whether a NaN (`is_nan`) or Inf that goes into a call reaches what matters there."""
+    what, passage = operation(call.kind, call.name), passage_of(call)
+    is_bad = not passage.outgoing.is_finite
+    is_gradient = is_bad and call.phase == "backward"
+    if what.runs_backward or is_gradient:
+        return True
+    is_number = what.own in LEAVING or not literals(call.result).is_finite
+    if not (is_bad or is_number):
+        return False
+    is_in_model = call.module is not None or any(facts.requires_grad for facts in call.outputs)
+    return reach_of(passage, is_nan=is_nan, is_in_model=is_in_model) is not None
+
+
+def nonfinite_among(items: Iterable[TensorFacts]) -> list[TensorFacts]:
+    """The tensors that are not finite."""
+    return [facts for facts in items if not finiteness(facts.stats).is_finite]
 
 
 def passage_of(call: Call, output: TensorFacts | None = None) -> Passage:
@@ -197,17 +211,19 @@ def passage_of(call: Call, output: TensorFacts | None = None) -> Passage:
 
 def explaining(call: Call, output: TensorFacts, contents: Finiteness) -> Iterable[TensorFacts]:
     """The inputs that explain an output: NaN is explained by NaN."""
-    for facts in call.inputs:
-        found = finiteness(facts.stats)
-        if facts is not output and found != FINITE and (found.nan or not contents.nan):
+    for facts in nonfinite_among(call.inputs):
+        is_explanation = finiteness(facts.stats).nan or not contents.nan
+        if is_explanation and facts is not output:
             yield facts
 
 
 def has_least(facts: TensorFacts, output: TensorFacts) -> bool:
     """Whether a tensor holds the least number of its dtype, or of the dtype of an output, as masks do."""
-    lowest = facts.stats.min if facts.stats is not None else None
-    limits = [limit for each in (facts, output) if (limit := dtype_named(each.dtype).largest) is not None]
-    return lowest is not None and bool(limits) and lowest <= -NEARLY_LEAST * min(limits)
+    if facts.stats is None or facts.stats.min is None:
+        return False
+    limits = (dtype_named(facts.dtype).largest, dtype_named(output.dtype).largest)
+    smallest = min((limit for limit in limits if limit is not None), default=inf)
+    return facts.stats.min <= -NEARLY_LEAST * smallest
 
 
 def key(facts: TensorFacts) -> Key:

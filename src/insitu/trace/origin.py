@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from math import isinf, isnan
+from math import inf, isnan
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from insitu.trace.event import Fields, Stats
@@ -87,7 +87,7 @@ def literals(item: Any, depth: int = 0) -> Finiteness:
     Finiteness(nan=False, inf=False, minus_inf=True)
     """
     if isinstance(item, float):
-        return Finiteness(isnan(item), item > 0 and isinf(item), item < 0 and isinf(item))
+        return Finiteness(nan=isnan(item), inf=item == inf, minus_inf=item == -inf)
     parts = _parts(item)
     if not parts or depth >= MOST_DEPTH:
         return FINITE
@@ -238,25 +238,21 @@ def gradient_origin(outgoing: Finiteness, incoming: Finiteness, *, is_known: boo
     `is_known` says that this backward pass met NaN or Inf before. With a gradient scaler (`is_scaled`) Inf is expected:
     the optimizer skips that step.
     """
-    is_earlier = not incoming.is_finite and not is_new_nan(outgoing, incoming)
     is_excused = is_scaled and not (outgoing.nan and incoming.is_finite)
-    if outgoing.is_finite or is_excused or (is_earlier and is_known):
+    if outgoing.is_finite or is_excused:
         return GradientOrigin.KNOWN
-    if is_earlier:
-        return GradientOrigin.UNCHECKED
-    return GradientOrigin.NODE
+    if is_new(outgoing, incoming):
+        return GradientOrigin.NODE
+    if is_known:
+        return GradientOrigin.KNOWN
+    return GradientOrigin.UNCHECKED
 
 
-def is_new_nan(outgoing: Finiteness, incoming: Finiteness) -> bool:
-    """Whether NaN comes out where none went in."""
-    return outgoing.nan and not incoming.nan
-
-
-def follows_forward(forward: Finiteness, *, nan: bool) -> bool:
-    """Whether a gradient is not finite because the forward pass was not; with `nan` only NaN explains it."""
+def explains(earlier: Finiteness, *, nan: bool) -> bool:
+    """Whether what was there earlier explains NaN (`nan`) or Inf: NaN is only explained by NaN."""
     if nan:
-        return forward.nan
-    return not forward.is_finite
+        return earlier.nan
+    return not earlier.is_finite
 
 
 # Many calls.
@@ -348,11 +344,10 @@ def doubt_of(passage: Passage | None, *, is_certain: bool, nan: bool) -> Doubt |
     """
     if passage is None:
         return None
-    written = passage.literals
     is_data = is_certain and not passage.inputs
-    if is_data or written.nan or (not written.is_finite and not nan):
+    if is_data or explains(passage.literals, nan=nan):
         return Doubt.NONE
-    if not written.is_finite:
+    if not passage.literals.is_finite:
         return Doubt.INFINITE_LITERAL
     if passage.operation.is_uninitialized:
         return Doubt.MEMORY

@@ -15,19 +15,24 @@ def cut_before(reading: Reading, losses: Iterable[Value], missing: Container[int
 
     `missing` holds the ids of those parameters.
     """
-    unrelated: set[int] = set()
-    for at in producers(reading, losses):
-        taken = [value for value in noted_values(reading, at) if value.requires_grad]
-        is_cut = taken and not any(value.requires_grad for value in values(reading.result(at)))
-        if is_cut and leads_to(reading, taken, missing, unrelated):
+    search = ParameterSearch(reading, missing)
+    for at in producers(reading, losses, set()):
+        inputs = with_gradient(noted_values(reading, at))
+        is_cut = inputs and not with_gradient(values(reading.result(at)))
+        if is_cut and search.is_behind(inputs):
             return reading.call(at)
     return None
 
 
-def producers(reading: Reading, found: Iterable[Value]) -> Iterator[int]:
-    """The calls that some values come from, over any distance, the nearest first."""
+def with_gradient(found: Iterable[Value]) -> list[Value]:
+    """The values that require a gradient."""
+    return [value for value in found if value.requires_grad]
+
+
+def producers(reading: Reading, found: Iterable[Value], met: set[int]) -> Iterator[int]:
+    """The calls that some values come from, over any distance, the nearest first. `met` are those to pass over, and
+    grows meanwhile."""
     waiting = list(found)
-    met: set[int] = set()
     for value in waiting:  # it grows meanwhile
         at = reading.producer(value)
         if at is not None and at not in met:
@@ -36,20 +41,19 @@ def producers(reading: Reading, found: Iterable[Value]) -> Iterator[int]:
             yield at
 
 
-def leads_to(reading: Reading, found: list[Value], wanted: Container[int], unrelated: set[int]) -> bool:
-    """Whether some values come from wanted tensors; `unrelated` are calls that are known not to."""
-    if any(id(value()) in wanted for value in found):
-        return True
-    met: set[int] = set()
-    waiting = list(found)
-    while waiting:
-        at = reading.producer(waiting.pop())
-        if at is None or at in met or at in unrelated:
-            continue
-        met.add(at)
-        taken = noted_values(reading, at)
-        if any(id(value()) in wanted for value in taken):
+class ParameterSearch:
+    """Looks for wanted parameters behind values until it finds one; remembers the calls that do not lead to them."""
+
+    def __init__(self, reading: Reading, wanted: Container[int]) -> None:
+        self._reading, self._wanted = reading, wanted
+        self._unrelated: set[int] = set()
+
+    def is_behind(self, found: list[Value]) -> bool:
+        """Whether a wanted parameter is among some values, or is where they come from."""
+        if self._has_wanted(found):
             return True
-        waiting += taken
-    unrelated |= met
-    return False
+        earlier = producers(self._reading, found, self._unrelated)
+        return any(self._has_wanted(noted_values(self._reading, at)) for at in earlier)
+
+    def _has_wanted(self, found: list[Value]) -> bool:
+        return any(id(value()) in self._wanted for value in found)

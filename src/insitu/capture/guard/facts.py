@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from insitu.capture.explain.reading import Reading, values
+from insitu.capture.finite import is_finite
 from insitu.capture.isolation import run_isolated
-from insitu.capture.names import ModuleCallee
+from insitu.capture.names import ModuleCallee, join
 from insitu.capture.statistics import statistics
 from insitu.capture.tensor_memory import has_values, local_part
 from insitu.capture.tensors import Value, layout_of, short_dtype
 from insitu.capture.torch_internals import BUFFERS, PARAMETERS, SAVED, DisableTorchFunction, saved_names
+from insitu.capture.value_decoder import sizes
 from insitu.trace.event import Call, Stats, TensorFacts
 from insitu.trace.explain.expressions import segment
 from insitu.trace.explain.origins import MOST_STEPS
@@ -30,6 +32,12 @@ def alive(values: Iterable[Value]) -> list[Tensor]:
     return [tensor for value in values if (tensor := value()) is not None]
 
 
+def holds_nonfinite(value: Value) -> bool:
+    """Whether the tensor of a value is alive and not finite."""
+    tensor = value()
+    return tensor is not None and not is_finite(tensor)
+
+
 def noted_values(reading: Reading, at: int) -> list[Value]:
     """The tensors that were given to a call."""
     return [*values(reading.args(at)), *values(reading.kwargs(at))]
@@ -44,17 +52,24 @@ def operands(
     """
     there = {id(tensor): tensor for tensor in tensors}
     written = names_at(reading, at)
+    there.pop(id(changed), None)
     found = []
     for value in noted_values(reading, at):
         tensor = value()
         facts = reading.plain(value)
-        if tensor is not None and id(tensor) in there and tensor is not changed:
-            facts.stats = stats_of(tensor)
+        if id(tensor) in there:
+            facts.stats = stats_of(there[id(tensor)])
         name = parameter_path(probe, tensor) or written.get(id(value), "")
         producer = reading.producer(value)
-        made = reading.call(producer) if producer is not None else None
-        found.append(TensorOperand(facts, name, made, source_of(reading, producer)))
+        found.append(TensorOperand(facts, name, call_at(reading, producer), source_of(reading, producer)))
     return found
+
+
+def call_at(reading: Reading, at: int | None) -> Call | None:
+    """The call at an offset, if there is one."""
+    if at is None:
+        return None
+    return reading.call(at)
 
 
 def source_of(reading: Reading, at: int | None) -> Call | None:
@@ -64,7 +79,8 @@ def source_of(reading: Reading, at: int | None) -> Call | None:
             return None
         what = operation("function", reading.callee(at).name)
         is_complement = what.name == "rsub"  # 1 - x, of a probability
-        if not (what.is_move or is_complement):
+        passes_on = what.is_move or is_complement
+        if not passes_on:
             return reading.call(at)
         at = next(map(reading.producer, values(reading.args(at))), None)
     return None
@@ -74,13 +90,18 @@ def names_at(reading: Reading, at: int) -> dict[int, str]:
     """The expressions that the arguments of a call, or of a module around it, came from, by the ids of the values."""
     names: dict[int, str] = {}
     for each in reading.ancestors(at):
-        callee, expression = reading.callee(each), reading.expression(each)
-        if expression is not None:
-            name = "" if isinstance(callee, ModuleCallee) else callee.name
-            for item, node in argument_pairs(expression.node, name, reading.args(each), reading.kwargs(each)):
-                if isinstance(item, Value):
-                    names.setdefault(id(item), segment(expression.file, node))
+        names = argument_names(reading, each) | names
     return names
+
+
+def argument_names(reading: Reading, at: int) -> dict[int, str]:
+    """The expressions that the arguments of a call came from, by the ids of the values; the first if there are two."""
+    callee, expression = reading.callee(at), reading.expression(at)
+    if expression is None:
+        return {}
+    name = "" if isinstance(callee, ModuleCallee) else callee.name
+    pairs = list(argument_pairs(expression.node, name, reading.args(at), reading.kwargs(at)))
+    return {id(item): segment(expression.file, node) for item, node in reversed(pairs) if isinstance(item, Value)}
 
 
 def parameter_path(probe: Probe, tensor: Tensor | None) -> str:
@@ -94,17 +115,22 @@ def own_tensors(probe: Probe) -> Iterator[tuple[str, Tensor]]:
     """Every parameter and buffer of the modules that are known, with its path."""
     for callee in list(probe.names.callees.values()):
         module = callee.ref()
-        for part in (PARAMETERS, BUFFERS):
-            for name, tensor in list(getattr(module, part, {}).items()):
-                if tensor is not None:
-                    yield f"{callee.path}.{name}" if callee.path else name, tensor
+        tensors = {**getattr(module, PARAMETERS, {}), **getattr(module, BUFFERS, {})}
+        for name, tensor in tensors.items():
+            if tensor is not None:
+                yield join(callee.path, name), tensor
 
 
 def module_chain(reading: Reading, at: int) -> tuple[str, ...]:
     """The paths and classes of the modules around a call, the outermost first."""
-    return tuple(
-        f"{callee.path} ({callee.facts.type})" if callee.path else callee.facts.type for callee in reading.modules(at)
-    )
+    return tuple(map(title, reading.modules(at)))
+
+
+def title(callee: ModuleCallee) -> str:
+    """The path and class of a module."""
+    if not callee.path:
+        return callee.facts.type
+    return f"{callee.path} ({callee.facts.type})"
 
 
 def saved(node: Any) -> list[TensorOperand]:
@@ -114,10 +140,8 @@ def saved(node: Any) -> list[TensorOperand]:
 
 def saved_tensors(node: Any) -> list[tuple[str, Tensor]]:
     """The tensors that a node has saved, by the names that autograd has for them."""
-    names = saved_names(node)
-    return [
-        (name.removeprefix(SAVED), tensor) for name in names if isinstance(tensor := saved_value(node, name), Tensor)
-    ]
+    values = {name.removeprefix(SAVED): saved_value(node, name) for name in saved_names(node)}
+    return [(name, value) for name, value in values.items() if isinstance(value, Tensor)]
 
 
 def saved_value(node: Any, name: str) -> Any:
@@ -132,8 +156,7 @@ def facts_of(tensor: Tensor) -> TensorFacts:
     """The facts of a tensor that is on no tape, with its statistics."""
     with DisableTorchFunction():
         shape, dtype, device, *_ = layout_of(tensor)
-        sizes = tuple(size if type(size) is int else str(size) for size in shape or ())
-        facts = TensorFacts(-1, sizes, short_dtype(dtype), str(device), tensor.requires_grad)
+        facts = TensorFacts(-1, sizes(shape or ()), short_dtype(dtype), str(device), tensor.requires_grad)
     facts.stats = stats_of(tensor)
     return facts
 

@@ -17,6 +17,7 @@ from insitu.capture.finite import finiteness_of, first_bad, has_least, is_finite
 from insitu.capture.guard.facts import (
     alive,
     facts_of,
+    holds_nonfinite,
     module_chain,
     names_at,
     noted_values,
@@ -70,13 +71,16 @@ def call_tensors(
     callee: FunctionCallee, at: int, args: Any, kwargs: Any, result: Any, before: Finiteness | None
 ) -> CallTensors:
     """The tensors of a call; a tensor that the call changes in place is an output."""
-    changed = args[0] if changes(callee, args, kwargs) else None
-    outputs = tensors_in(result)
+    read = {**kwargs} if kwargs else {}
+    read.pop("out", None)
+    inputs, outputs = tensors_in((args, read)), tensors_in(result)
+    earlier: tuple[Finiteness, ...] = ()
+    if changes(callee, args, kwargs):
+        inputs = [tensor for tensor in inputs if tensor is not args[0]]
+        earlier = (before or FINITE,)
     if callee.in_place:
-        outputs += [tensor for tensor in tensors_in(changed) if not any(one is tensor for one in outputs)]
-    read = {name: item for name, item in kwargs.items() if name != "out"} if kwargs else {}
-    inputs = [tensor for tensor in tensors_in((args, read)) if tensor is not changed]
-    earlier = () if changed is None else (before or FINITE,)
+        known = set(map(id, outputs))
+        outputs += [tensor for tensor in tensors_in(args[:1]) if id(tensor) not in known]
     return CallTensors(callee, at, inputs, outputs, (args, kwargs), earlier)
 
 
@@ -84,7 +88,9 @@ def changes(callee: FunctionCallee, args: Any, kwargs: Any) -> bool:
     """Whether a function changes its first argument; what returns that, as `x.to(device)` often does, need not."""
     if not args:
         return False
-    return callee.in_place or (bool(kwargs) and kwargs.get("inplace") is True)
+    if callee.in_place or not kwargs:
+        return callee.in_place
+    return kwargs.get("inplace") is True
 
 
 def output_finding(
@@ -92,13 +98,15 @@ def output_finding(
 ) -> Finding | None:
     """The finding of a call whose output is not finite; None if it is not news, or may still heal."""
     tensors = call_tensors(callee, at, args, kwargs, result, before)
-    if tensors.outputs and all(map(is_finite, tensors.outputs)):  # only their sum is too large
+    is_large_sum = tensors.outputs and all(map(is_finite, tensors.outputs))
+    if is_large_sum:
         check.nonfinite.discard(at)
         return None
     if check.checks.is_allowed(callee.name, check.path):
         return None
     passage = tensors.passage()
-    if passage.literals.nan or not passage.inputs:
+    is_meant = passage.literals.nan or not passage.inputs
+    if is_meant:
         return None
     waiting = waiting_at(check, Reading(check.probe.tape), at)
     if waiting is not None:
@@ -152,7 +160,7 @@ def waiting_at(check: ProbeChecks, reading: Reading, at: int) -> NonFiniteResult
 def waiting_behind(check: ProbeChecks, values: list[Value]) -> NonFiniteResult | None:
     """The finding that waits behind some values, through the calls that pass them on unchecked."""
     history = TapeHistory(check)
-    bad = [value for value in values if value() is None or not history.finiteness(value).is_finite]
+    bad = [value for value in values if value() is None or holds_nonfinite(value)]
     return check.waiting.of(bad) or check.waiting.of(unchecked_source(history, value)[0] for value in bad)
 
 
@@ -198,12 +206,20 @@ def incoming_finding(
         if value is None or not matters(tensor, value, is_loss=is_loss):
             continue
         source, _ = unchecked_source(TapeHistory(check), value)
-        if source.producer >= 0 and not isinstance(check.probe.tape.callee(source.producer), FunctionCallee):
+        if is_opaque(check, source.producer):
             return opaque_finding(check, source.producer, tensor)
         if source.producer == GIVEN:
             check.checks.has_incoming = True
-            return input_finding(check, at, source if isinstance(source, ParameterValue) else value, tensor, path)
+            named = source if isinstance(source, ParameterValue) else value
+            return input_finding(check, at, named, tensor, path)
     return None
+
+
+def is_opaque(check: ProbeChecks, call: int) -> bool:
+    """Whether a call is a module or a compiled region, in which no function was seen; negative numbers are no calls."""
+    if call < 0:
+        return False
+    return not isinstance(check.probe.tape.callee(call), FunctionCallee)
 
 
 def matters(tensor: Tensor, value: Value, *, is_loss: bool) -> bool:
@@ -222,7 +238,9 @@ def unchecked_finding(check: ProbeChecks, tensors: list[Tensor]) -> Finding | No
         if value is None or is_finite(tensor):
             continue
         source, is_produced = unchecked_source(history, value)
-        finding = overflow_finding(check, history, source, tensor) if is_produced else None
+        if not is_produced:
+            continue
+        finding = overflow_finding(check, history, source, tensor)
         if finding is not None:
             return finding
     return None
@@ -233,8 +251,7 @@ def overflow_finding(check: ProbeChecks, history: TapeHistory, value: Value, ten
     call = value.producer
     check.unchecked.discard(call)
     check.nonfinite.add(call)
-    output = value()
-    output = tensor if output is None else output
+    output = tensor_of(value, tensor)
     if is_excused(check, history, call, output):
         return None
     check.checks.has_found = True
@@ -244,13 +261,23 @@ def overflow_finding(check: ProbeChecks, history: TapeHistory, value: Value, ten
 def is_excused(check: ProbeChecks, history: TapeHistory, call: int, output: Tensor) -> bool:
     """Whether the NaN or Inf of an unchecked call is allowed, was written down, or is a mask."""
     passage, callee = history.entry(call), check.probe.tape.callee(call)
-    found, inputs = finiteness_of(output), history.inputs(call)
     if passage is None or check.checks.is_allowed(callee.name, call_path(check, call)):
         return True
-    if replace(passage, outputs=(found,)).is_literal or any(map(history.is_literal, gone(inputs))):
+    found, inputs = finiteness_of(output), history.inputs(call)
+    if replace(passage, outputs=(found,)).is_literal:
         return True
-    there = alive(inputs)
-    return found.is_minus_inf and (len(there) < len(inputs) or has_least(there, output))
+    missing, there = gone(inputs), alive(inputs)
+    if any(map(history.is_literal, missing)):
+        return True
+    return found.is_minus_inf and (bool(missing) or has_least(there, output))
+
+
+def tensor_of(value: Value, other: Tensor) -> Tensor:
+    """The tensor of a value or, if it is gone, another one."""
+    tensor = value()
+    if tensor is None:
+        return other
+    return tensor
 
 
 def gone(values: list[Value]) -> list[Value]:
@@ -272,9 +299,9 @@ def call_path(check: ProbeChecks, at: int) -> str:
 
 def opaque_finding(check: ProbeChecks, at: int, tensor: Tensor) -> Finding | None:
     """The finding of a module, or a compiled region, in which no function was seen, unless an input is not finite."""
-    history, found = TapeHistory(check), finiteness_of(tensor)
+    history = TapeHistory(check)
     inputs = history.inputs(at)
-    if found.is_minus_inf or any(not history.finiteness(each).is_finite for each in inputs):
+    if finiteness_of(tensor).is_minus_inf or any(map(holds_nonfinite, inputs)):
         return None
     check.checks.has_found = True
     there = alive(inputs)
@@ -283,8 +310,7 @@ def opaque_finding(check: ProbeChecks, at: int, tensor: Tensor) -> Finding | Non
 
 def input_finding(check: ProbeChecks, at: int, value: Value, tensor: Tensor, path: str) -> Finding:
     """The finding of a tensor that was not finite before the guard began, or of the parameter that it came from."""
-    there, reading = value(), Reading(check.probe.tape)
-    tensor = tensor if there is None else there
+    tensor, reading = tensor_of(value, tensor), Reading(check.probe.tape)
     try:
         call, facts = reading.call(at), facts_of(tensor)
         name = parameter_path(check.probe, tensor) or names_at(reading, at).get(id(value), "")

@@ -18,7 +18,7 @@ from insitu.capture.tape import Tape
 from insitu.capture.torch_internals import FORWARD_CLASS, current_node, node_number
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import ConsequentGradient, Finding, FindingKind, NonFiniteGradient, UncheckedGradient
-from insitu.trace.origin import Finiteness, GradientOrigin, follows_forward, union
+from insitu.trace.origin import Finiteness, GradientOrigin, explains, union
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import ProbeChecks
@@ -117,7 +117,7 @@ def consequence(check: ProbeChecks, reading: Reading, at: int, gradient: BadGrad
 def follows(check: ProbeChecks, tensors: list[Tensor], gradient: BadGradient) -> bool:
     """Whether a gradient is not finite because the tensors of the forward call are not."""
     forward = union(map(finiteness_of, tensors))
-    return follows_forward(forward, nan=gradient.has_nan and not check.checks.has_found)
+    return explains(forward, nan=gradient.has_nan and not check.checks.has_found)
 
 
 def facts_at(

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading
-from insitu.capture.finite import finiteness_of, is_finite
+from insitu.capture.finite import is_finite
 from insitu.capture.guard.facts import noted_values
 from insitu.capture.guard.risk import can_produce
 from insitu.capture.tensors import Value
 from insitu.trace.operation import operation
-from insitu.trace.origin import FINITE, Finiteness, Passage, literals
+from insitu.trace.origin import FINITE, Passage, literals
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import ProbeChecks
@@ -77,13 +77,6 @@ class TapeHistory:
         written = literals((self._reading.args(call), self._reading.kwargs(call)))
         inputs = tuple(FINITE for _ in self.inputs(call))
         return Passage(operation(callee.kind, callee.name), inputs, literals=written)
-
-    def finiteness(self, tensor: Value) -> Finiteness:
-        """What a tensor contains that is not finite; nothing where it is gone."""
-        there = tensor()
-        if there is not None:
-            return finiteness_of(there)
-        return FINITE
 
     def _is_overwritten(self, tensor: Value) -> bool:
         """Whether a call has changed a tensor in place since."""

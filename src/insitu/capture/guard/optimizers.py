@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from torch import Tensor
 
-from insitu.capture.finite import is_finite
+from insitu.capture.finite import is_finite, total
 from insitu.capture.torch_internals import version_counter
 from insitu.trace.event import Call
 from insitu.trace.health import OptimizerHistory
@@ -45,6 +46,21 @@ class OptimizerSteps:
         self._is_added = False
         self._place: Call | None = None
 
+    def places(self) -> dict[int, str]:
+        """What to call the parameters that are in no module that was called, by id; none if the optimizer is gone."""
+        optimizer = self.ref()
+        if optimizer is None:
+            return {}
+        return places_in(optimizer)
+
+    def new_bad(self, parameters: list[Tensor]) -> list[Tensor]:
+        """The parameters that are not finite since the last step."""
+        if all(map(isfinite, map(total, parameters))):
+            return []
+        new = [each for each in parameters if id(each) not in self.bad and not is_finite(each)]
+        self.bad.update(map(id, new))
+        return new
+
     def leave(self, parameters: list[Tensor]) -> None:
         """The step is over: remember the gradient of one parameter as it is now."""
         self._left, self._is_added = None, False
@@ -61,9 +77,12 @@ class OptimizerSteps:
 
     def end_backward(self, place: Callable[[], Call]) -> None:
         """If it was written to now, this pass was added to the gradient that the last step left."""
-        version = self._left.current_version() if self._left is not None else None
-        if self._left is not None and version is not None and version > self._left.version:
-            self._left = LeftGradient(self._left.parameter, self._left.gradient, version)
+        left = self._left
+        if left is None:
+            return
+        version = left.current_version()
+        if version is not None and version > left.version:
+            self._left = replace(left, version=version)
             self._is_added = True
             self._place = self._place or place()
 

@@ -7,19 +7,19 @@ not at every step.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from math import isfinite
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from insitu.capture.explain.reading import Reading
-from insitu.capture.finite import finiteness_of, first_bad, is_finite, total
+from insitu.capture.finite import finiteness_of, first_bad, is_finite
 from insitu.capture.guard.cut import cut_before
 from insitu.capture.guard.facts import facts_of, noted_values, own_tensors
-from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of, places_in
+from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
 from insitu.capture.names import unwrapped
@@ -42,7 +42,9 @@ class Training:
     """Watches the weights of a model, or of the optimizers that step."""
 
     def __init__(self, model: nn.Module | None, checks: GuardChecks, trouble: Callable[[str, Exception], None]) -> None:
-        self._model, self._checks, self._trouble = model, checks, trouble
+        self._checks, self._trouble = checks, trouble
+        self._has_model = model is not None
+        self._model = nn.Module() if model is None else model  # without a model: one that has no parameters
         self._weights = Weights()
         self._optimizers: dict[int, OptimizerSteps] = {}
         self._passes = 0
@@ -65,15 +67,22 @@ class Training:
     # Parameters.
 
     def _see_model(self) -> None:
-        for parameter in self._model.parameters() if self._model is not None else ():
+        for parameter in self._model.parameters():
             self._weights.see(parameter)
 
     def _see_called_modules(self) -> None:
         """Without a model: see the parameters of all modules that were called, which an optimizer may lack."""
-        for check in self._checks_here() if self._model is None else ():
-            for _, parameter in own_tensors(check.probe):
-                if isinstance(parameter, nn.Parameter):
-                    self._weights.see(parameter)
+        if self._has_model:
+            return
+        for _, tensor in self._called_tensors(self._checks_here()):
+            if isinstance(tensor, nn.Parameter):
+                self._weights.see(tensor)
+
+    @staticmethod
+    def _called_tensors(checks: list[ProbeChecks]) -> Iterator[tuple[str, Tensor]]:
+        """The parameters and buffers of all modules that were called, with their paths."""
+        for check in checks:
+            yield from own_tensors(check.probe)
 
     def _checks_here(self) -> list[ProbeChecks]:
         """The checks of this guard in this thread."""
@@ -82,15 +91,12 @@ class Training:
 
     def _paths(self) -> dict[int, str]:
         """The paths of the parameters, by id."""
-        if self._model is not None:
-            return {id(parameter): path for path, parameter in unwrapped(self._model).named_parameters()}
+        if self._has_model:
+            return paths_by_id(unwrapped(self._model).named_parameters())
         found: dict[int, str] = {}
         for steps in self._optimizers.values():
-            optimizer = steps.ref()
-            found |= places_in(optimizer) if optimizer is not None else {}
-        for check in self._checks.checks:
-            found |= {id(tensor): path for path, tensor in own_tensors(check.probe)}
-        return found
+            found |= steps.places()
+        return found | paths_by_id(self._called_tensors(self._checks.checks))
 
     # Backward passes.
 
@@ -124,11 +130,12 @@ class Training:
 
     def _find_cut(self, probe: Probe, at: int) -> None:
         """Find where the graph is cut, from the losses of a backward pass."""
-        parameters = [weight.ref() for weight in self._weights.missing]
-        missing = {id(parameter) for parameter in parameters if parameter is not None and parameter.requires_grad}
+        missing = self._weights.missing_ids()
+        if not missing:
+            return
         reading = Reading(probe.tape)
         try:
-            self._cut = cut_before(reading, noted_values(reading, at), missing) if missing else None
+            self._cut = cut_before(reading, noted_values(reading, at), missing)
         finally:
             reading.close()
 
@@ -138,16 +145,19 @@ class Training:
         try:
             with DisableTorchFunction():
                 self._begin_step(optimizer)
-            if not any(callable(argument) for argument in (*args, *kwargs.values())):  # else the model is called in it
-                for check in self._checks_here():
-                    check.pause.begin(sys._getframe(1))
+            calls_model = any(map(callable, (*args, *kwargs.values())))
+            if not calls_model:
+                self._pause(sys._getframe(1))
         except Exception as error:
             self._trouble("looking at an optimizer", error)
 
+    def _pause(self, frame: FrameType) -> None:
+        """Check nothing until the call of this frame has ended."""
+        for check in self._checks_here():
+            check.pause.begin(frame)
+
     def _begin_step(self, optimizer: Any) -> None:
-        steps = self._optimizers.get(id(optimizer))
-        if steps is None or steps.ref() is not optimizer:
-            steps = self._see_optimizer(optimizer)
+        steps = self._see_optimizer(optimizer)
         is_sampled = is_due(steps.steps)
         if is_sampled:
             self._see_called_modules()
@@ -160,6 +170,10 @@ class Training:
             self._totals.add(Sample(weights).total)
 
     def _see_optimizer(self, optimizer: Any) -> OptimizerSteps:
+        """The steps of an optimizer, which may be new."""
+        known = self._optimizers.get(id(optimizer))
+        if known is not None and known.ref() is optimizer:
+            return known
         if not self._optimizers:
             self._totals = Totals()  # those without an optimizer are other gradients
         steps = self._optimizers[id(optimizer)] = OptimizerSteps(optimizer)
@@ -182,16 +196,14 @@ class Training:
 
     def _update(self, optimizer: Any, steps: OptimizerSteps) -> Finding | None:
         """The finding of a parameter that was finite before a step, and is not finite after it."""
-        parameters = parameters_of(optimizer)
-        if all(isfinite(total(parameter)) for parameter in parameters):
-            return None
-        new = [each for each in parameters if id(each) not in steps.bad and not is_finite(each)]
-        steps.bad.update(map(id, new))
+        new = steps.new_bad(parameters_of(optimizer))
         if not new:
             return None
-        has_bad_gradient = any(not is_finite(each.grad) for each in new if each.grad is not None)
+        has_bad_gradient = any(map(has_nonfinite_gradient, new))
+        if has_bad_gradient and self._checks.has_found:
+            return None
         path = self._paths().get(id(new[0]), "")
-        if (has_bad_gradient and self._checks.has_found) or self._checks.is_allowed("", path):
+        if self._checks.is_allowed("", path):
             return None
         self._checks.has_found = True
         return NonFiniteUpdate(
@@ -210,16 +222,17 @@ class Training:
     def _leftover_gradients(self) -> Iterator[Finding]:
         """The first gradient that is left and not finite, where nothing else that is not finite was reported."""
         checks = self._checks
-        if not self._passes or checks.has_found or checks.has_incoming or checks.is_scaled or checks.allow:
+        is_explained = checks.has_found or checks.has_incoming or checks.is_scaled
+        if is_explained or checks.allow or not self._passes:
             return
-        model = unwrapped(self._model).named_parameters() if self._model is not None else ()
-        called = [item for check in checks.checks for item in own_tensors(check.probe)]
-        for path, parameter in (*model, *called):
+        model = unwrapped(self._model).named_parameters()
+        for path, parameter in (*model, *self._called_tensors(checks.checks)):
             gradient = dense_grad(parameter)
-            if gradient is not None and not is_finite(gradient):
-                index = first_bad(gradient, nan=finiteness_of(gradient).nan)
-                yield LeftoverGradient(path=path, output=facts_of(gradient), index=index)
-                return
+            if gradient is None or is_finite(gradient):
+                continue
+            index = first_bad(gradient, nan=finiteness_of(gradient).nan)
+            yield LeftoverGradient(path=path, output=facts_of(gradient), index=index)
+            return
 
     def _history(self) -> TrainingHistory:
         """The training as plain data."""
@@ -230,7 +243,7 @@ class Training:
             passes=self._passes,
             first_norms=tuple(self._totals.first),
             largest_norm=self._totals.largest,
-            has_model=self._model is not None,
+            has_model=self._has_model,
             cut=self._cut,
         )
 
@@ -238,17 +251,19 @@ class Training:
         has_stepped = any(steps.steps for steps in self._optimizers.values())
         for key, path in self._paths().items():
             weight = self._weights.get(key)
-            parameter = weight.ref() if weight is not None else None
-            if weight is None or parameter is None or self._checks.is_allowed("", path):
+            if weight is None or self._checks.is_allowed("", path):
                 continue
-            is_asked = has_stepped or not weight.has_gradient  # to compare all values takes time
+            parameter = weight.ref()
+            if parameter is None:
+                continue
+            is_unlikely_fixed = weight.has_gradient and not has_stepped  # to compare all values takes time
             yield ParameterHistory(
                 path=path,
                 requires_grad=parameter.requires_grad,
                 was_frozen=weight.was_frozen,
                 has_gradient=weight.has_gradient,
                 has_optimizer=weight.has_optimizer,
-                has_changed=weight.has_changed(parameter) if is_asked else True,
+                has_changed=is_unlikely_fixed or weight.has_changed(parameter),
                 is_matrix=parameter.dim() > 1,
                 is_layer=not parameter.requires_grad and self._is_layer(path),
                 is_trained=key in trained,
@@ -263,16 +278,24 @@ class Training:
 
         A module that no optimizer knows may be there to compute a loss, and not to learn.
         """
-        if self._model is not None:
+        if self._has_model:
             return set(map(id, self._model.parameters()))
         known = self._weights.with_optimizer()
-        called = [callee.ref() for check in self._checks.checks for callee in check.probe.names.callees.values()]
-        inside = [set(map(id, module.parameters())) for module in called if module is not None]
-        return set().union(*(ids for ids in inside if ids & known))
+        trained: set[int] = set()
+        for module in self._called_modules():
+            inside = set(map(id, module.parameters()))
+            if inside & known:
+                trained |= inside
+        return trained
+
+    def _called_modules(self) -> Iterator[nn.Module]:
+        for check in self._checks.checks:
+            modules = (callee.ref() for callee in check.probe.names.callees.values())
+            yield from (module for module in modules if module is not None)
 
     def _is_layer(self, path: str) -> bool:
         """Whether a parameter belongs to a layer of torch that should learn; a table of the user may be fixed."""
-        if self._model is None:
+        if not self._has_model:
             return False
         owner = unwrapped(self._model).get_submodule(path.rpartition(".")[0])
         is_table = isinstance(owner, (nn.Embedding, nn.EmbeddingBag))
@@ -309,21 +332,43 @@ class Weights:
     def update_missing(self) -> None:
         """Look which of the missing gradients are there by now."""
         for weight in self.missing:
-            parameter = weight.ref()
-            weight.has_gradient = parameter is None or (parameter.is_leaf and parameter.grad is not None)
+            weight.has_gradient = is_served(weight.ref())
         self.missing = [weight for weight in self.missing if not weight.has_gradient]
+
+    def missing_ids(self) -> set[int]:
+        """The ids of the parameters that require a gradient and have not got one."""
+        parameters = (weight.ref() for weight in self.missing)
+        return {id(each) for each in parameters if each is not None and each.requires_grad}
+
+
+def paths_by_id(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
+    """The paths of tensors, by id."""
+    return {id(tensor): path for path, tensor in named}
+
+
+def has_nonfinite_gradient(parameter: Tensor) -> bool:
+    """Whether a parameter has a gradient that is not finite."""
+    return parameter.grad is not None and not is_finite(parameter.grad)
+
+
+def is_served(parameter: Tensor | None) -> bool:
+    """Whether a parameter has its gradient, or is gone."""
+    if parameter is None:
+        return True
+    return parameter.is_leaf and parameter.grad is not None
 
 
 def is_due(count: int) -> bool:
     """Whether to look at the gradients of this step."""
-    return count < FIRST or count % EVERY == 0 or not count & (count - 1)
+    is_power_of_two = not count & (count - 1)
+    return count < FIRST or is_power_of_two or count % EVERY == 0
 
 
 def site_here() -> Site | None:
     """The line of the user's code that is being executed."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and is_hidden(frame.f_code.co_filename):
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not is_hidden(frame.f_code.co_filename):
+            return Sites().chain((frame.f_code, frame.f_lasti), None)
         frame = frame.f_back
-    if frame is not None:
-        return Sites().chain((frame.f_code, frame.f_lasti), None)
     return None

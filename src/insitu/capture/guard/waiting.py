@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.finite import is_finite
-from insitu.capture.guard.facts import noted_values
+from insitu.capture.guard.facts import holds_nonfinite, noted_values
 from insitu.capture.tensors import Value
 from insitu.trace.findings import NonFiniteResult
 
@@ -53,8 +52,8 @@ class Waiting:
     def of(self, found: Iterable[Value]) -> NonFiniteResult | None:
         """The finding that waits behind one of some values."""
         values = list(found)
-        known = (self._by_call[value.producer] for value in values if value.producer in self._by_call)
-        return self.of_earlier(values) or next(known, None)
+        known = (self._by_call.get(value.producer) for value in values)
+        return self.of_earlier(values) or next(filter(None, known), None)
 
     def of_earlier(self, found: Iterable[Value]) -> NonFiniteResult | None:
         """The same for values from before the tape was cleared: the offsets of their calls mean other calls now."""
@@ -73,34 +72,31 @@ class Waiting:
         """The tape is about to be cleared: keep what is alive by its value, and what nobody has used."""
         if not self:
             return
-        producers, used = self._uses()
-        earlier = [
-            Carrier(each.value, each.finding, is_used=each.is_used or id(each.value) in used)
-            for each in self._by_value.values()
-        ]
-        reading = Reading(self._check.probe.tape)
-        new = [
-            Carrier(value, finding, is_used=at in producers)
-            for at, finding in self._by_call.items()
-            for value in values(reading.result(at))
-        ]
+        carriers = self._carriers()
         self._by_call.clear()
-        self._by_value = {id(each.value): each for each in (*earlier, *new) if each.value() is not None}
-        for carrier in (*earlier, *new):
-            if carrier.value() is None:
+        self._by_value.clear()
+        for carrier in carriers:
+            if carrier.value() is not None:
+                self._by_value[id(carrier.value)] = carrier
+            else:
                 self._count_unused(carrier)
 
-    def _uses(self) -> tuple[set[int], set[int]]:
-        """The calls whose results were used on the tape, and the ids of all values that were."""
+    def _carriers(self) -> list[Carrier]:
+        """All tensors that hold what waits, and whether they were used by now."""
         reading = Reading(self._check.probe.tape)
-        used = [value for at in reading.tape.calls() for value in noted(reading, at)]
-        return {value.producer for value in used}, set(map(id, used))
+        used = list(chain.from_iterable(arguments(reading, at) for at in reading.tape.calls()))
+        ids, producers = set(map(id, used)), {value.producer for value in used}
+        found = [replace(each, is_used=each.is_used or key in ids) for key, each in self._by_value.items()]
+        for at, finding in self._by_call.items():
+            found += [Carrier(value, finding, is_used=at in producers) for value in values(reading.result(at))]
+        return found
 
     def _count_unused(self, carrier: Carrier) -> None:
         is_unknown = carrier.value() is None and len(self._check.checks.checks) > 1  # another thread may have used it
-        if not carrier.is_used and not is_unknown:
-            first, count = self._unused.get(carrier.finding.place, (carrier.finding, 0))
-            self._unused[first.place] = (first, count + 1)
+        if carrier.is_used or is_unknown:
+            return
+        first, count = self._unused.get(carrier.finding.place, (carrier.finding, 0))
+        self._unused[first.place] = (first, count + 1)
 
     def unused(self) -> Iterator[NonFiniteResult]:
         """What nobody has used by the end of the block."""
@@ -115,27 +111,25 @@ class Waiting:
 
     def _settle_passed_on(self) -> None:
         """Views and parts are not checked one by one: look at those that are alive and hold what waits."""
+        if not self:
+            return
         tape = self._check.probe.tape
-        for at in sorted(self._check.unchecked) if self else ():
-            bad = [value for value in values(Reading(tape).result(at)) if self._is_bad(value)]
-            finding = self._check.waiting_behind(bad) if bad else None
+        for at in sorted(self._check.unchecked):
+            bad = filter(holds_nonfinite, values(Reading(tape).result(at)))
+            finding = self._check.waiting_behind(list(bad))
             if finding is not None:
                 self._by_call.setdefault(at, finding)
-
-    @staticmethod
-    def _is_bad(value: Value) -> bool:
-        """Whether a tensor is alive and not finite."""
-        tensor = value()
-        return tensor is not None and not is_finite(tensor)
 
     def _is_known_elsewhere(self, value: Value) -> bool:
         """Whether another thread has met a tensor: it may have used it."""
         tensor = value()
-        others = (check.probe.table for check in self._check.checks.checks if check is not self._check)
-        return any((other := table.get(id(tensor))) is not None and other() is tensor for table in others)
+        if tensor is None:
+            return False
+        others = (check for check in self._check.checks.checks if check is not self._check)
+        return any(check.value_of(tensor) is not None for check in others)
 
 
-def noted(reading: Reading, at: int) -> list[Value]:
+def arguments(reading: Reading, at: int) -> list[Value]:
     """The tensors that were given to a call; a mark has none."""
     if reading.callee(at).kind != "mark":
         return noted_values(reading, at)
