@@ -66,14 +66,16 @@ class FunctionCallee:
 class PythonCallee:
     """A Python function that is watched; `code` is None for one that is written in C."""
 
-    __slots__ = ("code", "kind", "name")
+    __slots__ = ("code", "kind", "name", "parameters")
 
     kind: Literal["python"]
+    parameters: ParameterNames | None
 
     def __init__(self, name: str, code: CodeType | None) -> None:
         self.kind = "python"
         self.name = name
         self.code = code
+        self.parameters = ParameterNames(code) if code is not None else None
 
     def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by the names of the parameters; what was not given is left out.
@@ -82,10 +84,9 @@ class PythonCallee:
         >>> PythonCallee("area", area.__code__).named((1, 2, 3), {"unit": "m"})
         {'width': 1, 'more': (2, 3), 'options': {'unit': 'm'}}
         """
-        code = self.code
-        if code is None:
+        names = self.parameters
+        if names is None:
             return {**dict(zip(map(str, range(len(args))), args, strict=True)), **kwargs}
-        names = ParameterNames(code)
         found = dict(zip(names.positional, args, strict=False))
         more = args[len(names.positional) :]
         if more and names.more:

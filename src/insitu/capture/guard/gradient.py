@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -61,12 +62,19 @@ def gradient_finding(
         return unplaced_finding(check, gradient)
     reading = Reading(tape)
     try:
-        user = unchecked_user(check, reading, at) if origin is GradientOrigin.UNCHECKED else None
-        if user is not None:
-            return user_finding(check, reading, user, gradient)
+        if origin is GradientOrigin.UNCHECKED:
+            return unchecked_gradient_finding(check, reading, at, gradient)
         return node_finding(check, reading, at, gradient)
     finally:
         reading.close()
+
+
+def unchecked_gradient_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:
+    """The finding of the call that used the result of the call at an offset or, if there is none, of the node."""
+    user = unchecked_user(check, reading, at)
+    if user is None:
+        return node_finding(check, reading, at, gradient)
+    return user_finding(check, reading, user, gradient)
 
 
 def node_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGradient) -> Finding | None:
@@ -146,14 +154,14 @@ def unplaced_finding(check: ProbeChecks, gradient: BadGradient) -> Finding | Non
     check.checks.has_found = True
     node, call = gradient.node, unseen_call(check.probe.tape, node_number(gradient.node))
     facts: dict[str, Any] = {
-        "call": call,
-        "path": call.path if call is not None else "",
-        "site": definition_of(node) or (call.site if call is not None else None),
+        "site": definition_of(node),
         "output": facts_of(gradient.tensor),
         "index": gradient.index(),
         "operands": tuple(saved(node)),
         "node": node.name(),
     }
+    if call is not None:
+        facts |= {"call": call, "path": call.path, "site": facts["site"] or call.site}
     if gradient.origin is GradientOrigin.UNCHECKED:
         return UncheckedGradient(**facts)
     return NonFiniteGradient(kind=gradient.kind, has_finite_inputs=gradient.incoming.is_finite, **facts)
@@ -170,16 +178,17 @@ def definition_of(node: Any) -> Site | None:
 
 def unseen_call(tape: Tape, number: int) -> Call | None:
     """The compiled region, or the module in which nothing was seen, that made a node that no function has made."""
-    found = None
-    for at in tape.calls():
-        nodes = tape.nodes(at)
-        if nodes and nodes.start > number:
-            break
-        if any(value.producer == at for value in values(tape.result(at))):
-            found = at if not isinstance(tape.callee(at), FunctionCallee) else found
-    if found is not None:
-        return Reading(tape).call(found)
+    earlier = takewhile(lambda at: is_before(tape.nodes(at), number), tape.calls())
+    opaque = [at for at in earlier if not isinstance(tape.callee(at), FunctionCallee)]
+    makers = [at for at in opaque if any(value.producer == at for value in values(tape.result(at)))]
+    if makers:
+        return Reading(tape).call(makers[-1])
     return None
+
+
+def is_before(nodes: range, number: int) -> bool:
+    """Whether a call made no nodes, or began to make them before the node with a number."""
+    return not nodes or nodes.start <= number
 
 
 def place_of(check: ProbeChecks, number: int) -> tuple[Tape, int | None]:
@@ -192,8 +201,10 @@ def place_of(check: ProbeChecks, number: int) -> tuple[Tape, int | None]:
 
 def unchecked_user(check: ProbeChecks, reading: Reading, at: int) -> int | None:
     """The call that used the result of another one, and whose gradients are not checked."""
-    results = {id(value) for value in values(reading.result(at))}
-    later = (other for other in reading.before(len(reading.tape)) if other > at)
-    unchecked = (other for other in later if not has_hooks(reading.callee(other)))
-    uses = (other for other in unchecked if any(id(value) in results for value in noted_values(reading, other)))
-    return next(uses, None)
+    results = set(map(id, values(reading.result(at))))
+    for other in reading.before(len(reading.tape)):
+        if other <= at or has_hooks(reading.callee(other)):
+            continue
+        if results.intersection(map(id, noted_values(reading, other))):
+            return other
+    return None

@@ -45,9 +45,8 @@ def entry_finding(check: ProbeChecks, at: int, loss: Tensor) -> Finding | None:
     check.nodes.spoil()
     nan = finiteness_of(loss).nan
     entry = entry_call(TapeHistory(check), value, nan=nan)
-    if entry is None and (
-        check.checks.has_incoming or check.checks.allow
-    ):  # the cause was reported before, or is allowed
+    may_be_known = check.checks.has_incoming or bool(check.checks.allow)  # the cause was reported, or is allowed
+    if entry is None and may_be_known:
         return None
     reading = Reading(check.probe.tape)
     try:

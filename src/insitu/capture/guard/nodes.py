@@ -68,12 +68,13 @@ class Nodes:
         if transform_interpreter() is not None:
             return
         numbers = range(first, first + count)
-        roots = dict.fromkeys(node for tensor in results if (node := tensor.grad_fn) is not None)
-        for node in roots:
-            if node_number(node) in numbers:
+        roots = {tensor.grad_fn: None for tensor in results}  # each once, in their order
+        nodes = nodes_in(numbers, list(roots))
+        for node in nodes:
+            if node in roots:
                 node.register_prehook(partial(self._entering_group, first))
-        for node in nodes_in(numbers, list(roots)):
-            inside = [other is not None and node_number(other) in numbers for other, _ in node.next_functions]
+        for node in nodes:
+            inside = [number_of(other) in numbers for other, _ in node.next_functions]
             if not all(inside):
                 node.register_hook(partial(self._leaving_group, first, inside))
 
@@ -87,23 +88,32 @@ class Nodes:
     def find_unseen(self, number: int, args: Any, kwargs: Any) -> None:
         """A call begins at this number: look whether it uses results of unseen nodes."""
         if number != self.next:
-            if 0 < number - self.next < MOST_UNSEEN:
-                self.unseen.update(range(self.next, number))
-            self.next, self._patience = number, PATIENCE
+            self._skip_to(number)
         if not self.unseen:
             return
         with DisableTorchFunction():
             roots = [tensor.grad_fn for tensor in tensors_in((args, kwargs))]
         for node in nodes_in(self.unseen, roots):
-            self.unseen.discard(node_number(node))
-            node.register_hook(self.leaving)
-            if runs_user_code(node):
-                self._check.checks.runs_user_code = True
-                node.register_prehook(self._user_code.enter)
-                node.register_hook(self._user_code.leave)
+            self._add_unseen(node)
         self._patience -= 1
         if self._patience < 0:
             self.unseen.clear()
+
+    def _skip_to(self, number: int) -> None:
+        """The next number is another one: remember those in between, unless there are too many."""
+        skipped = range(self.next, number)
+        if len(skipped) < MOST_UNSEEN:
+            self.unseen.update(skipped)
+        self.next, self._patience = number, PATIENCE
+
+    def _add_unseen(self, node: Any) -> None:
+        """A call uses the result of an unseen node: look at the node."""
+        self.unseen.discard(node_number(node))
+        node.register_hook(self.leaving)
+        if runs_user_code(node):
+            self._check.checks.runs_user_code = True
+            node.register_prehook(self._user_code.enter)
+            node.register_hook(self._user_code.leave)
 
     def leaving(self, inputs: Gradients, outputs: Gradients) -> None:
         """A node has run: look at the gradients that leave it. Autograd calls them its inputs."""
@@ -153,8 +163,8 @@ class Nodes:
         self._is_spoiled = self._is_spoiled or not outgoing.is_finite
         if origin is GradientOrigin.KNOWN:
             return None
-        bad = next(grad for grad in gradients if grad is not None and not is_finite(grad))
-        return gradient_finding(self._check, bad, origin, incoming)
+        bad = [grad for grad in present(gradients) if not is_finite(grad)]
+        return gradient_finding(self._check, bad[0], origin, incoming)
 
     def spoil(self) -> None:
         """The NaN or Inf of this backward pass was reported: whatever follows from it is not news."""
@@ -176,15 +186,17 @@ class UserCode:
 
     def enter(self, outputs: Gradients) -> None:
         """Code of the user is about to run."""
-        probe = self._probe
-        if not probe.over and probe.backward and probe.modes.function is not None:
-            probe.modes.function.enter()
+        mode = self._probe.modes.function
+        is_in_backward = self._probe.backward and not self._probe.over
+        if is_in_backward and mode is not None:
+            mode.enter()
             self._depth += 1
 
     def leave(self, inputs: Gradients, outputs: Gradients) -> None:
         """Code of the user has run."""
-        if self._depth and self._probe.modes.function is not None:
-            self._probe.modes.function.remove()
+        mode = self._probe.modes.function
+        if self._depth and mode is not None:
+            mode.remove()
             self._depth -= 1
 
     def end(self) -> None:
@@ -204,23 +216,35 @@ def nodes_in(numbers: Container[int], roots: list[Any]) -> list[Any]:
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
-        number = node_number(node) if node is not None else -1
+        number = number_of(node)
         if number in numbers and number not in found:
             found[number] = node
             waiting += [other for other, _ in node.next_functions]
     return list(found.values())
 
 
+def number_of(node: Any) -> int:
+    """The number of a node; negative where there is no node."""
+    if node is None:
+        return -1
+    return node_number(node)
+
+
+def present(gradients: Gradients) -> list[Tensor]:
+    """The gradients that there are."""
+    return [grad for grad in gradients if grad is not None]
+
+
 def are_finite(gradients: Gradients) -> bool:
     """Whether the sums of all gradients are finite."""
     look = careful_total if function_stack_length() else total
-    return all(grad is None or isfinite(look(grad)) for grad in gradients)
+    return all(map(isfinite, map(look, present(gradients))))
 
 
 def contents(gradients: Gradients) -> Finiteness:
     """What the gradients contain together that is not finite."""
-    return union(finiteness_of(grad) for grad in gradients if grad is not None)
+    return union(map(finiteness_of, present(gradients)))
 
 
 skip_when_compiling(Nodes.leaving, Nodes._entering_group, Nodes._leaving_group, UserCode.enter, UserCode.leave)
-skip_when_compiling(are_finite, contents)
+skip_when_compiling(are_finite, contents, present)
