@@ -72,7 +72,7 @@ def test_a_custom_function_does_not_take_the_nodes_of_others() -> None:
     assert "exp" in names and names <= {"exp", "sin"}
 
 
-def test_steps_do_not_mix() -> None:
+def test_backward_operators_know_the_forward_call_of_their_own_step() -> None:
     model = Net()
     with insitu.record(model, level="aten") as trace:
         for _ in range(3):
@@ -125,7 +125,7 @@ def test_gradients_that_add_up_in_place_are_taken_when_they_are_whole() -> None:
     assert stats is not None and stats.max == found["out"].grad.max().item()
 
 
-def test_nothing_is_followed_where_only_facts_are_kept_and_nothing_after_the_end() -> None:
+def test_no_gradient_hooks_with_keep_facts_or_after_the_session() -> None:
     model = Net()
     with insitu.record(model) as trace:
         out = model(torch.ones(2, 4))
@@ -137,7 +137,7 @@ def test_nothing_is_followed_where_only_facts_are_kept_and_nothing_after_the_end
     assert trace.find("")[0].outputs[0].grad is None
 
 
-def test_what_is_followed_can_be_saved_without_a_warning(tmp_path: Any) -> None:
+def test_tensors_with_recorded_gradients_are_saved_without_a_warning(tmp_path: Any) -> None:
     model = Net()
     with insitu.record(model, keep="stats"):
         out = model(torch.ones(2, 4))
@@ -146,7 +146,7 @@ def test_what_is_followed_can_be_saved_without_a_warning(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("level", ["functions", "aten"])
-def test_gradients_and_outputs_are_the_same_to_the_bit(level: str) -> None:
+def test_recording_changes_no_bit_of_outputs_and_gradients(level: str) -> None:
     def run() -> list[Tensor]:
         torch.manual_seed(0)
         model = GPT()
@@ -160,7 +160,7 @@ def test_gradients_and_outputs_are_the_same_to_the_bit(level: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(alone, seen, strict=True))
 
 
-def test_what_was_given_is_kept_anew_when_it_has_changed_out_of_sight() -> None:
+def test_keep_is_called_again_for_an_argument_that_changed_unseen() -> None:
     model = nn.Linear(2, 1, bias=False)
     with insitu.record(model, keep="stats") as trace:
         for value in (1.0, 2.0):

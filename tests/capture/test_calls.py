@@ -133,7 +133,7 @@ class Tensors:
             return torch.overrides.handle_torch_function(Tensors.Tensor.backward, (x,), x)
 
 
-def test_a_method_of_a_stranger_is_not_taken_for_one_of_torch() -> None:
+def test_methods_of_other_classes_are_not_named_torch_tensor() -> None:
     Tensors.Tensor.backward.__qualname__ = "Tensor.backward"
     callee = FunctionCallee(Tensors.Tensor.backward)
     assert callee.name == f"{__name__}.Tensor.backward"

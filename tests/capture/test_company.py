@@ -69,7 +69,7 @@ def test_a_compiled_call_leaves_the_order_of_modes_as_it_was() -> None:
     assert trace.calls[-1].name == "torch.Tensor.sin"
 
 
-def test_what_runs_while_arguments_are_looked_at_does_not_shift_the_record() -> None:
+def test_calls_made_while_arguments_are_recorded_do_not_shift_the_record() -> None:
     class Items(list):  # type: ignore[type-arg]
         def __iter__(self) -> Any:
             x.cos()
@@ -107,7 +107,7 @@ def test_setting_a_gradient_does_not_make_the_parameter() -> None:
     assert linear.inputs[1].producer is None
 
 
-def test_a_patch_of_somebody_else_stays_and_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_patch_of_module_call_stays_and_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     called, before = [], nn.Module._call_impl
 
     def theirs(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -122,7 +122,7 @@ def test_a_patch_of_somebody_else_stays_and_is_called(monkeypatch: pytest.Monkey
     assert called == ["Linear"] and list(trace.modules) == [""]
 
 
-def test_a_keep_that_calls_a_module_is_no_part_of_the_trace() -> None:
+def test_modules_that_keep_calls_are_not_recorded() -> None:
     model, head = nn.Linear(3, 3), nn.Linear(3, 1)
     with insitu.record(nn.Sequential(model, head), level="modules", keep=lambda t: head(t).sum()) as trace:
         model(x)
@@ -233,7 +233,7 @@ def test_exception_of_a_signal_handler_reaches_the_user() -> None:
 
 
 @pytest.mark.parametrize("view", [3, "tre", int])
-def test_what_is_no_view_is_refused(view: Any) -> None:
+def test_an_unknown_view_is_refused(view: Any) -> None:
     with pytest.raises(insitu.ChoiceError, match="view="):
         insitu.watch(nn.Linear(1, 1), view=view)
 

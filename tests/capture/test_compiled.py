@@ -55,7 +55,7 @@ def summary(trace: insitu.Trace) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_compiled_before_called_inside(level: str) -> None:
+def test_a_model_compiled_before_the_session_is_one_call(level: str) -> None:
     backend, model, x = Backend(), Model(), torch.randn(2, 4)
     compiled = torch.compile(model, backend=backend)
     expected = compiled(x)
@@ -69,13 +69,13 @@ def test_compiled_before_called_inside(level: str) -> None:
     assert (call.kind, call.name, call.path, call.step) == ("module", "Model", "", 0)
     assert [facts.shape for facts in (*call.inputs, *call.outputs)] == [(2, 4), (2, 4)]
     assert call.outputs[0].producer == call.id
-    assert call.site is not None and call.site.function.endswith("test_compiled_before_called_inside")
+    assert call.site is not None and call.site.function.endswith("test_a_model_compiled_before_the_session_is_one_call")
     assert call.duration is not None and call.duration > 0
     assert troubles(trace) == []
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_compiled_inside_called_after(level: str) -> None:
+def test_a_model_compiled_in_a_session_is_not_compiled_again_after_it(level: str) -> None:
     backend, model, x = Backend(), Model(), torch.randn(2, 4)
     expected = model(x)
     with nothing_left(), insitu.record(level=level) as trace:
@@ -93,7 +93,7 @@ def test_compiled_inside_called_after(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_graph_is_the_same(level: str) -> None:
+def test_a_session_does_not_change_the_compiled_graph(level: str) -> None:
     x = torch.randn(2, 4)
     graphs = []
     for traced in (False, True):
@@ -131,7 +131,7 @@ def test_a_compiled_function_is_one_function(level: str) -> None:
     assert [facts.shape for facts in (*call.inputs, *call.outputs)] == [(2, 4), (2, 4)]
 
 
-def test_compiled_in_place() -> None:
+def test_a_module_compiled_in_place_is_recorded() -> None:
     backend, model, x = Backend(), Model(), torch.randn(2, 4)
     expected = model(x)
     with insitu.record(model) as trace:
@@ -166,7 +166,7 @@ def test_a_compiled_part_of_an_eager_model(level: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # dynamo itself looks at it
 @pytest.mark.parametrize("level", LEVELS)
-def test_graph_breaks_and_gradients(level: str) -> None:
+def test_graph_breaks_and_gradients_are_as_without_a_session(level: str) -> None:
     backend, model, x = Backend(), Model(), torch.randn(2, 4)
     seen: list[float] = []
 
@@ -194,7 +194,7 @@ def test_graph_breaks_and_gradients(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_exception_inside(level: str) -> None:
+def test_an_exception_in_a_compiled_function_reaches_the_user(level: str) -> None:
     backend, x = Backend(), torch.randn(2, 4)
 
     def refuse() -> None:
@@ -267,7 +267,7 @@ def test_a_compiled_training_step() -> None:
     assert backend.count == count
 
 
-def test_a_session_in_a_session() -> None:
+def test_nested_sessions_both_record_a_compiled_call() -> None:
     backend, model, x = Backend(), Model(), torch.randn(2, 4)
     compiled = torch.compile(model, backend=backend)
     compiled(x)
@@ -372,7 +372,7 @@ def test_a_region_in_one_thread_hides_nothing_of_another() -> None:
     assert list(trace.modules) == ["", "a", "b"]
 
 
-def test_dynamo_imported_only_inside() -> None:
+def test_dynamo_may_be_imported_inside_a_session() -> None:
     program = """if True:
         import sys
         import torch
@@ -406,7 +406,7 @@ def test_dynamo_imported_only_inside() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_inductor() -> None:
+def test_a_model_compiled_with_inductor_is_recorded() -> None:
     model, x = Model(), torch.randn(2, 4)
     compiled = torch.compile(model)
     expected = compiled(x)

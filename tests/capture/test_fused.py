@@ -102,7 +102,7 @@ def operators(case: str) -> list[str]:
 
 @pytest.mark.parametrize("level", ["modules", "functions", "aten"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_layer_takes_the_path_that_it_takes_alone(case: str, level: str) -> None:
+def test_a_layer_is_fused_in_a_session_if_it_is_fused_without(case: str, level: str) -> None:
     expected, alone = run(case), operators(case)
     seen, Marked.seen = Marked.seen, 0
     run(case)
@@ -126,7 +126,7 @@ def test_what_runs_inside_a_layer_is_recorded(case: str) -> None:
     assert ("torch.nn.functional.multi_head_attention_forward" in names) != is_fused
 
 
-def test_both_kinds_of_path_are_tried() -> None:
+def test_the_examples_cover_fused_and_plain_layers() -> None:
     fused = [case for case in CASES if set(FUSED) & set(operators(case))]
     assert 5 < len(fused) < len(CASES) - 5
 
@@ -142,7 +142,7 @@ def test_a_mode_of_the_user_keeps_layers_from_fusing_as_without_the_tool() -> No
         assert not set(FUSED) & set(other.ops)
 
 
-def test_sessions_in_each_other_and_threads() -> None:
+def test_fused_layers_are_recorded_in_nested_sessions_and_threads() -> None:
     module, expected = encoder(), run("encoder with padding")
     found: list[Any] = []
 
@@ -162,7 +162,7 @@ def test_sessions_in_each_other_and_threads() -> None:
     assert all(each == expected for each in found if each is not True)
 
 
-def test_a_layer_that_raises_leaves_nothing() -> None:
+def test_a_fused_layer_that_raises_leaves_no_mode() -> None:
     with nothing_left(), insitu.record(), pytest.raises(AssertionError):
         layer()(torch.ones(2, 2, 2, 2))
     with nothing_left(), insitu.record(), pytest.raises(KeyboardInterrupt):
@@ -171,7 +171,7 @@ def test_a_layer_that_raises_leaves_nothing() -> None:
         made(X)
 
 
-def test_what_is_compiled_in_a_layer_stays_compiled() -> None:
+def test_a_compiled_module_in_a_fused_layer_stays_compiled() -> None:
     class Outer(nn.TransformerEncoderLayer):
         def forward(self, src: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             return inner(src) + super().forward(src, *args, **kwargs)

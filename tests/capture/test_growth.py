@@ -48,7 +48,7 @@ def recorder_of(guard: Any) -> Recorder:
     return found
 
 
-def test_a_watched_function_prints_also_where_a_guard_is_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_watched_function_prints_inside_a_guard(capsys: pytest.CaptureFixture[str]) -> None:
     @insitu.watch("total")
     def add(x: Tensor) -> Tensor:
         total = x.sum()
@@ -168,7 +168,7 @@ def live_tape(view: Events) -> list[Any]:
     return found
 
 
-def test_what_is_watched_without_operators_remembers_no_autograd_nodes() -> None:
+def test_watching_functions_remembers_no_autograd_nodes() -> None:
     model = nn.Linear(3, 1)
     with insitu.watch(model, view=Events()):
         for _ in range(5):
@@ -196,7 +196,7 @@ def test_a_recording_remembers_no_frames_of_earlier_steps() -> None:
     assert len(recorded["inner.g"].values) == 28
 
 
-def test_what_a_watched_function_looks_for_on_the_tape_begins_with_its_call() -> None:
+def test_a_watched_function_searches_the_tape_from_its_own_call_on() -> None:
     @insitu.watch("total")
     def add(x: Tensor) -> Tensor:
         total = x
@@ -212,7 +212,7 @@ def test_what_a_watched_function_looks_for_on_the_tape_begins_with_its_call() ->
             assert probe.tracker.numbers._begin == len(probe.tape) > 0
 
 
-def test_of_the_norms_of_gradients_the_first_and_the_largest_are_kept() -> None:
+def test_totals_keep_the_first_and_the_largest_norm() -> None:
     totals = Totals()
     for number in range(1000):
         totals.add(float(number % 700))

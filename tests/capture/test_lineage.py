@@ -36,7 +36,7 @@ def functions(trace: insitu.Trace) -> dict[str, Call]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_chain(level: str) -> None:
+def test_each_output_names_the_call_that_produced_it(level: str) -> None:
     x = torch.ones(3)
     with insitu.record(level=level) as trace:
         y = x.sin()
@@ -52,7 +52,7 @@ def test_a_chain(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_given_tensor_is_one_tensor(level: str) -> None:
+def test_an_argument_used_twice_is_one_tensor_without_producer(level: str) -> None:
     x = torch.ones(3)
     with insitu.record(level=level) as trace:
         x.sin()
@@ -130,7 +130,7 @@ def test_views_are_tensors_of_their_own(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_several_outputs(level: str) -> None:
+def test_each_of_several_outputs_is_a_tensor_of_its_own(level: str) -> None:
     with insitu.record(level=level) as trace:
         a, b, _ = torch.arange(9.0).chunk(3)
         values, indices = torch.max(torch.stack([a, b]), dim=0)
@@ -142,7 +142,7 @@ def test_several_outputs(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_lists_and_keywords(level: str) -> None:
+def test_tensors_in_lists_and_keywords_have_their_producers(level: str) -> None:
     with insitu.record(level=level) as trace:
         parts = [torch.ones(1).sin(), torch.ones(1).cos()]
         joined = torch.cat(tensors=parts, dim=0)
@@ -218,7 +218,7 @@ def temporaries() -> None:
             torch.stack([a, b]).sum(0).unbind()
 
 
-def test_no_producer_is_wrong_though_ids_are_used_again() -> None:
+def test_reused_object_ids_do_not_give_wrong_producers() -> None:
     with torch.no_grad(), Strong() as strong:
         temporaries()
     with torch.no_grad(), insitu.record(level="aten") as trace:
@@ -230,7 +230,7 @@ def test_no_producer_is_wrong_though_ids_are_used_again() -> None:
         assert [order[facts.producer] if facts.producer is not None else None for facts in call.inputs] == expected
 
 
-def test_functions_agree_with_operators() -> None:
+def test_producers_agree_at_the_levels_functions_and_aten() -> None:
     """The function that made a tensor is the one in which the operator ran."""
 
     def run() -> None:

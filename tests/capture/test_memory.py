@@ -84,7 +84,7 @@ def test_the_model_dies_while_a_session_without_subject_is_open() -> None:
     assert list(trace.modules)[-1].endswith("fc")
 
 
-def test_after_an_exception() -> None:
+def test_an_exception_keeps_no_argument_alive() -> None:
     model, thing = Model(), Thing()
     refs: list[weakref.ref[Any]] = [weakref.ref(thing)]
     with insitu.record(model) as trace:
@@ -114,7 +114,7 @@ def test_functions_of_the_user_are_not_kept() -> None:
     assert trace.calls[-1].name.endswith("mine") or "sin" in trace.calls[-1].name
 
 
-def test_sessions_die() -> None:
+def test_ended_sessions_are_freed() -> None:
     session = insitu.record(level="aten")
     with session as trace:
         torch.ones(1)
@@ -197,7 +197,7 @@ def test_code_that_is_made_again_and_again_is_let_go() -> None:
 
 
 @pytest.mark.parametrize("level", ["functions", "aten"])
-def test_an_event_is_small(level: str) -> None:
+def test_an_event_takes_few_bytes(level: str) -> None:
     model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(50)]).requires_grad_(False)
     x = torch.ones(1, 4)
     with insitu.record(model, level=level):

@@ -187,7 +187,7 @@ class Same:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_left_equals_that_part_of_the_whole_trace(name: str) -> None:
+def test_remaining_events_equal_those_of_the_whole_trace(name: str) -> None:
     part, whole = recorded(name, SMALL), recorded(name, None)
     missing = part.missing
     assert missing is not None and whole.missing is None
@@ -242,7 +242,7 @@ def test_the_tapes_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert longest < 800
 
 
-def test_what_keep_makes_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_limit_counts_kept_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "SLOT_WITH_STATISTICS", 1)
     with warnings.catch_warnings(), insitu.record(keep=torch.clone, memory="10MB") as trace:
         warnings.simplefilter("ignore")
@@ -295,7 +295,7 @@ def test_an_exception_is_explained_after_the_tape_was_cut() -> None:
 @pytest.mark.parametrize(
     "amount", ["1XB", "", "much", -1, float("nan"), float("inf"), None.__class__, True, "10KB", "1e9"]
 )
-def test_amounts_that_are_none_are_refused(amount: Any) -> None:
+def test_invalid_memory_amounts_are_refused(amount: Any) -> None:
     with pytest.raises(insitu.ChoiceError, match="memory="):
         insitu.record(memory=amount)
 
@@ -379,7 +379,7 @@ def test_the_child_of_a_fork_leaves_the_folder_alone(tmp_path: Path) -> None:
     assert len(insitu.load(tmp_path / "run.h5")) == 200
 
 
-def test_a_failure_of_ours_does_not_stop_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_tool_does_not_stop_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget.Budget, "_take_off", lambda *_: 1 // 0)
     with pytest.warns(insitu.InsituWarning, match="keeping the trace within its memory"), insitu.record() as trace:
         for _ in range(3):

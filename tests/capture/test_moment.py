@@ -141,7 +141,7 @@ WRITES: dict[str, Callable[[Tensor], object]] = {
 
 @pytest.mark.parametrize("level", ["modules", *LEVELS])
 @pytest.mark.parametrize("name", WRITES)
-def test_what_was_kept_is_kept_anew_after_a_write(name: str, level: str) -> None:
+def test_keep_is_called_again_after_a_write(name: str, level: str) -> None:
     layer, x = nn.Identity(), torch.zeros(2, 3)
     flat, array = x.view(-1), x.numpy()
     with insitu.record(level=level, keep="stats") as trace:
@@ -157,7 +157,7 @@ def test_what_was_kept_is_kept_anew_after_a_write(name: str, level: str) -> None
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_who_wrote_through_a_view_is_the_producer(level: str) -> None:
+def test_the_call_that_writes_through_a_view_is_the_producer(level: str) -> None:
     with insitu.record(level=level, keep="stats") as trace:
         x = torch.zeros(2, 4)
         left, right = x[:, 0::2], x[:, 1::2]
@@ -172,7 +172,7 @@ def test_who_wrote_through_a_view_is_the_producer(level: str) -> None:
     assert maximum(input_of(trace, "mean")) == 7.0
 
 
-def test_a_write_that_nobody_saw_has_no_producer() -> None:
+def test_an_unseen_write_has_no_producer() -> None:
     with insitu.record(keep="stats") as trace:
         x = torch.zeros(4)
         x.numpy()[0] = 7
@@ -208,7 +208,7 @@ def test_memory_that_was_freed_is_not_read(level: str, keep: Any) -> None:
     assert maximum(total) == 3.0 if keep == "stats" else total.kept.tolist() == [3.0] * 8
 
 
-def test_the_gradient_of_a_refused_view_is_no_trouble() -> None:
+def test_a_view_that_autograd_refuses_causes_no_trouble() -> None:
     x = torch.ones(2, 3, requires_grad=True) * 1
     with insitu.record(keep="stats") as trace:
         first, second = x.unbind()
@@ -291,7 +291,7 @@ def test_modes_of_others_do_not_see_how_facts_are_read(is_below: bool, with_mode
     assert names.names == ["linear", "linear"]
 
 
-def test_arrays_are_looked_at_again() -> None:
+def test_arrays_are_read_again_at_each_call() -> None:
     array = np.zeros(6, dtype=np.float32)
 
     @insitu.watch

@@ -194,7 +194,7 @@ def test_every_chain_is_pythons_own(run: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("run", PROGRAMS)
-def test_columns_and_text(run: Callable[[], Any]) -> None:
+def test_a_site_has_columns_and_the_text_of_its_line(run: Callable[[], Any]) -> None:
     seen, calls = watched(run)
     for call, (_, frames) in zip(calls, seen, strict=True):
         for site, frame in zip(call.site.chain(), frames, strict=True):
@@ -208,7 +208,7 @@ def test_columns_and_text(run: Callable[[], Any]) -> None:
                 assert (site.start, site.end) == (None, None)
 
 
-def test_the_columns_are_the_expression() -> None:
+def test_the_columns_of_a_site_enclose_the_expression() -> None:
     with insitu.record() as trace:
         several_on_a_line()
         unicode()
@@ -220,7 +220,7 @@ def test_the_columns_are_the_expression() -> None:
     ]
 
 
-def test_far_into_a_long_function() -> None:
+def test_sites_far_into_a_long_function_are_right() -> None:
     source = "def long(x):\n" + "    x = x + 1\n" * 600
     names: dict[str, Any] = {}
     exec(compile(source, "long.py", "exec"), names)
@@ -258,7 +258,7 @@ class Model(nn.Module):
 
 @pytest.mark.parametrize("subject", [False, True])
 @pytest.mark.parametrize("level", ["functions", "aten"])
-def test_inside_modules(subject: bool, level: str) -> None:
+def test_sites_in_modules_name_the_lines_of_forward(subject: bool, level: str) -> None:
     model, value = Model(), torch.ones(1, 3)
     seen, calls = watched(lambda: model(value), subject=model if subject else None, level=level)
     assert_same_places(calls, seen)
@@ -357,7 +357,7 @@ def test_the_chain_is_whole_however_the_session_was_entered(enter: Callable[[Cal
         assert [function for _, _, function in chain[len(above) :]] == ["run", *["recursion"] * 3]
 
 
-def test_the_base_frame_runs_again() -> None:
+def test_chains_are_whole_if_the_frame_of_the_session_runs_again() -> None:
     """Recursion through the function that entered the session: its code comes twice, its frame once."""
 
     def enter(depth: int) -> insitu.Trace | None:
@@ -406,7 +406,7 @@ def test_in_a_thread_the_chain_begins_where_the_thread_does() -> None:
     assert chain[-1].function.endswith("work")
 
 
-def test_hidden_frames_are_torchs_and_ours_only() -> None:
+def test_only_frames_of_torch_and_of_the_tool_are_hidden() -> None:
     from insitu.capture.sites import is_hidden
 
     folder = torch.__path__[0]

@@ -84,7 +84,7 @@ def test_other_work_of_a_worker_is_its_own() -> None:
     assert tree(trace) == [["Model", ["fc", "torch.nn.functional.linear"], "torch.Tensor.relu"]]
 
 
-def test_a_pool() -> None:
+def test_calls_of_a_thread_pool_are_recorded() -> None:
     model = Model()
     inputs = [torch.full((1, 3), float(index)) for index in range(40)]
     expected = [model(x) for x in inputs]
@@ -105,7 +105,7 @@ def test_a_pool() -> None:
     assert starts == sorted(starts)
 
 
-def test_interleaved_steps() -> None:
+def test_steps_of_interleaved_threads_are_told_apart() -> None:
     """Two threads inside the subject at once: what runs in a call belongs to its step."""
     here, there = threading.Event(), threading.Event()
 
@@ -198,7 +198,7 @@ def test_one_session_object_entered_in_two_threads() -> None:
     assert found == {0: (["torch.Tensor.cos"], 0), 1: (["torch.Tensor.sin"], 0)}
 
 
-def test_an_exception_in_a_thread() -> None:
+def test_an_exception_in_a_thread_is_recorded_and_raised() -> None:
     model = Model()
     with nothing_left(), insitu.record(model, level="aten") as trace, pytest.raises(RuntimeError):
         in_thread(lambda: model(torch.ones(1, 5)))
@@ -210,7 +210,7 @@ def test_an_exception_in_a_thread() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_session_left_in_another_thread(level: str) -> None:
+def test_a_session_may_be_left_in_another_thread(level: str) -> None:
     session, model, x = insitu.record(level=level), Model(), torch.ones(1, 3)
     entered, left = threading.Event(), threading.Event()
     report: dict[str, Any] = {}

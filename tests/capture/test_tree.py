@@ -30,7 +30,7 @@ class Block(nn.Module):
         return F.relu(self.fc(x)) + x
 
 
-def test_module_function_aten() -> None:
+def test_each_level_adds_its_calls() -> None:
     model, x = Block().requires_grad_(False), torch.randn(2, 4)
     with insitu.record(model, level="aten") as trace:
         model(x)
@@ -58,7 +58,7 @@ def test_ids_count_from_zero_and_parents_come_first() -> None:
             assert trace[call.parent].kind in ("module", "function")
 
 
-def test_without_a_subject_all_is_taken_and_with_one_only_what_runs_inside() -> None:
+def test_a_subject_limits_the_recording_to_its_own_calls() -> None:
     model, x = Block(), torch.randn(2, 4)
     other = nn.Linear(4, 4)
     with insitu.record() as trace:
@@ -69,7 +69,7 @@ def test_without_a_subject_all_is_taken_and_with_one_only_what_runs_inside() -> 
     assert [call.name for call in trace.roots if isinstance(call, Call)] == ["Block"]
 
 
-def test_modules_met_on_the_way_get_a_path() -> None:
+def test_modules_created_in_forward_get_a_path() -> None:
     class Maker(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return nn.Linear(4, 4)(nn.Linear(4, 4)(x))
@@ -100,7 +100,7 @@ def test_shared_modules_have_their_first_path_and_recursion_nests() -> None:
     assert {call.step for call in trace.calls} == {0}
 
 
-def test_module_facts() -> None:
+def test_modules_have_their_class_settings_and_parameters() -> None:
     model = nn.Sequential(nn.Linear(3, 5), nn.Conv2d(1, 2, (3, 1), bias=False), nn.Sequential(nn.Linear(2, 2)))
     model[0].weight.requires_grad_(False)
     with insitu.record(model, level="modules") as trace:
@@ -192,7 +192,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_arguments(name: str) -> None:
+def test_arguments_are_recorded_as_plain_data(name: str) -> None:
     given, expected = ARGUMENTS[name]
     model = Taking()
     with insitu.record(model, level="modules") as trace:
@@ -209,7 +209,7 @@ def test_arguments(name: str) -> None:
     assert troubles(trace) == []
 
 
-def test_what_contains_itself_many_times_has_an_end() -> None:
+def test_arguments_that_contain_themselves_are_cut_off() -> None:
     knot: list[Any] = [X]
     knot.extend([knot] * 50)
     model = Taking()
@@ -228,7 +228,7 @@ def test_inputs_and_outputs_are_found_however_deep() -> None:
     assert [facts.id for facts in call.outputs] == [facts.id for facts in call.inputs]
 
 
-def test_facts() -> None:
+def test_tensors_have_shape_dtype_device_and_strides() -> None:
     x = torch.zeros(2, 3, dtype=torch.float16, requires_grad=True)
     parameter = nn.Parameter(torch.zeros(3))
     with insitu.record(level="aten") as trace:
@@ -296,7 +296,7 @@ OPERATORS = {
 
 
 @pytest.mark.parametrize("symbol", OPERATORS)
-def test_operators(symbol: str) -> None:
+def test_operators_of_the_source_are_recorded_as_symbols(symbol: str) -> None:
     x, y = torch.eye(3) + 1, torch.eye(3)
     with insitu.record() as trace:
         OPERATORS[symbol](x, y)
@@ -304,7 +304,7 @@ def test_operators(symbol: str) -> None:
     assert trace.find(name=symbol) == [trace.calls[-1]]
 
 
-def test_operators_in_place_and_calls_that_are_none() -> None:
+def test_in_place_operators_have_symbols_and_calls_have_none() -> None:
     x = torch.eye(3)
     with insitu.record() as trace:
         x += 1
@@ -321,7 +321,7 @@ def test_operators_in_place_and_calls_that_are_none() -> None:
     ]
 
 
-def test_names() -> None:
+def test_functions_have_the_names_that_users_know() -> None:
     x = torch.eye(3)
     with insitu.record() as trace:
         x.view(9)
@@ -341,7 +341,7 @@ def test_names() -> None:
     ]
 
 
-def test_a_raising_call_is_there_with_its_inputs() -> None:
+def test_a_call_that_raises_is_recorded_with_its_inputs() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4))
     with insitu.record(level="aten") as trace, pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         model(torch.ones(2, 3))
@@ -356,7 +356,7 @@ def test_a_raising_call_is_there_with_its_inputs() -> None:
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, SystemExit, GeneratorExit, StopIteration])
 @pytest.mark.parametrize("level", ["modules", "functions", "aten"])
-def test_whatever_is_raised_passes_through(kind: type[BaseException], level: str) -> None:
+def test_every_exception_passes_through_unchanged(kind: type[BaseException], level: str) -> None:
     error = kind("mine")
 
     class Model(nn.Module):
@@ -401,7 +401,7 @@ def test_a_caught_exception_leaves_the_tree_in_order() -> None:
     assert [call.raised for call in trace.calls] == [None, "RuntimeError", "RuntimeError", None, None]
 
 
-def test_times_nest() -> None:
+def test_inner_calls_run_within_the_time_of_outer_calls() -> None:
     class Slow(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             time.sleep(0.02)
@@ -432,7 +432,7 @@ def test_steps_are_outermost_calls_of_the_subject() -> None:
     assert trace.find("fc", step=1)[0].step == 1
 
 
-def test_steps_as_the_user_says() -> None:
+def test_insitu_step_begins_a_step() -> None:
     model, x = Block(), torch.randn(1, 4)
     with insitu.record(model) as trace:
         for _ in range(2):
@@ -445,7 +445,7 @@ def test_steps_as_the_user_says() -> None:
         trace.step()
 
 
-def test_a_step_said_after_the_first_calls_is_another_one() -> None:
+def test_a_step_marked_after_calls_begins_the_next_step() -> None:
     model, x = Block(), torch.randn(1, 4)
     with insitu.record(model) as trace:
         for _ in range(3):
@@ -468,7 +468,7 @@ def by_grad(loss: Tensor, x: Tensor) -> None:
 
 @pytest.mark.parametrize("run", [by_method, by_function, by_grad])
 @pytest.mark.parametrize("subject", [False, True])
-def test_phases(run: Any, subject: bool) -> None:
+def test_calls_have_the_phase_forward_or_backward(run: Any, subject: bool) -> None:
     model, x = Block(), torch.randn(1, 4, requires_grad=True)
     with insitu.record(model if subject else None, level="aten") as trace:
         loss = model(x).sum()
@@ -478,7 +478,7 @@ def test_phases(run: Any, subject: bool) -> None:
     assert phases["aten.threshold_backward"] == phases["aten.mm"] == "backward"
 
 
-def test_a_gradient_taken_in_a_backward_pass_ends_it_for_nobody() -> None:
+def test_a_gradient_inside_a_backward_pass_does_not_end_the_pass() -> None:
     class Inner(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             with torch.enable_grad():
@@ -535,7 +535,7 @@ def test_a_function_that_is_computed_again_is_not_called_backward(reentrant: boo
     assert phases["aten.cosh"] == ["backward"]
 
 
-def test_what_hooks_do_lies_in_the_module() -> None:
+def test_calls_of_hooks_belong_to_the_module() -> None:
     model = nn.Linear(3, 3)
     model.register_forward_pre_hook(lambda module, args: (args[0].sin(),))
     model.register_forward_hook(lambda module, args, output: output.cos())
@@ -545,7 +545,7 @@ def test_what_hooks_do_lies_in_the_module() -> None:
     assert trace.calls[0].outputs[0].producer == trace.calls[-1].id
 
 
-def test_optimizers_and_data_loaders() -> None:
+def test_calls_of_optimizers_and_data_loaders_are_recorded() -> None:
     from torch.utils.data import DataLoader, TensorDataset
 
     model = nn.Linear(3, 1)
@@ -561,7 +561,7 @@ def test_optimizers_and_data_loaders() -> None:
     assert len(trace.find(name="Linear")) == 2
 
 
-def test_while_open_and_after() -> None:
+def test_events_can_be_read_during_and_after_the_session() -> None:
     x = torch.ones(1)
     with insitu.record() as trace:
         x.sin()
@@ -667,7 +667,7 @@ class Unset:
 
 
 @pytest.mark.parametrize("kind", [BadTuple, Lying, Pretending, Unset])
-def test_an_argument_that_cannot_be_looked_at_is_its_type_and_the_call_is_there(kind: type) -> None:
+def test_an_unreadable_argument_is_recorded_as_its_type(kind: type) -> None:
     model = nn.Sequential(Taking())
     with insitu.record(model, level="modules") as trace:
         model([kind(), X])
@@ -678,7 +678,7 @@ def test_an_argument_that_cannot_be_looked_at_is_its_type_and_the_call_is_there(
     assert repr(tensor) == "f32[2, 3]"
 
 
-def test_a_function_that_cannot_be_hashed() -> None:
+def test_an_unhashable_function_is_recorded() -> None:
     class Callable:
         __hash__ = None  # type: ignore[assignment]
 

@@ -75,7 +75,7 @@ CASES: dict[str, tuple[TrainingHistory, list[type[Finding]]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_wrong_with_a_training(name: str) -> None:
+def test_each_fault_of_a_training_has_its_finding(name: str) -> None:
     history, kinds = CASES[name]
     assert [kind for kind, _ in found(history)] == kinds
 

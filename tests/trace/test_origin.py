@@ -67,7 +67,7 @@ BEGINNINGS = {
 
 
 @pytest.mark.parametrize("name", BEGINNINGS)
-def test_one_rule_says_where_it_began(name: str) -> None:
+def test_beginning_follows_the_order_of_the_rule(name: str) -> None:
     call, expected = BEGINNINGS[name]
     assert beginning(call, call.outputs[0]) is expected
     assert origin_output(call) == (0 if expected is Beginning.HERE else None)
@@ -84,7 +84,7 @@ def test_only_known_finite_inputs_are_called_finite() -> None:
     assert not passage("mul", FINITE, literals=INF).has_finite_inputs
 
 
-def test_what_several_tensors_contain() -> None:
+def test_union_of_several_tensors() -> None:
     assert union([]) == FINITE and union([NAN, INF]) == BOTH
     assert FINITE.is_finite and not MINUS.is_finite and MINUS.is_minus_inf and not BOTH.is_minus_inf
 
@@ -107,7 +107,9 @@ def test_literals_are_found_in_nested_arguments() -> None:
         (INF, True, False, False),
     ],
 )
-def test_what_may_heal(output: Finiteness, has_gradient: bool, is_in_model: bool, expected: bool) -> None:
+def test_inf_without_gradient_and_nan_outside_of_models_may_heal(
+    output: Finiteness, has_gradient: bool, is_in_model: bool, expected: bool
+) -> None:
     assert may_heal(output, has_gradient=has_gradient, is_in_model=is_in_model) == expected
 
 
@@ -121,9 +123,7 @@ def test_what_may_heal(output: Finiteness, has_gradient: bool, is_in_model: bool
         (passage("linear", NAN, outputs=[NAN]), True, True, "model"),
     ],
 )
-def test_what_it_reaches_when_it_does_not_heal(
-    call: Passage, is_nan: bool, is_in_model: bool, reach: str | None
-) -> None:
+def test_reach_is_a_number_nan_or_the_model(call: Passage, is_nan: bool, is_in_model: bool, reach: str | None) -> None:
     assert reach_of(call, is_nan=is_nan, is_in_model=is_in_model) == reach
 
 
@@ -140,7 +140,7 @@ def test_what_it_reaches_when_it_does_not_heal(
         (NAN, FINITE, False, True, GradientOrigin.NODE),
     ],
 )
-def test_where_a_gradient_went_wrong(
+def test_gradient_origin_is_the_node_an_unchecked_call_or_known(
     outgoing: Finiteness, incoming: Finiteness, is_known: bool, is_scaled: bool, expected: GradientOrigin
 ) -> None:
     assert gradient_origin(outgoing, incoming, is_known=is_known, is_scaled=is_scaled) is expected
@@ -238,7 +238,5 @@ def test_a_certain_entry_is_preferred_to_an_infinity_and_to_memory() -> None:
         (passage("add", FINITE), True, True, None),
     ],
 )
-def test_how_doubtful_it_is_that_a_call_introduced_it(
-    call: Passage, is_certain: bool, nan: bool, doubt: Doubt | None
-) -> None:
+def test_doubt_about_data_literals_and_memory(call: Passage, is_certain: bool, nan: bool, doubt: Doubt | None) -> None:
     assert doubt_of(call, is_certain=is_certain, nan=nan) is doubt

@@ -497,7 +497,7 @@ def test_hooks_do_nothing_after_the_guard_has_ended() -> None:
     assert x.grad is not None and x.grad.isinf().all()
 
 
-def test_nothing_is_kept_alive() -> None:
+def test_a_guard_keeps_no_tensor_alive() -> None:
     refs = []
     with insitu.guard():
         for _ in range(3):

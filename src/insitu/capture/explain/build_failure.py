@@ -70,7 +70,9 @@ def _modules_around(moment: Moment, reading: Reading) -> list[ModuleAround]:
         callees = reading.modules(moment.at)
         return [ModuleAround(module, callee.path) for callee in callees if (module := callee.ref()) is not None]
     modules = [module for ref in moment.scene.modules if (module := ref()) is not None]
-    paths = {id(module): name for root in modules[:1] for name, module in root.named_modules()}
+    if not modules:
+        return []
+    paths = {id(module): name for name, module in modules[0].named_modules()}
     return [ModuleAround(module, paths[id(module)]) for module in modules if id(module) in paths]
 
 
@@ -83,33 +85,39 @@ class TensorsAtMoment(LiveTensors):
     def parameter_path(self, tensor: Value) -> str:
         """The path in the innermost module around that has the parameter, else anywhere in the outermost module."""
         alive = tensor()
-        paths = self._paths(alive) if alive is not None else iter(())
-        return next(paths, "")
+        if alive is None:
+            return ""
+        return next(self._paths(alive), "")
 
     def _paths(self, tensor: Tensor) -> Iterator[str]:
         for around in reversed(self._modules):
             yield from _paths_in(around.module, tensor, around.path)
-        for around in self._modules[:1]:
-            for name, inner in around.module.named_modules():
-                if wrapped_name(inner) is None:
-                    yield from _paths_in(inner, tensor, around.path, name)
+        if not self._modules:
+            return
+        outermost = self._modules[0]
+        for name, inner in outermost.module.named_modules():
+            if wrapped_name(inner) is None:
+                yield from _paths_in(inner, tensor, outermost.path, name)
 
     def initializer(self, tensor: Value) -> int | None:
         """The recorded call whose result is this parameter: the first one."""
         alive = tensor()
         if alive is None:
             return None
-        calls = self._reading.before(len(self._reading.tape))
-        results = ((at, self._reading.result(at)) for at in calls)
-        return next((at for at, result in results if isinstance(result, Value) and result() is alive), None)
+        for at in self._reading.before(len(self._reading.tape)):
+            result = self._reading.result(at)
+            if isinstance(result, Value) and result() is alive:
+                return at
+        return None
 
     def limits(self, tensor: Value) -> tuple[float, float] | None:
         """The smallest and the largest value of a tensor, if it is alive and has not changed since."""
         alive = tensor()
-        if not isinstance(alive, Tensor) or not has_values(alive) or not alive.numel():
+        if not isinstance(alive, Tensor) or not has_values(alive):
             return None
         before = self._contents.get(id(tensor))
-        if before is None or before != small_content_of(alive):
+        is_same = before is not None and before == small_content_of(alive)
+        if not is_same or not alive.numel():
             return None
         low, high = alive.detach().aminmax()
         return float(low), float(high)
@@ -131,7 +139,7 @@ def _alive(value: Value | None) -> Tensor | None:
 
 def _paths_in(module: nn.Module, tensor: Any, *path: str) -> Iterator[str]:
     """The path of a parameter or buffer that the module itself has."""
-    for registry in (PARAMETERS, BUFFERS):
-        for name, own in module.__dict__.get(registry, {}).items():
-            if own is tensor:
-                yield ".".join(filter(None, (*path, str(name))))
+    tensors = {**module.__dict__.get(PARAMETERS, {}), **module.__dict__.get(BUFFERS, {})}
+    for name, own in tensors.items():
+        if own is tensor:
+            yield ".".join(filter(None, (*path, str(name))))

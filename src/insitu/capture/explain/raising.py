@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import get_ident
 from types import CodeType, FrameType, TracebackType
+from typing import TypeGuard
 
 from insitu.capture.sites import is_hidden
 from insitu.tracebacks import is_own
@@ -36,9 +37,7 @@ def is_shown(traceback: TracebackType | None) -> bool:
 
 def last_raised(traceback: TracebackType | None) -> TracebackType | None:
     """The entry that raised an exception last: what an earlier raise of the same object left comes behind it."""
-    while traceback is not None and traceback.tb_next is not None:
-        if not _leads_to(traceback.tb_frame, traceback.tb_next.tb_frame):
-            break
+    while _leads_on(traceback):
         traceback = traceback.tb_next
     return traceback
 
@@ -53,11 +52,16 @@ def raise_point(traceback: TracebackType | None, last: TracebackType | None) -> 
 
 def has_only_propagated(traceback: TracebackType | None, frame: int) -> bool:
     """Whether an exception that had come to a frame, which is known by its id, has only propagated since."""
-    while traceback is not None and id(traceback.tb_frame) != frame:
-        if traceback.tb_next is None or not _leads_to(traceback.tb_frame, traceback.tb_next.tb_frame):
-            return False
+    while _leads_on(traceback) and id(traceback.tb_frame) != frame:
         traceback = traceback.tb_next
-    return traceback is not None
+    return traceback is not None and id(traceback.tb_frame) == frame
+
+
+def _leads_on(traceback: TracebackType | None) -> TypeGuard[TracebackType]:
+    """Whether there is an entry whose frame has called that of the next one."""
+    if traceback is None or traceback.tb_next is None:
+        return False
+    return _leads_to(traceback.tb_frame, traceback.tb_next.tb_frame)
 
 
 def _leads_to(frame: FrameType, inner: FrameType) -> bool:

@@ -40,18 +40,19 @@ def nodes(loss: Any) -> Iterator[Any]:
 
 def custom_backward(loss: Any, name: str) -> CodeType | None:
     """The `backward` of a custom function of the user that is in the graph of a loss."""
-    for node in nodes(loss):
-        function = getattr(type(node), FORWARD_CLASS, None)
-        if node.name() == name and function is not None:
-            return getattr(function.backward, "__code__", None)
-    return None
+    functions = (getattr(type(node), FORWARD_CLASS, None) for node in nodes(loss) if node.name() == name)
+    function = next(filter(None, functions), None)
+    backward = getattr(function, "backward", None)
+    return getattr(backward, "__code__", None)
 
 
 def find_change(reading: Reading, loss: Any, message: str, end: int) -> InPlaceChange | None:
     """The call that needs a tensor of the graph for its gradient, and the last one that changed the tensor in place."""
     saved = stale(loss, message)
-    needed_by = reading.maker(saved.node, end) if saved is not None else None
-    if saved is None or needed_by is None:
+    if saved is None:
+        return None
+    needed_by = reading.maker(saved.node, end)
+    if needed_by is None:
         return None
     later = [at for at in reading.before(end) if at > needed_by]
     changes = [at for at in later if _changes(reading, at, saved.tensor, needed_by)]
@@ -82,8 +83,9 @@ def _parameter_path(reading: Reading, at: int, tensor: Tensor) -> str:
     """The path of a parameter in the outermost module around a call; empty for other tensors."""
     for each in reversed(list(reading.ancestors(at))):
         callee = reading.callee(each)
-        module = callee.ref() if isinstance(callee, ModuleCallee) else None
-        name = _parameter_name(module, tensor)
+        if not isinstance(callee, ModuleCallee):
+            continue
+        name = _parameter_name(callee.ref(), tensor)
         if name:
             return ".".join(filter(None, (_module_name(reading, each, callee), name)))
     return ""
@@ -145,4 +147,5 @@ def share_memory(one: Any, other: Any) -> bool:
     """Whether two tensors have their values in the same memory."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return False
-    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() != 0)
+    address = one.untyped_storage().data_ptr()
+    return address != 0 and address == other.untyped_storage().data_ptr()

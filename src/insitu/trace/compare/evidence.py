@@ -25,6 +25,7 @@ from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.stops import inputs
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
 from insitu.trace.operation import Operation
+from insitu.trace.origin import finiteness
 
 Facts = tuple[TensorFacts, ...]
 
@@ -208,7 +209,7 @@ def has_nan(call: Call) -> bool:
 
 def _has_nan(facts: TensorFacts) -> bool:
     if facts.stats is not None:
-        return facts.stats.nan > 0
+        return finiteness(facts.stats).nan
     kept = facts.kept
     if isinstance(kept, float):
         return kept != kept
