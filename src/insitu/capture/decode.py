@@ -63,8 +63,7 @@ class Decoder:
         """Every event of all segments, in the order they began, with numbers from 0 on, or with the ids they have."""
         tapes = [self.tape(segment.tape, segment.ids) for segment in segments]
         found = [(record, tape) for segment, tape in zip(segments, tapes, strict=True) for record in segment.records()]
-        is_one_thread = len({segment.tape.thread for segment in segments}) == 1
-        if not is_one_thread or not all(segment.ids.is_even for segment in segments):
+        if not are_in_order(segments):
             found.sort(key=lambda item: (item[0][0], item[1].identity(item[0][1])))
         if renumber:
             self._renumber(found, tapes)
@@ -97,3 +96,9 @@ class Decoder:
             passed += is_event and at >= segment.begin
         tape.forget(segment.begin)
         return passed
+
+
+def are_in_order(segments: list[Segment]) -> bool:
+    """Whether the records of all segments are in the order in which they began: they are of one thread."""
+    threads = {segment.tape.thread for segment in segments}
+    return len(threads) == 1 and all(segment.ids.is_even for segment in segments)

@@ -142,11 +142,11 @@ class Recorder:
         return self._threads.setdefault(get_ident(), probe)
 
     def _scope(self) -> ProbeScope:
-        is_everything = not self.names.has_subject and not self.only and self.level != "python"
+        is_limited = self.names.has_subject or bool(self.only) or self.level == "python"
         return ProbeScope(
             self.level,
             self.keep,
-            everywhere=self.checks is not None or is_everything,
+            everywhere=self.checks is not None or not is_limited,
             follows_backward=self.level == "aten" and not self.only,
         )
 
@@ -223,11 +223,19 @@ def whole_steps(
     """
     until = missing.steps[1]
     whole = [event for event in events if event.step > until]
-    if whole and (archive is None or last):
+    is_settled = archive is None or last
+    if whole and is_settled:
         rest = [event for event in events if event.step <= until]
-        if archive is not None and rest:
-            archive.add(rest)
-            missing = replace(missing, on_disk=missing.on_disk + len(rest))
+        if archive is not None:
+            missing = add_to(archive, rest, missing)
         events, missing = whole, replace(missing, events=missing.events + len(rest))
     there = {event.id for event in events}
-    return events, replace(missing, calls=tuple(id for id in missing.calls if id in there))
+    return events, replace(missing, calls=tuple(filter(there.__contains__, missing.calls)))
+
+
+def add_to(archive: Overflow, rest: list[Event], missing: Missing) -> Missing:
+    """Move events to an archive; what is missing then."""
+    if not rest:
+        return missing
+    archive.add(rest)
+    return replace(missing, on_disk=missing.on_disk + len(rest))

@@ -37,14 +37,20 @@ class StepCounter:
             return bisect_right(self._begins, time)
         return self.current
 
-    def _look_at(self, callee: Any, time: float, *, is_outermost: bool) -> None:
+    def _look_at(self, callee: MarkEntry | ModuleCallee, time: float, *, is_outermost: bool) -> None:
         """Count a step that a record begins."""
-        if isinstance(callee, MarkEntry) and callee.mark == "step":
-            self._count(time, is_new=self._begun or self._said)
-            self._said = True
-        elif is_outermost and not self._said and isinstance(callee, ModuleCallee) and callee.subject:
+        if isinstance(callee, MarkEntry):
+            self._look_at_mark(callee, time)
+            return
+        is_call_of_subject = is_outermost and callee.subject
+        if is_call_of_subject and not self._said:
             self._count(time, is_new=self._called)
             self._called = True
+
+    def _look_at_mark(self, entry: MarkEntry, time: float) -> None:
+        if entry.mark == "step":
+            self._count(time, is_new=self._begun or self._said)
+            self._said = True
 
     def _count(self, time: float, *, is_new: bool) -> None:
         if is_new:

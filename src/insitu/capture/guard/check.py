@@ -70,6 +70,13 @@ class GuardChecks:
             self._allowed[key] = any(names(pattern, name, path) for pattern in self.allow)
         return self._allowed[key]
 
+    @property
+    def may_explain_gradients(self) -> bool:
+        """Whether a gradient that is not finite may follow from what was reported, or is expected."""
+        is_reported = self.has_found or self.has_incoming
+        is_expected = self.is_scaled or bool(self.allow)
+        return is_reported or is_expected
+
     def remember_scaling(self) -> None:
         """Remember that a loss is scaled."""
         self.is_scaled = True
@@ -86,7 +93,8 @@ class GuardChecks:
         if check is None:
             return
         is_function = type(callee) is FunctionCallee
-        if not is_function and callee.kind in ("module", "function"):
+        is_opaque = not is_function and callee.kind in ("module", "function")
+        if is_opaque:
             check.look_at_opaque(at, is_ours=_getframe(1).f_code is probe.on_module.__code__)
         if len(probe.tape) > SOON or self.runs_user_code:
             check.end_call(is_backward=is_function and callee.runs_backward)
@@ -94,9 +102,13 @@ class GuardChecks:
     def rest(self, *, is_complete: bool) -> list[Finding]:
         """The findings of outputs that nobody checked and, in a block that is complete, that nobody used."""
         with DisableTorchFunction():  # modes of others are not to see this
-            found = [finding for check in self.checks for finding in check.rest()]
-            if is_complete:
-                found += [finding for check in self.checks for finding in check.waiting.unused()]
+            found: list[Finding] = []
+            for check in self.checks:
+                found += check.rest()
+            if not is_complete:
+                return found
+            for check in self.checks:
+                found += check.waiting.unused()
             return found
 
     def cleared(self, probe: Probe) -> tuple[int, int]:
@@ -235,12 +247,20 @@ class ProbeChecks:
     def rest(self) -> Iterator[Finding]:
         """The findings of outputs that nobody has used, and that were not checked therefore."""
         for at in sorted(self.unchecked):
-            if self.checks.has_found or not can_produce(self.probe.tape.callee(at)):
-                continue
-            tensors = alive(values(self.probe.tape.result(at)))
-            finding = None if all(map(is_finite, tensors)) else incoming_finding(self, at, tensors, "")
+            if self.checks.has_found:
+                return
+            finding = self._finding_of(at)
             if finding is not None:
                 yield finding
+
+    def _finding_of(self, at: int) -> Finding | None:
+        """The finding of an unchecked call that nobody has used the outputs of."""
+        if not can_produce(self.probe.tape.callee(at)):
+            return None
+        tensors = alive(values(self.probe.tape.result(at)))
+        if all(map(is_finite, tensors)):
+            return None
+        return incoming_finding(self, at, tensors, "")
 
     def end_call(self, *, is_backward: bool) -> None:
         """A call has ended and the tape is long, or a backward pass ran code of the user."""
@@ -248,7 +268,8 @@ class ProbeChecks:
         if is_backward:
             self.nodes.end()
         is_outermost = probe.parent == OUTERMOST and not probe.suspended
-        if is_outermost and (is_backward or len(probe.tape) > LATE):
+        is_due = is_backward or len(probe.tape) > LATE
+        if is_outermost and is_due:
             self.clear()
 
     def clear(self) -> None:

@@ -216,7 +216,7 @@ def incoming_finding(
 
 
 def is_opaque(check: ProbeChecks, call: int) -> bool:
-    """Whether a call is a module or a compiled region, in which no function was seen; negative numbers are no calls."""
+    """Whether a call is a module or a compiled region, in which no function was seen."""
     if call < 0:
         return False
     return not isinstance(check.probe.tape.callee(call), FunctionCallee)

@@ -25,7 +25,6 @@ from insitu.capture.torch_internals import DisableTorchFunction, backward_hooks,
 from insitu.capture.variables.function_watch import code_of
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, NonFiniteFromHook, TensorOperand
-from insitu.trace.origin import FINITE
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import ProbeChecks
@@ -95,11 +94,16 @@ class Hooks:
 
     def end(self) -> None:
         """Put back what was replaced."""
-        for hooks in [there for ref in list(self._replaced.values()) if (there := ref()) is not None]:
-            for key, hook in hooks.items():
-                if self._is_ours(hook):
-                    hooks[key] = hook.__wrapped__
+        for ref in list(self._replaced.values()):
+            hooks = ref()
+            if hooks is not None:
+                self._put_back(hooks)
         self._replaced.clear()
+
+    def _put_back(self, hooks: Any) -> None:
+        for key, hook in hooks.items():
+            if self._is_ours(hook):
+                hooks[key] = hook.__wrapped__
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,9 @@ class HookTarget:
 
 def hook_finding(check: ProbeChecks, hook: Hook, output: Any, gradient: Tensor | None, place: Place) -> Finding | None:
     """The finding of a hook that got a finite gradient, which is None if the hook changed it in place."""
-    found = finiteness_of(output) if isinstance(output, Tensor) else FINITE
+    if not isinstance(output, Tensor):
+        return None
+    found = finiteness_of(output)
     if found.is_finite:
         return None
     check.nodes.spoil()

@@ -48,11 +48,12 @@ class Pause:
         self._resume()
 
     def _resume(self) -> None:
+        if self._steps or self._usual is None:
+            return
         mode = self._probe.modes.function
-        if not self._steps and self._usual is not None:
-            if mode is not None and not mode.silent:
-                mode.__torch_function__ = self._usual  # type: ignore[method-assign]
-            self._usual = None
+        if mode is not None and not mode.silent:
+            mode.__torch_function__ = self._usual  # type: ignore[method-assign]
+        self._usual = None
 
     def _on_function(self, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """The handler of torch functions meanwhile."""

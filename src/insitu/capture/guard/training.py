@@ -123,9 +123,10 @@ class Training:
         if is_sampled:
             self._see_model()
         self._weights.update_missing()
-        if self._passes == SECOND and self._weights.missing:
+        if self._passes == SECOND:
             self._find_cut(probe, at)
-        if is_sampled and not self._optimizers and not self._checks.is_scaled:
+        is_unscaled_loop = not self._optimizers and not self._checks.is_scaled
+        if is_sampled and is_unscaled_loop:
             self._totals.add(Sample(self._weights.all()).total)
 
     def _find_cut(self, probe: Probe, at: int) -> None:
@@ -222,8 +223,7 @@ class Training:
     def _leftover_gradients(self) -> Iterator[Finding]:
         """The first gradient that is left and not finite, where nothing else that is not finite was reported."""
         checks = self._checks
-        is_explained = checks.has_found or checks.has_incoming or checks.is_scaled
-        if is_explained or checks.allow or not self._passes:
+        if checks.may_explain_gradients or not self._passes:
             return
         model = unwrapped(self._model).named_parameters()
         for path, parameter in (*model, *self._called_tensors(checks.checks)):
@@ -249,13 +249,7 @@ class Training:
 
     def _parameter_histories(self, trained: set[int]) -> Iterator[ParameterHistory]:
         has_stepped = any(steps.steps for steps in self._optimizers.values())
-        for key, path in self._paths().items():
-            weight = self._weights.get(key)
-            if weight is None or self._checks.is_allowed("", path):
-                continue
-            parameter = weight.ref()
-            if parameter is None:
-                continue
+        for path, weight, parameter in self._checked_weights():
             is_unlikely_fixed = weight.has_gradient and not has_stepped  # to compare all values takes time
             yield ParameterHistory(
                 path=path,
@@ -266,12 +260,22 @@ class Training:
                 has_changed=is_unlikely_fixed or weight.has_changed(parameter),
                 is_matrix=parameter.dim() > 1,
                 is_layer=not parameter.requires_grad and self._is_layer(path),
-                is_trained=key in trained,
+                is_trained=id(parameter) in trained,
                 peak=weight.peak,
                 norm=weight.norm,
                 share=weight.share,
                 samples=weight.samples,
             )
+
+    def _checked_weights(self) -> Iterator[tuple[str, Weight, Tensor]]:
+        """The weights that are still there and are not allowed to be wrong, with their paths."""
+        for key, path in self._paths().items():
+            weight = self._weights.get(key)
+            if weight is None or self._checks.is_allowed("", path):
+                continue
+            parameter = weight.ref()
+            if parameter is not None:
+                yield path, weight, parameter
 
     def _trained(self) -> set[int]:
         """The ids of all parameters of the model; without one, of the modules of which an optimizer has a part.

@@ -31,6 +31,19 @@ class Weight:
         self.peak = self.share = self.norm = 0.0
         self.samples = 0
 
+    def add_sample(self, norm: float) -> None:
+        """Its gradient has this norm."""
+        if norm <= self.peak:
+            return
+        self.peak, self.norm = norm, 0.0
+        if norm > 1:
+            self.norm = norm_of(self.ref())
+
+    def add_share(self, share: float) -> None:
+        """The mean of its gradient is this share of the largest one."""
+        self.samples += 1
+        self.share = max(self.share, share)
+
     def has_changed(self, parameter: Tensor) -> bool:
         """Whether it is other than when it was seen first."""
         return bool(content(parameter) != self.before)
@@ -64,11 +77,9 @@ class Sample:
         each = [norm / sqrt(max(grad.numel(), 1)) for norm, (_, grad) in zip(norms, grads, strict=True)]
         top = max(each, default=0.0)
         for (weight, _), norm, mean in zip(grads, norms, each, strict=True):
+            weight.add_sample(norm)
             if top > 0:  # where all are zero, there is nothing left to learn
-                weight.samples += 1
-                weight.share = max(weight.share, mean / top)
-            if norm > weight.peak:
-                weight.peak, weight.norm = norm, norm_of(weight.ref()) if norm > 1 else 0.0
+                weight.add_share(mean / top)
 
 
 class Totals:
@@ -87,8 +98,12 @@ class Totals:
 
 def dense_grad(parameter: Tensor | None) -> Tensor | None:
     """The gradient of a parameter, if it can be read."""
-    grad = parameter.grad if parameter is not None and parameter.is_leaf else None
-    if grad is None or grad.layout is not torch.strided or not has_values(grad):
+    if parameter is None or not parameter.is_leaf:
+        return None
+    grad = parameter.grad
+    if grad is None or grad.layout is not torch.strided:
+        return None
+    if not has_values(grad):
         return None
     return run_isolated(grad.detach)
 
@@ -99,8 +114,8 @@ def norms_of(tensors: list[Tensor]) -> list[float]:
         return []
     norms = foreach_norm(tensors)
     if norms[0].is_cpu:
-        return [norm.item() for norm in norms]
-    return torch.stack([n.cpu() for n in norms]).tolist()
+        return list(map(Tensor.item, norms))
+    return torch.stack(list(map(Tensor.cpu, norms))).tolist()
 
 
 def norm_of(parameter: Tensor | None) -> float:
