@@ -224,7 +224,7 @@ def nodes_in(numbers: Container[int], roots: list[Any]) -> list[Any]:
 
 
 def number_of(node: Any) -> int:
-    """The number of a node; negative where there is no node."""
+    """The number of a node; negative for None."""
     if node is None:
         return -1
     return node_number(node)
