@@ -10,12 +10,16 @@ from insitu.store.text.trace_text_reader import from_text
 from insitu.store.text.trace_text_writer import to_text
 from insitu.store.trace.schema import SCHEMA
 from insitu.trace.compare.closeness import Tolerance, close
-from insitu.trace.event import STATISTICS, Call, Statistic, Stats, TensorFacts
+from insitu.trace.event import COUNTS, STATISTICS, Call, Statistic, Stats, TensorFacts
 from insitu.trace.trace import COLUMNS, Trace
+from insitu.view.ranges import union
 
 # Each statistic is known, and has another value.
 EXAMPLE = Stats(
-    **{row.name: number + 1.0 if row.kind == "number" else 8 - number for number, row in enumerate(STATISTICS)}
+    **{
+        row.name: number + 1.0 if row.kind == "number" else len(STATISTICS) - number
+        for number, row in enumerate(STATISTICS)
+    }
 )
 
 
@@ -64,3 +68,9 @@ def test_a_difference_in_any_statistic_is_seen(row: Statistic) -> None:
         assert found.same and found.measure == "histogram"
     else:
         assert found.same is False and found.measure == f"Δ {row.label}"
+
+
+@pytest.mark.parametrize("row", COUNTS, ids=lambda row: row.name)
+def test_counts_of_calls_that_are_alike_are_added(row: Statistic) -> None:
+    both = union([EXAMPLE, EXAMPLE])
+    assert both is not None and getattr(both, row.name) == 2 * getattr(EXAMPLE, row.name) > 0

@@ -17,7 +17,7 @@ from insitu.trace.event import STATISTICS, Stats
 BINS = 16
 INTEGERS = tuple(getattr(torch, row.name) for row in DTYPES if row.is_integer and row.storage == "numpy")
 WIDE_INTEGERS = (torch.int64, torch.int32, torch.uint32, torch.uint64)  # float32 does not hold them exactly
-EXTREMES = [row.name for row in STATISTICS if row.bound == "extreme"]
+ELEMENTS = ("min", "max")  # the statistics that are elements of the tensor: those of integers are integers
 MOST_EXACT = 2**53  # of the integers that a float holds exactly
 MANY = 4096  # elements from which on another way of counting is worth it
 
@@ -98,7 +98,7 @@ def stats(value: Any) -> Small | None:
         return None
     named = {row.name: getattr(found, row.name) for row in STATISTICS}
     if tensor.dtype in INTEGERS and found.count:
-        named |= {name: int(named[name]) for name in EXTREMES if abs(named[name]) <= MOST_EXACT}
+        named |= {name: int(named[name]) for name in ELEMENTS if abs(named[name]) <= MOST_EXACT}
     return Small(named)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from operator import attrgetter
+from typing import Any
 
-from insitu.trace.event import Call, Stats, TensorFacts
+from insitu.trace.event import COUNTS, Call, Stats, TensorFacts
 from insitu.view.line import Span
 from insitu.view.number import spread
 
@@ -70,23 +71,15 @@ def outputs_cell(calls: Iterable[Call]) -> Span | None:
 
 
 def union(every: Sequence[Stats]) -> Stats | None:
-    """The statistics of several tensors taken as one; mean, deviation and histogram are left out."""
+    """The statistics of several tensors as one: counts are added; of the numbers, min and max are known."""
     if not every:
         return None
     if len(every) == 1:
         return every[0]
     low = [stats.min for stats in every if stats.min is not None]
     high = [stats.max for stats in every if stats.max is not None]
-    return Stats(
-        count=_total("count", every),
-        min=min(low, default=None),
-        max=max(high, default=None),
-        mean=None,
-        std=None,
-        nan=_total("nan", every),
-        inf=_total("inf", every),
-        zeros=_total("zeros", every),
-    )
+    counts: dict[str, Any] = {row.name: _total(row.name, every) for row in COUNTS}
+    return Stats(min=min(low, default=None), max=max(high, default=None), **counts)
 
 
 def _total(count: str, every: Sequence[Stats]) -> int:
