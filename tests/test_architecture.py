@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 HOPS = re.findall(r"^\| \d+ \| `([\w.]+)` \| `([\w/.]+)` \|", PAGE, re.MULTILINE)
+MENTIONS = re.findall(r"`([\w.]+)`\s\(`([\w/.]+)`\)", PAGE)
 MOST_HOPS = {
     "One operator, from torch to the terminal": 16,
     "One recorded value, from the model to the file and back": 28,
@@ -33,7 +34,11 @@ def definitions(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize(("function", "file"), HOPS)
+def test_functions_are_mentioned_with_their_files() -> None:
+    assert ("Recorder.start", "capture/recorder.py") in MENTIONS
+
+
+@pytest.mark.parametrize(("function", "file"), [*HOPS, *MENTIONS])
 def test_hop_is_a_function_of_the_file_beside_it(function: str, file: str) -> None:
     assert function in definitions(ROOT / "src" / "insitu" / file)
 
