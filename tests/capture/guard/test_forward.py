@@ -336,6 +336,24 @@ def test_an_overflow_is_found_at_the_call_that_produced_it(name: str) -> None:
     ]
 
 
+def test_the_overflow_of_numbers_whose_sum_is_too_large_has_a_reason() -> None:
+    weight = torch.ones(3, 4, requires_grad=True)
+    with pytest.raises(insitu.NonFiniteError, match=r"the largest absolute input is 3e\+38"), insitu.guard():
+        (weight.abs() + 3e38).sum().backward()
+
+
+def test_large_numbers_are_not_blamed_for_what_comes_later() -> None:
+    weight = torch.ones(3, 4, requires_grad=True)
+
+    def run() -> Tensor:
+        large = weight.abs() + 3e38
+        flat = large.view(-1)
+        del large
+        return torch.log(flat * 0).sum()
+
+    assert found(run) == [("inf", "forward", "log")]
+
+
 def test_an_overflow_below_zero_is_found_and_infinite_literals_are_not() -> None:
     assert found(lambda: torch.full((3,), -1e38, requires_grad=True).mul(10).exp()) == [("inf", "forward", "mul")]
     assert found(lambda: (zeros().exp() * -INF).exp()) == []

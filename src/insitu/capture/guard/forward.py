@@ -101,6 +101,7 @@ def output_finding(
     is_large_sum = tensors.outputs and all(map(is_finite, tensors.outputs))
     if is_large_sum:
         check.nonfinite.discard(at)
+        check.unchecked.add(at)  # the next call may well overflow: check it while its inputs are there
         return None
     if check.checks.is_allowed(callee.name, check.path):
         return None
