@@ -14,15 +14,15 @@ EXAMPLE = f"""\
 {fill(FORMS, 119)}
 
 example:
-  insitu export run.h5 run.html
-  insitu export run.h5 run.html --only 'encoder.**' --no-source
-  insitu export run.h5 run.json
+  insitu export step.h5 step.html
+  insitu export step.h5 step.html --only 'encoder.**' --no-source
+  insitu export step.h5 step.json
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `insitu export`."""
-    parser.add_argument("file", help="a saved trace or a recorded run, as in run.h5")
+    parser.add_argument("file", help="a saved trace or a recorded run, as in step.h5 or run.h5")
     parser.add_argument("target", help="the file to make, as in run.html")
     parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
     parser.add_argument(

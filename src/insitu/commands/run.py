@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from insitu.trace.trace import Trace
 
 EXAMPLE = """\
-The options stand before the script; what follows it belongs to the script. Its own output stays as it is, its exit
-code too; the trace is printed to stderr when it ends, also when it fails. Of several ranks (torchrun) each writes a
-file of its own, run.rank0.h5 for --to run.h5, and the first one prints.
+Options of insitu come before the script; everything after it belongs to the script. The output and the exit code of the
+script stay as they are. The trace is printed to stderr when the script ends, even if it fails. Under torchrun each rank
+writes its own file, step.rank0.h5 for --to step.h5, and rank 0 prints.
 
 example:
   insitu run --view code --only 'encoder.*' train.py --epochs 1
-  insitu run --to run.h5 --keep stats --quiet -m package.train
+  insitu run --to step.h5 --keep stats --quiet -m package.train
   insitu run --html run.html train.py
 """
 LEVELS = ("modules", "functions", "aten")
@@ -65,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
     parser.add_argument("--html", metavar="FILE", help="also make a page, as in run.html")
-    parser.add_argument("--to", metavar="FILE", help="also save the trace, as in run.h5")
+    parser.add_argument("--to", metavar="FILE", help="also save the trace, as in step.h5")
     parser.add_argument(
         "--memory", metavar="SIZE", help="what the trace may take, as in 500MB (default: 1GiB); the last steps are kept"
     )

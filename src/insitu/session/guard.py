@@ -44,23 +44,23 @@ def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str
     ...
       why   the logarithm of 0 is -inf: clamp it first; for a probability, use log_softmax or logsigmoid on the scores
 
-    It is a `with` block, or decorates a function. All torch functions in the block are checked; the model only says
-    whose parameters to look after. Without a model, these are the parameters of the optimizers that step and of the
-    modules that they belong to. Other threads are checked while they run modules: from the first call of one on, until
-    it returns. `allow` names functions ("log", "torch.log") and modules ("h.*.attn") that may produce NaN and Inf.
+    A guard is a `with` block, or decorates a function. It checks all torch functions in the block. The model only
+    names the parameters whose training is checked; without a model, these are the parameters of the optimizers that
+    step and of the modules that own them. Another thread is checked while it runs a module. `allow` names functions
+    ("log", "torch.log") and modules ("h.*.attn") that may produce NaN and Inf.
 
-    Only the call that produces NaN or Inf counts, not those that pass it on, and only what leaves a torch function. In
-    a tensor that needs no gradient, Inf (outside modules NaN, too) may heal: a mask made by `torch.log`, a reciprocal
-    whose infinities are replaced. It is reported when it reaches a loss or a gradient, when NaN is computed from it,
-    when it leaves torch as a number or an array, or when no call has used it by the end of the block. Infinities that
-    are written down (a mask of `-inf`), least numbers that masks are made of and uninitialised memory are ignored.
+    Only the call that produces NaN or Inf counts, not the calls that pass it on, and only what leaves a torch
+    function. In a tensor that needs no gradient, Inf (outside modules also NaN) may heal: a mask computed by
+    `torch.log`, a reciprocal whose infinities are replaced. It is reported when it reaches a loss or a gradient, when
+    NaN is computed from it, when it leaves torch as a number or an array, or when no call has used it by the end of
+    the block. Infinities that the program writes itself (a mask of `-inf`), the least number of a dtype in a mask, and
+    uninitialised memory are ignored.
 
-    `action` is "raise", "warn" (once for each place) or "record"; in any case all is in `guard.findings`. Some findings
-    only warn: NaN that was there before the block; NaN or Inf that was written down in it, once a loss contains it;
-    metrics of a block that trains; and what comes to light when an exception has ended the block. At the end of the
-    block, a warning says what is wrong with a training: parameters that never get a gradient or never change,
-    gradients that vanish, explode or are not set to zero. Parameters that were frozen from the beginning, while the
-    rest learns, are only in the findings.
+    `action` is "raise", "warn" (once for each place) or "record". `guard.findings` always has all of them. Some
+    findings only warn: NaN from before the block; NaN or Inf that the program has written itself, once a loss contains
+    it; metrics of a block that trains; and findings after an exception has ended the block. At the end of the block, a
+    warning names parameters that never get a gradient or never change, and gradients that vanish, explode or are not
+    set to zero. Parameters that are frozen from the beginning, while the rest learns, are only in the findings.
     """
     return Guard(subject, action=action, allow=allow)
 
