@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from insitu.trace.diff import Diff, Difference, largest
+from typing import Any
+
+from insitu.trace.diff import Compared, Diff, Difference, largest
 from insitu.trace.event import Call, tensors
-from insitu.view.headline import delta_text, has_steps, named
+from insitu.view.headline import delta_text, has_steps, name_in_module
 from insitu.view.name import spot
 
 QUIET = ("same", "close", "follows")  # the statuses of calls that tell nothing new
@@ -16,23 +18,30 @@ def agreement(diff: Diff) -> str:
     >>> agreement(Diff())
     'nothing to compare: neither run has a call'
     """
-    count = sum(diff.counts.values())
-    if not count and not diff.unpaired:
-        return "nothing to compare: neither run has a call"
-    if not count:
-        return "nothing to compare: no call is in both runs"
-    known = {
-        "values": "compared by their values",
-        "statistics": "compared by statistics, so equal only as far as these show",
-        "structure": "some compared by shapes, dtypes and arguments only: no values were kept",
-    }[diff.certainty]
-    if set(diff.counts) <= {"same"}:
-        return f"the same: {_counted(diff)}, {known}"
-    if set(diff.counts) <= {"same", "close"}:
+    if not any(diff.counts.values()):
+        return _no_comparison(diff)
+    known = _COMPARED_BY[diff.certainty]
+    statuses = set(diff.counts)
+    if statuses == {"same"}:
+        return f"the same: {_amount(diff)}, {known}"
+    if statuses <= {"same", "close"}:
         return f"{_within(diff)}, {known}"
-    differently = sum(amount for status, amount in diff.counts.items() if status not in QUIET)
-    verb = "call is" if differently == 1 else "calls are"
-    return f"{results_text(diff)}; {differently:,} {verb} made differently on the way: {_counted(diff)}, {known}"
+    different = sum(amount for status, amount in diff.counts.items() if status not in QUIET)
+    verb = "call is" if different == 1 else "calls are"
+    return f"{results_text(diff)}; {different:,} {verb} made differently on the way: {_amount(diff)}, {known}"
+
+
+_COMPARED_BY = {
+    "values": "compared by their values",
+    "statistics": "compared by statistics, so equal only as far as these show",
+    "structure": "some compared by shapes, dtypes and arguments only: no values were kept",
+}
+
+
+def _no_comparison(diff: Diff) -> str:
+    if diff.unpaired:
+        return "nothing to compare: no call is in both runs"
+    return "nothing to compare: neither run has a call"
 
 
 def _within(diff: Diff) -> str:
@@ -41,7 +50,7 @@ def _within(diff: Diff) -> str:
     assert row is not None
     rtol, atol = tolerance_of(diff, row)
     return (
-        f"equal within rtol {rtol:g}, atol {atol:g}: {_counted(diff)}, {diff.counts['close']:,} of them not exactly "
+        f"equal within rtol {rtol:g}, atol {atol:g}: {_amount(diff)}, {diff.counts['close']:,} of them not exactly "
         f"the same (largest difference {delta_text(row)}: {_where(diff, row)})"
     )
 
@@ -59,20 +68,31 @@ def results_text(diff: Diff) -> str:
 
 def tolerance_of(diff: Diff, row: Difference) -> tuple[float, float]:
     """The tolerance by which the values of a row were compared."""
-    held = [event.result if isinstance(event, Call) else event.value for event in row.events]
-    dtypes = [facts.dtype for item in held for facts in tensors(item) if facts.dtype in diff.tolerance.table]
-    return diff.tolerance.of(*(dtypes[0], dtypes[-1]) if dtypes else ("f32", "f32"))  # a Python number as f32
+    values = [_value(event) for event in row.events]
+    dtypes = [facts.dtype for facts in tensors(values) if facts.dtype in diff.tolerance.table]
+    if not dtypes:
+        return diff.tolerance.of("f32", "f32")  # that of a Python number
+    return diff.tolerance.of(dtypes[0], dtypes[-1])
+
+
+def _value(event: Compared) -> Any:
+    if isinstance(event, Call):
+        return event.result
+    return event.value
 
 
 def _where(diff: Diff, row: Difference) -> str:
     """The call or variable of a row, and its place."""
     event = row.events[0]
-    step = [f"step {event.step}"] if has_steps(diff) else []
-    place = [spot(event.site)] if event.site is not None and isinstance(event, Call) else []
-    return ", ".join([named(event), *place, *step])
+    texts = [name_in_module(event)]
+    if event.site is not None and isinstance(event, Call):
+        texts.append(spot(event.site))
+    if has_steps(diff):
+        texts.append(f"step {event.step}")
+    return ", ".join(texts)
 
 
-def _counted(diff: Diff) -> str:
+def _amount(diff: Diff) -> str:
     """How much was compared: calls, or values of variables."""
     count = sum(diff.counts.values())
     events = [row.events[0] for row in diff.differences]

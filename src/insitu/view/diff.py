@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, groupby
 from typing import Any
 
-from insitu.trace.diff import Cause, Compared, Diff, Difference
+from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
 from insitu.trace.event import Call
 from insitu.view.agreement import QUIET, agreement, results_text
 from insitu.view.headline import again, called, called_in, delta_text, headline, output, seen
@@ -23,14 +23,15 @@ MOST_CAUSES = 5
 MOST_ALIKE = 3  # rows of calls that only one side has, before they are counted
 MOST_ROWS = 60
 SIGNS: dict[str, Span] = {
-    **{
-        "same": ("=", "grey"),
-        "close": ("≈", "grey"),
-        "follows": ("~", "yellow"),
-        "structure": ("*", "cyan"),
-        "argument": ("*", "cyan"),
-    },
-    **{"only in a": ("-", "red"), "only in b": ("+", "green"), "raised": ("✗", "red"), "differs": ("✗", "red")},
+    "same": ("=", "grey"),
+    "close": ("≈", "grey"),
+    "follows": ("~", "yellow"),
+    "structure": ("*", "cyan"),
+    "argument": ("*", "cyan"),
+    "only in a": ("-", "red"),
+    "only in b": ("+", "green"),
+    "raised": ("✗", "red"),
+    "differs": ("✗", "red"),
 }
 
 
@@ -45,7 +46,9 @@ def diff_lines(diff: Diff) -> Iterator[Line]:
 
 def pair_lines(diff: Diff) -> Iterator[Line]:
     """The calls side by side, with all that is the same folded; none if the runs agree."""
-    rows = list(_folded(diff)) if not diff.close else []
+    if diff.close:
+        return
+    rows = list(_folded(diff))
     yield from rows[:MOST_ROWS]
     if len(rows) > MOST_ROWS:
         yield Line(((f"… {len(rows) - MOST_ROWS:,} more lines: diff.differences has a row for each call", "grey"),))
@@ -69,21 +72,33 @@ def verdict_lines(diff: Diff) -> Iterator[Line]:
         yield Line(((agreement(diff), "green" if diff.close else "yellow"),))
         yield from _remarks(diff)
         return
-    lead = "first difference" if first.effect != "lost" else f"{results_text(diff)}; first difference on the way"
+    lead = "first difference"
+    if first.effect == "lost":
+        lead = f"{results_text(diff)}; first difference on the way"
     yield Line((("✗ ", "red"), (f"{lead}: {headline(diff, first)}", "bold")))
     yield from _sides(diff, first)
     yield Line(((f"  {_size(diff, first)}", ""),))
-    for number, cause in enumerate(diff.causes[1:MOST_CAUSES], 2):
-        lost = " (its effect is lost on the way)" if cause.effect == "lost" != first.effect else ""
-        yield Line(((f"  {number}. ", "red"), (f"{headline(diff, cause)}{lost}", "")))
-    if len(diff.causes) > MOST_CAUSES:
-        yield Line(((f"  … {len(diff.causes) - MOST_CAUSES:,} more causes", "grey"),))
+    yield from _other_causes(diff, first)
     yield from _remarks(diff)
 
 
+def _other_causes(diff: Diff, first: Cause) -> Iterator[Line]:
+    """The causes after the first one; of many the first ones."""
+    for number, cause in enumerate(diff.causes[1:MOST_CAUSES], 2):
+        text = headline(diff, cause)
+        if cause.effect == "lost" != first.effect:
+            text += " (its effect is lost on the way)"
+        yield Line(((f"  {number}. ", "red"), (text, "")))
+    if len(diff.causes) > MOST_CAUSES:
+        yield Line(((f"  … {len(diff.causes) - MOST_CAUSES:,} more causes", "grey"),))
+
+
 def _remarks(diff: Diff) -> Iterator[Line]:
+    """The exceptions after the first cause, and what only one run has."""
+    first = None if diff.first is None else diff.first.a
     for row in diff.differences:
-        if row.status == "raised" and (diff.first is None or row.a is not diff.first.a):
+        is_first = first is not None and row.a is first
+        if row.status == "raised" and not is_first:
             yield Line((("  ! ", "red"), (f"after it, {called(row.a)} {safe(row.what)}", "")))
     for remark in diff.remarks:
         yield Line((("  ! ", "yellow"), (safe(remark), "")))
@@ -93,29 +108,41 @@ def _instead(events: tuple[Compared, ...]) -> list[Span]:
     """Where a run goes on that lacks the calls of the other."""
     spans: list[Span] = [("no such call", "grey")]
     for event, sign in zip(events, (": ", " → "), strict=False):
-        place = f"{spot(event.site)}  " if event.site is not None else ""
-        spans += [(f"{sign}{place}", "grey"), (called(event), "cyan")]
+        spans += [(f"{sign}{_place(event)}", "grey"), (called(event), "cyan")]
     return spans
+
+
+def _place(event: Compared) -> str:
+    """The line of an event, in front of its name."""
+    if event.site is None:
+        return ""
+    return f"{spot(event.site)}  "
 
 
 def _sides(diff: Diff, cause: Cause) -> Iterator[Line]:
     """The cause on either side: place, call, output, values."""
-    shown = ((cause.a, cause.calls_a), (cause.b, cause.calls_b))
     labels = [_label(side, safe(label)) for side, label in zip("ab", diff.labels, strict=True)]
     width = max(map(len, labels))
-    for (event, calls), label in zip(shown, labels, strict=True):
+    sides = zip(labels, (cause.a, cause.b), (cause.calls_a, cause.calls_b), strict=True)
+    for label, event, calls in sides:
+        lead = (f"  {label:{width}}  ", "grey")
         if event is None:
-            yield Line(((f"  {label:{width}}  ", "grey"), *_instead(cause.instead)), (), ())
+            yield Line((lead, *_instead(cause.instead)), (), ())
             continue
-        more = f"  and {len(calls) - 1} more" if len(calls) > 1 else ""
-        site = spot(event.site) if event.site is not None else ""
-        spans: list[Span] = [(f"  {label:{width}}  ", "grey"), (f"{site}  " if site else "", "grey")]
-        text = f"  {safe(event.site.text.strip())}" if event.site is not None and event.site.text else ""
-        spans += [(called(event), "cyan"), (more, "grey"), (f"  {output(event)}", "blue")]
-        yield Line((*spans, (f"  {_values(event)}", ""), (short(text, 60), "grey")), (), ())
-        into = result(event.inputs) if isinstance(event, Call) and event.inputs else ""
-        if into:
-            yield Line(((f"  {'':{width}}  from {into}", "grey"),), (), ())
+        yield Line((lead, *_side_spans(event, len(calls))), (), ())
+        if isinstance(event, Call) and event.inputs:
+            yield Line(((f"  {'':{width}}  from {result(event.inputs)}", "grey"),), (), ())
+
+
+def _side_spans(event: Compared, count: int) -> list[Span]:
+    """Where a cause begins in one run; `count` is of how many calls it consists there."""
+    spans: list[Span] = [(_place(event), "grey"), (called(event), "cyan")]
+    if count > 1:
+        spans.append((f"  and {count - 1} more", "grey"))
+    spans += [(f"  {output(event)}", "blue"), (f"  {_values(event)}", "")]
+    if event.site is not None and event.site.text:
+        spans.append((short(f"  {safe(event.site.text.strip())}", 60), "grey"))
+    return spans
 
 
 def _label(side: str, label: str) -> str:
@@ -125,57 +152,72 @@ def _label(side: str, label: str) -> str:
     return f"{side} {label}"
 
 
+_KNOWN_FROM = {"values": "values", "statistics": "statistics", "structure": "structure, not from values"}
+
+
 def _size(diff: Diff, cause: Cause) -> str:
-    known = {"values": "values", "statistics": "statistics", "structure": "structure, not from values"}
-    parts = [delta_text(cause), seen(cause), f"known from {known[cause.certainty]}", again(diff, cause)]
-    if cause.followers:
-        followers = _differ(cause.followers, "call")
-        if cause.kind == "gradient" and cause.measure:
-            followers = f"the gradients of {cause.followers:,} more call{'s' * (cause.followers != 1)} differ"
-        parts.append(f"{followers} because of it")
-    return "; ".join(filter(None, parts))
+    """How large a difference is, how that is known, where else it occurs, and how much follows from it."""
+    known = f"known from {_KNOWN_FROM[cause.certainty]}"
+    texts = [delta_text(cause), seen(cause), known, again(diff, cause), _followers(cause)]
+    return "; ".join(filter(None, texts))
 
 
-def _differ(count: int, what: str = "") -> str:
-    if not what:
-        return f"{count:,} differ{'s' * (count == 1)}"
-    return f"{count:,} {what}{'s' * (count != 1)} after it differ{'s' * (count == 1)}"
+def _followers(cause: Cause) -> str:
+    """How many calls differ because of a cause."""
+    count = cause.followers
+    if not count:
+        return ""
+    if cause.kind == "gradient" and cause.measure:
+        return f"the gradients of {count:,} more call{'s' * (count != 1)} differ because of it"
+    return f"{count:,} call{'s' * (count != 1)} after it differ{'s' * (count == 1)} because of it"
 
 
 def _folded(diff: Diff) -> Iterator[Line]:
     """The rows in the order of the run; those between two that tell something are one."""
-    places = [pair for cause in diff.causes for pair in ((cause.a, cause.b), *cause.again)]
-    heads = frozenset(id(event) for pair in places for event in pair if event is not None)
-    for quiet, group in groupby(diff.differences, key=lambda row: row.status in QUIET):
-        rows = list(group)
-        if quiet:
-            yield _quiet(rows)
+    heads = _heads(diff)
+    for is_quiet, group in groupby(diff.differences, key=lambda row: row.status in QUIET):
+        if is_quiet:
+            yield _quiet(list(group))
             continue
-        for _, alike in groupby(rows, key=_likeness):
+        for _, alike in groupby(group, key=_likeness):
             yield from _alike(diff, list(alike), heads)
 
 
+def _heads(diff: Diff) -> frozenset[int]:
+    """The ids of the calls where causes begin."""
+    heads: set[int] = set()
+    for cause in diff.causes:
+        heads.update(map(id, chain((cause.a, cause.b), *cause.again)))
+    return frozenset(heads - {id(None)})
+
+
 def _likeness(row: Difference) -> tuple[Any, ...]:
-    single = row.status in ("differs", "raised") or (row.status == "argument" and row.cause is not None)
-    return (row.status, row.what, row.cause, id(row) if single else 0)
+    """What rows have in common that are shown as one; a cause has a row of its own."""
+    is_cause = row.status in ("differs", "raised")
+    if row.status == "argument":
+        is_cause = row.cause is not None
+    return (row.status, row.what, row.cause, id(row) if is_cause else 0)
 
 
 def _quiet(rows: list[Difference]) -> Line:
     """Calls that are the same, or within the tolerance, or differ because of what came before."""
-    counts = Counter(row.status for row in rows)
-    follow, near, same = counts["follows"], counts["close"], counts["same"]
-    sign, ink = SIGNS["follows" if follow else "close" if near else "same"]
-    texts = [
-        f"{_differ(follow)} because of it" if follow else "",
-        f"{near:,} equal within the tolerance" if near else "",
-        f"{same:,} the same" if same else "",
-    ]
-    counted = "  " + ", ".join(filter(None, texts))
-    return Line(((f"  {sign}  ", ink), (_range(rows), "bold"), (counted, ink)), (), COLUMNS)
+    counts = Counter([row.status for row in rows])
+    present = [status for status in _QUIET_TEXTS if counts[status]]
+    sign, ink = SIGNS[present[0]]
+    texts = [_QUIET_TEXTS[status](counts[status]) for status in present]
+    return Line(((f"  {sign}  ", ink), (_range(rows), "bold"), (f"  {', '.join(texts)}", ink)), (), COLUMNS)
+
+
+# What is said of quiet rows: the first status that occurs has the sign.
+_QUIET_TEXTS: dict[Status, Callable[[int], str]] = {
+    "follows": lambda count: f"{count:,} differ{'s' * (count == 1)} because of it",
+    "close": lambda count: f"{count:,} equal within the tolerance",
+    "same": lambda count: f"{count:,} the same",
+}
 
 
 def _range(rows: list[Difference]) -> str:
-    """The modules that rows lie in: the first and the last."""
+    """The modules of rows: the first and the last."""
     places = [_module(row) for row in (rows[0], rows[-1])]
     return " … ".join(dict.fromkeys(filter(None, places))) or "calls"
 
@@ -198,18 +240,31 @@ def _row(diff: Diff, row: Difference, heads: frozenset[int]) -> Line:
     """A call beside that of the other run; `heads` are the ids of the calls where causes begin."""
     event = row.events[0]
     cause = _cause_that_begins(diff, row, heads)
-    is_pair = len(row.events) == 2
-    sign, ink = SIGNS["differs" if cause is not None and is_pair else row.status]
-    path = _module(row) if isinstance(event, Call) and event.kind != "module" else ""
-    why = row.what if cause is None else f"{short(cause.why, 80)}: the cause"
+    status: Status = row.status
+    why = row.what
+    if cause is not None:
+        why = f"{short(cause.why, 80)}: the cause"
+        if len(row.events) == 2:
+            status = "differs"
+    sign, ink = SIGNS[status]
     sites = [side.site for side in row.events if side.site is not None]
     cells = (
         (_distinct(map(output, row.events)), "blue"),
-        (_size_cell(row, cause) if is_pair or cause is not None else "", ""),
+        (_size_cell(row, cause), ""),
         (safe(short(why, 100)), ink),
         (_distinct(map(spot, sites)), "grey"),
     )
-    return Line(((f"  {sign}  ", ink), (f"{path}  " if path else "", "bold"), (called(event), "")), cells, COLUMNS)
+    return Line(((f"  {sign}  ", ink), (_module_lead(event), "bold"), (called(event), "")), cells, COLUMNS)
+
+
+def _module_lead(event: Compared) -> str:
+    """The module of a call, in front of its name; a module is named by its own path."""
+    if not isinstance(event, Call) or event.kind == "module":
+        return ""
+    path = called_in(event)
+    if not path:
+        return ""
+    return f"{path}  "
 
 
 def _cause_that_begins(diff: Diff, row: Difference, heads: frozenset[int]) -> Cause | None:
@@ -220,8 +275,12 @@ def _cause_that_begins(diff: Diff, row: Difference, heads: frozenset[int]) -> Ca
 
 
 def _size_cell(row: Difference, cause: Cause | None) -> str:
-    """How large a difference is, or where it shows."""
-    return delta_text(row) or (seen(cause) if cause is not None else "")
+    """How large a difference is, or where it shows; nothing for calls that only one run makes."""
+    if cause is not None:
+        return delta_text(row) or seen(cause)
+    if len(row.events) == 2:
+        return delta_text(row)
+    return ""
 
 
 def _distinct(texts: Iterable[str]) -> str:
@@ -230,10 +289,12 @@ def _distinct(texts: Iterable[str]) -> str:
 
 
 def _values(event: Compared) -> str:
-    cell = outputs_cell([event]) if isinstance(event, Call) else None
-    if cell is not None:
-        return cell[0]
-    return ""
+    if not isinstance(event, Call):
+        return ""
+    cell = outputs_cell([event])
+    if cell is None:
+        return ""
+    return cell[0]
 
 
 def show_diff(diff: Diff, *, color: bool | None = None, width: int | None = None) -> None:

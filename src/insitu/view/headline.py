@@ -12,37 +12,60 @@ MOST_PLACES = 3  # of a cause that occurs again, before only the first and the l
 
 def headline(diff: Diff, cause: Cause) -> str:
     """A cause in one line: the module and the call, the lines on both sides, how often, and why."""
-    event = cause.a if cause.a is not None else cause.b
-    assert event is not None
-    sites = [(site, label) for site, label in zip(cause.sites, diff.labels, strict=True) if site is not None]
-    places = list(dict.fromkeys(spot(site) for site, _ in sites))
-    if len(places) == 2:
-        places = [f"{place} in {safe(label)}" for place, (_, label) in zip(places, sites, strict=True)]
+    event = _present(cause.a, cause.b)
+    places = _places(diff, cause)
     if has_steps(diff):
         places.append(f"step {event.step}")
-    at = f" ({', '.join(places)})" if places else ""
-    times = f" × {cause.times:,}" if cause.times > 1 else ""
-    return f"{named(event)}{at}{times}: {safe(cause.why)}"
+    text = name_in_module(event)
+    if places:
+        text += f" ({', '.join(places)})"
+    if cause.times > 1:
+        text += f" × {cause.times:,}"
+    return f"{text}: {safe(cause.why)}"
 
 
-def named(event: Compared) -> str:
+def _present(a: Compared | None, b: Compared | None) -> Compared:
+    """The call of the first run, or that of the other if the first does not make it."""
+    event = b if a is None else a
+    assert event is not None
+    return event
+
+
+def _places(diff: Diff, cause: Cause) -> list[str]:
+    """The line of a cause; the lines of both runs if they are not the same."""
+    labels: dict[str, str] = {}
+    for site, label in zip(cause.sites, diff.labels, strict=True):
+        if site is not None:
+            labels.setdefault(spot(site), label)
+    if len(labels) < 2:
+        return list(labels)
+    return [f"{place} in {safe(label)}" for place, label in labels.items()]
+
+
+def name_in_module(event: Compared) -> str:
     """A call by its module and its name, without arguments."""
     if not isinstance(event, Call) or event.kind == "module":
         return called(event)
-    name = compact(event) if event.operator is not None else function_name(event.name)
+    name = function_name(event.name)
+    if event.operator is not None:
+        name = compact(event)
     return f"{safe(event.path)} {name}".lstrip()
 
 
 def again(diff: Diff, cause: Cause) -> str:
     """Where else the same is the cause: modules, or steps if it is one module."""
-    events = [a if a is not None else b for a, b in ((cause.a, cause.b), *cause.again)]
-    modules = list(dict.fromkeys(called_in(event) for event in events if event is not None))
-    if len(modules) > 1:
-        return f"also in {_span(modules[1:])}"
-    if len(events) > 1 and has_steps(diff):
-        steps = dict.fromkeys(f"{event.step}" for event in events[1:] if event is not None)
-        return f"also in step{'s' * (len(steps) > 1)} {_span(list(steps))}"
-    return ""
+    if not cause.again:
+        return ""
+    first = called_in(_present(cause.a, cause.b))
+    others = [_present(a, b) for a, b in cause.again]
+    modules = dict.fromkeys(map(called_in, others))
+    modules.pop(first, None)
+    if modules:
+        return f"also in {_span(list(modules))}"
+    if not has_steps(diff):
+        return ""
+    steps = dict.fromkeys([f"{event.step}" for event in others])
+    return f"also in step{'s' * (len(steps) > 1)} {_span(list(steps))}"
 
 
 def called_in(event: Compared) -> str:
@@ -68,16 +91,17 @@ def seen(cause: Cause) -> str:
     """Where a difference shows, if not in the output of the cause."""
     if cause.seen_at is None:
         return ""
-    place = f"{spot(cause.seen_at.site)}, " if cause.seen_at.site is not None else ""
-    return f"seen at {place}{called(cause.seen_at)}"
+    if cause.seen_at.site is None:
+        return f"seen at {called(cause.seen_at)}"
+    return f"seen at {spot(cause.seen_at.site)}, {called(cause.seen_at)}"
 
 
 def called(event: Compared | None) -> str:
     """A call with its arguments, a module with its class, or the name of a variable."""
-    if not isinstance(event, Call):
-        if event is not None:
-            return safe(event.name)
+    if event is None:
         return ""
+    if not isinstance(event, Call):
+        return safe(event.name)
     if event.kind == "module" and event.module is not None:
         return f"{safe(event.path)} {module_type(event.module)}".strip()
     if event.kind == "aten":
@@ -87,11 +111,11 @@ def called(event: Compared | None) -> str:
 
 def output(event: Compared) -> str:
     """What a call returned, or the value of a variable."""
-    if isinstance(event, Call):
-        if event.raised is not None:
-            return f"raised {safe(event.raised)}"
-        return result(event.result)
-    return held_text(event.value)
+    if not isinstance(event, Call):
+        return held_text(event.value)
+    if event.raised is not None:
+        return f"raised {safe(event.raised)}"
+    return result(event.result)
 
 
 def delta_text(item: Cause | Difference) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 
 from insitu.trace.compare.pairs import Pair, Stops
 from insitu.trace.compare.stops import Side, Stop
@@ -26,21 +27,27 @@ class Beginnings:
             return None
         if pair.matched or len(stops) == 1:
             return stops[0].event
-        leading = stops if leaving is None else self._leading(stops, leaving[side], side)
+        leading = list(stops)
+        if leaving is not None:
+            leading = self._leading(stops, leaving[side], side) or leading
         changing = [stop for stop in leading if not stop.operation.is_copy]
-        return (changing or leading or stops)[0].event
+        return (changing or leading)[0].event
 
     def _leading(self, stops: Stops, leaving: TensorFacts, side: int) -> list[Stop]:
         """The calls of a stretch through which a tensor came to be."""
-        by_id = {stop.event.id: stop for stop in stops}
-        waiting = [self._call(side, leaving)]
+        by_id: dict[int | None, Call] = {}
+        for stop in stops:
+            if type(stop.event) is Call:
+                by_id[stop.event.id] = stop.event
         found: set[int | None] = set()
+        waiting = {self._call(side, leaving)}
         while waiting:
             number = waiting.pop()
-            stop = by_id.get(number) if number is not None else None
-            if stop is not None and number not in found and type(stop.event) is Call:
+            call = by_id.get(number)
+            if call is not None:
                 found.add(number)
-                waiting += [self._call(side, facts) for facts in stop.event.inputs]
+                waiting.update([self._call(side, facts) for facts in call.inputs])
+                waiting -= found
         return [stop for stop in stops if stop.event.id in found]
 
     def _call(self, side: int, facts: TensorFacts) -> int | None:
@@ -55,16 +62,23 @@ class Beginnings:
         if pair.a and pair.b:
             return ()
         side = 1 if pair.a else 0
-        number = None if leaving is None else self._call(side, leaving[side])
-        producer = None if number is None else self._events[side].get(number)
+        producer = self._producer(side, leaving)
         following = self._following[side][pair.number]
         return tuple([event for event in (producer, following) if event is not None])
+
+    def _producer(self, side: int, leaving: Leaving) -> Compared | None:
+        """The call that made the tensor with which a run goes on."""
+        if leaving is None:
+            return None
+        number = self._call(side, leaving[side])
+        if number is None:
+            return None
+        return self._events[side].get(number)
 
     @cached_property
     def _events(self) -> tuple[dict[int, Compared], dict[int, Compared]]:
         """The events of either side by their id."""
-        a = {stop.event.id: stop.event for pair in self._pairs for stop in pair.a}
-        return a, {stop.event.id: stop.event for pair in self._pairs for stop in pair.b}
+        return _events_by_id([pair.a for pair in self._pairs]), _events_by_id([pair.b for pair in self._pairs])
 
     @cached_property
     def _following(self) -> tuple[list[Compared | None], list[Compared | None]]:
@@ -72,12 +86,18 @@ class Beginnings:
         return _next_events([pair.a for pair in self._pairs]), _next_events([pair.b for pair in self._pairs])
 
 
+def _events_by_id(stops: list[Stops]) -> dict[int, Compared]:
+    return {stop.event.id: stop.event for stop in chain.from_iterable(stops)}
+
+
 def _next_events(stops: list[Stops]) -> list[Compared | None]:
+    """For each place, the first event of the places after it."""
     found: list[Compared | None] = []
     following: Compared | None = None
     for here in reversed(stops):
         found.append(following)
-        events = (stop.event for stop in here if stop.role in ("call", "variable"))
-        following = next(events, following)
+        for stop in reversed(here):
+            if stop.role in ("call", "variable"):
+                following = stop.event
     found.reverse()
     return found

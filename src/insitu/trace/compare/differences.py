@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from insitu.trace.compare.beginnings import Beginnings
 from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.change import Changes, Manner
-from insitu.trace.compare.closeness import Certainty
 from insitu.trace.compare.effects import Effects
 from insitu.trace.compare.evidence import Comparison, Evidence
 from insitu.trace.compare.generators import draws
 from insitu.trace.compare.gradients import GradientDifference, gradient_difference
 from insitu.trace.compare.ledger import Account, Numbers, Sighting
 from insitu.trace.compare.pairs import Pair
-from insitu.trace.compare.repeats import merged
+from insitu.trace.compare.repeats import distinct_causes
 from insitu.trace.compare.stops import Side
-from insitu.trace.diff import Cause, Difference, Outcome, Reason, Status
+from insitu.trace.diff import Cause, Compared, Difference, Outcome, Reason, Status
 
 
 class Findings:
@@ -43,7 +43,7 @@ class Findings:
         if self._gradient is not None:
             numbers = [self._gradient.cause.number]
             self._sightings = found.ledger.sightings | self._gradient.sightings
-        self._causes, self._places = merged([(number, self._cause(pairs[number])) for number in numbers])
+        self._causes, self._places = distinct_causes([(number, self._cause(pairs[number])) for number in numbers])
 
     def causes(self) -> list[Cause]:
         """The causes, with the number of calls that differ because of each."""
@@ -54,24 +54,30 @@ class Findings:
         """A row for each call, and those of them whose output no other call uses."""
         rows: list[Difference] = []
         results: list[Difference] = []
-        for pair in self._pairs:
-            account = self._ledger.accounts[pair.number]
-            if account.has_row:
-                own = self._rows(pair, account)
-                rows += own
-                if pair.number not in self._ledger.used:
-                    results += own
+        used = self._ledger.used
+        for number, account in self._visible():
+            own = self._rows(self._pairs[number], account)
+            rows += own
+            if number not in used:
+                results += own
         return rows, results
+
+    def _visible(self) -> Iterator[tuple[int, Account]]:
+        """The pairs that have rows: their numbers, in order, and their accounts."""
+        accounts = self._ledger.accounts
+        for number in range(len(self._pairs)):
+            account = accounts[number]
+            if account.has_row:
+                yield number, account
 
     def _followers(self) -> Counter[int]:
         """How many calls follow from each cause; a cause that occurs again does not follow from itself."""
         followers: Counter[int] = Counter()
         for number, sighting in self._sightings.items():
             pair = self._pairs[number]
+            size = max(len(pair.a), len(pair.b))
             if number not in self._places and self._ledger.account(pair).has_row:
-                size = max(len(pair.a), len(pair.b))
-                for place in self._places_of(sighting.causes):
-                    followers[place] += size
+                followers.update(dict.fromkeys(self._places_of(sighting.causes), size))
         return followers
 
     def _places_of(self, causes: Numbers) -> set[int]:
@@ -81,12 +87,11 @@ class Findings:
     def _rows(self, pair: Pair, account: Account) -> list[Difference]:
         sighting = self._sightings.get(pair.number)
         changes = self._changes(pair, account)
-        if pair.matched and sighting is None and not changes:  # as most often
-            a, b, (_, certainty, delta, measure) = pair.a[0].event, pair.b[0].event, account.closeness
-            return [Difference("close" if measure else "same", a, b, (), delta, measure, certainty)]
-        if pair.matched:
-            return [self._row(pair, account, sighting, changes)]
-        return self._rows_of_stretch(pair, account, sighting, changes)
+        if not pair.matched:
+            return self._rows_of_stretch(pair, account, sighting, changes)
+        if sighting is None and not changes:  # as most often
+            return [_quiet_row(pair, account)]
+        return [self._row(pair, account, sighting, changes)]
 
     def _changes(self, pair: Pair, account: Account) -> Changes:
         """All that is different about the calls of a pair."""
@@ -122,19 +127,23 @@ class Findings:
         status = self._status(pair, account, sighting, cause)
         outcome: Outcome = ""
         if status == "structure" and sighting is not None:
-            outcome = "agrees" if pair.number in self._ledger.agreed else "undone"
+            outcome = self._outcome(pair)
         _, certainty, delta, measure = (sighting or account).closeness
         a, b = pair.a[0].event, pair.b[0].event
         return Difference(status, a, b, changes, delta, measure, certainty, cause, outcome)
 
+    def _outcome(self, pair: Pair) -> Outcome:
+        """What became of a difference that has no effect."""
+        if pair.number in self._ledger.agreed:
+            return "agrees"
+        return "undone"
+
     def _status(self, pair: Pair, account: Account, sighting: Sighting | None, cause: int | None) -> Status:
         """What a row says of a pair that is a cause, follows from one, or is made differently."""
-        if account.manner.changes and account.manner.raises:
+        if account.manner.raises:
             return "raised"
         if pair.number in self._places:
-            if sighting is None or sighting.kind == "argument":
-                return "argument"
-            return "differs"
+            return _status_of_cause(sighting)
         if cause is not None:
             return "follows"
         if account.manner.changes and sighting is None:
@@ -145,47 +154,48 @@ class Findings:
         self, pair: Pair, account: Account, sighting: Sighting | None, changes: Changes
     ) -> list[Difference]:
         cause = self._cause_of(pair, sighting)
-        outcome: Outcome = ""
-        if cause is None:
-            has_same_result = pair.number in self._ledger.agreed or sighting is not None
-            outcome = "replaced" if has_same_result else "unseen"
+        outcome = self._outcome_of_stretch(pair, sighting, cause)
         _, certainty, delta, measure = (sighting or account).closeness
         facts = (changes, delta, measure, certainty, cause, outcome)
         left = [Difference("only in a", stop.event, None, *facts) for stop in pair.a]
         return left + [Difference("only in b", None, stop.event, *facts) for stop in pair.b]
 
+    def _outcome_of_stretch(self, pair: Pair, sighting: Sighting | None, cause: int | None) -> Outcome:
+        """What became of calls that only one run makes, if they are not a cause and do not follow from one."""
+        if cause is not None:
+            return ""
+        if sighting is not None or pair.number in self._ledger.agreed:
+            return "replaced"
+        return "unseen"
+
     def _cause(self, pair: Pair) -> Cause:
         account, sighting = self._ledger.account(pair), self._sightings.get(pair.number)
-        kind = "argument" if account.manner.changes else account.kind
-        size = account.closeness
-        certainty: Certainty = "structure"
-        leaving = self._found.leaving.get(pair.number)
-        seen_at: Pair | None = None
-        if sighting is not None:
-            kind, size, seen_at = sighting.kind, sighting.closeness, sighting.seen_at
-            certainty = "structure" if account.unknown else size.certainty
-            leaving = sighting.leaving or leaving
+        known = sighting or _possible_sighting(pair, account)
+        certainty = known.closeness.certainty
+        if account.unknown:
+            certainty = "structure"
+        leaving = known.leaving or self._found.leaving.get(pair.number)
         return Cause(
-            kind,
+            known.kind,
             self._beginnings.beginning(pair, 0, leaving),
             self._beginnings.beginning(pair, 1, leaving),
             self._reason(pair, account, sighting),
             tuple([stop.event for stop in pair.a]),
             tuple([stop.event for stop in pair.b]),
             self._beginnings.instead(pair, leaving),
-            size.delta,
-            size.measure,
+            known.closeness.delta,
+            known.closeness.measure,
             certainty,
             account.unknown,
-            seen_at=None if seen_at is None else (seen_at.a or seen_at.b)[0].event,
+            seen_at=_first_event(known.seen_at),
             effect=self._effects.effect(pair.number, sighting),
         )
 
     def _reason(self, pair: Pair, account: Account, sighting: Sighting | None) -> Reason:
         """Why a pair is a cause, as data."""
-        seen_at = None if sighting is None else sighting.seen_at
-        drawing = [stop for stop in pair.a + pair.b if draws(stop)]
-        later_draws = seen_at is not None and bool(seen_at.a) and draws(seen_at.a[0])
+        shifts_draws = False
+        if sighting is not None and sighting.seen_at is not None:
+            shifts_draws = any(map(draws, sighting.seen_at.a[:1])) and any(map(draws, pair.a + pair.b))
         return Reason(
             manner=self._manner(pair, account),
             around=self._around(account, sighting),
@@ -193,8 +203,8 @@ class Findings:
             is_equal=pair.number in self._ledger.agreed,
             drift=self._ledger.drift.get(pair.number, 0.0),
             input_drift=account.input_drift,
-            draws=bool(pair.a) and draws(pair.a[0]),
-            shifts_draws=bool(drawing) and later_draws,
+            draws=any(map(draws, pair.a[:1])),
+            shifts_draws=shifts_draws,
             is_stretch=not pair.matched,
         )
 
@@ -203,3 +213,29 @@ class Findings:
         if sighting is not None and sighting.kind not in ("calls", "output"):
             return ()
         return tuple([(outer.a[0].event.name, self._ledger.account(outer).manner) for outer in account.around])
+
+
+def _quiet_row(pair: Pair, account: Account) -> Difference:
+    """The row of calls of which nothing differs beyond the tolerance."""
+    _, certainty, delta, measure = account.closeness
+    status: Status = "close" if measure else "same"
+    return Difference(status, pair.a[0].event, pair.b[0].event, (), delta, measure, certainty)
+
+
+def _status_of_cause(sighting: Sighting | None) -> Status:
+    if sighting is None or sighting.kind == "argument":
+        return "argument"
+    return "differs"
+
+
+def _possible_sighting(pair: Pair, account: Account) -> Sighting:
+    """What is said of a possible cause, whose effect nothing shows."""
+    kind = "argument" if account.manner.changes else account.kind
+    size = account.closeness._replace(certainty="structure")
+    return Sighting(frozenset((pair.number,)), kind, size)
+
+
+def _first_event(pair: Pair | None) -> Compared | None:
+    if pair is None:
+        return None
+    return (pair.a or pair.b)[0].event

@@ -35,8 +35,9 @@ class Effects:
         """What becomes of the difference that a cause makes."""
         if sighting is None:
             return "unknown"
-        is_result = number in self._reaching or self._raises(number) or sighting.kind == "gradient"
-        if is_result:
+        if number in self._reaching or sighting.kind == "gradient":
+            return "results"
+        if self._raises(number):
             return "results"
         return "lost"
 
@@ -56,12 +57,8 @@ class Effects:
         ledger = self._ledger
         differing = {number: link.beyond for number, link in ledger.links.items() if link.beyond}
         differing |= {number: sighting.causes for number, sighting in ledger.sightings.items()}
-        ends = [causes for number, causes in differing.items() if self._comes_out(number)]
-        return NONE.union(*ends)
-
-    def _comes_out(self, number: int) -> bool:
-        """Whether no other call uses an output, and it was not found to agree."""
-        return number not in self._ledger.used and number not in self._ledger.agreed
+        ends = differing.keys() - ledger.used - ledger.agreed
+        return NONE.union(*[differing[number] for number in ends])
 
     def _rank(self, number: int) -> tuple[bool, bool, int]:
         """The order of causes: by what their effect reaches, then as in the run."""

@@ -45,9 +45,9 @@ class Evidence(NamedTuple):
     """What is known of a pair: of a call, of the beginning or end of one, of a variable.
 
     `inputs` are the tensors that go in, those of b in the order of a; `operands` are those of a, even if b has fewer.
-    `outputs` are the tensors that come out, and
-    `output` is the largest difference among them and all else that comes out. `is_producer` says that the call itself
-    made its outputs: at the end of a module or a function it is False if a call within made them.
+    `outputs` are the tensors that come out, and `output` is the largest difference among them and all else that comes
+    out. `is_producer` says that the call itself made its outputs: at the end of a module or a function it is False if
+    a call within made them.
     """
 
     inputs: TensorPairs = ()
@@ -94,8 +94,6 @@ class Comparison:
 
     def pairs(self, a: Facts, b: Facts) -> TensorPairs:
         """Tensors of a beside those of b, in order; those without a counterpart are left out."""
-        if len(a) == 1 and len(b) == 1:
-            return (TensorPair(a[0], b[0], self.close(a[0], b[0])),)
         return tuple([TensorPair(left, right, self.close(left, right)) for left, right in zip(a, b, strict=False)])
 
 
@@ -132,12 +130,18 @@ def _of_end(pair: Pair, a: Call, b: Call, comparison: Comparison) -> Evidence:
     operands = a.inputs
     into = comparison.pairs(operands, b.inputs)
     manner = Manner(exception_changes(a, b))
-    is_producer = any(facts.producer == a.id for facts in a.outputs) or not (a.outputs or b.outputs)
-    if not is_producer:
+    if not _is_producer(a, b):
         results = comparison.pairs(a.outputs, b.outputs)
         return Evidence(into, manner, results, is_producer=False, operands=operands)
     outputs = _outputs(a, b, comparison)
     return Evidence(into, manner, outputs, _output(a, b, outputs, comparison), operands=operands)
+
+
+def _is_producer(a: Call, b: Call) -> bool:
+    """Whether a container counts as the producer of its result: no call within made it."""
+    if not a.outputs and not b.outputs:
+        return True
+    return any(facts.producer == a.id for facts in a.outputs)
 
 
 def _of_variable(a: Variable, b: Variable, comparison: Comparison) -> Evidence:
@@ -153,25 +157,29 @@ _BY_ROLE = {"call": _of_call, "begin": _of_beginning, "end": _of_end}
 def _operands(a: Call, b: Call, operation: Operation, comparison: Comparison) -> tuple[Facts, Facts]:
     """The tensors that go in; those of `x + y` may be the other way round."""
     into_a, into_b = inputs(a), inputs(b)
-    may_swap = operation.commutes and len(into_a) == len(into_b) == 2
-    if may_swap and comparison.close(into_a[0], into_b[0]).same is False:
-        crossed = (comparison.close(into_a[0], into_b[1]), comparison.close(into_a[1], into_b[0]))
-        if all(closeness.same for closeness in crossed):
-            return into_a, into_b[::-1]
+    if operation.commutes and _are_swapped(into_a, into_b, comparison):
+        return into_a, into_b[::-1]
     return into_a, into_b
+
+
+def _are_swapped(a: Facts, b: Facts, comparison: Comparison) -> bool:
+    """Whether two operands are the same the other way round only."""
+    if len(a) != 2 or len(b) != 2:
+        return False
+    if comparison.close(a[0], b[0]).same is not False:
+        return False
+    crossed = (comparison.close(a[0], b[1]), comparison.close(a[1], b[0]))
+    return all(closeness.same for closeness in crossed)
 
 
 def _outputs(a: Call, b: Call, comparison: Comparison) -> TensorPairs:
     """The tensors that come out, if both calls return and return as many."""
     if a.raised is not None or b.raised is not None:
         return ()
-    one, other = a.result, b.result
-    if type(one) is TensorFacts and type(other) is TensorFacts:
-        return (TensorPair(one, other, comparison.close(one, other)),)
-    outs_a, outs_b = a.outputs, b.outputs
-    if len(outs_a) == len(outs_b):
-        return comparison.pairs(outs_a, outs_b)
-    return ()
+    one, other = a.outputs, b.outputs
+    if len(one) != len(other):
+        return ()
+    return comparison.pairs(one, other)
 
 
 def _output(a: Call, b: Call, outputs: TensorPairs, comparison: Comparison) -> Closeness:
@@ -189,10 +197,13 @@ def _output(a: Call, b: Call, outputs: TensorPairs, comparison: Comparison) -> C
     return comparison.plain(a.result, b.result)
 
 
-def counted(evidence: Iterable[Evidence | None]) -> Counter[Certainty]:
+def certainty_counts(evidence: Iterable[Evidence | None]) -> Counter[Certainty]:
     """How many outputs were compared by values, by statistics, by structure only."""
-    outputs = [known.outputs for known in evidence if known is not None and known.is_producer]
-    return Counter([_basis(pair) for pairs in outputs for pair in pairs])
+    counts: Counter[Certainty] = Counter()
+    for known in filter(None, evidence):
+        if known.is_producer:
+            counts.update(map(_basis, known.outputs))
+    return counts
 
 
 def _basis(pair: TensorPair) -> Certainty:
@@ -213,12 +224,16 @@ def _has_nan(facts: TensorFacts) -> bool:
     kept = facts.kept
     if isinstance(kept, float):
         return kept != kept
-    is_array_of_floats = getattr(getattr(kept, "dtype", None), "kind", "") in ("f", "c", "V")  # V: as bfloat16 has it
-    return is_array_of_floats and bool((kept != kept).any())
+    kind = getattr(getattr(kept, "dtype", None), "kind", "")
+    if kind not in ("f", "c", "V"):  # V: as bfloat16 has it
+        return False
+    return bool((kept != kept).any())
 
 
 def operand(index: int, inputs: Facts, operation: Operation, kwargs: dict[str, object]) -> str:
     """An input by its name, with dtype and shape: `weight f32[24, 8]`."""
     facts = inputs[index]
-    own = next((argument for argument, item in kwargs.items() if item is facts), None)
-    return f"{own or operation.input_name(index, len(inputs))} {facts!r}"
+    for argument, item in kwargs.items():
+        if item is facts:
+            return f"{argument} {facts!r}"
+    return f"{operation.input_name(index, len(inputs))} {facts!r}"

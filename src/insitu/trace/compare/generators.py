@@ -26,32 +26,45 @@ class Generators:
         """The earlier pair because of which a pair draws other numbers; None if there is none that was recorded."""
         if not self._moved:
             return None
-        devices = [device for device, _ in _draws(pair.a)]
-        return next((self._moved[device] for device in devices if device in self._moved), None)
+        for device, _ in _draws(pair.a):
+            if device in self._moved:
+                return self._moved[device]
+        return None
 
     def follow(self, pair: Pair, output: Closeness | None = None) -> None:
         """Remember whether a pair draws as many numbers in both runs, and whether these are the same."""
-        if pair.matched and pair.a[0].operation.draws == "never" == pair.b[0].operation.draws:  # as most often
+        if not any(map(_may_draw, pair.a)) and not any(map(_may_draw, pair.b)):  # as most often
             return
         one, other = _draws(pair.a), _draws(pair.b)
         if one != other:
             for device, _ in (one - other) + (other - one):
                 self._moved.setdefault(device, pair)
-        elif output is not None and output.same and pair.a[0].operation.draws != "order":  # the seed has been set again
+            return
+        has_same_numbers = output is not None and output.same
+        if has_same_numbers and pair.a[0].operation.draws != "order":  # the seed has been set again
             for device, _ in one:
                 self._moved.pop(device, None)
 
 
 def _draws(stops: Iterable[Stop]) -> Counter[Draw]:
     """How many numbers calls draw from the default generator of each device."""
-    drawing = [stop for stop in stops if draws(stop) and not is_seeded(stop)]
-    return Counter([_draw(stop.event) for stop in drawing if type(stop.event) is Call])
+    found: Counter[Draw] = Counter()
+    for stop in filter(draws, stops):
+        if type(stop.event) is Call and not is_seeded(stop):
+            found[_draw(stop.event)] += 1
+    return found
+
+
+def _may_draw(stop: Stop) -> bool:
+    return stop.operation.draws != "never"
 
 
 def is_seeded(stop: Stop) -> bool:
     """Whether a call draws from a generator of its own."""
     call = stop.event
-    return type(call) is Call and draws(stop) and call.kwargs.get("generator") is not None
+    if type(call) is not Call or not draws(stop):
+        return False
+    return call.kwargs.get("generator") is not None
 
 
 def _draw(call: Call) -> Draw:
@@ -75,8 +88,10 @@ def draws(stop: Stop) -> bool:
 
 def _drops(call: Call) -> bool:
     """Whether attention drops anything: by place it is given the probability as the only float."""
+    if call.kwargs.get("training") is False:
+        return False
     by_place = next((item for item in call.args if type(item) is float), 0.0)
-    return bool(call.kwargs.get("dropout_p", by_place)) and call.kwargs.get("training") is not False
+    return bool(call.kwargs.get("dropout_p", by_place))
 
 
 def _regularizes(operation: Operation, call: Call) -> bool:

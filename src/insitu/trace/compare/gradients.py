@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from insitu.trace.compare.causes import Causes
 from insitu.trace.compare.change import Change
-from insitu.trace.compare.closeness import Closeness
-from insitu.trace.compare.evidence import Comparison, Evidence, TensorPairs
+from insitu.trace.compare.closeness import NOTHING_DIFFERS, Closeness
+from insitu.trace.compare.evidence import Comparison, Evidence, TensorPair, TensorPairs
 from insitu.trace.compare.ledger import CauseLedger, Sighting
 from insitu.trace.compare.pairs import Pair
 from insitu.trace.compare.producers import Producer, Producers
@@ -94,24 +94,31 @@ class _Search:
     def outputs(self, calls: Calls) -> list[_Apart]:
         """The pairs that made a tensor whose gradient differs."""
         found = [self._first(pair, known.outputs, pair) for pair, known in calls]
-        return [one for one in found if one is not None]
+        return list(filter(None, found))
 
     def inputs(self, calls: Calls) -> list[_Apart]:
         """The pairs that were given a tensor whose gradient differs, which no recorded call made."""
         found = [self._first(pair, known.inputs, None) for pair, known in calls]
-        return [one for one in found if one is not None]
+        return list(filter(None, found))
 
     def _first(self, pair: Pair, tensors: TensorPairs, producer: Producer) -> _Apart | None:
         """The first tensor of this producer whose gradient differs."""
         for tensor in tensors:
-            left, right = tensor.a.grad, tensor.b.grad
-            if left is None or right is None or self._producers.of(0, tensor.a) is not producer:
-                continue
-            found = self._comparison.close(left, right)
-            # Where the tensors themselves differ, other calls make up for it, and so for the gradient.
-            if found.same is False and tensor.closeness.same is not False:
-                return _Apart(pair, tensor.a, found)
+            if self._producers.of(0, tensor.a) is producer:
+                found = self._closeness(tensor)
+                if found.same is False:
+                    return _Apart(pair, tensor.a, found)
         return None
+
+    def _closeness(self, tensor: TensorPair) -> Closeness:
+        """How close the gradients of two tensors are."""
+        left, right = tensor.a.grad, tensor.b.grad
+        if left is None or right is None:
+            return NOTHING_DIFFERS
+        # Where the tensors themselves differ, other calls make up for it, and so for the gradient.
+        if tensor.closeness.same is False:
+            return NOTHING_DIFFERS
+        return self._comparison.close(left, right)
 
 
 def _user(last: _Apart, calls: Iterable[Pair]) -> tuple[Pair, Change]:

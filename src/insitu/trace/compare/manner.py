@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from insitu.trace.compare.arguments import Argument, differing_arguments, differing_settings
 from insitu.trace.compare.change import DEFAULT, SAME_MANNER, Aspect, Change, Changes, Manner
 from insitu.trace.compare.pairs import Pair
-from insitu.trace.event import Call, TensorFacts
+from insitu.trace.event import Call
 from insitu.trace.operation import Operation
 
 _LAYOUT: tuple[Aspect, ...] = ("dtype", "device", "shape")
@@ -16,7 +16,6 @@ _LAYOUT: tuple[Aspect, ...] = ("dtype", "device", "shape")
 
 def manner_of_calls(pair: Pair, a: Call, b: Call, counts: tuple[int, int]) -> Manner:
     """How two calls are made differently; `counts` is how many tensors go into them."""
-    name, other = pair.a[0].name, pair.b[0].name
     changes: Changes = argument_changes(a, b, pair.a[0].operation)
     layout: Changes = _layout_changes(a, b)
     if counts[0] != counts[1]:
@@ -26,11 +25,11 @@ def manner_of_calls(pair: Pair, a: Call, b: Call, counts: tuple[int, int]) -> Ma
     changes += exception_changes(a, b)
     if a.kind == "module" and a.name != b.name:
         changes += (Change("class", a=a.name, b=b.name),)
-    elif name != other:
-        layout = (Change("call", a=name, b=other), *layout)
-    if changes or layout:
-        return Manner(changes, layout)
-    return SAME_MANNER
+    elif pair.a[0].name != pair.b[0].name:
+        layout = (Change("call", a=pair.a[0].name, b=pair.b[0].name), *layout)
+    if not changes and not layout:
+        return SAME_MANNER
+    return Manner(changes, layout)
 
 
 def argument_changes(a: Call, b: Call, operation: Operation) -> Changes:
@@ -79,17 +78,15 @@ def _exception(call: Call) -> tuple[str, str] | None:
 
 def _layout_changes(a: Call, b: Call) -> Changes:
     """The dtypes, devices and shapes that differ in what comes out."""
-    one, other = a.result, b.result
-    if type(one) is type(other) is TensorFacts and _has_same_layout(one, other):  # as most often
+    one, other = a.outputs, b.outputs
+    if list(map(_layout, one)) == list(map(_layout, other)):  # as most often
         return ()
-    return tuple(_layouts(list(zip(a.outputs, b.outputs, strict=False))))
+    found: dict[Change, None] = {}
+    for place, aspect in enumerate(_LAYOUT):
+        for left, right in zip(map(_layout, one), map(_layout, other), strict=False):
+            if left[place] != right[place]:
+                found[Change(aspect, "", left[place], right[place])] = None
+    return tuple(found)
 
 
-def _layouts(outputs: list[tuple[TensorFacts, TensorFacts]]) -> Iterator[Change]:
-    for aspect in _LAYOUT:
-        pairs = dict.fromkeys((getattr(left, aspect), getattr(right, aspect)) for left, right in outputs)
-        yield from (Change(aspect, "", left, right) for left, right in pairs if left != right)
-
-
-def _has_same_layout(a: TensorFacts, b: TensorFacts) -> bool:
-    return a.dtype == b.dtype and a.device == b.device and a.shape == b.shape
+_layout = attrgetter(*_LAYOUT)

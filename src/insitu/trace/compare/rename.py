@@ -34,8 +34,8 @@ class Renamer:
 
     def names(self, path: str, length: int) -> bool:
         """Whether a rule says what the first so many characters of a path become."""
-        matches = (rule.old.begin(path) for rule in self.rules)
-        return any(found is not None and found.end() > length for found in matches)
+        matches = filter(None, [rule.old.begin(path) for rule in self.rules])
+        return any(found.end() > length for found in matches)
 
 
 def renamer(rename: Mapping[str, str] | None, paths: Collection[str]) -> Renamer:
@@ -48,9 +48,10 @@ def renamer(rename: Mapping[str, str] | None, paths: Collection[str]) -> Renamer
     ('blocks.0.attn', 'wte', 'head')
     """
     rules = [Rule(Pattern.of(old), new) for old, new in _checked(rename or {}).items()]
-    for old in (rule.old for rule in rules):
-        if not any(map(old.covers, paths)):
-            raise PatternError(f"rename: no path of a matches {old.text!r}{suggestion(old.text, paths)}")
+    for rule in rules:
+        if not any(map(rule.old.covers, paths)):
+            text = rule.old.text
+            raise PatternError(f"rename: no path of a matches {text!r}{suggestion(text, paths)}")
     return Renamer(rules)
 
 

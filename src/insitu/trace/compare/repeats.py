@@ -11,12 +11,12 @@ from insitu.trace.event import Call
 from insitu.trace.forest import value_key
 
 
-def merged(found: list[tuple[int, Cause]]) -> tuple[list[Cause], dict[int, int]]:
-    """Causes without repeats, and for the number of each unit that is a cause the place of its cause among them.
+def distinct_causes(found: list[tuple[int, Cause]]) -> tuple[list[Cause], dict[int, int]]:
+    """Causes without repeats, and for the number of each pair that is a cause the place of its cause among them.
 
     >>> calls = [Call(number, None, "function", "torch.rand", step=number) for number in range(3)]
     >>> every = [(call.id, Cause("random", call, call)) for call in calls]
-    >>> causes, places = merged(every)
+    >>> causes, places = distinct_causes(every)
     >>> causes[0].times, places
     (3, {0: 0, 1: 0, 2: 0})
     """
@@ -27,10 +27,10 @@ def merged(found: list[tuple[int, Cause]]) -> tuple[list[Cause], dict[int, int]]
         likeness = _likeness(cause)
         numbers[number] = places.setdefault(likeness, len(places))
         alike.setdefault(likeness, []).append(cause)
-    return [_joined(causes) for causes in alike.values()], numbers
+    return [_one_cause(causes) for causes in alike.values()], numbers
 
 
-def _joined(causes: list[Cause]) -> Cause:
+def _one_cause(causes: list[Cause]) -> Cause:
     """The first of several causes that are one, with the places of the others and the largest difference."""
     first = causes[0]
     again = tuple([(cause.a, cause.b) for cause in causes[1:]])
@@ -47,16 +47,16 @@ def _reason(cause: Cause) -> Any:
     """What the sentence about a cause says: the changes, or else what is known of its inputs and of what is around."""
     reason = cause.reason
     if cause.kind == "gradient":
-        return reason.cut, _frozen(reason.manner.layout)
+        return reason.cut, _key(reason.manner.layout)
     if reason.manner.changes:
-        return _frozen(reason.manner.changes)
-    around = [(name, _frozen(manner.changes + manner.layout)) for name, manner in reason.around]
-    layout = _frozen(reason.manner.layout) if reason.is_equal else ()
+        return _key(reason.manner.changes)
+    around = [(name, _key(manner.changes + manner.layout)) for name, manner in reason.around]
+    layout = _key(reason.manner.layout) if reason.is_equal else ()
     has_drift = cause.kind == "output" and reason.input_drift > 0
     return reason.shifts_draws, has_drift, layout, tuple(around)
 
 
-def _frozen(changes: Changes) -> Any:
+def _key(changes: Changes) -> Any:
     """Changes as something with a hash."""
     return tuple([(change.aspect, change.name, value_key(change.a), value_key(change.b)) for change in changes])
 

@@ -10,7 +10,7 @@ from insitu.trace.compare.causes import find_causes
 from insitu.trace.compare.change import Remark
 from insitu.trace.compare.closeness import CERTAINTIES, Tolerance
 from insitu.trace.compare.differences import Findings
-from insitu.trace.compare.evidence import Comparison, counted, evidence_of
+from insitu.trace.compare.evidence import Comparison, certainty_counts, evidence_of
 from insitu.trace.compare.numbered_layers import NumberedLayers, Renumbering
 from insitu.trace.compare.pairs import align_sides
 from insitu.trace.compare.rename import renamer
@@ -51,7 +51,7 @@ def _diff(sides: tuple[Side, Side], layers: list[Remark], tolerance: Tolerance, 
     found = find_causes(pairs, evidence, sides, comparison)
     findings = Findings(pairs, evidence, found, sides, comparison)
     rows, results = findings.rows()
-    counts = counted(evidence)
+    counts = certainty_counts(evidence)
     known = {certainty: counts[certainty] for certainty in reversed(CERTAINTIES)}
     return Diff(rows, findings.causes(), remarks + layers, known, labels, tolerance, results)
 

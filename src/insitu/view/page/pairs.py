@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from insitu.trace.diff import Cause, Compared, Diff, Status
+from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
 from insitu.view.agreement import agreement, results_text
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.row_columns import RowColumns
@@ -20,19 +20,12 @@ _Numbers = dict[int, int]
 
 def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: PackedColumns) -> dict[str, Any]:
     """Add the calls of both sides as rows, and the pairs of them; return the facts about the whole diff."""
-    numbers: _Numbers = {}
+    numbers: _Numbers = {id(None): 0}
     every = diff.differences
-    _side([row.a for row in every if row.a is not None], tables, rows, numbers)
+    _side([row.a for row in every], tables, rows, numbers)
     second = len(rows)
-    _side([row.b for row in every if row.b is not None], tables, rows, numbers)
-    columns.integers("pair.status", [STATUSES.index(row.status) for row in every])
-    columns.integers("pair.a", [_number(row.a, numbers) for row in every], delta=True)
-    columns.integers("pair.b", [_number(row.b, numbers) for row in every], delta=True)
-    columns.integers("pair.what", [tables.text(short(safe(row.what), MOST_TEXT)) for row in every])
-    columns.integers("pair.measure", [tables.text(safe(row.measure)) for row in every])
-    columns.integers("pair.certainty", [tables.text(row.certainty) for row in every])
-    columns.integers("pair.cause", [row.cause + 1 if row.cause is not None else 0 for row in every])
-    columns.floats("pair.delta", [row.delta for row in every])
+    _side([row.b for row in every], tables, rows, numbers)
+    _pairs(every, tables, columns, numbers)
     return {
         "second": second,
         "agreement": _agreement(diff),
@@ -44,20 +37,47 @@ def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: PackedColumns) -
     }
 
 
-def _side(events: list[Compared], tables: Tables, rows: RowColumns, numbers: _Numbers) -> None:
-    distinct = list({id(event): event for event in events}.values())
+def _pairs(every: list[Difference], tables: Tables, columns: PackedColumns, numbers: _Numbers) -> None:
+    """Add a column for each fact about the pairs."""
+    facts = [_pair_facts(row, tables, numbers) for row in every]
+    for place, (name, delta) in enumerate(_PAIR_COLUMNS):
+        columns.integers(name, [fact[place] for fact in facts], delta=delta)
+    columns.floats("pair.delta", [row.delta for row in every])
+
+
+# The columns of a pair, and whether a column is packed as differences.
+_PAIR_COLUMNS = (
+    ("pair.status", False),
+    ("pair.a", True),
+    ("pair.b", True),
+    ("pair.what", False),
+    ("pair.measure", False),
+    ("pair.certainty", False),
+    ("pair.cause", False),
+)
+
+
+def _pair_facts(row: Difference, tables: Tables, numbers: _Numbers) -> tuple[int, ...]:
+    return (
+        STATUSES.index(row.status),
+        numbers[id(row.a)],
+        numbers[id(row.b)],
+        tables.text(short(safe(row.what), MOST_TEXT)),
+        tables.text(safe(row.measure)),
+        tables.text(row.certainty),
+        0 if row.cause is None else row.cause + 1,
+    )
+
+
+def _side(events: list[Compared | None], tables: Tables, rows: RowColumns, numbers: _Numbers) -> None:
+    """Add the calls of one run, each once, and remember the numbers of their rows."""
+    distinct = list({id(event): event for event in events if event is not None}.values())
     side = [PageRow(event, 0) for event in distinct]
     tables.begin(places(side, len(rows)))
     facts = row_facts(distinct)
     for row in side:
         numbers[id(row.event)] = len(rows) + 1
         rows.add(row, facts)
-
-
-def _number(event: Compared | None, numbers: _Numbers) -> int:
-    if event is not None:
-        return numbers[id(event)]
-    return 0
 
 
 def _agreement(diff: Diff) -> str:
@@ -70,7 +90,7 @@ def _agreement(diff: Diff) -> str:
 
 
 def _cause(cause: Cause, numbers: _Numbers) -> list[Any]:
-    ends = [numbers.get(id(event), 0) if event is not None else 0 for event in (cause.a, cause.b)]
-    again = [numbers.get(id(a if a is not None else b), 0) for a, b in cause.again]
+    ends = [numbers.get(id(event), 0) for event in (cause.a, cause.b)]
+    again = [numbers.get(id(a), 0) or numbers.get(id(b), 0) for a, b in cause.again]
     why = short(safe(cause.why), MOST_TEXT)
     return [cause.kind, why, cause.followers, cause.certainty, *ends, cause.effect, again]
