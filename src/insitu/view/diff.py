@@ -208,7 +208,7 @@ def _quiet(rows: list[Difference]) -> Line:
     return Line(((f"  {sign}  ", ink), (_range(rows), "bold"), (f"  {', '.join(texts)}", ink)), (), COLUMNS)
 
 
-# What is said of quiet rows: the first status that occurs has the sign.
+# The texts of quiet rows: the first status that occurs gives the sign.
 _QUIET_TEXTS: dict[Status, Callable[[int], str]] = {
     "follows": lambda count: f"{count:,} differ{'s' * (count == 1)} because of it",
     "close": lambda count: f"{count:,} equal within the tolerance",

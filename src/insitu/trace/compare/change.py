@@ -67,6 +67,8 @@ class Manner(NamedTuple):
     @property
     def raises(self) -> bool:
         """Whether a call ends in an exception that the other run does not have."""
+        if not self.changes:
+            return False
         return not _EXCEPTIONS.isdisjoint([change.aspect for change in self.changes])
 
     @property

@@ -324,21 +324,19 @@ class _NumberDifference(NamedTuple):
     label: str
 
 
-_NO_DIFFERENCE = _NumberDifference(0.0, 0.0, "mean")
-
-
 def _worst_number(a: Stats, b: Stats, rtol: float, atol: float) -> _NumberDifference:
     """The statistic that differs by most, compared with its bound."""
-    bounds = _Bounds.of(b, rtol, atol)
-    worst = _NO_DIFFERENCE
+    extreme, average = _bounds(b, rtol, atol)
+    worst, label = (0.0, 0.0), "mean"
     for row, left, right in zip(_NUMBER_ROWS, _numbers(a), _numbers(b), strict=True):
         if left == right:
             continue
         apart = _difference(row, left, right)
-        excess = _excess(apart, bounds.average if row.bound == "average" else bounds.extreme)
-        if excess > worst.excess or (excess == worst.excess and apart > worst.apart):
-            worst = _NumberDifference(excess, apart, row.label)
-    return worst
+        bound = average if row.bound == "average" else extreme
+        size = (_excess(apart, bound), apart)
+        if size > worst:
+            worst, label = size, row.label
+    return _NumberDifference(*worst, label)
 
 
 def _excess(apart: float, bound: float) -> float:
@@ -350,23 +348,16 @@ def _excess(apart: float, bound: float) -> float:
     return apart / bound
 
 
-class _Bounds(NamedTuple):
-    """How far numbers can move while the elements stay within the tolerance."""
-
-    extreme: float
-    average: float
-
-    @classmethod
-    def of(cls, stats: Stats, rtol: float, atol: float) -> _Bounds:
-        """The bounds of statistics."""
-        most = max(abs(stats.min or 0.0), abs(stats.max or 0.0))
-        usual = _root_mean_square(stats)
-        if usual is None or not math.isfinite(usual):
-            usual = most
-        average = atol + rtol * usual
-        if average:  # rounding in another order moves averages, too, and is not a difference of elements
-            average += 1e-7 * usual
-        return cls(atol + rtol * most, average)
+def _bounds(stats: Stats, rtol: float, atol: float) -> tuple[float, float]:
+    """How far extremes and averages can move while the elements stay within the tolerance."""
+    most = max(abs(stats.min or 0.0), abs(stats.max or 0.0))
+    usual = _root_mean_square(stats)
+    if usual is None or not math.isfinite(usual):
+        usual = most
+    average = atol + rtol * usual
+    if average:  # rounding in another order moves averages, too, and is not a difference of elements
+        average += 1e-7 * usual
+    return atol + rtol * most, average
 
 
 def _root_mean_square(stats: Stats) -> float | None:

@@ -77,7 +77,8 @@ class Findings:
             pair = self._pairs[number]
             size = max(len(pair.a), len(pair.b))
             if number not in self._places and self._ledger.account(pair).has_row:
-                followers.update(dict.fromkeys(self._places_of(sighting.causes), size))
+                for place in self._places_of(sighting.causes):
+                    followers[place] += size
         return followers
 
     def _places_of(self, causes: Numbers) -> set[int]:
@@ -229,7 +230,7 @@ def _status_of_cause(sighting: Sighting | None) -> Status:
 
 
 def _possible_sighting(pair: Pair, account: Account) -> Sighting:
-    """What is said of a possible cause, whose effect nothing shows."""
+    """The sighting of a possible cause, whose effect nothing shows."""
     kind = "argument" if account.manner.changes else account.kind
     size = account.closeness._replace(certainty="structure")
     return Sighting(frozenset((pair.number,)), kind, size)

@@ -94,6 +94,8 @@ class Comparison:
 
     def pairs(self, a: Facts, b: Facts) -> TensorPairs:
         """Tensors of a beside those of b, in order; those without a counterpart are left out."""
+        if len(a) == 1 and len(b) == 1:  # as most often
+            return (TensorPair(a[0], b[0], self.close(a[0], b[0])),)
         return tuple([TensorPair(left, right, self.close(left, right)) for left, right in zip(a, b, strict=False)])
 
 

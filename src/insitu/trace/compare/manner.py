@@ -8,7 +8,7 @@ from typing import Any
 from insitu.trace.compare.arguments import Argument, differing_arguments, differing_settings
 from insitu.trace.compare.change import DEFAULT, SAME_MANNER, Aspect, Change, Changes, Manner
 from insitu.trace.compare.pairs import Pair
-from insitu.trace.event import Call
+from insitu.trace.event import Call, TensorFacts
 from insitu.trace.operation import Operation
 
 _LAYOUT: tuple[Aspect, ...] = ("dtype", "device", "shape")
@@ -78,12 +78,12 @@ def _exception(call: Call) -> tuple[str, str] | None:
 
 def _layout_changes(a: Call, b: Call) -> Changes:
     """The dtypes, devices and shapes that differ in what comes out."""
-    one, other = a.outputs, b.outputs
-    if list(map(_layout, one)) == list(map(_layout, other)):  # as most often
+    is_one_tensor = type(a.result) is type(b.result) is TensorFacts
+    if is_one_tensor and _layout(a.result) == _layout(b.result):  # as most often
         return ()
     found: dict[Change, None] = {}
     for place, aspect in enumerate(_LAYOUT):
-        for left, right in zip(map(_layout, one), map(_layout, other), strict=False):
+        for left, right in zip(map(_layout, a.outputs), map(_layout, b.outputs), strict=False):
             if left[place] != right[place]:
                 found[Change(aspect, "", left[place], right[place])] = None
     return tuple(found)

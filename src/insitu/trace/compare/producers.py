@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from insitu.trace.compare.pairs import Pair
-from insitu.trace.compare.stops import Side, Stop
+from insitu.trace.compare.stops import Side
 from insitu.trace.diff import Compared
 from insitu.trace.event import Call, TensorFacts
 
@@ -29,14 +29,12 @@ class Producers:
             by_call = self._by_call[side]
             for stop in stops:
                 by_call[stop.event.id] = pair
-                if self._is_blank(side, stop):
+                operation = stop.operation
+                is_blank = operation.family == "allocation"
+                if operation.fills:
+                    is_blank = is_blank or self._fills_blank(side, stop.event)
+                if is_blank:
                     self.blank.add(pair.number)
-
-    def _is_blank(self, side: int, stop: Stop) -> bool:
-        """Whether a call makes memory as it was found, or fills only a part of such memory."""
-        if stop.operation.family == "allocation":
-            return True
-        return stop.operation.fills and self._fills_blank(side, stop.event)
 
     def _fills_blank(self, side: int, call: Compared) -> bool:
         """Whether a call fills a part of memory that is as it was found."""
