@@ -55,7 +55,7 @@ def server() -> Iterator[Forking]:
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run_start, "_begun", {})
+    monkeypatch.setattr(run_start, "_recordings", {})
     for name in ("RANK", "WORLD_SIZE", "INSITU_RUN_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"):
         monkeypatch.delenv(name, raising=False)
 
@@ -293,13 +293,13 @@ def test_ranks_agree_in_the_folder_if_the_group_store_fails(tmp_path: Path, monk
     parts = tmp_path / "run.h5.parts"
     begin: dict[str, Any] = {"ranks": 2, "overwrite": False, "resume": False}
     zero, first = run_start.open_journal(parts, tmp_path / "run.h5", {}, rank=0, **begin)
-    monkeypatch.setitem(run_start._begun, "run.h5", 0)
+    monkeypatch.setitem(run_start._recordings, "run.h5", 0)
     one, second = run_start.open_journal(parts, tmp_path / "run.h5", {}, rank=1, **begin)
     zero.close()
     one.close()
     assert first == second
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    monkeypatch.setitem(run_start._begun, "run.h5", 0)
+    monkeypatch.setitem(run_start._recordings, "run.h5", 0)
     again, third = run_start.open_journal(parts, tmp_path / "run.h5", {}, rank=1, **begin)
     again.close()
     assert third == Start(first.run, 1)

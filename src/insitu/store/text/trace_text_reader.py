@@ -135,7 +135,7 @@ class TraceTextReader:
 
     def _read(self, line: LineParser, text: str, number: int) -> None:
         around = self._open[-1].call if self._open else None
-        event = self._begun(line, len(self._events), around)
+        event = self._event(line, len(self._events), around)
         if around is not None:
             event.parent, event.step, event.rank = around.id, around.step, around.rank
         if line.takes("["):
@@ -147,7 +147,7 @@ class TraceTextReader:
         else:
             line.finish()
 
-    def _begun(self, line: LineParser, number: int, around: Call | None) -> Event:
+    def _event(self, line: LineParser, number: int, around: Call | None) -> Event:
         if line.called is None and line.takes("mark"):
             kind = cast(MarkKind, line.expect(*get_args(MarkKind)))
             return Mark(number, None, kind, line.string() or "")
