@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from array import array
 from collections.abc import Callable, Iterable
+from itertools import compress
+from operator import ne
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -124,14 +126,12 @@ def identity(value: Any) -> Print:
 
 def numbers_print(items: list[Any]) -> Any:
     """One print for all items, if these are all ints or all floats, of which there may be many; None otherwise."""
-    kind = type(items[0]) if items else None
-    if kind is not int and kind is not float:
-        return None
-    if any(type(item) is not kind for item in items):
-        return None
-    if kind is int:
+    kinds = set(map(id, map(type, items)))
+    if kinds == {id(int)}:
         return tuple(items)
-    return array("d", items).tobytes()
+    if kinds == {id(float)}:
+        return array("d", items).tobytes()
+    return None
 
 
 def text_print(value: str) -> Print:
@@ -192,11 +192,11 @@ def differences(before: Print | None, now: Print) -> tuple[Change, ...]:
         return ()
     (old_kind, old_facts, _), (kind, facts, _) = before, now
     if {old_kind, kind} <= {TENSOR, ARRAY}:
-        found = tuple(word for word, one, other in zip(ASPECTS, old_facts, facts, strict=True) if one != other)
-        return found or ("values",)
+        are_other = map(ne, old_facts, facts)
+        return tuple(compress(ASPECTS, are_other)) or ("values",)
     if old_kind is not kind:
         return ("type",)
-    has_length = kind is not str
-    if has_length and old_facts != facts:
+    has_other_length = kind is not str and old_facts != facts
+    if has_other_length:
         return ("length",)
     return ("values",)

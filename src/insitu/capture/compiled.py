@@ -155,17 +155,23 @@ class Region:
         probe.taking, probe.paused = self.taking, False
         try:
             if at >= 0:
-                if error is not None:
-                    add_note(error, probe, at)
-                ended = probe.clock()
-                made = Raised(error) if error else outline(result, lambda tensor: probe.values.fresh(tensor, at))
-                probe.tape.finish(at, ended, made)
-                if probe.close is not None:
-                    probe.close(probe, at)
+                self._record_end(result, error)
         except Exception as trouble:
             probe.trouble("recording a compiled result", trouble)
         if self.mode is not None and self.below is not None:
             self.mode.enter(self.below)
+
+    def _record_end(self, result: Any, error: BaseException | None) -> None:
+        """Record what the region returned, or the exception that ended it."""
+        probe, at = self.probe, self.at
+        if error is not None:
+            add_note(error, probe, at)
+            probe.tape.finish(at, probe.clock(), Raised(error))
+        else:
+            end = probe.clock()
+            probe.tape.finish(at, end, outline(result, lambda tensor: probe.values.fresh(tensor, at)))
+        if probe.close is not None:
+            probe.close(probe, at)
 
 
 class ValueRegion:

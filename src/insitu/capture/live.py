@@ -145,5 +145,7 @@ def is_long(probe: Probe, at: int, begin: int) -> bool:
     if probe.parent == OUTERMOST and not probe.suspended:
         return True
     length = len(probe.tape)
+    if length <= CLEAR_INSIDE:
+        return False
     is_worth = at < begin and probe.parent < begin // 2  # what runs ends there: a recursion halves its tape each time
-    return length > CLEAR_INSIDE and (is_worth or length > begin + CLEAR_INSIDE)
+    return is_worth or length > begin + CLEAR_INSIDE

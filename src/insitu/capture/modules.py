@@ -114,17 +114,22 @@ class Patch:
             self._install()
 
     def _install(self) -> None:
-        if not self.sessions and not self.value_probes:
+        is_idle = not self.sessions and not self.value_probes
+        if is_idle:
             self._pauses = 0
-        wanted = self.original
-        if not self._pauses and (self.value_probes or self.sessions):
-            wanted = call_for_value_probes if self.value_probes else call_for_probes
-        if module_call() in (
-            self.original,
-            call_for_probes,
-            call_for_value_probes,
-        ):  # a patch of others stays
-            replace_module_call(wanted)
+        is_ours = module_call() in (self.original, call_for_probes, call_for_value_probes)
+        if is_ours:  # a patch of others stays
+            replace_module_call(self._wanted_call())
+
+    def _wanted_call(self) -> Callable[..., Any]:
+        """How modules are called now."""
+        if self._pauses:
+            return self.original
+        if self.value_probes:
+            return call_for_value_probes
+        if self.sessions:
+            return call_for_probes
+        return self.original
 
     def listen(self, probe: Probe) -> None:
         """The probe hears the module calls of this thread."""

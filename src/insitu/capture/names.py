@@ -124,10 +124,12 @@ class ModuleNames:
         if self.has_subject:
             return
         roots = [root for root in self._roots if root.callee.anchor is None]
+        for root in roots:
+            root.callee.own = root.name
         most = max((root.weight for root in roots), default=0)
         models = [root for root in roots if root.weight == most]
-        for root in roots:
-            root.callee.own = "" if models == [root] else root.name
+        if len(models) == 1:
+            models[0].callee.own = ""
         for callee in list(self._all):
             callee.move()
 

@@ -89,11 +89,14 @@ class TapeDecoder:
         self, entry: VariableEntry, item: Any, changes: tuple[Change, ...], number: int, parent: int, time: float
     ) -> Variable:
         """The event of a change."""
-        site, _, step = self.place(parent) if parent != OUTERMOST else (self.decoder.outside, None, 0)
         point, decoder = entry.point, self.decoder
+        site, step, parent_number = decoder.outside, 0, None
+        if parent != OUTERMOST:
+            site, _, step = self.place(parent)
+            parent_number = self.number(parent)
         return Variable(
             number,
-            None if parent == OUTERMOST else self.number(parent),
+            parent_number,
             entry.name,
             self.plain(item),
             changes,
@@ -159,11 +162,18 @@ class TapeDecoder:
 
     def _connect(self, call: Call, callee: Any, nodes: int) -> None:
         """Remember the autograd nodes that a call made; name the call that made the node of a backward operator."""
-        if self.connects and type(callee) is FunctionCallee and nodes >= NODE_COUNT:
+        kind = type(callee)
+        if kind is FunctionCallee:
+            self._remember_forward(call, nodes)
+        elif kind is OperatorCallee and call.phase == PHASES[BACKWARD]:
+            self._name_forward(call, nodes)
+
+    def _remember_forward(self, call: Call, nodes: int) -> None:
+        if self.connects and nodes >= NODE_COUNT:
             self.forwards.add(node_range(nodes), call.id, call.module)
-        if call.phase != PHASES[BACKWARD] or type(callee) is not OperatorCallee:
-            return
-        origin = self.forwards.find(nodes)
+
+    def _name_forward(self, call: Call, node: int) -> None:
+        origin = self.forwards.find(node)
         if origin is not None:
             call.module, call.forward = origin.module, origin.id
 
@@ -258,6 +268,8 @@ WORDS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format}
 
 def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:
     """Whether a keyword argument was handed on at its default, or is torch's own business (`_stacklevel`)."""
-    return name in defaults and (
-        name.startswith("_") or (type(item) is type(defaults[name]) and item == defaults[name])
-    )
+    if name not in defaults:
+        return False
+    default = defaults[name]
+    is_equal = type(item) is type(default) and item == default
+    return is_equal or name.startswith("_")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy
@@ -86,14 +87,13 @@ class Writes:
             return UNKNOWN
         if writes is None or area is None:
             return UNKNOWN
-        for at, written in reversed(writes):
-            if at < since:
-                break
+        recent = takewhile(lambda write: write[0] >= since, reversed(writes))
+        for at, written in recent:
             meets = written.meets(area)
-            if meets is not False:
-                if meets:
-                    return at
-                return UNKNOWN
+            if meets:
+                return at
+            if meets is None:  # nobody knows
+                break
         return UNKNOWN
 
     def clear(self) -> None:

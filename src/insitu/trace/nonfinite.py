@@ -109,7 +109,7 @@ class NonFiniteSearch:
         self._keep(call.id, bad, is_wrong=is_wrong, is_origin=bool(origins))
 
     def _keep(self, id: int, bad: list[TensorFacts], *, is_wrong: bool, is_origin: bool) -> None:
-        self._found[id] = NonFiniteEvent(union(finiteness(facts.stats) for facts in bad), is_wrong, is_origin)
+        self._found[id] = NonFiniteEvent(union(contents(bad)), is_wrong, is_origin)
         keys = set(map(key, bad))
         can_heal = keys <= self._chains.keys()
         if can_heal:
@@ -179,13 +179,12 @@ CERTAIN = {Beginning.HERE: (True, True), Beginning.DATA: (True, True), Beginning
 def reaches(call: Call, *, is_nan: bool) -> bool:
     """Whether a NaN (`is_nan`) or Inf that goes into a call reaches what matters there."""
     what, passage = operation(call.kind, call.name), passage_of(call)
-    is_bad = not passage.outgoing.is_finite
-    is_gradient = is_bad and call.phase == "backward"
-    if what.runs_backward or is_gradient:
+    if what.runs_backward:
         return True
-    is_number = what.own in LEAVING or not literals(call.result).is_finite
-    if not (is_bad or is_number):
-        return False
+    if passage.outgoing.is_finite:
+        return what.own in LEAVING or not literals(call.result).is_finite
+    if call.phase == "backward":
+        return True
     is_in_model = call.module is not None or any(facts.requires_grad for facts in call.outputs)
     return reach_of(passage, is_nan=is_nan, is_in_model=is_in_model) is not None
 
@@ -199,14 +198,16 @@ def passage_of(call: Call, output: TensorFacts | None = None) -> Passage:
     """A call as the rule needs it; a tensor that it changes in place does not explain itself."""
     inputs = [facts for facts in call.inputs if facts is not output]
     passage = Passage(
-        operation(call.kind, call.name),
-        tuple(finiteness(facts.stats) for facts in inputs),
-        tuple(finiteness(facts.stats) for facts in call.outputs),
-        literals((call.args, call.kwargs)),
+        operation(call.kind, call.name), contents(inputs), contents(call.outputs), literals((call.args, call.kwargs))
     )
     if output is None or not passage.incoming.is_finite:
         return passage
     return replace(passage, has_least=any(has_least(facts, output) for facts in inputs))
+
+
+def contents(items: Iterable[TensorFacts]) -> tuple[Finiteness, ...]:
+    """What each of some tensors contains that is not finite."""
+    return tuple(finiteness(facts.stats) for facts in items)
 
 
 def explaining(call: Call, output: TensorFacts, contents: Finiteness) -> Iterable[TensorFacts]:

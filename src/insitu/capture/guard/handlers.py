@@ -61,10 +61,17 @@ def divides_by_tensor(args: Any) -> bool:
     return not args or isinstance(args[-1], Tensor)
 
 
+def look_of(check: ProbeChecks) -> Callable[[Tensor], float]:
+    """How to sum a tensor: with care where function modes of others are on."""
+    if check.probe.modes.is_careful:
+        return careful_total
+    return total
+
+
 def make_before(check: ProbeChecks) -> Before:
     """The function that looks at what a call changes in place, or begins a backward pass with."""
     probe = check.probe
-    look = careful_total if probe.modes.is_careful else total
+    look = look_of(check)
 
     def before(callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> Finiteness:
         try:
@@ -108,7 +115,7 @@ def losses_of(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kw
 def make_after(check: ProbeChecks) -> After:
     """The function that looks at the output of a call."""
     probe, nodes, unchecked, nonfinite = check.probe, check.nodes, check.unchecked, check.nonfinite
-    look = careful_total if probe.modes.is_careful else total
+    look = look_of(check)
     strategies: dict[str, tuple[bool | None, Strategy]] = {}
     choose = make_choose(check, strategies)
 
@@ -187,7 +194,7 @@ def make_check_rarely(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     """For functions that produce NaN or Inf only by an overflow, of which little but fp16 is in danger."""
     tape, unchecked, nonfinite, nodes = check.probe.tape, check.unchecked, check.nonfinite, check.nodes
     several = make_several(check, callee)
-    look = careful_total if check.probe.modes.is_careful else total
+    look = look_of(check)
 
     def check_rarely(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
         if type(result) is not Tensor:
@@ -219,7 +226,7 @@ def make_check_rarely(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
 def make_check_always(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
     """For all functions that can have a pole, or about which nothing is known."""
     nodes, leaving, several = check.nodes, check.nodes.leaving, make_several(check, callee)
-    look = careful_total if check.probe.modes.is_careful else total
+    look = look_of(check)
 
     def check_always(at: int, args: Any, kwargs: Any, result: Any, first: int, count: int) -> bool:
         if type(result) is not Tensor:
@@ -274,7 +281,7 @@ def make_check_backward(check: ProbeChecks, callee: FunctionCallee) -> Strategy:
 
 def make_several(check: ProbeChecks, callee: FunctionCallee) -> Callable[[Any, Any, int, int], bool]:
     """The function that looks at the output of a call that is not a plain tensor."""
-    look, nodes = careful_total if check.probe.modes.is_careful else total, check.nodes
+    look, nodes = look_of(check), check.nodes
     is_risky, is_in_place = has_hooks(callee), callee.in_place
 
     def several(result: Any, args: Any, first: int, count: int) -> bool:
