@@ -1,4 +1,7 @@
-"""Arguments of calls as records hold them: tensors by their values, atoms as they are, other objects by their type."""
+"""Arguments of calls as records hold them: tensors by their values, atoms as they are, other objects by their type.
+
+The writers are dense on purpose: each runs for each event, and a Python call for each question would cost more.
+"""
 
 from __future__ import annotations
 

@@ -77,11 +77,11 @@ class PythonCallee:
         self.code = code
         self.parameters = ParameterNames(code) if code is not None else None
 
-    def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by the names of the parameters; what was not given is left out.
 
         >>> def area(width, *more, **options): ...
-        >>> PythonCallee("area", area.__code__).named((1, 2, 3), {"unit": "m"})
+        >>> PythonCallee("area", area.__code__).by_name((1, 2, 3), {"unit": "m"})
         {'width': 1, 'more': (2, 3), 'options': {'unit': 'm'}}
         """
         names = self.parameters
@@ -130,7 +130,7 @@ class OperatorCallee:
         self.call = operator_call(function)
         self.writes = unreturned_writes(function)
 
-    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> list[Any]:
+    def write_targets(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> list[Any]:
         """The arguments of a call that it has changed but not returned."""
         if not self.writes:
             return []

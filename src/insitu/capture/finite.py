@@ -91,7 +91,7 @@ def floats(tensor: Tensor) -> Tensor | None:
         return None
     values = Tensor.detach(tensor)
     if values.is_nested or values.layout is not torch.strided:
-        values = stored(values)
+        values = stored_values(values)
     if values.is_complex():
         values = torch.view_as_real(values.resolve_conj())
     if values.dtype in SUMMABLE:
@@ -99,7 +99,7 @@ def floats(tensor: Tensor) -> Tensor | None:
     return values.to(torch.float32)
 
 
-def stored(tensor: Tensor) -> Tensor:
+def stored_values(tensor: Tensor) -> Tensor:
     """The values that a sparse or nested tensor keeps."""
     read = STORED.get(tensor.layout, Tensor.values)
     return read(tensor)

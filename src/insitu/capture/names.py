@@ -257,7 +257,7 @@ def wrapped_name(module: nn.Module) -> str | None:
     return None
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
+def innermost_module(module: nn.Module) -> nn.Module:
     """The module inside all wrappers."""
     return wrapping(module)[-1]
 

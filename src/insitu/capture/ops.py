@@ -337,7 +337,7 @@ def record_outputs(result: Any, at: int, callee: OperatorCallee, args: Any, kwar
         return value
 
     recorded = outline(result, new)
-    for changed in callee.written(args, kwargs):
+    for changed in callee.write_targets(args, kwargs):
         outline(changed, new)
     return recorded
 

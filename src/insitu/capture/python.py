@@ -99,10 +99,10 @@ def make_look(probe: Probe, values: Values) -> Callable[[Any], Any]:
     """
     fresh = values.fresh
 
-    def given(tensor: Any) -> Value:
+    def argument_value(tensor: Any) -> Value:
         return fresh(tensor, GIVEN)
 
-    leaf = values.current if probe.tape.level != "python" else given
+    leaf = values.current if probe.tape.level != "python" else argument_value
     return lambda item: outline(item, leaf)
 
 

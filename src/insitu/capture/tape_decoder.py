@@ -186,7 +186,7 @@ class TapeDecoder:
             kwargs = dict(zip(keywords[::2], self.plain_list(keywords[1::2]), strict=True))
         kind = type(callee)
         if kind is PythonCallee:
-            return (), callee.named(args, kwargs)
+            return (), callee.by_name(args, kwargs)
         if kind is FunctionCallee and kwargs and callee.defaults:
             kwargs = {name: item for name, item in kwargs.items() if not is_default(callee.defaults, name, item)}
         return args, kwargs

@@ -8,6 +8,9 @@ A tensor can change where no probe sees it: `Tensor.set_` does not pass the func
 their own, a view or a NumPy array writes into the same memory. Therefore a value is compared with its tensor each time
 the tensor is met again (`make_renew`). Its facts are read again. What `keep` made of it holds as long as a digest of
 the tensor's bytes is the same: torch's version counter misses too many ways to write.
+
+The functions that `make_fresh`, `make_renew` and `make_current` return are dense on purpose: they run for each tensor
+of each event.
 """
 
 from __future__ import annotations

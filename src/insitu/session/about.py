@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from insitu.capture.names import count, unwrapped
+from insitu.capture.names import count, innermost_module
 from insitu.session import dist
 
 
@@ -30,7 +30,7 @@ def about_run(model: nn.Module, *, patterns: Iterable[str], every: int, when: st
         "patterns": list(patterns),
         "settings": {"every": every, "when": when},
         "model": name_of(model),
-        "parameters": sum(map(count, unwrapped(model).parameters())),
+        "parameters": sum(map(count, innermost_module(model).parameters())),
         "world_size": dist.world_size(),
     }
 
@@ -38,7 +38,7 @@ def about_run(model: nn.Module, *, patterns: Iterable[str], every: int, when: st
 def name_of(subject: object) -> str | None:
     """The class of the model inside all wrappers."""
     if isinstance(subject, nn.Module):
-        return type(unwrapped(subject)).__name__
+        return type(innermost_module(subject)).__name__
     return None
 
 

@@ -151,7 +151,7 @@ class ProbeChecks:
         self.nodes, self.hooks, self.pause = Nodes(self), Hooks(self), Pause(probe)
         self.gone = 0  # how much of the tape was cleared so far
         before, after = make_before(self), make_after(self)
-        self.pair = (unheard(before), unheard(after)) if probe.modes.is_careful else (before, after)
+        self.pair = (with_modes_off(before), with_modes_off(after)) if probe.modes.is_careful else (before, after)
 
     @property
     def path(self) -> str:
@@ -203,7 +203,7 @@ class ProbeChecks:
     def _is_suspect_value(self, value: Value) -> bool:
         return value.producer == GIVEN or self.is_suspect(value.producer)
 
-    def hidden(self, at: int, look: Callable[[Tensor], float]) -> list[Tensor]:
+    def hidden_inputs(self, at: int, look: Callable[[Tensor], float]) -> list[Tensor]:
         """The arguments of a call that were not checked and are not finite, which its output may hide."""
         tape, unchecked = self.probe.tape, self.unchecked
         first, found = at + FIXED, []  # `tape.inputs` in line: this runs for many calls
@@ -309,7 +309,7 @@ class ProbeChecks:
             self.checks.report(finding)
 
 
-def unheard(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_modes_off(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same for where function modes of others are on: they are not to see how tensors are read."""
 
     def call(*args: Any) -> Any:

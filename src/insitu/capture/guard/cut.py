@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.guard.facts import noted_values
+from insitu.capture.guard.facts import input_values
 from insitu.capture.tensors import Value
 from insitu.trace.event import Call
 
@@ -17,7 +17,7 @@ def cut_before(reading: Reading, losses: Iterable[Value], missing: Container[int
     """
     search = ParameterSearch(reading, missing)
     for at in producers(reading, losses, set()):
-        inputs = with_gradient(noted_values(reading, at))
+        inputs = with_gradient(input_values(reading, at))
         is_cut = inputs and not with_gradient(values(reading.result(at)))
         if is_cut and search.is_behind(inputs):
             return reading.call(at)
@@ -37,7 +37,7 @@ def producers(reading: Reading, found: Iterable[Value], met: set[int]) -> Iterat
         at = reading.producer(value)
         if at is not None and at not in met:
             met.add(at)
-            waiting += noted_values(reading, at)
+            waiting += input_values(reading, at)
             yield at
 
 
@@ -53,7 +53,7 @@ class ParameterSearch:
         if self._has_wanted(found):
             return True
         earlier = producers(self._reading, found, self._unrelated)
-        return any(self._has_wanted(noted_values(self._reading, at)) for at in earlier)
+        return any(self._has_wanted(input_values(self._reading, at)) for at in earlier)
 
     def _has_wanted(self, found: list[Value]) -> bool:
         return any(id(value()) in self._wanted for value in found)

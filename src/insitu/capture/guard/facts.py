@@ -38,7 +38,7 @@ def holds_nonfinite(value: Value) -> bool:
     return tensor is not None and not is_finite(tensor)
 
 
-def noted_values(reading: Reading, at: int) -> list[Value]:
+def input_values(reading: Reading, at: int) -> list[Value]:
     """The tensors that were given to a call."""
     return [*values(reading.args(at)), *values(reading.kwargs(at))]
 
@@ -54,7 +54,7 @@ def operands(
     written = names_at(reading, at)
     there.pop(id(changed), None)
     found = []
-    for value in noted_values(reading, at):
+    for value in input_values(reading, at):
         tensor = value()
         facts = reading.plain(value)
         if id(tensor) in there:
@@ -133,7 +133,7 @@ def title(callee: ModuleCallee) -> str:
     return f"{callee.path} ({callee.facts.type})"
 
 
-def saved(node: Any) -> list[TensorOperand]:
+def saved_operands(node: Any) -> list[TensorOperand]:
     """What a node has saved for itself, where the operands are gone."""
     return [TensorOperand(facts_of(tensor), f"{name} (saved)") for name, tensor in saved_tensors(node)]
 

@@ -18,9 +18,9 @@ from insitu.capture.guard.facts import (
     alive,
     facts_of,
     holds_nonfinite,
+    input_values,
     module_chain,
     names_at,
-    noted_values,
     operands,
     parameter_path,
 )
@@ -152,7 +152,7 @@ def waiting_at(check: ProbeChecks, reading: Reading, at: int) -> NonFiniteResult
     """The finding that waits behind the arguments of a call, on the tape or in the past."""
     if not check.waiting:
         return None
-    noted = noted_values(reading, at)
+    noted = input_values(reading, at)
     if reading.tape is check.probe.tape:
         return waiting_behind(check, noted)
     return check.waiting.of_earlier(noted)

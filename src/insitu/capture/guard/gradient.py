@@ -11,7 +11,15 @@ from torch import Tensor
 from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.finite import finiteness_of, first_bad
-from insitu.capture.guard.facts import alive, facts_of, module_chain, noted_values, operands, saved, saved_tensors
+from insitu.capture.guard.facts import (
+    alive,
+    facts_of,
+    input_values,
+    module_chain,
+    operands,
+    saved_operands,
+    saved_tensors,
+)
 from insitu.capture.guard.forward import report_waiting, waiting_at
 from insitu.capture.guard.risk import has_hooks
 from insitu.capture.sites import Sites, is_hidden
@@ -85,7 +93,7 @@ def node_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGra
     if waiting is not None:
         return report_waiting(check, waiting, "gradient", reading, at)
     saved = [tensor for _, tensor in saved_tensors(gradient.node)]
-    if follows(check, [*alive(noted_values(reading, at)), *saved], gradient):
+    if follows(check, [*alive(input_values(reading, at)), *saved], gradient):
         return consequence(check, reading, at, gradient, gradient.node.name())
     check.checks.has_found = True
     facts = facts_at(check, reading, at, gradient)
@@ -105,7 +113,7 @@ def user_finding(check: ProbeChecks, reading: Reading, at: int, gradient: BadGra
     """The finding of an unchecked call at an offset, whose gradient autograd computed without a hook."""
     if check.is_allowed(reading, at):
         return None
-    if follows(check, alive(noted_values(reading, at)), gradient):
+    if follows(check, alive(input_values(reading, at)), gradient):
         return consequence(check, reading, at, gradient, "autograd")
     check.checks.has_found = True
     facts = facts_at(check, reading, at, gradient, has_node=False)
@@ -133,9 +141,9 @@ def facts_at(
 ) -> dict[str, Any]:
     """The fields that all findings about the gradient of a call have."""
     call = reading.call(at)
-    found = operands(check.probe, reading, at, alive(noted_values(reading, at)))
+    found = operands(check.probe, reading, at, alive(input_values(reading, at)))
     if has_node and any(operand.facts.stats is None for operand in found):
-        found += saved(gradient.node)
+        found += saved_operands(gradient.node)
     return {
         "path": call.path,
         "call": call,
@@ -157,7 +165,7 @@ def unplaced_finding(check: ProbeChecks, gradient: BadGradient) -> Finding | Non
         "site": definition_of(node),
         "output": facts_of(gradient.tensor),
         "index": gradient.index(),
-        "operands": tuple(saved(node)),
+        "operands": tuple(saved_operands(node)),
         "node": node.name(),
     }
     if call is not None:
@@ -205,6 +213,6 @@ def unchecked_user(check: ProbeChecks, reading: Reading, at: int) -> int | None:
     for other in reading.before(len(reading.tape)):
         if other <= at or has_hooks(reading.callee(other)):
             continue
-        if results.intersection(map(id, noted_values(reading, other))):
+        if results.intersection(map(id, input_values(reading, other))):
             return other
     return None

@@ -76,7 +76,7 @@ def make_before(check: ProbeChecks) -> Before:
     def before(callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> Finiteness:
         try:
             with DisableTorchFunction():
-                read = losses_of if callee.runs_backward else changed
+                read = losses_of if callee.runs_backward else in_place_target
                 tensors = read(check, callee, at, args, kwargs)
                 if all(isfinite(look(tensor)) for tensor in tensors):
                     return FINITE
@@ -94,7 +94,7 @@ def make_before(check: ProbeChecks) -> Before:
     return before
 
 
-def changed(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
+def in_place_target(check: ProbeChecks, callee: FunctionCallee, at: int, args: Any, kwargs: Any) -> list[Tensor]:
     """The tensor that a function is about to change in place."""
     if changes(callee, args, kwargs) and isinstance(args[0], Tensor):
         return [args[0]]
@@ -129,7 +129,7 @@ def make_after(check: ProbeChecks) -> After:
             may_hide, strategy = strategies.get(callee.name) or choose(callee)
             if may_hide is None:
                 may_hide = divides_by_tensor(args)
-            hidden = check.hidden(at, look) if may_hide and unchecked else None
+            hidden = check.hidden_inputs(at, look) if may_hide and unchecked else None
             is_bad = strategy(at, args, kwargs, result, first, count)
         except Exception as error:
             probe.trouble("checking a result", error)

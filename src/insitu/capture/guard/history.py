@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from insitu.capture.calls import FunctionCallee
 from insitu.capture.explain.reading import Reading
 from insitu.capture.finite import is_finite
-from insitu.capture.guard.facts import noted_values
+from insitu.capture.guard.facts import input_values
 from insitu.capture.guard.risk import can_produce
 from insitu.capture.tensors import Value
 from insitu.trace.operation import operation
@@ -30,7 +30,7 @@ class TapeHistory:
 
     def inputs(self, call: int) -> list[Value]:
         """The tensors that went into a call."""
-        return noted_values(self._reading, call)
+        return input_values(self._reading, call)
 
     def is_unchecked(self, call: int) -> bool:
         """Whether nobody looked at the outputs of a call when it returned."""

@@ -18,11 +18,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from insitu.capture.explain.reading import Reading
 from insitu.capture.finite import finiteness_of, first_bad, is_finite
 from insitu.capture.guard.cut import cut_before
-from insitu.capture.guard.facts import facts_of, noted_values, own_tensors
+from insitu.capture.guard.facts import facts_of, input_values, own_tensors
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
-from insitu.capture.names import unwrapped
+from insitu.capture.names import innermost_module
 from insitu.capture.sites import Sites, is_hidden
 from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.trace.event import Call, Site
@@ -92,7 +92,7 @@ class Training:
     def _paths(self) -> dict[int, str]:
         """The paths of the parameters, by id."""
         if self._has_model:
-            return paths_by_id(unwrapped(self._model).named_parameters())
+            return paths_by_id(innermost_module(self._model).named_parameters())
         found: dict[int, str] = {}
         for steps in self._optimizers.values():
             found |= steps.places()
@@ -136,7 +136,7 @@ class Training:
             return
         reading = Reading(probe.tape)
         try:
-            self._cut = cut_before(reading, noted_values(reading, at), missing)
+            self._cut = cut_before(reading, input_values(reading, at), missing)
         finally:
             reading.close()
 
@@ -225,7 +225,7 @@ class Training:
         checks = self._checks
         if checks.may_explain_gradients or not self._passes:
             return
-        model = unwrapped(self._model).named_parameters()
+        model = innermost_module(self._model).named_parameters()
         for path, parameter in (*model, *self._called_tensors(checks.checks)):
             gradient = dense_grad(parameter)
             if gradient is None or is_finite(gradient):
@@ -301,7 +301,7 @@ class Training:
         """Whether a parameter belongs to a layer of torch that should learn; a table of the user may be fixed."""
         if not self._has_model:
             return False
-        owner = unwrapped(self._model).get_submodule(path.rpartition(".")[0])
+        owner = innermost_module(self._model).get_submodule(path.rpartition(".")[0])
         is_table = isinstance(owner, (nn.Embedding, nn.EmbeddingBag))
         return type(owner).__module__.startswith("torch.nn.") and not is_table
 

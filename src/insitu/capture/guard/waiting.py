@@ -15,7 +15,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from insitu.capture.explain.reading import Reading, values
-from insitu.capture.guard.facts import holds_nonfinite, noted_values
+from insitu.capture.guard.facts import holds_nonfinite, input_values
 from insitu.capture.tensors import Value
 from insitu.trace.findings import NonFiniteResult
 
@@ -132,5 +132,5 @@ class Waiting:
 def arguments(reading: Reading, at: int) -> list[Value]:
     """The tensors that were given to a call; a mark has none."""
     if reading.callee(at).kind != "mark":
-        return noted_values(reading, at)
+        return input_values(reading, at)
     return []

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from insitu.capture.names import unwrapped, wrapping
+from insitu.capture.names import innermost_module, wrapping
 from insitu.capture.values.targets import Targets
 from insitu.trace.path import Segments
 
@@ -24,7 +24,7 @@ class ModelCalls:
     """The calls of one model. The outermost call of the model, or of a wrapper around it, is a step."""
 
     def __init__(self, model: nn.Module, targets: Targets) -> None:
-        self.model = unwrapped(model)
+        self.model = innermost_module(model)
         self._roots = {id(module) for module in wrapping(model)}
         self.modules: dict[int, Wanted | None] = {**targets.outputs}
         self.modules.update(dict.fromkeys(self._roots, targets.outputs.get(id(self.model))))

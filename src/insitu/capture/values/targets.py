@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from insitu.capture.containers import leaves
-from insitu.capture.names import ModuleNames, unwrapped
+from insitu.capture.names import ModuleNames, innermost_module
 from insitu.capture.torch_internals import own_buffers, own_modules, own_parameters
 from insitu.capture.variables.follow.callees import callees
 from insitu.capture.variables.follow.definitions import nested_codes
@@ -91,7 +91,7 @@ class TargetSearch:
     """Looks patterns up in one model."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = unwrapped(model)
+        self._model = innermost_module(model)
         self.found = Targets()
         callees = [
             callee for callee in ModuleNames(model, lambda path: True).callees.values() if not callee.transparent

@@ -130,7 +130,7 @@ class FunctionWatch:
         reached: list[FunctionType] = []
         try:
             required = self.patterns if self.warns else ()
-            reached = self._reach.functions(self.callee.named(args, kwargs), audience.patterns, required)
+            reached = self._reach.functions(self.callee.by_name(args, kwargs), audience.patterns, required)
             if not isinstance(self.function, FunctionType):
                 return reached, self.function
             return reached, variant(self.function, audience, self._codes)
