@@ -109,7 +109,7 @@ def test_a_comparison_becomes_a_page(saved: Path, tmp_path: Path) -> None:
     assert main(["diff", str(saved), str(saved), "--html", str(tmp_path / "diff.html")]) == 2
     with pytest.raises(insitu.ChoiceError, match="only is for pages of traces and runs"):
         insitu.save(insitu.compare(saved, saved), tmp_path / "part.html", only="0")
-    with pytest.raises(insitu.SubjectError, match="holds a Trace, not a Diff"):
+    with pytest.raises(insitu.SubjectError, match=r"holds a Trace, got Diff; a page such as run\.html can show a Diff"):
         insitu.save(insitu.compare(saved, saved), tmp_path / "diff.h5")
 
 

@@ -52,7 +52,8 @@ def save(
         raise ChoiceError(f"source, only, steps and depth are for pages such as run.html, got {target.name!r}")
     if not isinstance(subject, Trace):
         raise SubjectError(
-            f"a {target.suffix} file holds a Trace, not a {type(subject).__name__}; a page can show it: run.html"
+            f"a {target.suffix} file holds a Trace, got {type(subject).__name__}; "
+            f"a page such as run.html can show a Diff or a Run, too"
         )
     if export.export_for(target.name) is None:
         store.save(subject, target, overwrite=overwrite)
