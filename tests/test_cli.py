@@ -162,6 +162,17 @@ def test_every_help_has_an_example(capsys: pytest.CaptureFixture[str], words: li
     assert "example:\n  insitu " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["run", "show", "diff", "export", "recover", "completion", "demo"])
+def test_every_help_fits_into_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--version"])

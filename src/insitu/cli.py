@@ -21,7 +21,7 @@ example:
   insitu run train.py --epochs 1        trace an unmodified script
   insitu show step.h5 --view table      look at a saved trace, or a recorded run
   insitu diff before.h5 after.h5        find where two runs differ
-  insitu export step.h5 step.html       a page to look at, or a file for another viewer
+  insitu export step.h5 step.html       a page, or a file for another viewer
   insitu recover run.h5                 make the file of a run that was killed
 """
 DEMO_EXAMPLE = """\

@@ -14,7 +14,7 @@ The exit code is 0 if they are the same or equal within the tolerance, 1 if they
 
 example:
   insitu diff before.h5 after.h5
-  insitu diff mine.h5 theirs.h5 --rename 'encoder.layer.*=blocks.*' --rtol 1e-3 --atol 1e-5
+  insitu diff mine.h5 theirs.h5 --rename 'encoder.layer.*=blocks.*' --rtol 1e-3
   insitu diff before.h5 after.h5 --json
   insitu diff before.h5 after.h5 --html diff.html
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from textwrap import fill
 
 from insitu.commands.options import add_memory
 from insitu.view.export import export_help
@@ -11,7 +10,7 @@ from insitu.view.progress import working
 
 FORMS = f"The suffix says what is made: .html a page, .trace text, .h5 a trace again, {export_help()}."
 EXAMPLE = f"""\
-{fill(FORMS, 119)}
+{FORMS}
 
 example:
   insitu export step.h5 step.html

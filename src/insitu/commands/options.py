@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from difflib import get_close_matches
+from textwrap import fill
 from typing import Any, NoReturn
 
 from insitu.errors import ChoiceError, choose
@@ -34,8 +35,9 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, message: str, word: str, known: Sequence[str]) -> NoReturn:
         """Print the usage and the message, with the nearest of the words that are known, and exit with 2."""
-        near = get_close_matches(word, known, n=1)
-        self.error(f"{message} (did you mean {near[0]!r}?)" if near else message)
+        for near in get_close_matches(word, known, n=1):
+            message += f" (did you mean {near!r}?)"
+        self.error(message)
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -46,9 +48,25 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 def described(parser: Parser, description: str, example: str) -> Parser:
     """The parser with a description before its options and an example after them."""
-    parser.description, parser.epilog = description, example
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = description
+    parser.epilog = example
+    parser.formatter_class = _HelpFormatter
     return parser
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Wraps sentences to the width of the terminal; examples keep their lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = [_wrapped(paragraph, width) for paragraph in text.split("\n\n")]
+        return "\n\n".join(paragraphs)
+
+
+def _wrapped(paragraph: str, width: int) -> str:
+    is_example = "\n  " in paragraph
+    if is_example:
+        return paragraph
+    return fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
 
 
 def add_appearance(parser: argparse.ArgumentParser) -> None:

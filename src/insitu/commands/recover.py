@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from insitu.store.run.run import Run
 
 EXAMPLE = """\
-Journals that several machines wrote are copied into one run.h5.parts first: those of one run carry the same id. A file
-that holds the run already gets what it lacks, as a rank that ended late. Journals are removed once the file holds them,
-if every rank is there, has ended and is whole; else they stay, and can be recovered again. The exit code is 1 if
-something is missing in the file, which is said.
+Copy the journals of several machines into one run.h5.parts first: journals of one run carry the same id. If run.h5
+holds the run already, only the missing parts are added, such as a rank that ended late. The journals are removed when
+the file holds the complete journals of all ranks; otherwise they stay, and can be recovered again. The exit code is 1
+if something is missing in the file, and the message names it.
 
 example:
   insitu recover run.h5

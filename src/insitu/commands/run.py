@@ -42,9 +42,20 @@ def split(words: list[str], parser: argparse.ArgumentParser) -> tuple[list[str],
         return words, []
     valued = {option for action in parser._actions if action.nargs != 0 for option in action.option_strings}
     end = 1
-    while end < len(words) and words[end].startswith("-") and words[end] not in ("-m", "--"):
-        end += 2 if words[end] in valued else 1
-    return words[:end], words[end + 1 :] if words[end : end + 1] == ["--"] else words[end:]
+    while end < len(words) and _is_option(words[end]):
+        if words[end] in valued:
+            end += 1
+        end += 1
+    if words[end : end + 1] == ["--"]:
+        return words[:end], words[end + 1 :]
+    return words[:end], words[end:]
+
+
+def _is_option(word: str) -> bool:
+    """Whether a word is an option of ours; `-m` and `--` begin the program."""
+    if word in ("-m", "--"):
+        return False
+    return word.startswith("-")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -102,10 +113,17 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
         options.quiet = True
     deliver(trace, failure, options)
     if number is not None:
-        for path in (options.to, options.html):
-            if path is not None and os.path.exists(path):
-                say(f"rank {number}: {path}")
+        _say_files(number, options)
     return code
+
+
+def _say_files(rank: int, options: argparse.Namespace) -> None:
+    """Name the files that a rank has written."""
+    for path in (options.to, options.html):
+        if path is None:
+            continue
+        if os.path.exists(path):
+            say(f"rank {rank}: {path}")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -116,14 +134,17 @@ def _check(options: argparse.Namespace) -> None:
     options.flags = view_flags(options, options.view)
     options.level = options.level or _usual_level(options.view)
     for name, suffixes in (("to", SUFFIXES), ("html", (PAGE,))):
-        if (path := getattr(options, name)) is not None:
-            mine = rank_file(path, SUFFIXES)
-            setattr(options, name, os.path.abspath(mine))  # the program may change the directory
-            check_writable(store.check(mine, overwrite=options.overwrite, suffixes=suffixes))
+        path = getattr(options, name)
+        if path is None:
+            continue
+        mine = rank_file(path, SUFFIXES)
+        setattr(options, name, os.path.abspath(mine))  # the program may change the directory
+        check_writable(store.check(mine, overwrite=options.overwrite, suffixes=suffixes))
     _check_memory(options)
-    if options.to is not None and options.to == options.html:
+    has_file = options.to is not None or options.html is not None
+    if has_file and options.to == options.html:
         raise ChoiceError(f"--to and --html are both {path!r}: give two names, or leave one out")
-    if options.quiet and options.to is None and options.html is None:
+    if options.quiet and not has_file:
         raise ChoiceError("--quiet without --to FILE or --html FILE would show nothing: give one, or leave it out")
 
 
@@ -140,10 +161,21 @@ def _check_memory(options: argparse.Namespace) -> None:
     from insitu.trace.capacity import MEMORY, capacity
 
     holds_all = options.to is not None and options.to.lower().endswith(RUN_SUFFIXES)
-    options.memory = MEMORY if options.memory is None else capacity("--memory ", options.memory)
-    options.overflow = options.overflow or ("disk" if holds_all else "drop")
+    if options.memory is None:
+        options.memory = MEMORY
+    else:
+        options.memory = capacity("--memory ", options.memory)
+    if options.overflow is None:
+        options.overflow = _usual_overflow(holds_all)
     if options.overflow == "disk" and not holds_all:
         raise ChoiceError("--overflow disk needs --to FILE.h5, the file that then holds all of the trace")
+
+
+def _usual_overflow(holds_all: bool) -> str:
+    """Where events go that do not fit into memory: to the file, if it can hold them."""
+    if holds_all:
+        return "disk"
+    return "drop"
 
 
 def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None, int]:
@@ -151,6 +183,9 @@ def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseE
     from insitu.commands.program import exit_code
     from insitu.session.record import TraceSession
 
+    folder = None
+    if options.overflow == "disk":
+        folder = os.path.dirname(options.to)
     session = TraceSession(
         "record",
         None,
@@ -159,7 +194,7 @@ def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseE
         only=options.only or (),
         memory=options.memory,
         overflow=options.overflow,
-        folder=os.path.dirname(options.to) if options.overflow == "disk" else None,
+        folder=folder,
     )
     trace: Trace | None = None
     failure: BaseException | None = None

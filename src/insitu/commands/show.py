@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from insitu.trace.trace import Trace
 
 EXAMPLE = """\
-A recorded run is listed, with what is missing in it first, then its attempts if it was restarted; one that still runs
-or was killed too, from run.h5.parts. Means and pictures have each step as the last attempt recorded it.
+A recorded run is printed as a list: first the missing parts, then the attempts if the run was restarted, then the
+variables. A run that is still running or was killed is read from run.h5.parts. Means and pictures show each step as the
+last attempt recorded it.
 
 example:
   insitu show trace.h5 --view code --only 'encoder.*' --only 'decoder.**'
@@ -129,12 +130,19 @@ def _print_json(run: Run, only: Sequence[str]) -> None:
         "file": str(run.path),
         "complete": run.complete,
         "running": run.running,
-        "steps": [int(run.steps[0]), int(run.steps[-1])] if len(run.steps) else None,
+        "steps": _ends(run.steps),
         "ranks": run.ranks,
         "world_size": run.world_size,
         "attempts": [asdict(attempt) for attempt in run.attempts],
     }
     print(json.dumps({**about, **run_facts(run.summary(32), only)}, allow_nan=False))
+
+
+def _ends(steps: Any) -> list[int] | None:
+    """The first and the last step; None if there is none."""
+    if len(steps) == 0:
+        return None
+    return [int(steps[0]), int(steps[-1])]
 
 
 def _plot(run: Run, only: Sequence[str], path: str) -> None:

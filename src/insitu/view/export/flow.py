@@ -61,13 +61,14 @@ class Flow:
             self._put(first.path, first, sources)
             self._results.setdefault(first.path, {})[result(self._outermost(call).result)] = None
             self._ended(call, first.path)
-        elif call.kind == "module":
+            return
+        if call.kind == "module":
             return  # the producer of its output was not recorded: `_ended` takes the last module inside instead
-        elif len(sources) > 1:
+        if len(sources) > 1:
             self._put(first.id, first, sources)
-            self._made_by[call.id] = first.id
-        elif sources:
-            self._made_by[call.id] = next(iter(sources))
+            sources = {first.id: None}
+        for source in sources:
+            self._made_by[call.id] = source
 
     def _sources(self, call: Call) -> dict[Key, None]:
         """The nodes that the inputs of a call come from, without the module around it."""

@@ -67,10 +67,10 @@ class _Lanes:
         stacks: defaultdict[tuple[int, int], list[list[int]]] = defaultdict(list)
         for event in self.order:
             number = _fitting(stacks[event.rank, event.thread], event.start, self.ends[event.id])
-            lane = event.thread
+            self.of[event.id] = event.thread
             if number:
-                lane = self._beside.setdefault((event.rank, event.thread, number), spare + len(self._beside))
-            self.of[event.id] = lane
+                place = (event.rank, event.thread, number)
+                self.of[event.id] = self._beside.setdefault(place, spare + len(self._beside))
 
     def row(self, phase: str, name: str, event: Event, **more: Any) -> TraceEvent:
         """An entry at the start of an event, on its lane."""
@@ -190,7 +190,7 @@ def _name(call: Call) -> str:
 
 def _facts(call: Call) -> TraceEvent:
     """The facts that a viewer shows for a selected bar."""
-    facts = {
+    facts: TraceEvent = {
         "path": safe(call.path),
         "inputs": result(call.inputs or None, MOST_TEXT),
         "output": result(call.result, MOST_TEXT),
@@ -198,15 +198,21 @@ def _facts(call: Call) -> TraceEvent:
         "raised": safe(call.raised or ""),
         "flops": call.flops or 0,
     }
-    return {"id": call.id, "step": call.step, **{name: fact for name, fact in facts.items() if fact}}
+    known = {name: fact for name, fact in facts.items() if fact}
+    return {"id": call.id, "step": call.step, **known}
 
 
 def _moment(event: Mark | Variable, lanes: _Lanes) -> Iterator[TraceEvent]:
     """A mark or the change of a variable; the first event of a step has already named the step."""
     if isinstance(event, Variable):
-        args = {"value": short(value_text(event.value), MOST_TEXT), "changes": ", ".join(event.changes)}
-        if event.site is not None:
-            args["source"] = place(event.site)
-        yield lanes.row("i", safe(event.name), event, cat="variable", s="t", args=args)
+        yield lanes.row("i", safe(event.name), event, cat="variable", s="t", args=_variable_facts(event))
     elif event.kind != "step":
         yield lanes.row("i", safe(event.text), event, cat=event.kind, s="t")
+
+
+def _variable_facts(variable: Variable) -> TraceEvent:
+    """The facts that a viewer shows for a selected change."""
+    facts = {"value": short(value_text(variable.value), MOST_TEXT), "changes": ", ".join(variable.changes)}
+    if variable.site is not None:
+        facts["source"] = place(variable.site)
+    return facts
