@@ -1030,3 +1030,17 @@ def test_child_of_a_fork_leaves_the_temporary_folder_of_its_parent() -> None:
     """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
     assert done.stdout == "(1, 1, 2)\n", done.stderr
+
+
+def test_warning_names_where_the_missing_values_are_listed(tmp_path: Path) -> None:
+    class Long(nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [x] * 1_001
+
+    for to, place in ((None, "; `live.run.missing` names"), (tmp_path / "run.h5", "; `run.missing` names")):
+        model = Long()
+        with warnings.catch_warnings(record=True) as caught, insitu.record_run(model, only="forward", to=to) as live:
+            warnings.simplefilter("always")
+            model(torch.ones(1))
+        assert live.run.missing
+        assert place in str(caught[0].message)

@@ -186,8 +186,15 @@ class RunEntry(Entry):
         if reason in self._reasons:
             return
         self._reasons.add(reason)
-        where = "" if self.writer is None else "; `run.missing` names all that is left out"
-        tell(f"not all of {path!r} is recorded: {reason}{where}")
+        tell(f"not all of {path!r} is recorded: {reason}{self._where_missing()}")
+
+    def _where_missing(self) -> str:
+        """Where the user finds all that is left out: in the loaded file, or without a file in the live run."""
+        if self.writer is None:
+            return ""
+        if self.writer.to is None:
+            return "; `live.run.missing` names all that is left out"
+        return "; `run.missing` names all that is left out"
 
 
 def has_match(pattern: str, paths: set[str]) -> bool:
