@@ -13,7 +13,7 @@ function adopt({ kinds, flags }) {
   ({ HAS_NAN, HAS_INF, IS_WRONG, IS_ORIGIN } = flags);
 }
 
-class Tree {
+class RowTree {
   /** @param {Numbers} depth @param {Numbers} run how many siblings that are alike begin at a row, 0 for the others */
   constructor(depth, run) {
     const size = depth.length;

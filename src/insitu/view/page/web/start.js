@@ -1,38 +1,48 @@
 // The start: unpack, show, listen.
 
+const MOST_FIRST = 90; // rows that are open at the start
+
 /** @param {App} app */
 function listen(app) {
-  document.addEventListener("keydown", (event) => pressed(app, event));
-  document.addEventListener("click", (event) => {
-    const element = /** @type {HTMLElement|null} */ (/** @type {HTMLElement} */ (event.target).closest("a[data-row]"));
-    if (!element) return;
-    event.preventDefault();
-    app.go(Number(element.dataset.row), "jumped");
-    at("grid").focus();
-  });
-  for (const what of ["hashchange", "popstate"])
-    addEventListener(what, () => app.followAddress() || lost(location.hash));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.repaint());
+  document.addEventListener("keydown", (event) => onKey(app, event));
+  document.addEventListener("click", (event) => followLink(app, event));
+  for (const event of ["hashchange", "popstate"]) addEventListener(event, () => onAddress(app));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.onColours());
   at("query").addEventListener("input", () => app.search(at("query").value));
   at("before").onclick = () => app.next(-1);
   at("after").onclick = () => app.next(1);
   at("first").onclick = () => app.first();
   at("fold").onclick = () => app.fold();
-  at("theme").onclick = () => app.theme();
+  at("theme").onclick = () => app.toggleTheme();
   at("ask").onclick = () => at("help").showModal();
-  at("show-calls").onclick = () => app.showTab("calls");
-  at("show-series").onclick = () => app.showTab("series");
+  for (const button of at("views").children) button.onclick = () => app.showView(button.dataset.view);
+  listenToSplitters(app);
 }
 
-/** Say that nothing has the address that was asked for. @param {string} address */
-function lost(address) {
+/** A click on a link to a row. @param {App} app @param {MouseEvent} event */
+function followLink(app, event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  const element = /** @type {HTMLElement|null} */ (target.closest("a[data-row]"));
+  if (!element) return;
+  event.preventDefault();
+  app.go(Number(element.dataset.row), "jumped");
+  at("grid").focus();
+}
+
+/** The browser went to another address. @param {App} app */
+function onAddress(app) {
+  if (!app.followAddress()) reportUnknownAddress(location.hash);
+}
+
+/** Say that no row has the address. @param {string} address */
+function reportUnknownAddress(address) {
   at("trouble").hidden = !address;
   at("trouble").textContent = `nothing in this page has the address ${address}`;
 }
 
 /** What stands in the bar: how many events, where from, which buttons make sense. @param {App} app */
 function introduce(app) {
-  const { about, events, series, diff, row } = app.data;
+  const { about, events, diff, row } = app.data;
   const facts = [events === undefined ? "" : counted(events, "event")];
   facts.push(about.level && `level ${about.level}`, about.torch && `torch ${about.torch}`, about.started, about.missing);
   if (diff) facts.push(`${counted(app.pairs?.size ?? 0, "call")} compared`);
@@ -40,10 +50,9 @@ function introduce(app) {
     if (count) facts.push(`${counted(Number(count), "output")} by ${kind}`);
   at("about").textContent = facts.filter(Boolean).join(" · ");
   at("about").title = Object.entries(about).map(([name, value]) => `${name}: ${value}`).join("\n");
-  at("tabs").hidden = !series.length || !app.tree.size;
-  at("show-series").textContent = `variables ${series.length}`;
-  at("first").hidden = !app.news.length;
-  const bad = !diff && row.odd[app.news[0]] & HAS_NAN ? "first NaN" : "first Inf";
+  for (const button of at("views").children) button.hidden = !app.hasView(button.dataset.view);
+  at("first").hidden = !app.stops.length;
+  const bad = !diff && row.odd[app.stops[0]] & HAS_NAN ? "first NaN" : "first Inf";
   at("first").textContent = diff ? "first cause" : bad;
   if (diff) document.body.classList.add("diff");
   if (!app.tree.size) document.body.classList.add("only-series");
@@ -90,35 +99,42 @@ function weight(app) {
 }
 
 async function start() {
-  try {
-    const kept = localStorage.getItem("insitu-theme");
-    if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
-  } catch {
-    // a frame without storage of its own
-  }
+  const theme = remembered("theme");
+  if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
   const data = await unpacked(at("data").textContent ?? "");
   adopt(data);
   at("data").remove();
   const app = new App(data);
-  if (app.pairs) {
-    verdict(app);
-    app.tree.refresh();
-  } else app.tree.openHeaviest(MOST_FIRST, weight(app));
+  openFirstRows(app);
   introduce(app);
   helpText();
   listen(app);
   showSeries(app, drawnSeries(data));
   app.grid.refresh();
-  if (!app.tree.size) app.showTab("series");
-  const asked = location.hash;
-  if (!app.followAddress()) {
-    app.grid.select(Math.max(0, app.pairs?.firstCause ?? 0), "moved");
-    lost(asked);
-  }
+  app.showView(app.tree.size ? "tree" : "series");
+  selectFirstRow(app);
   at("grid").focus({ preventScroll: true });
   summary(app);
   document.body.dataset.ready = "yes";
   performance.mark("ready");
+}
+
+/** @param {App} app */
+function openFirstRows(app) {
+  if (!app.pairs) {
+    app.tree.openHeaviest(MOST_FIRST, weight(app));
+    return;
+  }
+  verdict(app);
+  app.tree.refresh();
+}
+
+/** Select the row of the address, else the first cause or the first row. @param {App} app */
+function selectFirstRow(app) {
+  const asked = location.hash;
+  if (app.followAddress()) return;
+  app.grid.select(Math.max(0, app.pairs?.firstCause ?? 0), "moved");
+  reportUnknownAddress(asked);
 }
 
 start().catch((error) => {

@@ -4,15 +4,15 @@ const ROW = 22; // pixels, as in the style
 
 class Grid {
   /**
-   * @param {Tree} tree @param {string[][]} columns their names and classes
+   * @param {RowTree} tree @param {string[][]} columns their names and classes
    * @param {(cells: HTMLElement[], row: number, element: HTMLElement) => void} paint
-   * @param {(row: number, how: string) => void} chosen
+   * @param {(row: number, how: string) => void} onItem an item was selected
    */
-  constructor(tree, columns, paint, chosen) {
+  constructor(tree, columns, paint, onItem) {
     this.tree = tree;
     this.columns = columns;
     this.paintRow = paint;
-    this.chosen = chosen;
+    this.onItem = onItem;
     this.selected = -1;
     this.box = at("grid");
     this.rows = at("rows");
@@ -57,7 +57,7 @@ class Grid {
     this.range = [visible[first] ?? 0, visible[Math.min(visible.length, first + count) - 1] ?? 0];
     if (this.tree.position(this.selected) < 0) this.box.removeAttribute("aria-activedescendant");
     else this.box.setAttribute("aria-activedescendant", `row-${this.selected}`);
-    this.painted?.();
+    this.onPaint?.();
   }
 
   element() {
@@ -104,6 +104,12 @@ class Grid {
     this.refresh();
   }
 
+  /** Open all that is inside the selected row; where that is open already, show what is alike one by one. */
+  openAll() {
+    this.tree.openAll(Math.max(0, this.selected));
+    this.refresh();
+  }
+
   /** Show each of the siblings that are alike, or one for all again. @param {number} row */
   unfold(row) {
     const head = this.tree.head[row];
@@ -122,7 +128,7 @@ class Grid {
       at("sheet").style.height = `${this.tree.visible.length * ROW}px`;
     }
     this.scrollTo(this.tree.position(row), how === "jumped");
-    this.chosen(row, how);
+    this.onItem(row, how);
     this.refresh();
   }
 

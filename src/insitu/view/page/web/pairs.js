@@ -17,7 +17,7 @@ class Pairs {
     this.items = [];
     this.itemOfRow = new Int32Array(data.row.id.length).fill(-1);
     const depth = this.folded();
-    this.tree = new Tree(depth, new Uint8Array(depth.length).fill(1));
+    this.tree = new RowTree(depth, new Uint8Array(depth.length).fill(1));
     const rows = data.diff.causes.map((cause) => cause[4] || cause[5]);
     this.causeItems = rows.map((row) => (row ? this.itemOfRow[row - 1] : -1));
     this.firstCause = this.causeItems.find((item) => item >= 0) ?? -1;

@@ -2,6 +2,21 @@
 
 const MOST_LINKS = 12;
 
+/** The pane that shows everything about the selected row. */
+class Details {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+  }
+
+  onSelect() {
+    const { app } = this;
+    const item = app.grid.selected;
+    at("details").replaceChildren(...(app.pairs ? pairDetails(app, item) : details(app, item)));
+    at("details").scrollTop = 0;
+  }
+}
+
 /** @param {App} app @param {number} i @returns {HTMLElement[]} */
 function details(app, i) {
   const { row, texts } = app.calls.data;
@@ -48,11 +63,11 @@ function news(app) {
   const { row } = app.calls;
   const where = (one) => make("span", "dim", app.isStepped ? `step ${row.step[one]}` : app.calls.place(one));
   const sign = () => make("span", "sign red", "✗");
-  const lines = app.news.slice(0, 6).map((one) => make("li", "", sign(), numbered(app, one), where(one)));
-  const left = app.news.length - 6;
+  const lines = app.stops.slice(0, 6).map((one) => make("li", "", sign(), numbered(app, one), where(one)));
+  const left = app.stops.length - 6;
   const more = left > 0 ? [make("li", "dim", `… ${many(left)} more: f goes from one to the next`)] : [];
-  const what = lines.length && row.odd[app.news[0]] & HAS_NAN ? "NaN" : "Inf";
-  const isKnown = lines.length && row.odd[app.news[0]] & IS_ORIGIN && app.calls.origin(app.news[0]) === "begins";
+  const what = lines.length && row.odd[app.stops[0]] & HAS_NAN ? "NaN" : "Inf";
+  const isKnown = lines.length && row.odd[app.stops[0]] & IS_ORIGIN && app.calls.origin(app.stops[0]) === "begins";
   return lines.length ? [section(`${what} ${isKnown ? "begins" : "first seen"}`, make("ul", "links", ...lines, ...more))] : [];
 }
 
@@ -75,7 +90,7 @@ const numbered = (app, i) => link(app, i, `#${app.calls.row.id[i]} ${app.calls.n
 
 /** @param {App} app @param {number} i */
 function crumbs(app, i) {
-  const above = app.tree.ancestors(app.itemOf(i)).map(app.rowOf).filter((one) => one >= 0);
+  const above = app.tree.ancestors(app.itemOf(i)).map((item) => app.rowOf(item)).filter((one) => one >= 0);
   const links = above.flatMap((one) => [" ▸ ", link(app, one, shortName(app.calls, one))]).slice(1);
   const nav = make("nav", "crumbs", ...links);
   nav.setAttribute("aria-label", "Lies in");
