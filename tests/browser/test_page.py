@@ -92,7 +92,7 @@ def test_search(opened: Opened) -> None:
 
 def test_paths_match_as_in_python(opened: Opened) -> None:
     cases = json.loads((Path(__file__).parents[1] / "trace" / "path_cases.json").read_text())
-    search = Path(html.__file__).with_name("page") / "search.js"
+    search = Path(html.__file__).with_name("page") / "web" / "search.js"
     answer = "return cases.map(([pattern, path]) => [pattern, path, matchesPath(pattern, path)]);"
     answers = opened(f"(cases) => {{ {search.read_text()}\n{answer} }}", cases)
     assert answers == cases
