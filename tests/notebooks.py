@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
@@ -9,12 +10,35 @@ import pytest
 from nbclient import NotebookClient
 
 
-def executed(cells: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """What each of the cells shows, by the type of it; run in this folder, where all that the kernel writes stays."""
+@dataclass(frozen=True)
+class Output:
+    """One output of a cell: printed text or a traceback, else the forms in which an object is displayed."""
+
+    text: str = ""
+    forms: dict[str, str] = field(default_factory=dict)
+
+
+def outputs(
+    cells: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, *, allow_errors: bool = False
+) -> list[list[Output]]:
+    """The outputs of each cell, run in this folder, where all that the kernel writes stays."""
     for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(folder / name.lower()))
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    NotebookClient(book, timeout=100, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip("\n")) for cell in cells])
+    resources = {"metadata": {"path": folder}}
+    NotebookClient(book, timeout=100, kernel_name="python3", resources=resources, allow_errors=allow_errors).execute()
     nbformat.validate(book)
-    outputs = [cell.outputs for cell in book.cells]
-    return [dict(shown[-1].data) if shown else {} for shown in outputs]
+    return [[_output(item) for item in cell.outputs] for cell in book.cells]
+
+
+def _output(item: nbformat.NotebookNode) -> Output:
+    if item.output_type == "stream":
+        return Output(text=item.text)
+    if item.output_type == "error":
+        return Output(text="\n".join(item.traceback))
+    return Output(forms=dict(item.data))
+
+
+def executed(cells: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The forms of the last object that each of the cells displays."""
+    return [each[-1].forms if each else {} for each in outputs(cells, folder, monkeypatch)]

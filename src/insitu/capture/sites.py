@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from insitu.capture.cells import file_or_cell, is_cell
 from insitu.trace.event import Site
 
 # Frames of torch, of this tool and of the import system are left out of the chains: the user did not write them. The
@@ -130,7 +131,7 @@ class Sites:
         key = (file, line, function, id(caller))
         if key not in self._lines:
             text = linecache.getline(file, line).rstrip("\n")
-            self._lines[key] = Site(file, line, function, text, caller=caller)
+            self._lines[key] = Site(file_or_cell(file), line, function, text, caller=caller)
         return self._lines[key]
 
     def definition(self, code: CodeType) -> Site:
@@ -157,10 +158,17 @@ class Sites:
         try:
             return self._sites[key]
         except KeyError:
-            place = self._place(code, lasti)
-            site = Site(*place, caller) if place is not None else caller
-            self._sites[key] = site
+            site = self._sites[key] = self._new_site(code, lasti, caller)
             return site
+
+    def _new_site(self, code: CodeType, lasti: int, caller: Site | None) -> Site | None:
+        """The site of an instruction; that of the caller for a hidden frame. A cell of a notebook has no caller."""
+        place = self._place(code, lasti)
+        if place is None:
+            return caller
+        if is_cell(code):
+            caller = None
+        return Site(*place, caller)
 
     def _place(self, code: CodeType, lasti: int) -> Place | None:
         """File, line, function, text, start and end; None for a hidden frame."""
@@ -177,7 +185,7 @@ class Sites:
         if start is not None and end is not None and line == end_line:
             encoded = text.encode()
             columns = (len(encoded[:start].decode(errors="ignore")), len(encoded[:end].decode(errors="ignore")))
-        return (code.co_filename, line or 0, code.co_qualname, text, *columns)
+        return (file_or_cell(code.co_filename), line or 0, code.co_qualname, text, *columns)
 
     def _position(self, code: CodeType, lasti: int) -> tuple[int | None, ...]:
         if id(code) not in self._positions:
