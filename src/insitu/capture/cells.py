@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from types import CodeType
-from typing import Any
 
+from insitu.ipython import running_shell
 from insitu.trace.explain.explanation import Explanation, ExpressionSite, Origin
 
 # The number of a cell in IPython's own label for it, and in the file names of IPython in a terminal.
@@ -34,25 +33,15 @@ def is_cell(code: CodeType) -> bool:
     return code.co_name == "<module>" and file_or_cell(code.co_filename) != code.co_filename
 
 
-def runs_in_ipython() -> bool:
-    """Whether the program is a notebook, or a session of IPython."""
-    return _shell() is not None
-
-
 def _label(file: str) -> str:
     """The label that tracebacks of IPython have for a file; empty if the file is not a cell, or IPython not there."""
     try:
-        label: tuple[str, str] | None = _shell().compile.format_code_name(file)
+        label: tuple[str, str] | None = running_shell().compile.format_code_name(file)
     except Exception:  # another version of IPython, or a shell of its own kind
         return ""
     if label is None:
         return ""
     return label[1]
-
-
-def _shell() -> Any:
-    """The running IPython; None if there is none."""
-    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
 
 def with_cells(explanation: Explanation) -> Explanation:

@@ -27,6 +27,7 @@ from insitu.session.subject import check_subject, module_paths, pattern_list
 from insitu.session.switch import is_off
 from insitu.trace.findings import Finding
 from insitu.trace.path import suggestion
+from insitu.view.finding_card import CountedFinding, guard_title
 
 ACTIONS = ("raise", "warn", "record")
 
@@ -115,8 +116,16 @@ class Guard(Session["GuardEntry"]):
         """How often a finding of this guard was found at its place."""
         return self._times[finding]
 
+    def _counted(self) -> list[CountedFinding]:
+        return [CountedFinding(finding, self.times(finding)) for finding in self.findings]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import guard_forms  # only a notebook needs it
+
+        return guard_forms(self._counted(), is_running=bool(self._entries), include=include, exclude=exclude)
+
     def __repr__(self) -> str:
-        return f"<Guard: {len(self.findings)} findings>"
+        return f"<{guard_title(self._counted(), is_running=bool(self._entries))}>"
 
 
 class GuardedCall:

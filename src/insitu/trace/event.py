@@ -215,6 +215,11 @@ class Call:
         where = f" at {self.site.file}:{self.site.line}" if self.site is not None else ""
         return f"<Call {self.id} {self.path or self.kind} {self.name}({given:.200}) {outcome:.200}{where}>"
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import call_forms  # only a notebook needs it
+
+        return call_forms(self, include, exclude)
+
     @property
     def path(self) -> str:
         """The path of the module that was called, or in which the call was made."""

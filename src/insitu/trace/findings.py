@@ -24,7 +24,7 @@ Finding
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from insitu.trace.event import Call, Phase, Site, TensorFacts
 
@@ -87,6 +87,11 @@ class Finding:
         line = self.site and (self.site.file, self.site.line)
         name = self.call.name if self.call is not None else self.path
         return type(self), self.kind, self.phase, line, name
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import finding_forms  # only a notebook needs it
+
+        return finding_forms(self, include, exclude)
 
     def __repr__(self) -> str:
         where = f" at {self.site.file}:{self.site.line}" if self.site is not None else ""

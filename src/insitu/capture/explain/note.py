@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from insitu.capture.calls import FunctionCallee, OperatorCallee
-from insitu.capture.cells import runs_in_ipython
 from insitu.capture.contents import small_content_of
 from insitu.capture.explain.raising import RaisePoint, has_only_propagated, is_shown, last_raised, raise_point
 from insitu.capture.explain.scene import Scene, take_scene
@@ -21,6 +20,7 @@ from insitu.capture.tape import Tape, arguments_of
 from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.errors import InsituError
+from insitu.ipython import running_shell
 from insitu.trace.explain.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _current_note(error: Exception, note: LazyNote | None, probe: Probe | None, 
     if note is None:
         note = LazyNote(moment_of(error, probe, at), raised)
         BaseException.add_note(error, note)
-        if runs_in_ipython():
+        if running_shell() is not None:
             error.__notes__ = NotesInIPython(unread_notes(error))
     elif note.raised.code is None:
         note.raised = raised
