@@ -75,6 +75,9 @@ class SessionPrinter(Protocol):
     def finish(self) -> None:
         """Print the footer."""
 
+    def flush(self) -> None:
+        """Let a reader see all that was printed."""
+
 
 class TraceSession(Session["TraceEntry"]):
     """A `with` block that records calls: into a `Trace` or, with a printer, onto the terminal."""
@@ -87,7 +90,7 @@ class TraceSession(Session["TraceEntry"]):
         level: str,
         keep: Keep,
         only: str | Iterable[str] | None,
-        printer: Callable[[], SessionPrinter] | None = None,
+        printer: Callable[[FrameType | None], SessionPrinter] | None = None,
         variables: tuple[str, ...] = (),
         memory: int | str | None = None,
         overflow: str | None = None,
@@ -119,7 +122,7 @@ class TraceSession(Session["TraceEntry"]):
 
     def start(self, frame: FrameType | None, variables: tuple[str, ...] = ()) -> TraceEntry:
         """Start to record in a frame, and follow these variables of it."""
-        printer = None if self._printer is None else self._printer()
+        printer = None if self._printer is None else self._printer(frame)
         trace = Trace(about=about_trace(self._subject, self._level))
         if self._overflow == "disk":
             trace._archive = Archive(self._folder, shield=SignalShield)

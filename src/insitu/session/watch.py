@@ -6,6 +6,7 @@ import sys
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from torch import nn
@@ -15,10 +16,11 @@ from insitu.capture.variables.function_watch import OwnSession
 from insitu.capture.variables.patterns import valid_patterns
 from insitu.errors import SubjectError, brief
 from insitu.session.decorate import decorate
-from insitu.session.record import Keep, TraceEntry, TraceSession
+from insitu.session.record import Keep, SessionPrinter, TraceEntry, TraceSession
 from insitu.session.signals import run_to_completion, start_or_undo
 from insitu.session.standby import Standby
 from insitu.session.switch import is_off
+from insitu.view.notebook.live_printer import LivePrinter, prints_to_notebook
 from insitu.view.printer import Printer
 from insitu.view.streams import place_of, stream
 from insitu.view.terminal import Terminal
@@ -93,9 +95,17 @@ class PrintTarget:
     width: int | None
     is_explicit: bool
 
-    def printer(self, view: AnyView) -> Printer:
-        """A printer of the view."""
+    def printer(self, view: AnyView, frame: FrameType | None = None) -> SessionPrinter:
+        """A printer of the view; in a notebook, blocks that are entered at the same line share a display."""
+        if self._is_notebook(view):
+            return LivePrinter(make(view), (self.place(view), line_of(frame)))
         return Printer(make(view), Terminal(self.stream, color=self.color, width=self.width))
+
+    def _is_notebook(self, view: AnyView) -> bool:
+        """Whether to show HTML in a notebook; what a view of the user's own prints is text."""
+        if self.is_explicit or not isinstance(view, str):
+            return False
+        return prints_to_notebook()
 
     def place(self, view: AnyView | None) -> Hashable:
         """The key of this place to print: equal keys share a printer."""
@@ -128,7 +138,7 @@ class Watch(TraceSession):
             level=level or needs.level,
             keep=keep if keep is not None else default_keep(is_close=needs.closely),
             only=only,
-            printer=lambda: target.printer(block_view),
+            printer=lambda frame: target.printer(block_view, frame),
             variables=patterns,
         )
         function_view = view if view is not None else "variables"
@@ -166,6 +176,13 @@ class Watch(TraceSession):
         finally:
             run_to_completion(lambda: entry.stop(None))
             entry.report(error)
+
+
+def line_of(frame: FrameType | None) -> Hashable:
+    """The line at which a frame is; the code is compared by what it does, and holds nothing of the frame."""
+    if frame is None:
+        return None
+    return (frame.f_code, frame.f_lineno)
 
 
 def default_view(patterns: tuple[str, ...]) -> str:

@@ -38,6 +38,13 @@ class Line:
     depth: int = 0
 
     @property
+    def guide(self) -> tuple[Span, ...]:
+        """The guide that is drawn before the line; none on the first level."""
+        if self.depth:
+            return self.spans[:1]
+        return ()
+
+    @property
     def body(self) -> tuple[Span, ...]:
         """The spans without the guide."""
         if self.depth:
@@ -53,12 +60,14 @@ class ViewTraits:
     """The facts that a view declares in its class attribute `traits`; a view without one has these defaults.
 
     `level` is what `watch` records for the view; with `closely`, it keeps the values of small tensors and the
-    statistics of large ones. `flags` are the view's options on the command line, each with its help. `replay` are the
-    options for a trace that is complete. `if_empty` is printed if the view has no line for a trace.
+    statistics of large ones. `nested` says that its lines have a depth, by which a notebook folds them. `flags` are the
+    view's options on the command line, each with its help. `replay` are the options for a trace that is complete.
+    `if_empty` is printed if the view has no line for a trace.
     """
 
     level: str = "functions"
     closely: bool = False
+    nested: bool = False
     flags: Mapping[str, str] = field(default_factory=dict)
     replay: Mapping[str, Any] = field(default_factory=dict)
     if_empty: str = ""

@@ -37,6 +37,7 @@ class Tree:
     """
 
     traits = ViewTraits(
+        nested=True,
         replay={"live": False},
         flags={
             "unfold": "show each call of loops, expressions and blocks that are alike",

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 
 from insitu.view.line import Line, Span
 from insitu.view.notebook.markup import NOTHING, Markup, element, joined
-from insitu.view.terminal import places_of
+from insitu.view.terminal import GAP, places_of
 
 MOST_ROWS = 200
-MOST_NAME = 48  # characters of the column of names; the rest of a name is in its tooltip
+MOST_NAME = 56  # characters of the column of names; the rest of a name is in its tooltip
 MOST_CELL = 26
 MOST_OPEN = 3  # outermost rows that are open from the beginning; of more, all are closed
 MOST_ALARMS = 40  # red rows that are kept before all others
 INDENT = 2  # characters for each level
+SLACK = 1  # a sign that the font lacks may be wider than others
 TAGS = {"bold": "b"}  # elements that need no style
 
 
@@ -35,14 +38,25 @@ def _span(text: str, ink: str) -> str:
 
 
 def preformatted(lines: Iterable[Line]) -> Markup:
-    """Lines one below the other, with the blanks that they have."""
-    return element("pre", *[joined(_flat(line), "\n") for line in lines])
+    """Lines one below the other; those with the same columns are aligned."""
+    parts: list[Markup] = []
+    for _, block in groupby(lines, key=attrgetter("columns")):
+        rows = list(block)
+        widths = [min(MOST_NAME, max(_length(line.spans) for line in rows)), *_widths(rows)]
+        parts += [joined(_aligned(line, widths), "\n") for line in rows]
+    return element("pre", *parts)
 
 
-def _flat(line: Line) -> Markup:
-    """A line with its cells behind it."""
-    cells = [joined("  ", spans_of([cell])) for cell in line.cells if cell[0]]
-    return joined(spans_of(line.spans), *cells)
+def _aligned(line: Line, widths: list[int]) -> Markup:
+    """A line with its cells behind it, each from where its column begins."""
+    spans, blank = list(line.spans), widths[0] - _length(line.spans)
+    for (text, ink), width in zip(line.cells, widths[1:], strict=False):
+        if not text:
+            blank += GAP + width
+            continue
+        spans += ((" " * (max(blank, 0) + GAP), ""), (text, ink))
+        blank = width - places_of(text)
+    return spans_of(spans)
 
 
 @dataclass(slots=True)
@@ -72,7 +86,7 @@ def folded(lines: Sequence[Line], *, most_rows: int = MOST_ROWS, most_open: int 
     names = min(MOST_NAME, max((INDENT * line.depth + _length(line.body) for line in lines if line.cells), default=0))
     is_open = len(root.below) <= most_open
     rows = _list(root, widths, 0, is_open=is_open)
-    return element("div", rows, style=f"--name:{names}ch")
+    return element("div", rows, style=f"--name:{names + SLACK}ch")
 
 
 def _alarming(lines: Sequence[Line]) -> set[int]:
@@ -137,7 +151,7 @@ def _item(branch: Branch, widths: list[int], depth: int, *, is_open: bool) -> Ma
 def _row(line: Line, widths: list[int]) -> Markup:
     """A line in its columns; blanks between the cells for where nothing lays them out."""
     if not line.cells:
-        return element("samp", spans_of(line.body), class_="i-row")
+        return element("samp", element("span", spans_of(line.body)), class_="i-row")
     title = "".join(text for text, _ in line.body)
     parts: list[str] = [element("span", spans_of(line.body), class_="i-name", **_title(title, MOST_NAME))]
     columns = line.columns or ()

@@ -1,0 +1,229 @@
+"""The rows that a running program has brought so far, as a notebook shows them: alike passes are one, few are kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from insitu.view.line import Line, Span
+from insitu.view.notebook.folded_list import folded, preformatted
+from insitu.view.notebook.markup import Markup
+
+MOST_ROWS = 300  # that are shown
+MOST_KEPT = 5000  # lines that are kept in memory
+MOST_PERIOD = 32  # outermost calls in a pass of a loop
+OUTPUT = "output"
+
+
+class LiveRows(Protocol):
+    """Rows that grow."""
+
+    def add(self, lines: Iterable[Line], step: int = 0) -> None:
+        """Add lines that an event of this step has brought."""
+        ...
+
+    def settle(self) -> None:
+        """The block that brings lines has ended."""
+        ...
+
+    def lines(self) -> list[Line]:
+        """The rows that are kept, below the number of those that are not."""
+        ...
+
+    def html(self) -> Markup:
+        """The rows as HTML."""
+        ...
+
+
+class TextRows:
+    """The last lines of a view that is not a tree."""
+
+    def __init__(self) -> None:
+        self._lines: deque[Line] = deque(maxlen=MOST_ROWS)
+        self._count = 0
+
+    def add(self, lines: Iterable[Line], step: int = 0) -> None:
+        """Add lines."""
+        for line in lines:
+            self._lines.append(line)
+            self._count += 1
+
+    def settle(self) -> None:
+        """Nothing is left to do."""
+
+    def lines(self) -> list[Line]:
+        """The last lines."""
+        return [*_left_out(self._count - len(self._lines), "lines"), *self._lines]
+
+    def html(self) -> Markup:
+        """The last lines as text."""
+        return preformatted(self.lines())
+
+
+def _left_out(count: int, what: str) -> list[Line]:
+    if not count:
+        return []
+    return [Line(((f"… {count:,} earlier {what} are not shown", "grey"),))]
+
+
+@dataclass(slots=True)
+class Block:
+    """An outermost call with everything inside it."""
+
+    rows: list[Line]
+    step: int
+    likeness: Hashable
+
+    @property
+    def first_step(self) -> int:
+        """The step in which it ran."""
+        return self.step
+
+    @property
+    def size(self) -> int:
+        """How many lines it has."""
+        return len(self.rows)
+
+    def lines(self) -> Iterator[Line]:
+        """Its lines."""
+        yield from self.rows
+
+
+@dataclass(slots=True)
+class Pass:
+    """Blocks that follow each other, and did so several times; only the last ones are kept."""
+
+    blocks: list[Block | Pass]
+    count: int
+    first_step: int
+
+    @property
+    def step(self) -> int:
+        """The step of the last block."""
+        return self.blocks[-1].step
+
+    @property
+    def likeness(self) -> Hashable:
+        """What passes have in common that are alike."""
+        return (self.count, *[block.likeness for block in self.blocks])
+
+    @property
+    def size(self) -> int:
+        """How many lines are kept."""
+        return sum(block.size for block in self.blocks)
+
+    def lines(self) -> Iterator[Line]:
+        """The lines of the last pass below the number of passes, or behind it if they are one call."""
+        rows = [line for block in self.blocks for line in block.lines()]
+        first, *others = rows
+        if all(row.depth > first.depth for row in others):
+            yield replace(first, spans=(*first.guide, *self._title(), ("  ", ""), *first.body))
+            yield from others
+            return
+        yield Line((*first.guide, *self._title()), depth=first.depth)
+        yield from map(_deeper, rows)
+
+    def _title(self) -> tuple[Span, ...]:
+        number: Span = (f"× {self.count:,} alike, the last:", "yellow")
+        if self.first_step == self.step:
+            return (number,)
+        return ((f"step {self.first_step:,} … {self.step:,}  ", "grey"), number)
+
+
+def _deeper(line: Line) -> Line:
+    """A line one level further in."""
+    guide = "".join(text for text, _ in line.guide)
+    return replace(line, spans=((f"  {guide}", "grey"), *line.body), depth=line.depth + 1)
+
+
+@dataclass(slots=True)
+class TreeRows:
+    """The outermost calls of a tree, each with what is inside it; passes of a loop that are alike are one."""
+
+    _units: list[Block | Pass] = field(default_factory=list)
+    _open: list[Line] = field(default_factory=list)
+    _step: int = 0
+    _left_out: int = 0
+
+    def add(self, lines: Iterable[Line], step: int = 0) -> None:
+        """Add lines; one that is as far out as the first line of the last call begins another call."""
+        for line in lines:
+            if self._open and line.depth <= self._open[0].depth:
+                self._close()
+            self._open.append(line)
+            self._step = step
+
+    def _close(self) -> None:
+        """The last call is complete: its lines are a block."""
+        self._units.append(Block(self._open, self._step, tuple(map(_likeness, self._open))))
+        self._open = []
+        while _fold_last(self._units):
+            pass
+        self._forget()
+
+    def _forget(self) -> None:
+        """Leave out the oldest calls beyond what is kept."""
+        while len(self._units) > 1 and self._is_full():
+            self._left_out += 1
+            del self._units[0]
+
+    def _is_full(self) -> bool:
+        if len(self._units) > MOST_ROWS:
+            return True
+        return sum(unit.size for unit in self._units) > MOST_KEPT
+
+    def settle(self) -> None:
+        """All lines of the last call are there."""
+        if self._open:
+            self._close()
+
+    def lines(self) -> list[Line]:
+        """The rows, the oldest first."""
+        rows = [line for unit in self._units for line in unit.lines()]
+        return [*_left_out(self._left_out, "calls"), *rows, *self._open]
+
+    def html(self) -> Markup:
+        """The rows as a list that folds."""
+        return folded(self.lines(), most_rows=MOST_ROWS)
+
+
+def _likeness(line: Line) -> Hashable:
+    """What lines have in common that differ in values and times only; what is red stays red."""
+    texts = tuple(text for text, _ in line.body)
+    inks = tuple(ink for _, ink in line.cells)
+    outputs = tuple(text for text, ink in _output_cells(line) if ink != "red")
+    return line.depth, texts, inks, outputs
+
+
+def _output_cells(line: Line) -> list[Span]:
+    columns = line.columns or ()
+    return [cell for column, cell in zip(columns, line.cells, strict=False) if column.name == OUTPUT]
+
+
+def _fold_last(units: list[Block | Pass]) -> bool:
+    """Join the last units with those before them if they are alike, as passes of a loop; whether some were."""
+    for period in range(1, min(MOST_PERIOD, len(units) - 1) + 1):
+        last = units[-period:]
+        if _repeats_pass(units[-period - 1], last):
+            before = units[-period - 1]
+            assert isinstance(before, Pass)
+            before.blocks, before.count = last, before.count + 1
+            del units[-period:]
+            return True
+        earlier = units[-2 * period : -period]
+        if len(earlier) == period and _are_alike(earlier, last):
+            units[-2 * period :] = [Pass(last, 2, earlier[0].first_step)]
+            return True
+    return False
+
+
+def _repeats_pass(before: Block | Pass, last: Sequence[Block | Pass]) -> bool:
+    return isinstance(before, Pass) and _are_alike(before.blocks, last)
+
+
+def _are_alike(one: Sequence[Block | Pass], other: Sequence[Block | Pass]) -> bool:
+    if len(one) != len(other):
+        return False
+    return all(a.likeness == b.likeness for a, b in zip(one, other, strict=True))
