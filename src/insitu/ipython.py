@@ -1,8 +1,9 @@
-"""The running IPython, if the program is a notebook or a session of it. IPython itself is never imported here."""
+"""The running IPython, if the program is a notebook or a session of it. Without one, IPython is never imported."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 HTML = "text/html"
@@ -17,3 +18,11 @@ def shows_html(shell: Any) -> bool:
     """Whether a shell displays more than text: IPython in a terminal does not."""
     formatter = getattr(shell, "display_formatter", None)
     return formatter is not None and HTML in formatter.active_types
+
+
+def publish(forms: dict[str, str], id: str, *, is_update: bool) -> None:
+    """Display something in the cell that runs, in all its forms; or replace what was displayed with the same id."""
+    from IPython.display import display, update_display
+
+    send: Callable[..., Any] = update_display if is_update else display
+    send(forms, raw=True, display_id=id)

@@ -70,7 +70,7 @@ def _(finding: NonFinite) -> Iterator[str]:
 
 
 @dataclass(slots=True, frozen=True)
-class Evidence:
+class EvidenceLine:
     """A line that shows what a finding says, behind a label; `facts` is the tensor that it is about."""
 
     label: str
@@ -82,31 +82,31 @@ class Evidence:
 
 
 @singledispatch
-def evidence(finding: Finding) -> Iterator[Evidence]:
+def evidence(finding: Finding) -> Iterator[EvidenceLine]:
     """What shows that a finding is true; the sentence of most findings about training says it all."""
     yield from ()
 
 
 @evidence.register
-def _(finding: MissingGradients) -> Iterator[Evidence]:
+def _(finding: MissingGradients) -> Iterator[EvidenceLine]:
     if finding.call is not None:
         cut = f"{called(finding.call)} takes a tensor that requires a gradient; its result does not"
-        yield Evidence("cut", f"{_place(finding.site)}{cut}")
+        yield EvidenceLine("cut", f"{_place(finding.site)}{cut}")
 
 
 @evidence.register
-def _(finding: NonFinite) -> Iterator[Evidence]:
+def _(finding: NonFinite) -> Iterator[EvidenceLine]:
     if finding.modules:
-        yield Evidence("in", " ▸ ".join(map(safe, finding.modules)))
+        yield EvidenceLine("in", " ▸ ".join(map(safe, finding.modules)))
     if finding.output is not None and finding.kind != "incoming":
         text = f"{tensor(finding.output)}{_bad(finding.output.stats, finding.index)}"
-        yield Evidence("out", text, finding.output)
+        yield EvidenceLine("out", text, finding.output)
     for label, operand in zip(chain(["from"], repeat("")), finding.operands, strict=False):
-        yield Evidence(label, _operand(operand), operand.facts)
+        yield EvidenceLine(label, _operand(operand), operand.facts)
     if reason := hint(finding):
-        yield Evidence("why", reason)
+        yield EvidenceLine("why", reason)
     if reach := _reach(finding):
-        yield Evidence("then", reach)
+        yield EvidenceLine("then", reach)
 
 
 # The sentence of each kind of finding.

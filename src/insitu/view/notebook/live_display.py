@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import Any
 from uuid import uuid4
 
-from insitu.ipython import HTML, running_shell
+from insitu.ipython import HTML, publish, running_shell
 from insitu.view.line import Line
 from insitu.view.notebook.forms import TEXT, Forms, cell, text_of
 from insitu.view.notebook.live_rows import LiveRows
@@ -34,8 +33,6 @@ class LiveDisplay:
 
     def add(self, lines: Iterable[Line], step: int) -> None:
         """Add lines, and show them if it is time."""
-        if lines == ():  # most events make no line: be quick
-            return
         with self._lock:
             self._rows.add(lines, step)
             self._has_news = True
@@ -59,18 +56,11 @@ class LiveDisplay:
         with self._lock:
             if not self._has_news:
                 return
-            _publish(self._forms(), self._id, is_update=self._is_shown)
+            publish(self._forms(), self._id, is_update=self._is_shown)
             self._is_shown, self._has_news, self._last = True, False, monotonic()
 
     def _forms(self) -> Forms:
         return {TEXT: text_of(self._rows.lines()), HTML: cell(self._rows.html())}
-
-
-def _publish(forms: Forms, id: str, *, is_update: bool) -> None:
-    from IPython.display import display, update_display  # there is a shell: it is imported already
-
-    send: Callable[..., Any] = update_display if is_update else display
-    send(forms, raw=True, display_id=id)
 
 
 class EndOfCell:

@@ -69,7 +69,7 @@ def _left_out(count: int, what: str) -> list[Line]:
 
 
 @dataclass(slots=True)
-class Block:
+class CallBlock:
     """An outermost call with everything inside it."""
 
     rows: list[Line]
@@ -95,7 +95,7 @@ class Block:
 class Pass:
     """Blocks that follow each other, and did so several times; only the last ones are kept."""
 
-    blocks: list[Block | Pass]
+    blocks: list[CallBlock | Pass]
     count: int
     first_step: int
 
@@ -142,7 +142,7 @@ def _deeper(line: Line) -> Line:
 class TreeRows:
     """The outermost calls of a tree, each with what is inside it; passes of a loop that are alike are one."""
 
-    _units: list[Block | Pass] = field(default_factory=list)
+    _units: list[CallBlock | Pass] = field(default_factory=list)
     _open: list[Line] = field(default_factory=list)
     _step: int = 0
     _left_out: int = 0
@@ -157,7 +157,7 @@ class TreeRows:
 
     def _close(self) -> None:
         """The last call is complete: its lines are a block."""
-        self._units.append(Block(self._open, self._step, tuple(map(_likeness, self._open))))
+        self._units.append(CallBlock(self._open, self._step, tuple(map(_likeness, self._open))))
         self._open = []
         while _fold_last(self._units):
             pass
@@ -202,7 +202,7 @@ def _output_cells(line: Line) -> list[Span]:
     return [cell for column, cell in zip(columns, line.cells, strict=False) if column.name == OUTPUT]
 
 
-def _fold_last(units: list[Block | Pass]) -> bool:
+def _fold_last(units: list[CallBlock | Pass]) -> bool:
     """Join the last units with those before them if they are alike, as passes of a loop; whether some were."""
     for period in range(1, min(MOST_PERIOD, len(units) - 1) + 1):
         last = units[-period:]
@@ -219,11 +219,11 @@ def _fold_last(units: list[Block | Pass]) -> bool:
     return False
 
 
-def _repeats_pass(before: Block | Pass, last: Sequence[Block | Pass]) -> bool:
+def _repeats_pass(before: CallBlock | Pass, last: Sequence[CallBlock | Pass]) -> bool:
     return isinstance(before, Pass) and _are_alike(before.blocks, last)
 
 
-def _are_alike(one: Sequence[Block | Pass], other: Sequence[Block | Pass]) -> bool:
+def _are_alike(one: Sequence[CallBlock | Pass], other: Sequence[CallBlock | Pass]) -> bool:
     if len(one) != len(other):
         return False
     return all(a.likeness == b.likeness for a, b in zip(one, other, strict=True))

@@ -1,4 +1,4 @@
-"""HTML that is put together from elements: every text is escaped, unless an element was made of it already."""
+"""HTML that is put together from elements: every text is escaped, unless it is an element already."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Scale:
 
 
 def spark(means: Sequence[float | None]) -> Markup:
-    """A small curve; a red tick where there is no finite number, a dot at the last one."""
+    """A small curve; a red tick where no number is finite, a dot at the last number."""
     known = [mean for mean in means if mean is not None]
     x = Scale(0, max(len(means) - 1, 1), EDGE, SPARK_WIDTH - EDGE)
     y = Scale(min(known, default=0.0), max(known, default=0.0), SPARK_HEIGHT - EDGE, EDGE)
