@@ -197,7 +197,7 @@ def _bar(mean: float | None, low: float, high: float) -> str:
     """The bar of one number between the least and the largest."""
     if mean is None:
         return "·"
-    if low == high:
-        return BARS[3]
     half = high / 2 - low / 2  # halves, because the whole may be too large for a float
+    if not half:
+        return BARS[3]
     return BARS[round((mean / 2 - low / 2) / half * 7)]

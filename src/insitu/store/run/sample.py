@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 2**26  # read to show a run, or a variable of it
 
 
-def sample(series: Series, points: int, budget: int = MOST_BYTES) -> Series:
+def sample(series: Series, points: int, budget: int) -> Series:
     """The whole series if it fits into a number of bytes, otherwise the values of some steps at even distances."""
     largest = stored_type(series.dtype).itemsize * max(map(prod, series.shapes), default=0)
     most = max(budget // max(largest, 1), 1)

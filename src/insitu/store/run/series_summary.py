@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from insitu.store.run.curves import curves
-from insitu.store.run.sample import sample
+from insitu.store.run.sample import MOST_BYTES, sample
 from insitu.trace.run import SeriesSummary, TextStretch
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ MOST_TEXT = 100  # characters
 
 def series_summary(series: Series) -> SeriesSummary:
     """The curves of a series; if its values are not numbers, the stretches of steps with the same value."""
-    chosen = sample(series, POINTS)
+    chosen = sample(series, POINTS, MOST_BYTES)
     found = tuple(curves(chosen))
     if found:
         return SeriesSummary(found, is_sample=len(chosen) < len(series))

@@ -106,7 +106,7 @@ def guard_forms(
     """A guard: a card for each finding."""
 
     def html(rows: list[Line]) -> Markup:
-        title = element("div", guard_title(findings, is_running=is_running), class_="i-title i-bold")
+        title = element("div", element("b", guard_title(findings, is_running=is_running)), class_="i-title")
         return joined(title, *[card_html(finding_card(counted)) for counted in findings])
 
     return forms(findings, (include, exclude), lambda: guard_lines(findings, is_running=is_running), html)

@@ -12,6 +12,7 @@ from insitu.view.notebook.folded_list import folded, preformatted
 from insitu.view.notebook.markup import Markup
 
 MOST_ROWS = 300  # that are shown
+MOST_CALLS = 60  # outermost calls, the last ones: so each of them has some of the rows
 MOST_KEPT = 5000  # lines that are kept in memory
 MOST_PERIOD = 32  # outermost calls in a pass of a loop
 OUTPUT = "output"
@@ -170,7 +171,7 @@ class TreeRows:
             del self._units[0]
 
     def _is_full(self) -> bool:
-        if len(self._units) > MOST_ROWS:
+        if len(self._units) > MOST_CALLS:
             return True
         return sum(unit.size for unit in self._units) > MOST_KEPT
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 
 from insitu.trace.run import Curve
 from insitu.view.notebook.markup import Markup, element
@@ -176,8 +175,6 @@ def _svg(name: str, **attributes: str | float) -> str:
 def _number(item: str | float) -> str:
     if isinstance(item, str):
         return item
-    if not isfinite(item):
-        return "0"
     return f"{item:.2f}".rstrip("0").rstrip(".")
 
 

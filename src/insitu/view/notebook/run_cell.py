@@ -30,7 +30,7 @@ def run_text(title: str, run: RunSummary) -> Iterator[Line]:
 
 def run_html(title: str, run: RunSummary) -> Markup:
     """A run as a table, below what is wrong with it."""
-    parts = [element("div", title, class_="i-title i-bold")]
+    parts = [element("div", element("b", title), class_="i-title")]
     parts += [element("div", f"! {safe(text)}", class_="i-red") for text in _troubles(run)]
     parts += [element("div", safe(text), class_="i-grey") for text in remarks(run)]
     if not run.variables:
@@ -65,7 +65,7 @@ def _table(variables: Sequence[VariableSummary]) -> Markup:
 def _row(summary: VariableSummary, cells: dict[str, Span], used: list[str]) -> Markup:
     texts = [_cell(name, cells[name], summary) for name in used]
     path = safe(summary.path) or "(root)"
-    return element("tr", element("td", path, class_="i-bold"), *[element("td", text) for text in texts])
+    return element("tr", element("td", element("b", path)), *[element("td", text) for text in texts])
 
 
 def _cell(name: str, span: Span, summary: VariableSummary) -> Markup:
@@ -99,7 +99,7 @@ def series_text(title: str, series: SeriesSummary) -> Iterator[Line]:
 
 def series_html(title: str, series: SeriesSummary) -> Markup:
     """A variable as a chart, or its texts."""
-    parts = [element("div", title, class_="i-title i-bold")]
+    parts = [element("div", element("b", title), class_="i-title")]
     ends = series.ends
     if ends is not None:
         parts.append(_chart(series, ends))
