@@ -1,7 +1,7 @@
 """Everything that makes text and pictures: views of traces, pages, exports, notebook cells, sentences.
 
-A view turns events into lines; `terminal`, `notebook` and `page` write them. A view may import `trace` and nothing
-else of insitu. It never sees a tensor, and it never decides what is to blame.
+A view turns events into lines; `terminal`, `notebook` and `page` write them. A view may import `trace`, and `ipython`
+to know whether a notebook runs. It never sees a tensor, and it never decides what is to blame.
 """
 
 from __future__ import annotations
