@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from tests.notebooks import Output, messages, outputs
 from tests.view.notebook.outline import Outline
@@ -179,6 +185,33 @@ def test_a_view_of_the_users_own_prints_text(shown: dict[str, list[Output]]) -> 
 def test_nothing_is_left_in_the_shell(shown: dict[str, list[Output]]) -> None:
     (count,) = shown["left behind"]
     assert count.forms["text/plain"] == "1"  # the kernel's own
+
+
+AT_ONCE = """
+import insitu.view.notebook.live_display as live_display
+live_display.INTERVAL = 0
+with insitu.watch(model):
+    for _ in range(5):
+        model(x)
+"""
+
+
+def test_a_block_that_takes_long_is_updated_while_it_runs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        sent = messages([MODEL, AT_ONCE], tmp_path_factory.mktemp("updates"), patch)
+    assert sent.count("display_data") == 1
+    assert sent.count("update_display_data") == 4 + 1  # at the end, the last call is folded with the others
+
+
+def test_ipython_in_a_terminal_shows_text(tmp_path: Path) -> None:
+    program = f"{MODEL}with insitu.watch(model): model(x)\n\ninsitu.Trace()._repr_mimebundle_().keys()\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "IPython", "--no-banner", "--simple-prompt", "--colors=nocolor"],
+        **{"input": program, "capture_output": True, "text": True, "check": True, "timeout": 60},
+        env={**os.environ, "IPYTHONDIR": str(tmp_path), "NO_COLOR": "1"},
+    )
+    assert re.search(r"Sequential +f32\[2, 8\] .* In \[\d\]:1\n├─ 0  Linear", done.stdout)
+    assert "dict_keys(['text/plain'])" in done.stdout
 
 
 def test_a_loop_of_blocks_sends_few_messages(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from html import unescape
 from pathlib import Path
 
@@ -190,14 +187,3 @@ def test_a_real_notebook_shows_traces_and_diffs(tmp_path: Path, monkeypatch: pyt
     assert diff["text/plain"].startswith("✗ first difference: ")
     assert text_before_the_page(diff).startswith("✗ first difference: ")
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".html"] == []
-
-
-@pytest.mark.slow
-def test_ipython_in_a_terminal_gets_text_only(tmp_path: Path) -> None:
-    program = "from insitu import Trace\nTrace()._repr_mimebundle_().keys()\n"
-    done = subprocess.run(
-        [sys.executable, "-m", "IPython", "--no-banner", "--simple-prompt", "--colors=nocolor"],
-        **{"input": program, "capture_output": True, "text": True, "check": True, "timeout": 60},
-        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
-    )
-    assert "dict_keys(['text/plain'])" in done.stdout

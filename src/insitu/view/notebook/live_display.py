@@ -34,7 +34,10 @@ class LiveDisplay:
     def add(self, lines: Iterable[Line], step: int) -> None:
         """Add lines, and show them if it is time."""
         with self._lock:
-            self._rows.add(lines, step)
+            new = list(lines)
+            if not new:
+                return
+            self._rows.add(new, step)
             self._has_news = True
             if self._is_due():
                 self.show()
@@ -42,7 +45,7 @@ class LiveDisplay:
     def settle(self) -> None:
         """Show the rows of a block that has ended: at once if nothing is shown yet, else with the next message."""
         with self._lock:
-            self._rows.settle()
+            self._has_news |= self._rows.settle()
             if not self._is_shown or self._is_due():
                 self.show()
             elif self._has_news:

@@ -25,8 +25,8 @@ class LiveRows(Protocol):
         """Add lines that an event of this step has brought."""
         ...
 
-    def settle(self) -> None:
-        """The block that brings lines has ended."""
+    def settle(self) -> bool:
+        """The block that brings lines has ended: arrange the last of them. Whether that changes anything."""
         ...
 
     def lines(self) -> list[Line]:
@@ -51,8 +51,9 @@ class TextRows:
             self._lines.append(line)
             self._count += 1
 
-    def settle(self) -> None:
-        """Nothing is left to do."""
+    def settle(self) -> bool:
+        """Lines of text stay as they are."""
+        return False
 
     def lines(self) -> list[Line]:
         """The last lines."""
@@ -175,10 +176,12 @@ class TreeRows:
             return True
         return sum(unit.size for unit in self._units) > MOST_KEPT
 
-    def settle(self) -> None:
-        """All lines of the last call are there."""
-        if self._open:
-            self._close()
+    def settle(self) -> bool:
+        """All lines of the last call are there: it may be alike those before it."""
+        if not self._open:
+            return False
+        self._close()
+        return True
 
     def lines(self) -> list[Line]:
         """The rows, the oldest first."""
