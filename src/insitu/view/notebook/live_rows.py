@@ -129,9 +129,10 @@ class Pass:
 
     def _title(self) -> tuple[Span, ...]:
         number: Span = (f"× {self.count:,} alike, the last:", "yellow")
-        if self.first_step == self.step:
-            return (number,)
-        return ((f"step {self.first_step:,} … {self.step:,}  ", "grey"), number)
+        is_one_for_each_step = self.step - self.first_step == self.count - 1
+        if is_one_for_each_step:
+            return ((f"step {self.first_step:,} … {self.step:,}  ", "grey"), number)
+        return (number,)
 
 
 def _deeper(line: Line) -> Line:
