@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from insitu.trace.event import Call, Event
 
 # A piece of text and its ink: "" or a name of `insitu.view.terminal.INKS`. A plain pair, because views make millions.
 Span = tuple[str, str]
+
+
+class TimeSpan(NamedTuple):
+    """A span that is a time: lines that differ only in it are alike."""
+
+    text: str
+    ink: str
 
 
 @dataclass(slots=True, frozen=True)

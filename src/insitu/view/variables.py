@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from insitu.trace.event import Call, Event, Mark, Site, Variable
 from insitu.view.describe import describe
-from insitu.view.line import Column, Line, Span, ViewTraits
+from insitu.view.line import Column, Line, Span, TimeSpan, ViewTraits
 from insitu.view.name import named_arguments, spot
 from insitu.view.number import duration
 from insitu.view.tree_variable import mark_span
@@ -167,7 +167,7 @@ class Variables:
         depth = self._open.pop(call.id).depth
         time: tuple[Span, ...] = ()
         if call.duration is not None:
-            time = (("   " + duration(call.duration), "green"),)
+            time = (TimeSpan("   " + duration(call.duration), "green"),)
         if call.raised is not None:
             yield _line(depth, "└─ ", (f"raised {safe(call.raised)}", "red"), *time)
         else:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.view.notebook.outline import Outline
 
+from insitu.trace.event import Call
 from insitu.view.line import Column, Line
 from insitu.view.notebook import live_rows
 from insitu.view.notebook.live_rows import TextRows, TreeRows
+from insitu.view.variables import Variables
 
 COLUMNS = (Column("output"), Column("values"), Column("time"))
 
@@ -110,6 +112,32 @@ def test_large_calls_are_counted_sooner() -> None:
     texts = shown(rows)
     assert texts[0] == "… 8 earlier calls are not shown" and len(texts) == 1 + 2 * 2001
     assert texts[1].startswith("call 8")
+
+
+def test_calls_that_are_not_shown_are_counted_one_by_one() -> None:
+    rows = added(*["a"] * 100, *[f"{number}" for number in range(live_rows.MOST_CALLS)])
+    assert shown(rows)[0] == "… 100 earlier calls are not shown"
+
+
+def test_calls_of_a_watched_function_that_differ_only_in_their_time_are_one_row() -> None:
+    rows, view = TreeRows(), Variables()
+    for number in range(100):
+        call = Call(number, None, "python", "add", kwargs={"x": 3}, result=4, duration=1000 * number)
+        rows.add(view.opened(call))
+        rows.add(view(call))
+    assert shown(rows) == ["┌── × 100 alike, the last:  add", "├─ in   x  3", "└─ out  4   99.0µs"]
+    rows.add(view.opened(Call(100, None, "python", "add", kwargs={"x": 5})))
+    assert len(shown(rows)) == 5
+
+
+def test_what_is_left_out_is_above_the_calls_and_not_around_them() -> None:
+    rows, view = TreeRows(), Variables()
+    for number in range(live_rows.MOST_CALLS + 5):
+        call = Call(number, None, "python", "add", kwargs={"x": number}, result=4)
+        rows.add(view.opened(call))
+        rows.add(view(call))
+    rows.settle()
+    assert Outline(rows.html()).rows[:2] == [(0, "… 5 earlier calls are not shown"), (0, "add")]
 
 
 def test_of_other_views_the_last_lines_are_kept() -> None:

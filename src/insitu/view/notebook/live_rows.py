@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from insitu.view.line import Line, Span
+from insitu.view.line import Line, Span, TimeSpan
 from insitu.view.notebook.folded_list import folded, preformatted
 from insitu.view.notebook.markup import Markup
 
@@ -57,17 +57,19 @@ class TextRows:
 
     def lines(self) -> list[Line]:
         """The last lines."""
-        return [*_left_out(self._count - len(self._lines), "lines"), *self._lines]
+        left_out = _left_out_text(self._count - len(self._lines), "lines")
+        return [*[Line((span,)) for span in left_out], *self._lines]
 
     def html(self) -> Markup:
         """The last lines as text."""
         return preformatted(self.lines())
 
 
-def _left_out(count: int, what: str) -> list[Line]:
+def _left_out_text(count: int, what: str) -> list[Span]:
+    """How many lines or calls are not shown; nothing if all are."""
     if not count:
         return []
-    return [Line(((f"… {count:,} earlier {what} are not shown", "grey"),))]
+    return [(f"… {count:,} earlier {what} are not shown", "grey")]
 
 
 @dataclass(slots=True)
@@ -77,6 +79,11 @@ class CallBlock:
     rows: list[Line]
     step: int
     likeness: Hashable
+
+    @property
+    def calls(self) -> int:
+        """How many calls it is."""
+        return 1
 
     @property
     def first_step(self) -> int:
@@ -100,6 +107,11 @@ class Pass:
     blocks: list[CallBlock | Pass]
     count: int
     first_step: int
+
+    @property
+    def calls(self) -> int:
+        """How many outermost calls there were in all passes."""
+        return self.count * sum(block.calls for block in self.blocks)
 
     @property
     def step(self) -> int:
@@ -169,8 +181,7 @@ class TreeRows:
     def _forget(self) -> None:
         """Leave out the oldest calls beyond what is kept."""
         while len(self._units) > 1 and self._is_full():
-            self._left_out += 1
-            del self._units[0]
+            self._left_out += self._units.pop(0).calls
 
     def _is_full(self) -> bool:
         if len(self._units) > MOST_CALLS:
@@ -186,8 +197,9 @@ class TreeRows:
 
     def lines(self) -> list[Line]:
         """The rows, the oldest first."""
-        rows = [line for unit in self._units for line in unit.lines()]
-        return [*_left_out(self._left_out, "calls"), *rows, *self._open]
+        rows = [*[line for unit in self._units for line in unit.lines()], *self._open]
+        left_out = _left_out_text(self._left_out, "calls")
+        return [*[replace(rows[0], spans=(*rows[0].guide, span), cells=()) for span in left_out], *rows]
 
     def html(self) -> Markup:
         """The rows as a list that folds."""
@@ -196,7 +208,7 @@ class TreeRows:
 
 def _likeness(line: Line) -> Hashable:
     """What lines have in common that differ in values and times only; what is red stays red."""
-    texts = tuple(text for text, _ in line.body)
+    texts = tuple(span[0] for span in line.body if not isinstance(span, TimeSpan))
     inks = tuple(ink for _, ink in line.cells)
     outputs = tuple(text for text, ink in _output_cells(line) if ink != "red")
     return line.depth, texts, inks, outputs
