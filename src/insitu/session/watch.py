@@ -24,7 +24,7 @@ from insitu.view.notebook.live_printer import LivePrinter, prints_to_notebook
 from insitu.view.printer import Printer
 from insitu.view.streams import place_of, stream
 from insitu.view.terminal import Terminal
-from insitu.view.views import AnyView, check_view, make, traits
+from insitu.view.views import AnyView, check_options, check_view, make, traits
 
 
 def watch(
@@ -36,6 +36,7 @@ def watch(
     file: Any = None,
     color: bool | None = None,
     width: int | None = None,
+    **options: Any,
 ) -> Any:
     """Print what a model, a function or a block does, while it runs.
 
@@ -52,11 +53,15 @@ def watch(
 
     `view` is "tree", "code", "table" or "variables", a view of your own (`insitu.view.View`), or a class of such views:
     each thread that calls a watched function then has one of its own. `file` is where to print: a file, a logger, or a
-    path (with {pid}, {thread}, {rank} one file for each). The rest is as for `record`.
+    path (with {pid}, {thread}, {rank} one file for each). `options` are those of the view, as for `show`. The rest is
+    as for `record`.
     """
+    if options and view is None:
+        view = "tree"
     if view is not None:
         check_view(view)
-    target = PrintTarget(stream(file), color, width, is_explicit=file is not None)
+        check_options(view, options)
+    target = PrintTarget(stream(file), color, width, options, is_explicit=file is not None)
     if len(subject) == 1 and is_decorable(subject[0], has_session_options=(view, level, only) != (None, None, None)):
         return Watch(None, (), view=view, level=level, keep=keep, only=only, target=target)(subject[0])
     model, patterns = split_subject(subject)
@@ -88,18 +93,20 @@ def split_subject(subject: tuple[Any, ...]) -> tuple[Any, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class PrintTarget:
-    """Where to print, and how; `is_explicit` if the user has named the file."""
+    """Where to print, and how, with the options of the view; `is_explicit` if the user has named the file."""
 
     stream: Any
     color: bool | None
     width: int | None
+    options: dict[str, Any]
     is_explicit: bool
 
     def printer(self, view: AnyView, frame: FrameType | None = None) -> SessionPrinter:
         """A printer of the view; in a notebook, blocks that are entered at the same line share a display."""
         if self._is_notebook(view):
-            return LivePrinter(make(view), (self.place(view), line_of(frame)))
-        return Printer(make(view), Terminal(self.stream, color=self.color, width=self.width))
+            options = {**traits(view).unlimited, **self.options}
+            return LivePrinter(make(view, **options), (self.place(view), line_of(frame)))
+        return Printer(make(view, **self.options), Terminal(self.stream, color=self.color, width=self.width))
 
     def _is_notebook(self, view: AnyView) -> bool:
         """Whether to show HTML in a notebook; what a view of the user's own prints is text."""
@@ -110,7 +117,7 @@ class PrintTarget:
     def place(self, view: AnyView | None) -> Hashable:
         """The key of this place to print: equal keys share a printer."""
         name = view if isinstance(view, str) else id(view)
-        return (name, place_of(self.stream), self.color, self.width)
+        return (name, repr(sorted(self.options.items())), place_of(self.stream), self.color, self.width)
 
 
 class Watch(TraceSession):

@@ -125,12 +125,12 @@ class NonFiniteResult(NonFinite):
     """A forward call produced NaN or Inf.
 
     `has_finite_inputs` says that all its inputs are known to be finite, `has_positive_infinity` that an input contained
-    +inf. Inf may heal: then it is reported once it has reached what `reach` says, and `consumer` is the call there.
-    `is_metric` says that it did not reach the training.
+    +inf; it is None where the signs of infinities are not known. Inf may heal: then it is reported once it has reached
+    what `reach` says, and `consumer` is the call there. `is_metric` says that it did not reach the training.
     """
 
     has_finite_inputs: bool = False
-    has_positive_infinity: bool = False
+    has_positive_infinity: bool | None = False
     reach: Reach | None = None
     consumer: Call | None = None
     is_metric: bool = False

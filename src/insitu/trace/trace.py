@@ -248,7 +248,7 @@ class Trace:
 
 
 _STATISTICS = tuple(row.name for row in STATISTICS if row.is_column)
-_CALL_COLUMNS = ("operator", "phase", "step", "rank", "thread", "raised")
+_CALL_COLUMNS = ("operator", "phase", "mode", "step", "rank", "thread", "raised")
 _SITE_COLUMNS = ("file", "line", "function")
 COLUMNS = (
     *("id", "parent", "kind", "name", "path", "type", "inputs", "output", "start", "duration"),

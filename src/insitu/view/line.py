@@ -10,6 +10,7 @@ from insitu.trace.event import Call, Event
 
 # A piece of text and its ink: "" or a name of `insitu.view.terminal.INKS`. A plain pair, because views make millions.
 Span = tuple[str, str]
+DETAIL = "detail"  # the ink of a part of a name that a reader can do without: it has no colour, and is cut first
 
 
 class TimeSpan(NamedTuple):
@@ -21,11 +22,19 @@ class TimeSpan(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """A column of cells. A narrow terminal drops columns with a low `drop` first, and never those without one."""
+    """A column of cells. A narrow terminal drops columns with a low `drop` first, and never those without one.
+
+    The cells of a column with `narrow` may be cut, but not below that width as long as a column can be dropped instead;
+    with `keeps_end`, they lose their beginning. A column that `is_spare` is shown only where the width of the terminal
+    is known and leaves room for it.
+    """
 
     name: str
     right: bool = False
     drop: int | None = None
+    narrow: int | None = None
+    keeps_end: bool = False
+    is_spare: bool = False
 
 
 @dataclass(slots=True)
@@ -68,8 +77,8 @@ class ViewTraits:
 
     `level` is what `watch` records for the view; with `closely`, it keeps the values of small tensors and the
     statistics of large ones. `nested` says that its lines have a depth, by which a notebook folds them. `flags` are the
-    view's options on the command line, each with its help. `replay` are the options for a trace that is complete.
-    `if_empty` is printed if the view has no line for a trace.
+    view's options on the command line, each with its help. `replay` are the options for a trace that is complete,
+    `unlimited` those for a stream whose lines have no limit. `if_empty` is printed if the view has no line for a trace.
     """
 
     level: str = "functions"
@@ -77,6 +86,7 @@ class ViewTraits:
     nested: bool = False
     flags: Mapping[str, str] = field(default_factory=dict)
     replay: Mapping[str, Any] = field(default_factory=dict)
+    unlimited: Mapping[str, Any] = field(default_factory=dict)
     if_empty: str = ""
 
 

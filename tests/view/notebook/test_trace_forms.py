@@ -59,9 +59,10 @@ def test_include_and_exclude_choose_the_forms(monkeypatch: pytest.MonkeyPatch) -
 def test_the_list_folds_and_has_the_rows_of_the_tree() -> None:
     outline = Outline(static(trace_forms(net().trace)))
     assert outline.rows == [
-        (0, "Net f32[2, 8] ✗ 3 NaN"),
+        (0, "Net f32[2, 8] ✗ 3 NaN -1 … 2"),
         (1, "fc Linear(4 → 8) f32[2, 8]"),
-        (1, ".relu f32[2, 8] ✗ 3 NaN"),
+        (1, ".relu f32[2, 8] ✗ 3 NaN -1 … 2"),
+        (0, "first NaN: .relu"),
     ]
     assert outline.tags == LIST_TAGS and outline.attributes == {"class", "style", "open"}
 
@@ -83,14 +84,14 @@ def test_a_long_list_keeps_the_upper_levels_and_counts_the_rest() -> None:
     rows = Outline(static(trace_forms(run.trace))).rows
     notes = [int(match[1]) for _, text in rows if (match := re.fullmatch(r"… (\d+) more", text))]
     assert len(rows) - len(notes) == 200
-    assert sum(depth == 0 for depth, _ in rows) == 150
-    assert sum(notes) == 600 - 200
+    assert sum(depth == 0 for depth, _ in rows) == 151 and rows[-1] == (0, "600 calls")
+    assert sum(notes) == 601 - 200
 
 
 def test_a_long_text_is_cut() -> None:
     calls: list[Event] = [Call(number, None, "function", "f", result=tensor(number)) for number in range(2000)]
     lines = trace_forms(Trace(calls))["text/plain"].splitlines()
-    assert (len(lines), lines[-1]) == (1001, "… 1,000 more lines: print(…) shows them all")
+    assert (len(lines), lines[-1]) == (1001, "… 1,001 more lines: print(…) shows them all")
 
 
 def test_hostile_names_are_text() -> None:

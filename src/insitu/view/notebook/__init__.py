@@ -55,7 +55,7 @@ def trace_forms(trace: Trace, include: Kinds = None, exclude: Kinds = None) -> F
     """
 
     def lines() -> Iterator[Line]:
-        return chain(missing_lines(trace), replay(trace.events, Tree(live=False)))
+        return chain(missing_lines(trace), replay(trace.events, Tree(live=False, inputs=False)))
 
     return forms(trace, (include, exclude), lines, lambda rows: page_or_list(trace, len(rows), folded(rows)))
 

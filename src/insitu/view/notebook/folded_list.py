@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
+from insitu.view.layout import GAP
 from insitu.view.line import Line, Span
 from insitu.view.notebook.markup import NOTHING, Markup, element, joined
-from insitu.view.terminal import GAP, places_of
+from insitu.view.terminal import places_of
 
 MOST_ROWS = 200
 MOST_NAME = 56  # characters of the column of names; the rest of a name is in its tooltip

@@ -55,6 +55,7 @@ function title(app, i) {
   if (kind === "variable") parts.push(make("span", "dim", texts[row.args[i]].split("\t")[1] ?? ""));
   const of = row.forward[i] && calls.path(i) ? ` of ${calls.path(i)}` : "";
   if (row.is_backward[i]) parts.push(make("span", "dim", `backward${of}`));
+  if (row.marks[i]) parts.push(make("span", "dim", texts[row.marks[i]]));
   const news = newsText(app, i, rows);
   if (news) parts.push(make("span", "tag red", news));
   if (app.lineage.makers.has(i)) parts.push(make("span", "tag amber", "made by"));

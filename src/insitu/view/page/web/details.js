@@ -102,6 +102,7 @@ function facts(app, i) {
   const { row } = app.calls;
   const found = [row.id[i] >= 0 ? `#${row.id[i]}` : "", KINDS[row.kind[i]]];
   if (row.is_backward[i]) found.push("backward");
+  if (row.marks[i]) found.push(app.data.texts[row.marks[i]]);
   if (row.kind[i] !== STEP && app.isStepped) found.push(`step ${row.step[i]}`);
   if (row.rank[i]) found.push(`rank ${row.rank[i]}`);
   if (row.thread[i]) found.push(`thread ${row.thread[i]}`);
