@@ -87,7 +87,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="where the rest goes: disk (default with --to FILE.h5, which then holds everything) or drop",
     )
     parser.add_argument("--overwrite", action="store_true", help="let --to and --html replace files that are there")
-    parser.add_argument("--all", action="store_true", help=f"print all of a trace of more than {MOST_LINES} lines")
+    parser.add_argument(
+        "--all", action="store_true", help=f"print every row: not one screen of the tree, {MOST_LINES} lines of others"
+    )
     add_view_flags(parser)
     parser.add_argument("--quiet", action="store_true", help="print nothing, only save (with --to or --html)")
 
@@ -102,19 +104,36 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
     # Errors in the options are reported now, and not after hours of running.
     _check(options)
     process = os.getpid()
-    trace, failure, code = _traced(Program(command), options)
-    if os.getpid() != process:  # a child that the program forked, and that came back here
-        return code
-    if is_off():
-        print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
-        return code
+    trace, failure = _traced(Program(command), options)
+    try:
+        is_own = os.getpid() == process  # and not a child that the program forked, and that came back here
+        if is_own and is_off():
+            print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
+        elif is_own:
+            _deliver(trace, failure, options)
+    finally:  # the exception and its explanation come last, where they are seen
+        code = _reported(failure)
+    return code
+
+
+def _deliver(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> None:
+    """Save and print the trace; of several ranks, only the first prints."""
     number = rank()
     if number:
         options.quiet = True
     deliver(trace, failure, options)
     if number is not None:
         _say_files(number, options)
-    return code
+
+
+def _reported(failure: BaseException | None) -> int:
+    """Print the exception that ended the program, as `python` does; return the exit code."""
+    from insitu.commands.program import exit_code
+
+    try:
+        return exit_code(failure)
+    except KeyboardInterrupt:  # it came again while the first one was reported
+        return exit_code(KeyboardInterrupt())
 
 
 def _say_files(rank: int, options: argparse.Namespace) -> None:
@@ -178,9 +197,8 @@ def _usual_overflow(holds_all: bool) -> str:
     return "drop"
 
 
-def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None, int]:
-    """Run the program; return its trace, up to the failure if it failed, the exception, and its exit code."""
-    from insitu.commands.program import exit_code
+def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None]:
+    """Run the program; return its trace, up to the failure if it failed, and the exception."""
     from insitu.session.record import TraceSession
 
     folder = None
@@ -210,7 +228,4 @@ def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseE
         if trace is None or not is_of_program:
             raise
         failure = error
-    try:
-        return trace, failure, exit_code(failure)
-    except KeyboardInterrupt:  # it came again while the first one was reported
-        return trace, failure, exit_code(KeyboardInterrupt())
+    return trace, failure
