@@ -33,10 +33,10 @@ def test_a_diff_shows_both_runs_and_begins_at_the_first_cause(open_page: Open) -
     diff = compared()
     assert diff.first is not None and isinstance(diff.first.a, Call) and diff.first.a.path == "h.1.attn"
     opened = open_page(page(diff))
-    assert opened.page.locator("#heads span").all_inner_texts() == ["where", "before", "after", "difference"]
+    assert opened.page.locator("#heads .name").all_inner_texts() == ["where", "before", "after", "difference"]
     assert opened.selected == "✗ h.1.attn"
     assert "first cause" in opened("document.querySelector('#rows [aria-selected=true]').innerText")
-    assert "h.1.attn F.softmax(dim=-1)" in opened("document.getElementById('verdict').innerText")
+    assert "First difference: h.1.attn F.softmax (model.py:23)" in opened("document.getElementById('banner').innerText")
     assert opened("[...document.querySelectorAll('#details .label')].map((one) => one.innerText)") == [
         "before",
         "after",
@@ -93,7 +93,7 @@ def test_a_diff_counts_repeats_and_marks_close_values(open_page: Open) -> None:
         runs.append(run)
     diff = compared_programs(*runs)
     opened = open_page(page(diff))
-    assert "× 3" in opened("document.getElementById('verdict').innerText")
+    assert "× 3" in opened("document.getElementById('banner').innerText")
     assert opened("document.querySelectorAll('#rows .row.cause').length") == 3
     assert opened.rows[0].endswith("≈ 5 equal within the tolerance")
     agreed = diff_that_agrees()
@@ -134,7 +134,7 @@ def test_variables_are_drawn_over_steps_and_lead_to_their_changes(open_page: Ope
     box = opened.page.locator(".series-chart").first.bounding_box()
     assert box is not None
     opened.page.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2)
-    assert opened.selected == "loss = values" and opened("document.getElementById('grid').checkVisibility()")
+    assert opened.selected == "loss 3.0 → 2.5" and opened("document.getElementById('grid').checkVisibility()")
     assert "step 1" in opened.details and "2.5" in opened.details
     opened.press("v")
     opened.page.click(".card .red a")
@@ -157,10 +157,14 @@ def test_a_recorded_run_is_drawn_without_a_trace(open_page: Open) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_accessibility_violations(open_page: Open, scheme: str) -> None:
-    for subject, states in ((training(), ("f", "v", "?")), (compared(), ("n",))):
+    for subject, states in ((training(), ("f", "w", "v", "t", "o", "/", "Escape", "?")), (compared(), ("n",))):
         opened = open_page(page(subject), color_scheme=scheme, bypass_csp=True)
         opened((files("axe_core_python") / "axe.min.js").read_text("utf-8"))
-        opened.press("/", "s", "o", "Escape")
+        for button in opened.page.locator("#banner >> text=explain").all():
+            button.click()
+        opened.page.focus("#query")
+        opened.page.keyboard.type("kind:function so")
+        opened.press("Escape")
         for key in states:
             opened.press(key)
             found = opened("axe.run().then((result) => result.violations)")
@@ -193,7 +197,7 @@ def test_a_page_of_100000_events_opens_and_searches_quickly(open_page: Open) -> 
         assert min(opened(search, query) for _ in range(3)) <= 200
     assert opened.search("softmax kind:function").split("/")[1] == f"{len(trace.find('h.*.attn', name='softmax')):,}"
     opened.press("Escape", "End")
-    assert opened.selected == "weights = values"
+    assert opened.selected == "weights f32[96] (values changed)"
 
 
 def cards(opened: Opened) -> list[str]:

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from array import array
+from collections import Counter
 from html.parser import HTMLParser
 from itertools import accumulate
 from math import isnan
@@ -198,9 +199,9 @@ def test_the_policy_allows_this_script_and_this_style_only() -> None:
 
 
 def test_the_title_is_escaped_and_taken_from_the_subject() -> None:
-    assert Parts(page(Trace(about={"subject": "GPT"}))).found["title"] == "GPT"
+    assert Parts(page(Trace(about={"subject": "GPT"}))).found["title"] == "GPT · trace · insitu"
     text = page(Trace(), title="</title><script>\ud800\n")
-    assert "<title>&lt;/title&gt;&lt;script&gt;\\ud800\\n</title>" in text
+    assert "<title>&lt;/title&gt;&lt;script&gt;\\ud800\\n · trace · insitu</title>" in text
     text.encode("utf-8")
 
 
@@ -222,7 +223,7 @@ def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
         save(Trace(), tmp_path / "nowhere" / "run.html")
     with pytest.raises(SubjectError, match=r"to a file, not to a Trace: save\(trace, 'run\.h5'\)"):
         save("run.html", Trace())  # type: ignore[arg-type]
-    assert "<title>mine</title>" in page(Trace(), title="mine")
+    assert "<title>mine · trace · insitu</title>" in page(Trace(), title="mine")
 
 
 def test_a_large_page_warns_and_names_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,3 +253,15 @@ def test_variables_are_points_over_steps() -> None:
 def test_bars_are_clamped() -> None:
     assert list(bars((1, 10**12, 0, -5))) == [1, 15, *[0] * 14]
     assert len(bars((7,) * 40)) == 16 and bars(()) == bytes(16)
+
+
+def test_no_two_scripts_declare_the_same_name() -> None:
+    """All scripts are joined into one function: there, the second of two functions of one name would win."""
+    folder = Path(html.__file__).parent / "page" / "web"
+    declared = Counter[str]()
+    for name in html.SCRIPTS:
+        text = (folder / f"{name}.js").read_text("utf-8")
+        declared.update(re.findall(r"^(?:async function|function|class|const|let) (\w+)", text, re.MULTILINE))
+    assert [name for name, count in declared.items() if count > 1] == []
+    assert {path.stem for path in folder.glob("*.js")} == set(html.SCRIPTS)
+    assert {path.stem for path in folder.glob("*.css")} == set(html.STYLES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -20,19 +20,22 @@ from insitu.trace.selection import select
 from insitu.trace.trace import Trace
 from insitu.view.missing_text import about_texts
 from insitu.view.page import drawn_series, pairs
+from insitu.view.page.banner import NO_ROW, Answer, diff_answers, trace_answers
 from insitu.view.page.flags import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.row_columns import KINDS, RowColumns
-from insitu.view.page.rows import page_rows, places
+from insitu.view.page.rows import RowFacts, page_rows, places
 from insitu.view.page.tables import Tables
 from insitu.view.value import safe, short
 
 # The files of `page/web` in the order in which they are joined.
 SCRIPTS = (
-    *("data", "elements", "formats", "canvas"),
-    *("row_tree", "grid", "search", "calls", "call_row"),
-    *("histogram", "details", "minimap", "flame", "graph", "series", "pairs"),
-    *("app", "keys", "splitter", "start"),
+    *("data", "elements", "formats", "canvas", "pointer", "theme"),
+    *("row_index", "calls", "together", "nonfinite"),
+    *("hits", "row_tree", "columns", "grid", "sorting", "call_row"),
+    *("filters", "query", "search_box", "search", "banner"),
+    *("histogram", "details", "minimap", "time_scale", "flame", "graph", "series", "pairs"),
+    *("app", "keys", "help", "splitter", "start"),
 )
 STYLES = ("colours", "frame", "layout", "tree", "details", "time", "series", "diff", "narrow")
 LARGE = 50_000_000  # characters, from which on browsers take long
@@ -72,15 +75,23 @@ def page(
         tables, columns, drawn = Tables(source=source), PackedColumns(), drawn_series.of_curves(curves)
         rows = RowColumns(tables)
         header: dict[str, Any] = {"about": {}, "kinds": KINDS, "flags": FLAGS}
+        answers: Iterator[Answer] = iter(())
         if isinstance(subject, Diff):
             header["diff"] = pairs.fill(subject, tables, rows, columns)
+            answers = diff_answers(subject, _first_row(header["diff"]))
         elif subject is not None:
             events = _chosen(subject, only, steps)
-            drawn += _fill(subject, events, tables, rows, depth)
-            header |= {"about": _about(subject), "events": len(events)}
+            facts = _fill(subject, events, tables, rows, depth)
+            answers = trace_answers(subject, facts.found, tables.places, source=source)
+            drawn += drawn_series.of_variables(
+                [event for event in events if isinstance(event, Variable)], tables.places
+            )
+            header |= {"about": _about(subject), "events": len(events), "empty": _reason_if_empty(subject, events)}
+        header["answers"] = [answer.plain() for answer in answers]
         header |= {"title": _title(subject, title), "series": drawn_series.fill(columns, drawn)}
         rows.fill(columns)
-        text = _joined(header["title"], columns.packed(header | tables.fill(columns)))
+        what = f"{_what(subject)} · insitu"
+        text = _joined(header["title"], what, columns.packed(header | tables.fill(columns)))
     if len(text) > LARGE:
         tell(f"a page of {len(text) / 1e6:.0f} MB is slow to open: give only=, steps= or depth= to show a part")
     return text
@@ -94,14 +105,21 @@ def _chosen(trace: Trace, only: str | Iterable[str] | None, steps: Iterable[int]
     return [event for event in events if event.step in wanted]
 
 
-def _fill(
-    trace: Trace, events: list[Event], tables: Tables, rows: RowColumns, depth: int | None
-) -> list[drawn_series.DrawnSeries]:
+def _fill(trace: Trace, events: list[Event], tables: Tables, rows: RowColumns, depth: int | None) -> RowFacts:
+    """Add the rows of a trace; return the facts about its events."""
     every, facts = page_rows(trace.events, shown={event.id for event in events}, depth=depth)
     tables.begin(places(every))
     for row in count_progress(every, len(every), "filling the page"):
         rows.add(row, facts)
-    return drawn_series.of_variables([event for event in events if isinstance(event, Variable)], tables.places)
+    return facts
+
+
+def _first_row(diff: dict[str, Any]) -> int:
+    """The row of the first cause of a comparison; -1 if there is none."""
+    if not diff["causes"]:
+        return NO_ROW
+    a, b = diff["causes"][0][4:6]
+    return int(a or b) - 1
 
 
 def _about(trace: Trace) -> dict[str, str]:
@@ -119,11 +137,41 @@ def _title(subject: Trace | Diff | None, title: str | None) -> str:
     return short(safe(str(named)), 200)
 
 
-def _joined(title: str, data: str) -> str:
+def _what(subject: Trace | Diff | None) -> str:
+    """What a page shows, in a word."""
+    if subject is None:
+        return "run"
+    if isinstance(subject, Diff):
+        return "comparison"
+    return "trace"
+
+
+def _reason_if_empty(trace: Trace, events: list[Event]) -> str:
+    """Why a page has no row; nothing if it has some."""
+    if events:
+        return ""
+    if len(trace):
+        return f"No call was chosen: the trace has {len(trace):,} events, and only= or steps= leave out all of them."
+    facts = [f"{name} {safe(str(trace.about[name]))}" for name in ("subject", "level") if trace.about.get(name)]
+    limits = ""
+    if facts:
+        limits = f" ({', '.join(facts)})"
+    return f"This trace has no calls: nothing that it records{limits} was called."
+
+
+def _joined(name: str, what: str, data: str) -> str:
     """The whole file."""
     script, style, frame = _parts()
     policy = POLICY.format(script=_digest(script), style=_digest(style))
-    parts = {"title": html.escape(title), "policy": policy, "style": style, "script": script, "data": data}
+    title = html.escape(f"{name} · {what}")
+    parts = {
+        "title": title,
+        "name": html.escape(name),
+        "policy": policy,
+        "style": style,
+        "script": script,
+        "data": data,
+    }
     pieces = frame.split("%%")
     pieces[1::2] = [parts[name] for name in pieces[1::2]]
     return "".join(pieces)

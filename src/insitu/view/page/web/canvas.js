@@ -1,10 +1,14 @@
 // What every canvas needs: the colours of the style, and a clear area of the right size.
 
+const INKS = [
+  ...["text", "dim", "line", "panel", "accent", "red", "module", "function", "aten", "python", "faint", "select"],
+  ...["module", "function", "aten", "python", "red", "other"].flatMap((hue) => [`flame-${hue}`, `flame-${hue}-back`]),
+];
+
 /** The colours of the style, as a canvas needs them. */
 function inks() {
-  const names = ["text", "dim", "line", "panel", "accent", "red", "module", "function", "aten", "python", "faint"];
   const probe = document.body.appendChild(make("span"));
-  const found = Object.fromEntries(names.map((name) => {
+  const found = Object.fromEntries(INKS.map((name) => {
     probe.style.color = `var(--${name})`;
     return [name, getComputedStyle(probe).color];
   }));

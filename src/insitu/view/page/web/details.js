@@ -207,7 +207,7 @@ function lineage(app, i) {
   const given = app.calls.inputs(i);
   const lines = given.slice(0, MOST_LINKS).map((number) => {
     const made = data.tensor.made[number] - 1;
-    const from = made >= 0 ? numbered(app, made) : make("span", "dim", "given");
+    const from = made >= 0 ? numbered(app, made) : make("span", "outside", "from outside the trace");
     const type = data.types[data.tensor.type[number]][0];
     return make("li", "", make("span", "sign", "←"), from, make("span", "dim", type));
   });

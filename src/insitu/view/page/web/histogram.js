@@ -36,3 +36,13 @@ function histogram(data, number, isWhole) {
   const ends = make("div", "ends", make("span", "", low), make("span", "", high));
   return make("div", "plot", /** @type {any} */ (picture), ends);
 }
+
+/**
+ * The picture of the values in a row: it shows one tensor; of several calls or outputs, the ranges are all that is known.
+ * @param {App} app @param {HTMLElement} cell @param {number} row @param {Together} shown
+ */
+function paintValues({ calls }, cell, row, shown) {
+  const isSingle = shown.rows.length === 1 && shown.ranges.length === 1;
+  const number = isSingle ? calls.firstStats(row) : 0;
+  cell.replaceChildren(...(hasSpread(calls.data, number) ? [sparkline(calls.data, number)] : []));
+}

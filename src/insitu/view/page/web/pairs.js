@@ -136,6 +136,7 @@ function verdict(app) {
   const parts = [];
   if (diff.agreement) parts.push(make("p", "calm", diff.agreement));
   diff.causes.slice(0, 5).forEach((cause, k) => {
+    if (k === 0) return; // the banner has the first one
     const [kind, why, followers, certainty, , , effect, again] = cause, item = pairs.causeItems[k];
     const row = (cause[4] || cause[5]) - 1;
     const name = row >= 0 && item >= 0 ? `${app.calls.path(row)} ${app.calls.label(row)}`.trim() : "";
@@ -151,7 +152,7 @@ function verdict(app) {
   if (left > 0) parts.push(make("p", "dim", `… ${many(left)} causes more: n goes to the next`));
   parts.push(...diff.remarks.map((remark) => make("p", "", `! ${remark}`)));
   at("verdict").replaceChildren(...parts);
-  at("verdict").hidden = false;
+  at("verdict").hidden = !parts.length;
 }
 
 /** @param {App} app @param {number} item @returns {HTMLElement[]} */
