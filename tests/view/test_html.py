@@ -91,6 +91,14 @@ def model() -> Run:
     return run
 
 
+def test_no_name_is_declared_twice_by_the_scripts() -> None:
+    declared: list[str] = []
+    for name in html.SCRIPTS:
+        text = (Path(html.__file__).with_name("page") / "web" / f"{name}.js").read_text("utf-8")
+        declared += re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", text, re.MULTILINE)
+    assert len(declared) > 100 and sorted(declared) == sorted(set(declared))  # they share one scope
+
+
 def test_packed_columns_decode_to_the_same_values() -> None:
     columns = PackedColumns()
     numbers = {"small": [0, 255], "negative": [-1, 5], "wide": [2**31, 7], "huge": [2**40, -(2**60)], "none": []}

@@ -34,10 +34,21 @@ SCRIPTS = (
     *("row_index", "calls", "together", "nonfinite"),
     *("hits", "row_tree", "columns", "grid", "sorting", "call_row"),
     *("filters", "query", "search_box", "search", "banner"),
-    *("histogram", "details", "minimap", "time_scale", "flame", "graph", "series", "pairs"),
+    *("histogram", "details", "minimap", "time_scale", "flame", "series", "pairs"),
+    *(
+        "graph_layers",
+        "graph_order",
+        "graph_place",
+        "graph_layout",
+        "graph_label_place",
+        "graph_interior",
+        "graph_nest",
+    ),
+    *("graph_scope", "graph_model", "graph_edges", "graph_text", "graph_labels", "graph_scene"),
+    *("graph_draw", "graph_wires", "graph_sketch", "graph_camera", "graph_keys", "graph"),
     *("app", "keys", "help", "splitter", "start"),
 )
-STYLES = ("colours", "frame", "layout", "tree", "details", "time", "series", "diff", "narrow")
+STYLES = ("colours", "frame", "layout", "tree", "details", "graph", "time", "series", "diff", "narrow")
 LARGE = 50_000_000  # characters, from which on browsers take long
 POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"

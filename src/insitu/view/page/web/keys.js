@@ -12,6 +12,7 @@ const KEYS = [
   ["p c", "go to the producer of an input, to a consumer of the output"],
   ["f", "go to the first NaN or Inf, then to the next; in a comparison, to a cause"],
   ["t m w v", "tree, graph, flame, variables over steps"],
+  ["↑ ↓ ← →", "in the graph: along the edges; Enter opens a node, + and − zoom, 0 shows all of it"],
   ["z", "zoom the flame to the selected call; + and − zoom, Esc shows all again"],
   ["d", "dark or light"],
   ["?", "this help"],
