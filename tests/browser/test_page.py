@@ -177,7 +177,7 @@ def test_f_selects_the_call_where_nan_begins(opened: Opened, trace: Trace) -> No
     origin = softmax(trace, "h.1.attn", 3)
     assert opened.selected == "F.softmax(dim=-1) NaN begins"
     assert opened("location.hash") == f"#e={origin.id}"
-    assert "NaN begins here: no NaN goes in, NaN comes out" in opened.details
+    assert "NaN begins here: no NaN in the inputs, output 48/6,912 NaN." in opened.details
     assert "✗ 48 NaN" in opened("document.querySelector('#rows [aria-selected=true]').innerText")
 
 
@@ -204,7 +204,7 @@ def test_details_show_source_arguments_statistics_and_module(open_page: Open, tr
     assert float(opened("document.querySelector('#details .stats dd').textContent")) == pytest.approx(
         stats.min, rel=1e-3
     )
-    assert opened("document.querySelectorAll('#details .histogram rect').length") > 8
+    assert opened("document.querySelector('#details .histogram .bars').getAttribute('d').split('M').length") > 8
     assert "h.0.attn" in opened.details and "Attention" in opened.details
 
 
@@ -427,7 +427,7 @@ def test_a_folded_row_shows_the_range_of_all_copies_at_every_depth(open_page: Op
     assert shown[".item"][0] == "1000 … 1002"
     assert shown[".mean"][0] == "0.5 … 2.5, 1 NaN"
     opened.press("j")
-    assert "the row stands for 3 that are alike; this is the first of them" in opened.details
+    assert "One row for 3 calls that are alike. Range of all: -2 … 2. Sum of all times: 3.0ms." in opened.details
     opened.press("Home", "u")
     assert cells(opened, 3)[:2] == ["", "0"] and cells(opened, 4)[1] == "1.0ms"
 
@@ -477,7 +477,7 @@ def test_a_call_with_nan_inputs_is_not_an_origin(open_page: Open) -> None:
     opened.press("Home")
     assert "NaN FIRST SEEN" in opened.details.replace("NAN", "NaN")
     opened.press("f")
-    assert "NaN goes in, and no call that is shown made it" in opened.details
+    assert "NaN is in an input, and no call of this page made it; output 1/10 NaN" in opened.details
     opened.press("h", "h")
     assert opened.rows == ["▸ Net NaN inside"]
     unknown = Run()

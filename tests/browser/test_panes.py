@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.resources import files
 
+import numpy
 import pytest
 from tests.browser.conftest import Opened
 from tests.browser.runs import HOSTILE, hostile, large, training
 from tests.trace.comparing import Program, fused, given
 from tests.trace.comparing import compared as compared_programs
+from tests.view.build import Run, tensor
 
 from insitu.trace.compare.change import EmptyRun
 from insitu.trace.compare.traces import compare_traces
@@ -37,11 +39,9 @@ def test_a_diff_shows_both_runs_and_begins_at_the_first_cause(open_page: Open) -
     assert opened.selected == "✗ h.1.attn"
     assert "first cause" in opened("document.querySelector('#rows [aria-selected=true]').innerText")
     assert "First difference: h.1.attn F.softmax (model.py:23)" in opened("document.getElementById('banner').innerText")
-    assert opened("[...document.querySelectorAll('#details .label')].map((one) => one.innerText)") == [
-        "before",
-        "after",
-    ]
-    assert "NaN begins here" in opened.details
+    heads = opened("[...document.querySelectorAll('#details thead th')].map((one) => one.innerText)")
+    assert [head.split()[0] for head in heads] == ["before", "after"]
+    assert "after: NaN begins here" in opened.details
     assert opened.rows[0].endswith(" same") and "because of what came before" in opened.rows[-1]
 
 
@@ -155,9 +155,31 @@ def test_a_recorded_run_is_drawn_without_a_trace(open_page: Open) -> None:
     opened.page.click(".series-chart >> nth=0")
 
 
+def values(factor: float = 1.0) -> Trace:
+    """Calls that kept arrays: planes with NaN, a row, an image."""
+    planes = numpy.arange(48.0).reshape(2, 4, 6) * factor - 20
+    planes[0, 0, 0] = numpy.nan
+    image = numpy.zeros((3, 20, 20), "u1")
+    run = Run()
+    for number, array in enumerate((planes, planes[0, 1] * 2, image)):
+        out = tensor(*array.shape, id=number, kept=array, producer=number)
+        run.call("function", f"torch.f{number}", tensor(2, kept=numpy.ones(2)), out=out)
+    return run.trace
+
+
+def values_apart() -> Diff:
+    return compare_traces(values(), values(1.5))
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_accessibility_violations(open_page: Open, scheme: str) -> None:
-    for subject, states in ((training(), ("f", "w", "v", "t", "o", "/", "Escape", "?")), (compared(), ("n",))):
+    every = (
+        (training(), ("f", "w", "v", "t", "o", "/", "Escape", "?")),
+        (compared(), ("n",)),
+        (values(), ("j", "Enter")),
+        (values_apart(), ("n",)),
+    )
+    for subject, states in every:
         opened = open_page(page(subject), color_scheme=scheme, bypass_csp=True)
         opened((files("axe_core_python") / "axe.min.js").read_text("utf-8"))
         for button in opened.page.locator("#banner >> text=explain").all():

@@ -23,6 +23,7 @@ from insitu.view.page import drawn_series, pairs
 from insitu.view.page.banner import NO_ROW, Answer, diff_answers, trace_answers
 from insitu.view.page.flags import HAS_INF, HAS_NAN, IS_ORIGIN, IS_WRONG
 from insitu.view.page.packing import PackedColumns
+from insitu.view.page.pictures import VALUE_BYTES
 from insitu.view.page.row_columns import KINDS, RowColumns
 from insitu.view.page.rows import RowFacts, page_rows, places
 from insitu.view.page.tables import Tables
@@ -34,18 +35,15 @@ SCRIPTS = (
     *("row_index", "calls", "together", "nonfinite"),
     *("hits", "row_tree", "columns", "grid", "sorting", "call_row"),
     *("filters", "query", "search_box", "search", "banner"),
-    *("histogram", "details", "minimap", "time_scale", "flame", "series", "pairs"),
-    *(
-        "graph_layers",
-        "graph_order",
-        "graph_place",
-        "graph_layout",
-        "graph_label_place",
-        "graph_interior",
-        "graph_nest",
-    ),
+    *("heatmap_values", "heatmap_scale", "heatmap_planes", "heatmap_strip"),
+    *("heatmap_words", "heatmap_drawing", "heatmap"),
+    *("histogram", "details", "details_values", "details_links"),
+    *("minimap", "time_scale", "flame", "series"),
+    *("graph_layers", "graph_order", "graph_place", "graph_layout"),
+    *("graph_label_place", "graph_interior", "graph_nest"),
     *("graph_scope", "graph_model", "graph_edges", "graph_text", "graph_labels", "graph_scene"),
     *("graph_draw", "graph_wires", "graph_sketch", "graph_camera", "graph_keys", "graph"),
+    *("pairs", "pairs_verdict", "pairs_strip", "pairs_details"),
     *("app", "keys", "help", "splitter", "start"),
 )
 STYLES = ("colours", "frame", "layout", "tree", "details", "graph", "time", "series", "diff", "narrow")
@@ -69,12 +67,14 @@ def page(
     only: str | Iterable[str] | None = None,
     steps: Iterable[int] | None = None,
     depth: int | None = None,
+    value_bytes: int = VALUE_BYTES,
 ) -> str:
     """A trace or a `Diff` as the text of an HTML file.
 
     `curves` are variables of a recorded run, each a name and the curves of its ranks (`insitu.store.run.curves`);
     with them the subject may be left out. `source=False` leaves out the lines of source code. What is too much for a
-    browser is made less by `only` (path patterns), `steps` (their numbers) and `depth` (levels of the tree).
+    browser is made less by `only` (path patterns), `steps` (their numbers) and `depth` (levels of the tree). Pictures
+    of kept values take at most `value_bytes`, before they are packed: large tensors are reduced.
 
     >>> from insitu.trace.event import Call
     >>> page(Trace([Call(0, None, "function", "torch.rand")]))[:15]
@@ -83,7 +83,9 @@ def page(
     if not isinstance(subject, (Trace, Diff, type(None))):
         raise SubjectError(f"a page shows a Trace or a Diff, not a {type(subject).__name__}: page(trace)")
     with pause_collector():
-        tables, columns, drawn = Tables(source=source), PackedColumns(), drawn_series.of_curves(curves)
+        tables = Tables(source=source, value_bytes=value_bytes)
+        columns = PackedColumns()
+        drawn = drawn_series.of_curves(curves)
         rows = RowColumns(tables)
         header: dict[str, Any] = {"about": {}, "kinds": KINDS, "flags": FLAGS}
         answers: Iterator[Answer] = iter(())

@@ -6,12 +6,15 @@ from typing import Any, NamedTuple
 
 from insitu.trace.costs import Costs
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable, tensors
+from insitu.trace.operation import operation
 from insitu.view.name import call_marks, compact, module_type
 from insitu.view.number import MOST_EXACT
+from insitu.view.page.flags import IS_ORIGIN
+from insitu.view.page.origin_reason import origin_reason
 from insitu.view.page.packing import PackedColumns, RowBuffer
 from insitu.view.page.rows import Heading, PageRow, RowFacts
 from insitu.view.page.tables import Tables
-from insitu.view.value import held_text, result, safe, short, tensor, value_text
+from insitu.view.value import BARE, held_text, result, safe, short, tensor, value_text
 
 # The number of a kind is its place; the page gets the list with its data. Those up to "python" are calls.
 KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
@@ -52,6 +55,7 @@ class RowCells(NamedTuple):
     message: int = 0
     odd: int = 0  # flags of what is not finite
     before: int = 0  # what a variable held before
+    why: int = 0  # the reason, where NaN or Inf began
 
 
 DELTAS = frozenset({"id", "start", "forward", "site"})  # columns in which neighbours are close
@@ -201,6 +205,7 @@ class RowColumns:
             tables.text(call.message and short(safe(call.message), MOST_MESSAGE)),
             odd,
             0,
+            tables.text(origin_reason(call) if odd & IS_ORIGIN else ""),
         )
         return RowCells._make(cells)
 
@@ -253,7 +258,28 @@ def call_label(call: Call) -> str:
 
 
 def _arguments(call: Call) -> str:
-    """The arguments, a line for each: its name or place, a tab, its value."""
-    lines = [f"{place}\t{short(value_text(item), MOST_ARGUMENT)}" for place, item in enumerate(call.args)]
-    lines += [f"{value_text(name)}\t{short(value_text(item), MOST_ARGUMENT)}" for name, item in call.kwargs.items()]
+    """The arguments, a line for each, in fields between tabs: its name or place, its value, and two more for tensors.
+
+    These are how many tensors are in it, and what its tensor is called, where the operation knows that.
+    """
+    names = operation(call.kind, call.name).inputs
+    lines: list[str] = []
+    place = 0
+    for name, item in (*enumerate(call.args), *call.kwargs.items()):
+        line = f"{value_text(name)}\t{short(value_text(item), MOST_ARGUMENT)}"
+        count = _tensor_count(item)
+        if count:
+            label = names[place] if place < len(names) else ""
+            line += f"\t{count}\t{label}"
+        place += count
+        lines.append(line)
     return "\n".join(lines)
+
+
+def _tensor_count(item: Any) -> int:
+    """How many tensors are in an argument."""
+    if type(item) is TensorFacts:
+        return 1
+    if type(item) in BARE:
+        return 0
+    return sum(1 for _ in tensors(item))

@@ -41,6 +41,7 @@ class App {
     this.flame = new Flame(this);
     /** @type {Pane[]} */
     this.panes = [this.details, new Graph(this), this.minimap, this.flame];
+    if (this.pairs) this.panes.push(new PairStrip(this));
   }
 
   makeGrid() {
@@ -52,6 +53,7 @@ class App {
     const grid = new Grid(this.tree, columns, fill, (item, how) => this.onItem(item, how));
     grid.onPaint = () => this.onRows();
     grid.onHidden = () => this.search.leaveOnlyHits();
+    showValuesAxis(this.calls);
     return grid;
   }
 

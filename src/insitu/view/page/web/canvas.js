@@ -5,10 +5,10 @@ const INKS = [
   ...["module", "function", "aten", "python", "red", "other"].flatMap((hue) => [`flame-${hue}`, `flame-${hue}-back`]),
 ];
 
-/** The colours of the style, as a canvas needs them. */
-function inks() {
+/** The colours of the style, as a canvas needs them. @returns {Record<string, string>} */
+function inks(names = INKS) {
   const probe = document.body.appendChild(make("span"));
-  const found = Object.fromEntries(INKS.map((name) => {
+  const found = Object.fromEntries(names.map((name) => {
     probe.style.color = `var(--${name})`;
     return [name, getComputedStyle(probe).color];
   }));
