@@ -22,12 +22,11 @@ from tests.view.build import Run, linear, site, tensor
 
 from insitu.errors import InsituWarning, PatternError, StoreError, SubjectError
 from insitu.trace.compare.traces import compare_traces
-from insitu.trace.event import Call, Event, Stats, TensorFacts, Variable
+from insitu.trace.event import Call, Event, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.verbs.save import save
 from insitu.view import html
 from insitu.view.html import page
-from insitu.view.page.drawn_series import of_variables
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.tables import bars
 
@@ -238,24 +237,6 @@ def test_a_large_page_warns_and_names_the_options(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(html, "LARGE", 1000)
     with pytest.warns(InsituWarning, match="give only=, steps= or depth="):
         page(Trace())
-
-
-def test_variables_are_points_over_steps() -> None:
-    changes = [
-        Variable(n, None, "loss", value, ("values",), step=n // 2) for n, value in enumerate([4.0, 3.0, 2.5, 1.0])
-    ]
-    (drawn,) = of_variables(changes, {0: 7, 1: 8, 2: 9, 3: 10})
-    assert (drawn.x, drawn.low, drawn.mean, drawn.high) == ([0, 1], [3.0, 1.0], [3.0, 1.0], [4.0, 2.5])
-    assert drawn.rows == [9, 11]
-    most = Stats(count=4, min=1e308, max=1.7e308, mean=1.5e308, std=0.0)
-    both = [TensorFacts(n, (2,), "f64", "cpu", stats=most) for n in range(2)]
-    (drawn,) = of_variables([Variable(0, None, "x", both, ("new",))], {})
-    assert drawn.mean == [1.5e308]
-    alone = [
-        Variable(n, None, "x", value, ("values",)) for n, value in enumerate([True, 2**5000, float("nan"), "text"])
-    ]
-    (drawn,) = of_variables(alone, {})
-    assert (drawn.x, drawn.mean, drawn.is_odd, drawn.unit) == ([0, 1], [1.0, None], [0, 1], "change")
 
 
 def test_bars_are_clamped() -> None:

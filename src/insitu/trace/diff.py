@@ -13,6 +13,7 @@ from insitu.trace.compare.change import SAME_MANNER, Change, Changes, Manner, Re
 from insitu.trace.compare.closeness import Certainty, Tolerance, weakest
 from insitu.trace.compare.relative import RelativeError
 from insitu.trace.event import Call, Site, Variable
+from insitu.trace.model_paths import ModelPaths
 
 if TYPE_CHECKING:
     import pandas
@@ -170,6 +171,7 @@ class Diff:
     labels: tuple[str, str] = ("a", "b")
     tolerance: Tolerance = field(default_factory=Tolerance)
     results: list[Difference] = field(default_factory=list)
+    model: ModelPaths = field(default_factory=ModelPaths)  # of recorded runs: the order of its layers
 
     @property
     def remarks(self) -> list[str]:

@@ -40,7 +40,7 @@ class App {
     this.minimap = new Minimap(this);
     this.flame = new Flame(this);
     /** @type {Pane[]} */
-    this.panes = [this.details, new Graph(this), this.minimap, this.flame];
+    this.panes = [this.details, new Graph(this), this.minimap, this.flame, new SeriesPane(this)];
     if (this.pairs) this.panes.push(new PairStrip(this));
   }
 
@@ -177,7 +177,7 @@ class App {
 
   /** Whether there is anything to show in a view. @param {string} view */
   hasView(view) {
-    if (view === "series") return this.data.series.length > 0;
+    if (view === "series") return this.data.series.variables.length > 0 || this.data.series.revision !== null;
     if (view === "tree") return this.tree.size > 0;
     if (view === "graph") return !document.body.classList.contains("no-graph");
     return this.calls.size > 0 && !this.pairs;

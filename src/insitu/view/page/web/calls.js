@@ -33,6 +33,13 @@ class Calls {
     return undefined;
   }
 
+  /** Whether there is any row that is not a variable. */
+  get hasCalls() {
+    const variable = KINDS.indexOf("variable");
+    for (let row = 0; row < this.size; row++) if (this.row.kind[row] !== variable) return true;
+    return false;
+  }
+
   /** @param {number} row @returns {number[]} numbers of tensors */
   inputs(row) {
     return part(this.data.given, this.givenAt[row], this.givenAt[row + 1]);

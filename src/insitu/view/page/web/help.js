@@ -48,9 +48,10 @@ function dialogHead(title, dialog) {
 
 /** What the page shows, in a few facts. @param {App} app */
 function aboutText(app) {
-  const { about, events, diff } = app.data;
+  const { about, events, diff, series } = app.data;
   const facts = [];
   if (events !== undefined) facts.push(counted(events, "event"));
+  if (events === undefined && !diff) facts.push(counted(series.variables.length, "variable"));
   if (diff) facts.push(`${counted(app.pairs?.size ?? 0, "call")} compared`, ...evidenceTexts(diff));
   if (about.level) facts.push(`level ${about.level}`);
   if (about.torch) facts.push(`torch ${about.torch}`);

@@ -36,7 +36,7 @@ function keyActions(app) {
     g: () => grid.move(-Infinity),
     End: () => grid.move(Infinity),
     G: () => grid.move(Infinity),
-    "/": () => at("query").focus(),
+    "/": () => at(app.view === "series" ? "series-query" : "query").focus(),
     n: () => app.search.next(1),
     N: () => app.search.next(-1),
     f: () => app.first(),

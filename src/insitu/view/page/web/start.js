@@ -13,9 +13,8 @@ async function start() {
   introduce(app);
   fillDialogs(app);
   listen(app);
-  showSeries(app, drawnSeries(data));
   app.grid.refresh();
-  app.showView(app.hasView("tree") || !app.hasView("series") ? "tree" : "series");
+  app.showView(firstView(app));
   const banner = new Banner(app);
   selectFirstRow(app, banner);
   app.grid.fitColumns();
