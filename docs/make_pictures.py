@@ -59,6 +59,16 @@ def difference() -> insitu.Diff:
     return insitu.compare(before, after)
 
 
+def values() -> insitu.Trace:
+    """A model whose tensors are kept."""
+    torch.manual_seed(0)
+    model, tokens = GPT(), torch.randint(256, (2, 24))
+    trace: insitu.Trace
+    with insitu.record(model, keep="values") as trace:
+        model(tokens)
+    return trace
+
+
 def opened(browser: Browser, path: Path, *, height: int, dark: bool = False) -> Page:
     """A page in a tab, once it has drawn itself."""
     page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme="dark" if dark else "light")
@@ -82,9 +92,10 @@ def main(folder: Path = PICTURES) -> None:
     browser_path = os.environ.get("INSITU_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        run, diff = Path(name) / "run.html", Path(name) / "diff.html"
+        run, diff, kept = (Path(name) / f"{picture}.html" for picture in ("run", "diff", "values"))
         run.write_text(page_of(training(), title="GPT"), encoding="utf-8")
         diff.write_text(page_of(difference(), title="eps 1e-5 | eps 1e-3"), encoding="utf-8")
+        kept.write_text(page_of(values(), title="GPT"), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=browser_path, args=ARGUMENTS)
         for picture, dark in (("page.png", False), ("page-dark.png", True)):
             page = opened(browser, run, height=800, dark=dark)
@@ -93,6 +104,10 @@ def main(folder: Path = PICTURES) -> None:
             page.mouse.wheel(0, -110)  # the modules around it, too
             photograph(page, folder / picture)
         photograph(opened(browser, diff, height=640), folder / "diff.png")
+        page = opened(browser, kept, height=800)
+        page.fill("#query", "softmax")
+        page.keyboard.press("Enter")
+        photograph(page, folder / "values.png")
         browser.close()
 
 

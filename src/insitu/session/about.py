@@ -7,13 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import nn
 
-from insitu.capture.names import count, innermost_module
+from insitu.capture.names import count, innermost_module, tensor_names
 from insitu.session import dist
+
+MOST_MODULES = 20_000  # that a run names, for the order of its layers
 
 
 def about_trace(subject: nn.Module | None, level: str) -> dict[str, Any]:
@@ -31,6 +34,7 @@ def about_run(model: nn.Module, *, patterns: Iterable[str], every: int, when: st
         "settings": {"every": every, "when": when},
         "model": name_of(model),
         "parameters": sum(map(count, innermost_module(model).parameters())),
+        "modules": dict(islice(tensor_names(model).items(), MOST_MODULES)),
         "world_size": dist.world_size(),
     }
 
