@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import pty
 import shutil
 import sys
 import tempfile
@@ -23,6 +22,7 @@ DOCS = Path(__file__).parent
 PICTURES = DOCS / "pictures"
 sys.path.insert(0, str(DOCS / "site"))
 from gallery import make_page  # noqa: E402
+from real_terminal import printed_in_a_terminal  # noqa: E402
 from terminal_svg import terminal_svg  # noqa: E402
 
 SIZE = (1280, 760)  # pixels of a photographed page
@@ -33,6 +33,7 @@ ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
+COLUMNS, ROWS = 112, 36  # of the terminal
 COMMAND = "insitu run train.py"
 TRAIN = """\
 import torch
@@ -95,32 +96,19 @@ def photograph(page: Page, visit: Visit) -> bytes:
     return taken
 
 
-def printed_in_a_terminal(folder: Path) -> str:
-    """What the command prints to a terminal."""
-    printed: list[bytes] = []
-
-    def read(descriptor: int) -> bytes:
-        part = os.read(descriptor, 65536)
-        printed.append(part)
-        return part
-
-    os.environ["COLUMNS"], os.environ["LINES"] = "112", "34"
-    pty.spawn(["sh", "-c", f"cd {folder} && stty cols 112 rows 34 && {sys.executable} -m {COMMAND}"], read)
-    return b"".join(printed).decode().replace("\r\n", "\n")
-
-
 def terminal_frames(browser: Browser, folder: Path) -> list[tuple[bytes, float]]:
     """A command that is typed, and what it prints."""
     (folder / "train.py").write_text(TRAIN)
-    output = printed_in_a_terminal(folder)
+    command = [sys.executable, "-m", *COMMAND.split()]
+    output = printed_in_a_terminal(command, folder, columns=COLUMNS, rows=ROWS)
     typed = [f"$ {COMMAND[:length]}▏" for length in (0, 6, 10, len(COMMAND))]
-    texts = [(text + "\n" * 34, 0.3) for text in typed]
+    texts = [(text + "\n" * ROWS, 0.3) for text in typed]
     texts.append((f"$ {COMMAND}\n{output}", 4.0))
     width, height = FRAME
     frames: list[tuple[bytes, float]] = []
     for text, seconds in texts:
         page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=1)
-        picture = terminal_svg("\n".join(text.split("\n")[:35]), "a training script, as it is")
+        picture = terminal_svg("\n".join(text.split("\n")[:ROWS]), "a training script, as it is")
         page.set_content(f"<style>body{{margin:0}} svg{{width:100%;height:auto}}</style>{picture}")
         frames.append((page.screenshot(), seconds))
         page.close()
@@ -129,7 +117,9 @@ def terminal_frames(browser: Browser, folder: Path) -> list[tuple[bytes, float]]
 
 def animate(frames: list[tuple[bytes, float]], path: Path) -> None:
     """Write an animated PNG with few colours, the same in all its frames."""
-    pictures = [Image.open(io.BytesIO(data)).convert("RGB").resize(FRAME, Image.Resampling.LANCZOS) for data, _ in frames]
+    pictures = [
+        Image.open(io.BytesIO(data)).convert("RGB").resize(FRAME, Image.Resampling.LANCZOS) for data, _ in frames
+    ]
     width, height = FRAME
     all_of_them = Image.new("RGB", (width, height * len(pictures)))
     for number, picture in enumerate(pictures):
@@ -159,7 +149,7 @@ def main(pictures: Path = PICTURES) -> None:
             write_small(taken, pictures / visit.picture)
             frames.append((taken, visit.seconds))
         dark = photograph(opened(browser, folder / "nan.html", dark=True), VISITS[1])
-        write_small(dark, pictures / "page-dark.png")
+        write_small(dark, pictures / "nan-dark.png")
         animate(frames, pictures / "insitu.png")
         browser.close()
 

@@ -1,19 +1,14 @@
-"""What a program prints to a terminal, and the pictures of it."""
+"""Pictures of what a program prints to a terminal, compared with what it prints."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
-import struct
-import subprocess
 import sys
-import termios
 from html import unescape
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "docs" / "site"))
+from real_terminal import printed_in_a_terminal
 from terminal_svg import CHARACTER, EDGE, ESCAPE, terminal_svg
 
 __all__ = ["TERMINAL_COLUMNS", "are_alike", "cells", "printed_in_a_terminal", "svg_lines", "terminal_svg"]
@@ -23,30 +18,6 @@ TIME = re.compile(r"\s+(Σ )?\d+(\.\d+)?(ns|µs|ms|s)\b")
 CUT = re.compile(r"(?<! )…")  # the sign of a cut; in a range, it has a space before it
 ROW = re.compile(r"<text y[^>]*>(.*?)</text>")
 WORD = re.compile(r'<tspan[^>]* x="([\d.]+)"[^>]*>([^<]*)</tspan>')
-
-
-def printed_in_a_terminal(command: list[str], folder: Path) -> str:
-    """What a command prints to a terminal of a usual width, with the codes of its colours."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, TERMINAL_COLUMNS, 0, 0))
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color"}
-    for name in ("COLUMNS", "LINES", "NO_COLOR"):
-        environment.pop(name, None)
-    program = subprocess.Popen(command, cwd=folder, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    printed = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # the program has closed the terminal
-            part = b""
-        if not part:
-            break
-        printed += part
-    os.close(ours)
-    text = printed.decode().replace("\r\n", "\n")
-    assert program.wait() == 0, text
-    return text
 
 
 def cells(text: str | list[str]) -> list[list[str]]:

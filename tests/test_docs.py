@@ -32,7 +32,9 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 
 # The pages that are made when the site is built.
-GALLERY = [f"gallery/{name}" for name in re.findall(r'"(\w+\.html)":', (DOCS / "site" / "gallery.py").read_text("utf-8"))]
+GALLERY = [
+    f"gallery/{name}" for name in re.findall(r'"(\w+\.html)":', (DOCS / "site" / "gallery.py").read_text("utf-8"))
+]
 
 FENCED = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")

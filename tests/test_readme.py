@@ -33,7 +33,7 @@ def test_picture_shows_what_the_example_prints(number: int, tmp_path: Path, requ
     code, title, picture = SHOWN.findall(readme())[number]
     (tmp_path / "example.py").write_text(code, encoding="utf-8")
     (tmp_path / "sitecustomize.py").write_text("import torch\ntorch.manual_seed(0)\ntorch.set_num_threads(1)\n")
-    printed = printed_in_a_terminal([sys.executable, "example.py"], tmp_path)
+    printed = printed_in_a_terminal([sys.executable, "example.py"], tmp_path, columns=TERMINAL_COLUMNS)
     if request.config.getoption("--update"):
         (ROOT / picture).write_text(terminal_svg(printed, title), encoding="utf-8")
     shown = svg_lines((ROOT / picture).read_text(encoding="utf-8"))

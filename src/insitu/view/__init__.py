@@ -139,12 +139,12 @@ def show(
     """Print a trace through a view; or print a diff, an explanation, a finding or a call.
 
     Args:
-        subject: What to print. The next two arguments and the options are only for a `Trace`.
+        subject: What to print. `view`, `only` and `options` are only for a `Trace`.
         view: "tree", "code", "table", "variables", or a view of your own.
-        only: Path patterns; the calls of other modules are left out.
         file: Where to write; standard output if None.
         color: Whether to write colours; None asks the terminal, `NO_COLOR` and `FORCE_COLOR`.
         width: The number of columns; None asks the terminal.
+        only: Path patterns; the calls of other modules are left out.
         options: Those of the view. The tree takes `unfold=True`, to show each of several blocks that are alike and what
             the leaf modules do inside; `inputs=True`, for the shapes of the inputs; `costs=True`, for own time, memory,
             parameters and operations; `backward=True`, for gradients and backward times beside the forward calls of a
