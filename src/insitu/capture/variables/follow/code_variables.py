@@ -10,6 +10,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from insitu.capture.variables.follow.instructions import dictionary_names, global_names, hidden_names
+from insitu.capture.variables.follow.passes import loop_lines
 from insitu.capture.variables.follow.report_plan import Moment
 from insitu.capture.variables.follow.rewrite import ReportPoint
 
@@ -53,9 +54,16 @@ class CodeVariables:
     """
 
     def __init__(
-        self, code: CodeType, wanted: Callable[[str], bool], report: Report, frame: FrameType | None = None
+        self,
+        code: CodeType,
+        wanted: Callable[[str], bool],
+        report: Report,
+        frame: FrameType | None = None,
+        *,
+        passes: bool = False,
     ) -> None:
         self.code = code
+        self._loops = loop_lines(code, wanted) if passes else []
         self._report = report
         self._frame = frame
         self._points: dict[tuple[Moment, str, int], ReportPoint] = {}
@@ -108,9 +116,23 @@ class CodeVariables:
         state = self._frames.get(id(frame))
         if state is None:
             self._frames[id(frame)] = [line, *self._values(frame)]
+        elif self._loops:
+            self._step_in_loops(frame, state, line)
         else:
             self._compare(frame, state)
             state[0] = line
+
+    def _step_in_loops(self, frame: FrameType, state: list[Any], line: int) -> None:
+        """A line is about to run, which may begin a pass of a loop; what the line of the loop binds is in the pass."""
+        before = state[0]
+        beginning = [loop for loop in self._loops if loop.begins(before, line)]
+        is_from_loop_line = any(before not in loop.body for loop in beginning)
+        if is_from_loop_line:
+            self._tell(frame, "pass", "", line, None)
+        self._compare(frame, state)
+        if beginning and not is_from_loop_line:
+            self._tell(frame, "pass", "", line, None)
+        state[0] = line
 
     def leave(self, frame: FrameType) -> None:
         """The frame returns, yields or raises, or is not followed any longer: nothing of it is held."""

@@ -48,16 +48,19 @@ class LineFollower:
         wanted: Callable[[str], bool],
         report: Report,
         frame: FrameType | None = None,
+        *,
+        passes: bool = False,
     ) -> None:
         """Follow the wanted names in these functions, and in those nested in them; `report` must not raise.
 
         A `frame` that runs already is followed from its current line on: what it has now is reported as given. Other
-        calls of the same function are not followed, unless its code is among `codes`.
+        calls of the same function are not followed, unless its code is among `codes`. With `passes`, each pass of a
+        loop that changes a wanted variable is reported.
         """
         if self._probe is not None:
             raise RuntimeError("this LineFollower was started already: stop it first, or make another one")
-        found = watched_in(codes, wanted, report)
-        self._running = joined(frame, found, wanted, report)
+        found = watched_in(codes, wanted, report, passes=passes)
+        self._running = joined(frame, found, wanted, report, passes=passes)
         tool = free_tool()
         joining = self._running and self._running[1]
         self._probe = TraceFunctions(found, joining) if tool is None else MonitoringEvents(found, tool)
@@ -73,20 +76,27 @@ class LineFollower:
         self._probe = self._running = None
 
 
-def watched_in(codes: Iterable[CodeType], wanted: Callable[[str], bool], report: Report) -> dict[int, CodeVariables]:
+def watched_in(
+    codes: Iterable[CodeType], wanted: Callable[[str], bool], report: Report, *, passes: bool
+) -> dict[int, CodeVariables]:
     """The variables to follow in each code object, by the id of the code."""
     every = [each for code in codes for each in (code, *nested_codes(code)) if is_function(each)]
-    watched = [CodeVariables(code, wanted, report) for code in every]
+    watched = [CodeVariables(code, wanted, report, passes=passes) for code in every]
     return {id(each.code): each for each in watched if each.has_names}
 
 
 def joined(
-    frame: FrameType | None, found: dict[int, CodeVariables], wanted: Callable[[str], bool], report: Report
+    frame: FrameType | None,
+    found: dict[int, CodeVariables],
+    wanted: Callable[[str], bool],
+    report: Report,
+    *,
+    passes: bool,
 ) -> tuple[CodeVariables, FrameType] | None:
     """The variables to follow in a frame that runs already, added to `found`; None if there are none."""
     if frame is None:
         return None
-    watched = found.get(id(frame.f_code)) or CodeVariables(frame.f_code, wanted, report, frame)
+    watched = found.get(id(frame.f_code)) or CodeVariables(frame.f_code, wanted, report, frame, passes=passes)
     if not watched.has_names:
         return None
     found[id(frame.f_code)] = watched
