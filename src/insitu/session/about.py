@@ -21,7 +21,7 @@ def about_trace(subject: nn.Module | None, level: str) -> dict[str, Any]:
     return {**_versions(), "subject": name_of(subject), "level": level}
 
 
-def about_run(model: nn.Module, *, patterns: Iterable[str], every: int, when: str | None) -> dict[str, Any]:
+def about_run(model: nn.Module | None, *, patterns: Iterable[str], every: int, when: str | None) -> dict[str, Any]:
     """What a recorded run says of itself."""
     return {
         **_versions(),
@@ -30,9 +30,16 @@ def about_run(model: nn.Module, *, patterns: Iterable[str], every: int, when: st
         "patterns": list(patterns),
         "settings": {"every": every, "when": when},
         "model": name_of(model),
-        "parameters": sum(map(count, innermost_module(model).parameters())),
+        "parameters": parameter_count(model),
         "world_size": dist.world_size(),
     }
+
+
+def parameter_count(model: nn.Module | None) -> int | None:
+    """How many numbers the parameters of a model hold; None without a model."""
+    if model is None:
+        return None
+    return sum(map(count, innermost_module(model).parameters()))
 
 
 def name_of(subject: object) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from torch import Tensor, nn
 
 from insitu.capture.statistics import stats
 from insitu.capture.values.intake import Keep
-from insitu.capture.values.targets import targets
-from insitu.errors import ChoiceError, SubjectError, choose
+from insitu.capture.values.loop_targets import LoopScope, LoopSearch
+from insitu.capture.values.targets import Targets, TargetSearch
+from insitu.errors import ChoiceError, PatternError, SubjectError, brief, choose
 from insitu.session.dist import current_rank
+from insitu.session.run_block import RunBlock
 from insitu.session.subject import pattern_list
 from insitu.session.switch import is_off
 from insitu.store import RUN_SUFFIXES, check
@@ -32,7 +35,7 @@ class RunOptions:
 
     def __init__(
         self,
-        model: Any,
+        model: nn.Module | None,
         *,
         only: str | Iterable[str] | None,
         keep: KeepOption | dict[str, KeepOption],
@@ -43,23 +46,58 @@ class RunOptions:
         resume: bool,
         compression: str,
     ) -> None:
-        if not isinstance(model, nn.Module):
-            raise SubjectError(f"insitu.record_run needs a torch.nn.Module, got {model!r:.80}")
+        check_model(model, only=only, when=when)
         check_steps(every, when)
         check_target(to)
         check_compression(compression)
         if resume:
             check_resume(to, overwrite=overwrite)
-        self.model: nn.Module = model
+        self.model = model
         self.only = pattern_list("only", only, "'encoder.*'") or ("**",)
         self.every, self.when = every, when
         self.keeps = keep_by_pattern(keep)
-        self.targets = targets(model, self.only)
+        self._search = TargetSearch(model) if model is not None else None
+        self.loop_patterns = [pattern for pattern in self.only if not self._names_model(pattern)]
         self.function: Callable[..., Any] | None = to if callable(to) else None
         self.to = Path(to) if isinstance(to, (str, os.PathLike)) else None
         self.overwrite, self.resume, self.compression = overwrite, resume, compression
         self._keep_by_path: dict[tuple[str, str], Keep | None] = {}
         self.check_free()
+
+    def _names_model(self, pattern: str) -> bool:
+        """Whether a pattern names something in the model; an error if it begins like one that does."""
+        if self._search is None:
+            return False
+        is_found = self._search.add(pattern)
+        if not is_found and self._search.begins(pattern):
+            raise self._search.nothing(pattern)
+        return is_found
+
+    def targets(self, block: RunBlock) -> RunTargets:
+        """What the patterns name in the model, and in the function or block that is recorded."""
+        found = self._search.found if self._search is not None else Targets()
+        if not self.loop_patterns:
+            return RunTargets(found, {})
+        if block.scope is None:
+            raise self._nothing(self.loop_patterns[0])
+        search = LoopSearch(block.scope)
+        for pattern in self.loop_patterns:
+            search.require(pattern, self._paths_in_model())
+        return RunTargets(replace(found, loops=search.found), search.paths)
+
+    def check_names(self, scope: LoopScope) -> None:
+        """Raise if a decorated function has no variable of a name; functions that it calls may be defined later."""
+        for pattern in self.loop_patterns:
+            if "." not in pattern:
+                LoopSearch(scope).require(pattern, self._paths_in_model())
+
+    def _paths_in_model(self) -> list[str]:
+        return list(self._search.paths()) if self._search is not None else []
+
+    def _nothing(self, pattern: str) -> PatternError:
+        if self._search is not None:
+            return self._search.nothing(pattern)
+        return PatternError(f"nothing has the path {pattern!r}: there is neither a model nor a block that could have it")
 
     def check_free(self) -> None:
         """Raise if the file cannot be written: better before a long run than after it.
@@ -83,6 +121,31 @@ class RunOptions:
             if Pattern.of(pattern).match(path) or Pattern.of(pattern).match(whole):
                 return keep
         return None
+
+
+@dataclass(frozen=True)
+class RunTargets:
+    """What is recorded; `loop_paths` says where the values of a pattern go that names variables outside the model."""
+
+    targets: Targets
+    loop_paths: dict[str, set[str]]
+
+
+def check_model(model: object, *, only: object, when: str | None) -> None:
+    """Refuse what is not a model; without a model, refuse options that need one."""
+    if isinstance(model, nn.Module):
+        return
+    if callable(model):
+        raise SubjectError(
+            f"insitu.record_run cannot record {brief(model)}: it takes a model. To decorate a function, write "
+            f"@insitu.record_run(only=['loss'], to='run.h5') above it"
+        )
+    if model is not None:
+        raise SubjectError(f"insitu.record_run needs a torch.nn.Module, or nothing, got {model!r:.80}")
+    if not only:
+        raise ChoiceError("insitu.record_run without a model records variables: name them, as in only=['loss']")
+    if when is not None:
+        raise ChoiceError(f"when={when!r} asks a model whether it trains: pass the model, record_run(model, ...)")
 
 
 def check_steps(every: object, when: str | None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
@@ -26,6 +26,9 @@ from insitu.capture.variables.follow.rewrite import bound_names, known_names
 from insitu.capture.variables.reach import original_of
 from insitu.errors import PatternError
 from insitu.trace.path import Pattern, Segments, fits, is_wild, suggestion
+
+if TYPE_CHECKING:
+    from insitu.capture.values.loop_targets import LoopTarget
 
 GRADIENT = ("grad",)
 
@@ -71,9 +74,11 @@ class Targets:
     functions: dict[str, MethodTarget] = field(default_factory=dict)
     parameters: list[TensorTarget] = field(default_factory=list)
     gradients: list[TensorTarget] = field(default_factory=list)
+    # Code outside of the model, by its file and name.
+    loops: dict[tuple[str, str], LoopTarget] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        found = len(self.outputs) + len(self.methods) + len(self.functions)
+        found = len(self.outputs) + len(self.methods) + len(self.functions) + len(self.loops)
         return found + len(self.parameters) + len(self.gradients)
 
 
@@ -81,9 +86,8 @@ def targets(model: nn.Module, patterns: Iterable[str]) -> Targets:
     """What the patterns name in a model; a PatternError, with the nearest paths, if one can never match."""
     search = TargetSearch(model)
     for pattern in patterns:
-        Pattern.of(pattern)
         if not search.add(pattern):
-            raise PatternError(f"nothing in the model has the path {pattern!r}{suggestion(pattern, search.paths())}")
+            raise search.nothing(pattern)
     return search.found
 
 
@@ -120,6 +124,15 @@ class TargetSearch:
         """Paths in the model, to suggest one."""
         for module in self._modules:
             yield from module.paths()
+
+    def nothing(self, pattern: str) -> PatternError:
+        """The error for a pattern that names nothing in the model."""
+        return PatternError(f"nothing in the model has the path {pattern!r}{suggestion(pattern, self.paths())}")
+
+    def begins(self, pattern: str) -> bool:
+        """Whether something in the model has the first segment of a pattern as its path, or may have it."""
+        first = Pattern.of(pattern).segments[0]
+        return is_wild(first) or any(path.partition(".")[0] == first for path in self.paths())
 
 
 class ModelCode:

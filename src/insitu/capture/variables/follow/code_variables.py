@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from inspect import CO_OPTIMIZED, CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from insitu.capture.variables.follow.instructions import dictionary_names, global_names, hidden_names
-from insitu.capture.variables.follow.passes import loop_lines
+from insitu.capture.variables.follow.line_meanings import LineMeanings, line_meanings
 from insitu.capture.variables.follow.report_plan import Moment
 from insitu.capture.variables.follow.rewrite import ReportPoint
 
@@ -60,10 +60,11 @@ class CodeVariables:
         report: Report,
         frame: FrameType | None = None,
         *,
-        passes: bool = False,
+        closely: bool = False,
     ) -> None:
         self.code = code
-        self._loops = loop_lines(code, wanted) if passes else []
+        self._meanings = line_meanings(code, wanted) if closely else None
+        self._raised: set[int] = set()  # the frames whose last line has raised
         self._report = report
         self._frame = frame
         self._points: dict[tuple[Moment, str, int], ReportPoint] = {}
@@ -116,27 +117,34 @@ class CodeVariables:
         state = self._frames.get(id(frame))
         if state is None:
             self._frames[id(frame)] = [line, *self._values(frame)]
-        elif self._loops:
-            self._step_in_loops(frame, state, line)
+        elif self._meanings is not None:
+            self._step_closely(frame, state, line, self._meanings)
         else:
             self._compare(frame, state)
             state[0] = line
 
-    def _step_in_loops(self, frame: FrameType, state: list[Any], line: int) -> None:
+    def _step_closely(self, frame: FrameType, state: list[Any], line: int, meanings: LineMeanings) -> None:
         """A line is about to run, which may begin a pass of a loop; what the line of the loop binds is in the pass."""
         before = state[0]
-        beginning = [loop for loop in self._loops if loop.begins(before, line)]
+        beginning = [loop for loop in meanings.loops if loop.begins(before, line)]
         is_from_loop_line = any(before not in loop.body for loop in beginning)
         if is_from_loop_line:
             self._tell(frame, "pass", "", line, None)
-        self._compare(frame, state)
+        self._compare(frame, state, () if id(frame) in self._raised else meanings.bound(before, line))
+        self._raised.discard(id(frame))
         if beginning and not is_from_loop_line:
             self._tell(frame, "pass", "", line, None)
         state[0] = line
 
+    def note_raise(self, frame: FrameType) -> None:
+        """The line that runs has raised: it may not have bound what it binds."""
+        if self._meanings is not None:
+            self._raised.add(id(frame))
+
     def leave(self, frame: FrameType) -> None:
         """The frame returns, yields or raises, or is not followed any longer: nothing of it is held."""
         state = self._frames.pop(id(frame), None)
+        self._raised.discard(id(frame))
         if state is not None:
             self._compare(frame, state)
 
@@ -148,15 +156,16 @@ class CodeVariables:
         values = [UNKNOWN if name in hidden else inner.get(name, MISSING) for name in self._locals]
         return values + [frame.f_globals.get(name, MISSING) for name in self._globals]
 
-    def _compare(self, frame: FrameType, state: list[Any]) -> None:
-        """Report what the last line did; runs for every line."""
+    def _compare(self, frame: FrameType, state: list[Any], bound: Collection[str] = ()) -> None:
+        """Report what the last line did, and names that it has bound for certain; runs for every line."""
         for index, now in enumerate(self._values(frame)):
             before = state[index + 1]
-            is_same = now is before and type(now) in ATOMS
+            is_bound = bool(bound) and self._names[index] in bound and now is not MISSING
+            is_same = now is before and type(now) in ATOMS and not is_bound
             if is_same or now is UNKNOWN:
                 continue
             state[index + 1] = now
-            if moment := change(before, now):
+            if moment := "bound" if is_bound else change(before, now):
                 self._tell(frame, moment, self._names[index], state[0], None if now is MISSING else now)
 
     def _tell(self, frame: FrameType, moment: Moment, name: str, line: int, value: Any) -> None:

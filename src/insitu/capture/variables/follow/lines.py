@@ -49,18 +49,18 @@ class LineFollower:
         report: Report,
         frame: FrameType | None = None,
         *,
-        passes: bool = False,
+        closely: bool = False,
     ) -> None:
         """Follow the wanted names in these functions, and in those nested in them; `report` must not raise.
 
         A `frame` that runs already is followed from its current line on: what it has now is reported as given. Other
-        calls of the same function are not followed, unless its code is among `codes`. With `passes`, each pass of a
-        loop that changes a wanted variable is reported.
+        calls of the same function are not followed, unless its code is among `codes`. With `closely`, each pass of a
+        loop that changes a wanted variable is reported, and each binding even to the value that was there before.
         """
         if self._probe is not None:
             raise RuntimeError("this LineFollower was started already: stop it first, or make another one")
-        found = watched_in(codes, wanted, report, passes=passes)
-        self._running = joined(frame, found, wanted, report, passes=passes)
+        found = watched_in(codes, wanted, report, closely=closely)
+        self._running = joined(frame, found, wanted, report, closely=closely)
         tool = free_tool()
         joining = self._running and self._running[1]
         self._probe = TraceFunctions(found, joining) if tool is None else MonitoringEvents(found, tool)
@@ -77,11 +77,11 @@ class LineFollower:
 
 
 def watched_in(
-    codes: Iterable[CodeType], wanted: Callable[[str], bool], report: Report, *, passes: bool
+    codes: Iterable[CodeType], wanted: Callable[[str], bool], report: Report, *, closely: bool
 ) -> dict[int, CodeVariables]:
     """The variables to follow in each code object, by the id of the code."""
     every = [each for code in codes for each in (code, *nested_codes(code)) if is_function(each)]
-    watched = [CodeVariables(code, wanted, report, passes=passes) for code in every]
+    watched = [CodeVariables(code, wanted, report, closely=closely) for code in every]
     return {id(each.code): each for each in watched if each.has_names}
 
 
@@ -91,12 +91,12 @@ def joined(
     wanted: Callable[[str], bool],
     report: Report,
     *,
-    passes: bool,
+    closely: bool,
 ) -> tuple[CodeVariables, FrameType] | None:
     """The variables to follow in a frame that runs already, added to `found`; None if there are none."""
     if frame is None:
         return None
-    watched = found.get(id(frame.f_code)) or CodeVariables(frame.f_code, wanted, report, frame, passes=passes)
+    watched = found.get(id(frame.f_code)) or CodeVariables(frame.f_code, wanted, report, frame, closely=closely)
     if not watched.has_names:
         return None
     found[id(frame.f_code)] = watched
@@ -134,8 +134,8 @@ class MonitoringEvents:
             local = events.LINE | events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
             for watched in self._watched.values():
                 monitoring.set_local_events(self._tool, watched.code, local)
-            # `sys.monitoring` has no local event for a frame that raises.
-            monitoring.set_events(self._tool, events.PY_UNWIND)
+            # `sys.monitoring` has no local events for a frame that raises.
+            monitoring.set_events(self._tool, events.PY_UNWIND | events.RAISE)
 
         def stop(self) -> None:
             """Turn the events off, and free the tool id."""
@@ -155,6 +155,7 @@ class MonitoringEvents:
                 events.PY_RETURN: self._leave,
                 events.PY_YIELD: self._leave,
                 events.PY_UNWIND: self._leave,
+                events.RAISE: self._raise,
             }
 
     else:
@@ -178,6 +179,11 @@ class MonitoringEvents:
         watched, frame = self._watched[id(code)], sys._getframe(1)
         if watched.covers(frame):
             watched.resume(frame)
+
+    def _raise(self, code: CodeType, offset: int, error: BaseException) -> None:
+        watched = self._watched.get(id(code))
+        if watched is not None:
+            watched.note_raise(sys._getframe(1))
 
     def _leave(self, code: CodeType, offset: int, value: Any) -> None:
         watched = self._watched.get(id(code))

@@ -1,0 +1,169 @@
+"""Variables outside of the model, recorded while the functions, the block or the script that have them run."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from insitu.capture.changes import print_of
+from insitu.capture.torch_internals import DisableTorchFunction, version_counter
+from insitu.capture.values.copies import PLAIN
+from insitu.capture.values.intake import text_of
+from insitu.capture.values.leaves import SMALL, parts
+from insitu.capture.values.loop_targets import LoopTarget, Place
+from insitu.capture.variables.follow.definitions import NoSource, find
+from insitu.capture.variables.follow.lines import LineFollower, reported_frame
+from insitu.capture.variables.follow.report_plan import Extras
+from insitu.capture.variables.follow.rewrite import COMPREHENSIONS, ReportPoint
+from insitu.capture.variables.frame_states import FrameStates
+from insitu.capture.variables.reporters import recordings
+from insitu.capture.variables.swaps import swaps
+from insitu.errors import is_interrupt
+
+if TYPE_CHECKING:
+    from insitu.capture.values.value_recorder import ValueRecorder
+
+PASSES = Extras(passes=True)
+
+
+@dataclass(slots=True)
+class LoopCall:
+    """A running call: by path, what is known of the value that a variable had last; and whether a pass has begun."""
+
+    is_in_pass: bool
+    known: dict[str, Any] = field(default_factory=dict)
+
+
+class LoopValues:
+    """Takes a variable each time that it is bound, and when the object that it refers to has changed.
+
+    Functions report by rewritten code; a block that runs already, and functions without source, line by line.
+    """
+
+    def __init__(self, recorder: ValueRecorder) -> None:
+        self._recorder = recorder
+        self._rule, self._clock = recorder.rule, recorder.clock
+        self._targets: dict[Place, LoopTarget] = {}
+        self._calls: FrameStates[LoopCall] = FrameStates()
+        self._lines = ExitStack()
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def start(self, undo: ExitStack, frame: FrameType | None) -> None:
+        """Record the targets that are known; `frame` is that of the block."""
+        self._targets = dict(self._recorder.targets.loops)
+        if not self._targets and not self._recorder.is_open_to_more:
+            return
+        recordings.append(self.hear)
+        undo.callback(recordings.remove, self.hear)
+        undo.callback(self.stop_lines)
+        for target in self._targets.values():
+            self._start(target, undo, frame)
+
+    def add(self, target: LoopTarget, undo: ExitStack) -> None:
+        """Record a function that was found while the recording runs."""
+        self._targets[target.place] = target
+        self._start(target, undo, None)
+
+    def stop_lines(self) -> None:
+        """Report what the last line has changed, and follow lines no more."""
+        self._lines.close()
+
+    def _start(self, target: LoopTarget, undo: ExitStack, frame: FrameType | None) -> None:
+        names = tuple(sorted(target.variables))
+        is_block = frame is not None and frame.f_code is target.code
+        if is_block:
+            self._follow_lines([], names, frame)
+        elif target.function is None:
+            return  # a script, which reports by itself
+        elif has_source(target.code):
+            undo.enter_context(swaps.swapped([target.function], names, PASSES))
+        else:
+            self._follow_lines([target.code], names, None)
+
+    def _follow_lines(self, codes: list[CodeType], names: tuple[str, ...], frame: FrameType | None) -> None:
+        follower = LineFollower()
+
+        def report(point: ReportPoint, value: Any) -> None:
+            reported = reported_frame()
+            if reported is not None:
+                self.hear(point, value, reported, is_joined=frame is not None)
+
+        follower.start(codes, frozenset(names).__contains__, report, frame=frame, closely=True)
+        self._lines.callback(follower.stop)
+
+    def hear(self, point: ReportPoint, value: Any, frame: FrameType, *, is_joined: bool = False) -> None:
+        """A variable was reported, or a pass of a loop; what a block had before it was joined is not recorded."""
+        target = self._targets.get((point.file, point.function))
+        if target is None:
+            return
+        try:
+            if point.moment == "entered":
+                self._calls.enter(frame, LoopCall(is_in_pass=not target.has_loops))
+                self._recorder.begin_pass()
+            elif point.moment == "pass":
+                self._recorder.begin_pass()
+                self._call_in(target, frame).is_in_pass = True
+            elif point.name in target.variables and point.moment != "deleted":
+                is_before = is_joined and point.moment == "given"
+                self._hear_variable(target, point, value, frame, is_before=is_before)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            self._recorder.leave_out(f"{point.function}.{point.name}", text_of(error))
+
+    def _hear_variable(
+        self, target: LoopTarget, point: ReportPoint, value: Any, frame: FrameType, *, is_before: bool
+    ) -> None:
+        is_same_atom = point.moment == "maybe" and type(value) in SMALL  # a number that is not bound again is the same
+        if is_same_atom or not self._clock.step.is_recorded:
+            return
+        if frame.f_code.co_name in COMPREHENSIONS and frame.f_back is not None:
+            frame = frame.f_back  # a name that `:=` binds in a comprehension belongs to the function around it
+        call = self._call_in(target, frame)
+        for whole, rests in target.variables[point.name].items():
+            for path, item in parts(whole, value, rests).items():
+                before, call.known[path] = call.known.get(path), identity_of(item)
+                is_new = point.moment != "maybe" or before != call.known[path]
+                if is_new and not is_before:
+                    self._recorder.take(path, item)
+                    if call.is_in_pass:
+                        self._rule.note("value")
+
+    def _call_in(self, target: LoopTarget, frame: FrameType) -> LoopCall:
+        """The call that runs in a frame."""
+        call = self._calls.get(id(frame))
+        if call is None:
+            call = self._calls.enter(frame, LoopCall(is_in_pass=not target.has_loops))
+        return call
+
+
+def identity_of(value: Any) -> Any:
+    """What tells that a value has changed in place: for a tensor its version, which costs less than its contents."""
+    if type(value) in SMALL:
+        return None
+    if type(value) in PLAIN:
+        return id(value), version_of(value)
+    return print_of(value)
+
+
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor was written to; 0 for one of inference mode, which does not count."""
+    with DisableTorchFunction():  # modes are not to see this
+        if tensor.is_inference():
+            return 0
+        return version_counter(tensor)
+
+
+def has_source(code: CodeType) -> bool:
+    """Whether a function can be rewritten."""
+    try:
+        find(code)
+    except NoSource:
+        return False
+    return True
