@@ -68,9 +68,10 @@ def record_run(
     these by pattern.
 
     `to="run.h5"` writes a journal for each rank to `run.h5.parts` while the program runs, and merges them into the file
-    at the end: of the block or, for a decorated function, of the program. A function as `to` is called with path, value, step and rank. Without `to`, the values are in a
-    temporary folder. An existing file is an error unless `overwrite=True`; with `resume=True` the run in it continues
-    as a new attempt. `compression` is "none", "gzip", "lzf", or "blosc2" with hdf5plugin.
+    at the end: of the block or, for a decorated function, of the program. A function as `to` is called with path,
+    value, step and rank. Without `to`, the values of a block are in a temporary folder. An existing file is an error
+    unless `overwrite=True`; with `resume=True` the run in it continues as a new attempt. `compression` is "none",
+    "gzip", "lzf", or "blosc2" with hdf5plugin.
     """
     options = RunOptions(
         model,

@@ -87,7 +87,7 @@ class FunctionRun:
             if self._entry is None:
                 names = parameter_names(self._function.__code__)
                 arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-                self._entry = RunEntry(self._options, RunBlock(function=self._function, arguments=arguments))
+                self._entry = RunEntry(self._options, RunBlock(None, self._function, arguments))
             elif self._calls == 0:
                 self._entry.resume()
             self._calls += 1

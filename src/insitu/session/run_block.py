@@ -24,8 +24,8 @@ OWN = os.path.join(os.path.dirname(insitu.__file__), "")
 class RunBlock:
     """A frame that runs already, or a function that is about to run with some arguments; or neither."""
 
-    frame: FrameType | None = None
-    function: FunctionType | None = None
+    frame: FrameType | None
+    function: FunctionType | None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -35,7 +35,7 @@ class RunBlock:
             frame = frame.f_back
         if frame is None or frame.f_code.co_filename.startswith(OWN):
             return NO_BLOCK
-        return cls(frame)
+        return cls(frame, None)
 
     @cached_property
     def scope(self) -> LoopScope | None:
@@ -68,4 +68,4 @@ class RunBlock:
         return {name: value for name, value in names.items() if name in inside}
 
 
-NO_BLOCK = RunBlock()
+NO_BLOCK = RunBlock(None, None)

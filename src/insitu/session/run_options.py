@@ -97,7 +97,7 @@ class RunOptions:
     def _nothing(self, pattern: str) -> PatternError:
         if self._search is not None:
             return self._search.nothing(pattern)
-        return PatternError(f"nothing has the path {pattern!r}: there is neither a model nor a block that could have it")
+        return PatternError(f"nothing has the path {pattern!r}: no model and no block is recorded here")
 
     def check_free(self) -> None:
         """Raise if the file cannot be written: better before a long run than after it.

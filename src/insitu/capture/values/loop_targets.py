@@ -45,7 +45,7 @@ class LoopTarget:
     """Code whose variables are recorded; without a function, it is that of a block or script that runs once."""
 
     code: CodeType
-    function: FunctionType | None = None
+    function: FunctionType | None
     # By name, the paths of a variable, and the parts that are wanted at each; the rest `()` is the whole.
     variables: dict[str, dict[str, set[Segments]]] = field(default_factory=dict)
 
@@ -89,12 +89,12 @@ class LoopScope:
 
     code: CodeType
     namespace: Mapping[str, Any]
-    function: FunctionType | None = None
+    function: FunctionType | None
 
     @classmethod
     def of_frame(cls, frame: FrameType) -> LoopScope:
         """The scope of a block in a frame."""
-        return cls(frame.f_code, {**frame.f_globals, **frame.f_locals})
+        return cls(frame.f_code, {**frame.f_globals, **frame.f_locals}, None)
 
     @classmethod
     def of_function(cls, function: FunctionType) -> LoopScope:
@@ -161,11 +161,11 @@ class LoopSearch:
         for length in range(1, len(segments)):
             name, rest = segments[:length], segments[length:]
             for function in self._functions.named(name):
-                place = LoopTarget(function.__code__).place
-                target = self.found.get(place, LoopTarget(function.__code__, function))
+                new = LoopTarget(function.__code__, function)
+                target = self.found.get(new.place, new)
                 paths = target.add(name, rest)
                 if paths:
-                    self.found[place] = target
+                    self.found[target.place] = target
                     return paths
         return set()
 
