@@ -102,7 +102,7 @@ class RunSession(Session[RunEntry]):
 
     def open(self, frame: FrameType | None) -> RunEntry:
         """Open the journal and start to record."""
-        return RunEntry(self._options, RunBlock.in_frame(frame))
+        return RunEntry(self._options, self._options.plan(RunBlock.in_frame(frame)))
 
     def __call__(self, function: Function) -> Function:
         """The function, whose calls are recorded: all of them are one run."""

@@ -87,7 +87,8 @@ class FunctionRun:
             if self._entry is None:
                 names = parameter_names(self._function.__code__)
                 arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-                self._entry = RunEntry(self._options, RunBlock(None, self._function, arguments))
+                plan = self._options.plan(RunBlock(None, self._function, arguments))
+                self._entry = RunEntry(self._options, plan)
             elif self._calls == 0:
                 self._entry.resume()
             self._calls += 1

@@ -14,8 +14,7 @@ from insitu.errors import Troubles, tell
 from insitu.session.about import about_run
 from insitu.session.dist import current_rank
 from insitu.session.live_run import LiveRun
-from insitu.session.run_block import NO_BLOCK, RunBlock
-from insitu.session.run_options import RunOptions
+from insitu.session.run_options import RunOptions, RunPlan
 from insitu.session.run_writer import RunWriter
 from insitu.session.session import Entry
 from insitu.session.signals import Termination
@@ -27,15 +26,11 @@ PATIENCE = 60.0  # seconds that rank 0 waits for the others to end
 
 
 class RunEntry(Entry):
-    """Records the values of one run in this process; the child of a fork leaves everything to its parent.
+    """Records the values of one run in this process; the child of a fork leaves everything to its parent."""
 
-    `block` is what is recorded besides the model: a block in a frame, or a decorated function.
-    """
-
-    def __init__(self, options: RunOptions, block: RunBlock = NO_BLOCK) -> None:
+    def __init__(self, options: RunOptions, plan: RunPlan) -> None:
         super().__init__()
-        found = options.targets(block)  # first: an error leaves nothing behind
-        self._loop_paths = found.loop_paths
+        self._loop_paths = plan.loop_paths
         self._options: RunOptions | None = options  # None after the end: the model may be large
         self.is_off = is_off()
         self.is_on = not self.is_off  # until the block ends
@@ -47,17 +42,18 @@ class RunEntry(Entry):
         self._termination: Termination | None = None
         self.recorder = ValueRecorder(
             options.model,
-            found.targets,
+            plan.targets,
             keep_of=options.keep_of,
             every=options.every,
             when=options.when,
             sink=self._sink(options),
             trouble=self.trouble,
+            rule=plan.rule,
         )
-        if options.model is None and block.expects_updates():
+        if plan.has_updates:
             self.recorder.updates.expect()
         if self.is_on:
-            self._start(block.frame)
+            self._start(plan.frame)
 
     def _open_writer(self, options: RunOptions) -> RunWriter | None:
         if self.is_off or options.function is not None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
 
 from insitu.capture.statistics import stats
+from insitu.capture.step_rule import StepRule
 from insitu.capture.values.intake import Keep
 from insitu.capture.values.loop_targets import LoopScope, LoopSearch
 from insitu.capture.values.targets import Targets, TargetSearch
@@ -73,17 +75,18 @@ class RunOptions:
             raise self._search.nothing(pattern)
         return is_found
 
-    def targets(self, block: RunBlock) -> RunTargets:
+    def plan(self, block: RunBlock) -> RunPlan:
         """What the patterns name in the model, and in the function or block that is recorded."""
         found = self._search.found if self._search is not None else Targets()
         if not self.loop_patterns:
-            return RunTargets(found, {})
+            return RunPlan(found)
         if block.scope is None:
             raise self._nothing(self.loop_patterns[0])
         search = LoopSearch(block.scope)
         for pattern in self.loop_patterns:
             search.require(pattern, self._paths_in_model())
-        return RunTargets(replace(found, loops=search.found), search.paths)
+        has_updates = self.model is None and block.expects_updates()
+        return RunPlan(replace(found, loops=search.found), search.paths, block.frame, has_updates=has_updates)
 
     def check_names(self, scope: LoopScope) -> None:
         """Raise if a decorated function has no variable of a name; functions that it calls may be defined later."""
@@ -124,11 +127,18 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class RunTargets:
-    """What is recorded; `loop_paths` says where the values of a pattern go that names variables outside the model."""
+class RunPlan:
+    """What is recorded: the targets, and the frame of the block.
+
+    `loop_paths` says where the values go of a pattern that names variables outside the model. With `has_updates` the
+    program has an optimizer. A `rule` from outside says where steps begin.
+    """
 
     targets: Targets
-    loop_paths: dict[str, set[str]]
+    loop_paths: dict[str, set[str]] = field(default_factory=dict)
+    frame: FrameType | None = None
+    has_updates: bool = False
+    rule: StepRule | None = None
 
 
 def check_model(model: object, *, only: object, when: str | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -131,7 +131,8 @@ class LoopSearch:
     def __init__(self, scope: LoopScope) -> None:
         self._scope = scope
         self._own = LoopTarget(scope.code, scope.function)
-        self._functions = FunctionSearch(scope)
+        spaces = [scope.namespace, *map(attributes_of, modules_of_program())]
+        self._functions = FunctionSearch(spaces, lambda: scope.callees)
         self.found: dict[Place, LoopTarget] = {}
         self.paths: dict[str, set[str]] = {}
 
@@ -181,51 +182,52 @@ class LoopSearch:
     def names(self) -> Iterator[str]:
         """The paths of variables, to suggest one."""
         yield from known_names(self._scope.code)
-        for function in self._functions.near():
+        near = [function for value in list(self._scope.namespace.values()) for function in functions_of(value)]
+        for function in near:
             yield from (join(function.__name__, name) for name in known_names(function.__code__))
 
 
 class FunctionSearch:
-    """Finds functions of the program by name, without running code of it; those of torch and Python are left out."""
+    """Finds functions of the program by name, without running code of it; those of torch and Python are left out.
 
-    def __init__(self, scope: LoopScope) -> None:
-        self._scope = scope
+    It looks into spaces, each with values by name, and then among the functions that are called.
+    """
+
+    def __init__(
+        self, spaces: Sequence[Mapping[str, Any]], callees: Callable[[], Iterable[FunctionType]] = lambda: ()
+    ) -> None:
+        self._spaces, self._callees = spaces, callees
 
     def named(self, name: Segments) -> Iterator[FunctionType]:
         """The functions with a name such as `train`, `Trainer.run` or `engine.train`, nearest first."""
         if any(map(is_wild, name)):
             return
-        for value in self._owners(name[0]):
-            for part in name[1:]:
-                value = attribute(value, part)
-            yield from functions_of(value)
+        for space in self._spaces:
+            if name[0] in space:
+                yield from functions_of(member_at(space[name[0]], name[1:]))
         if len(name) == 1 and name[0] != OF_MODELS:
             yield from self._members(name[0])
 
-    def near(self) -> Iterator[FunctionType]:
-        """The functions that the scope knows by a name of its own."""
-        for value in list(self._scope.namespace.values()):
-            yield from functions_of(value)
-
-    def _owners(self, name: str) -> Iterator[Any]:
-        """What a name means: to the scope, or to a module of the program."""
-        for space in (self._scope.namespace, *map(attributes_of, own_modules_of_program())):
-            if name in space:
-                yield space[name]
-
     def _members(self, name: str) -> Iterator[FunctionType]:
-        """The methods of this name, of the classes and objects that the scope knows, and functions that it calls."""
-        for value in list(self._scope.namespace.values()):
-            kind = value if is_class(value) else type(value)
-            if is_module(value):
-                yield from functions_of(attributes_of(value).get(name))
-            else:
-                yield from functions_of(in_class(kind, name))
-        yield from (function for function in self._scope.callees if function.__name__ == name)
-        for module in own_modules_of_program():
-            for value in list(attributes_of(module).values()):
-                if is_class(value):
-                    yield from functions_of(in_class(value, name))
+        """The methods of this name, of the classes and objects in the spaces, and functions that are called."""
+        for space in self._spaces:
+            for value in list(space.values()):
+                yield from functions_of(member_of(value, name))
+        yield from (function for function in self._callees() if function.__name__ == name)
+
+
+def member_at(value: Any, names: Segments) -> Any:
+    """What a chain of attributes leads to."""
+    for name in names:
+        value = attribute(value, name)
+    return value
+
+
+def member_of(value: Any, name: str) -> Any:
+    """The function of this name in a module, a class, or the class of an object."""
+    if is_module(value):
+        return attributes_of(value).get(name)
+    return in_class(value if is_class(value) else type(value), name)
 
 
 def is_code(value: Any) -> bool:
@@ -246,7 +248,7 @@ def functions_of(value: Any) -> Iterator[FunctionType]:
         yield function
 
 
-def own_modules_of_program() -> list[ModuleType]:
+def modules_of_program() -> list[ModuleType]:
     """The modules that belong to the program: not those of Python, and not those of packages that were installed."""
     return [module for module in list(sys.modules.values()) if is_module(module) and is_own(module)]
 

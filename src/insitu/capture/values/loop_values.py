@@ -66,7 +66,7 @@ class LoopValues:
             self._start(target, undo, frame)
 
     def add(self, target: LoopTarget, undo: ExitStack) -> None:
-        """Record a function that was found while the recording runs."""
+        """Record a function that was found while the program runs."""
         self._targets[target.place] = target
         self._start(target, undo, None)
 

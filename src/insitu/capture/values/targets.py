@@ -77,6 +77,14 @@ class Targets:
     # Code outside of the model, by its file and name.
     loops: dict[tuple[str, str], LoopTarget] = field(default_factory=dict)
 
+    def extend(self, other: Targets) -> None:
+        """Add the targets of another model."""
+        self.outputs.update(other.outputs)
+        self.methods.update(other.methods)
+        self.functions.update(other.functions)
+        self.parameters += other.parameters
+        self.gradients += other.gradients
+
     def __len__(self) -> int:
         found = len(self.outputs) + len(self.methods) + len(self.functions) + len(self.loops)
         return found + len(self.parameters) + len(self.gradients)
@@ -92,15 +100,15 @@ def targets(model: nn.Module, patterns: Iterable[str]) -> Targets:
 
 
 class TargetSearch:
-    """Looks patterns up in one model."""
+    """Looks patterns up in one model; `base` is the path of the model, if it is one of several."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, base: str = "") -> None:
         self._model = innermost_module(model)
         self.found = Targets()
         callees = [
             callee for callee in ModuleNames(model, lambda path: True).callees.values() if not callee.transparent
         ]
-        modules = [(callee.path, callee.ref()) for callee in callees]
+        modules = [(join(base, callee.path), callee.ref()) for callee in callees]
         code = ModelCode({type(module) for _, module in modules if module is not None})
         self._modules = [ModuleSearch(path, each, code, self.found) for path, each in modules if each is not None]
 

@@ -29,6 +29,7 @@ from insitu.capture.modules import patch
 from insitu.capture.step_rule import StepRule
 from insitu.capture.updates import Updates
 from insitu.capture.values.intake import Intake, Keep, ValueSink, text_of
+from insitu.capture.values.loop_targets import LoopTarget
 from insitu.capture.values.loop_values import LoopValues
 from insitu.capture.values.methods import MethodValues
 from insitu.capture.values.model_calls import ModelCalls, Output
@@ -131,12 +132,28 @@ class ValueRecorder:
             undo.callback(regions.end)
             patch.add_value_probe(self)
             undo.callback(patch.remove_value_probe, self)
-            self._gradients.start(undo)
-            self._methods.start(undo)
+            self._start_model(undo, self.targets)
             if self.targets.loops or self.is_open_to_more:
                 self.updates.start(undo)
             self._loops.start(undo, frame)
             self._undo = undo.pop_all()
+
+    def _start_model(self, undo: ExitStack, targets: Targets) -> None:
+        self._gradients.start(undo, targets)
+        if targets.methods or targets.functions:
+            self._methods.start(undo, targets)
+
+    def add_model(self, model: nn.Module, targets: Targets) -> None:
+        """Record a model that was called for the first time."""
+        with self.lock:
+            self.targets.extend(targets)
+            self._calls.add(model, targets)
+            self._start_model(self._undo, targets)
+
+    def add_loop(self, target: LoopTarget) -> None:
+        """Record variables of a function that was defined just now."""
+        with self.lock:
+            self._loops.add(target, self._undo)
 
     def stop(self) -> None:
         """Write the last step and undo everything; called again after an interrupt, it does the rest."""

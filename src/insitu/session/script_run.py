@@ -1,0 +1,214 @@
+"""A recorded run of an unmodified script: its variables, its functions and its models are found while it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from torch import nn
+
+from insitu.capture.modules import ValueProbe
+from insitu.capture.names import innermost_module
+from insitu.capture.program_calls import ProgramCalls
+from insitu.capture.step_rule import StepRule
+from insitu.capture.updates import Updates
+from insitu.capture.values.loop_targets import FunctionSearch, LoopTarget, is_code, is_own
+from insitu.capture.values.targets import Targets, TargetSearch
+from insitu.capture.variables.follow.lookup import attributes_of, is_module
+from insitu.capture.variables.follow.rewrite import ReportPoint
+from insitu.capture.variables.reporters import recordings
+from insitu.errors import Troubles, is_interrupt
+from insitu.session.run_entry import RunEntry
+from insitu.session.run_options import RunOptions, RunPlan
+from insitu.session.session import Session
+from insitu.trace.path import Pattern, Segments
+
+
+class ScriptSteps:
+    """The steps of a script: a step ends with the update of an optimizer.
+
+    As long as the script has no optimizer, it ends with a call of a model that no other module calls.
+    """
+
+    def __init__(self) -> None:
+        self.rule = StepRule("call")
+        self._updates = Updates(self.rule, lambda: None, is_fixed=False)
+
+    def start(self, undo: ExitStack) -> None:
+        """Listen to the optimizers."""
+        self._updates.start(undo)
+
+
+class ScriptFunctions:
+    """Finds functions by name as soon as a script has defined or imported them; each thing is looked at once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self._modules: set[str] = set(sys.modules)
+
+    def search(self, namespace: Mapping[str, Any]) -> FunctionSearch:
+        """A search in what is new in the script, and in the modules of the program that were imported since."""
+        new = {name: value for name, value in list(namespace.items()) if self._seen.get(name) != id(value)}
+        self._seen.update((name, id(value)) for name, value in new.items())
+        return FunctionSearch([new, *map(attributes_of, self._new_modules())])
+
+    def _new_modules(self) -> Iterator[ModuleType]:
+        for name in sys.modules.keys() - self._modules:
+            module = sys.modules.get(name)
+            if is_module(module) and module is not None and is_own(module):
+                yield module
+        self._modules = set(sys.modules)
+
+
+class ScriptTargets:
+    """What patterns name in a script: variables of its own, of its functions, and of its models.
+
+    A name that means a variable of the script, or one of its functions, means that; any other is looked for in models.
+    The first model has the paths as they are written. In those of another one, the name of its class comes first.
+    """
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._patterns = {text: Pattern.of(text).segments for text in patterns}
+        self.paths: dict[str, set[str]] = {}  # where the values of the patterns go that name variables
+        self.own: LoopTarget | None = None
+        self._functions = ScriptFunctions()
+        self._in_models: set[str] = set()
+        self._models: dict[int, nn.Module] = {}
+        self._names: set[str] = set()
+
+    def add_own(self, code: CodeType, definitions: frozenset[str]) -> LoopTarget | None:
+        """The variables of the script itself; the names of its functions, classes and imports are not variables."""
+        own = LoopTarget(code, None)
+        for text, segments in self._patterns.items():
+            if segments[0] not in definitions and (paths := own.add((), segments)):
+                self.paths[text] = paths
+        if own.variables:
+            self.own = own
+        return self.own
+
+    def functions(self, namespace: Mapping[str, Any]) -> Iterator[LoopTarget]:
+        """The functions that the script has defined or imported just now, as far as patterns name variables in them."""
+        search = self._functions.search(namespace)
+        found: dict[tuple[str, str], LoopTarget] = {}
+        for text, segments in self._patterns.items():
+            is_settled = text in self.paths or text in self._in_models
+            if not is_settled or is_code(namespace.get(segments[0])):
+                self.paths.setdefault(text, set()).update(add_function(search, segments, found))
+                if not self.paths[text]:
+                    del self.paths[text]
+        yield from found.values()
+
+    def model(self, module: nn.Module) -> Targets | None:
+        """What the patterns name in a model that is called; None if it is known already."""
+        model = innermost_module(module)
+        if id(model) in self._models:
+            return None
+        name = self._free_name(type(model).__name__)
+        self._models.update((id(part), part) for part in model.modules())
+        plain, named = TargetSearch(module), TargetSearch(module, name)
+        for text, segments in self._patterns.items():
+            if text in self.paths:
+                continue
+            if segments[0] == name:
+                named.add(text)
+            elif text in self._in_models:
+                named.add(f"{name}.{text}")
+            elif plain.add(text):
+                self._in_models.add(text)
+        found = replace(plain.found)
+        found.extend(named.found)
+        return found
+
+    def _free_name(self, name: str) -> str:
+        number = 1
+        while (free := name if number == 1 else f"{name}#{number}") in self._names:
+            number += 1
+        self._names.add(free)
+        return free
+
+
+def add_function(search: FunctionSearch, segments: Segments, found: dict[tuple[str, str], LoopTarget]) -> set[str]:
+    """Add the variables that a pattern names in a function; their paths."""
+    for length in range(1, len(segments)):
+        for function in search.named(segments[:length]):
+            new = LoopTarget(function.__code__, function)
+            target = found.get(new.place, new)
+            if paths := target.add(segments[:length], segments[length:]):
+                found[target.place] = target
+                return paths
+    return set()
+
+
+class ScriptEntry(RunEntry):
+    """The recording of one script: adds what it finds while the script runs."""
+
+    def __init__(self, options: RunOptions, found: ScriptTargets, steps: ScriptSteps) -> None:
+        self._found = found
+        self._finding = Troubles()
+        super().__init__(options, RunPlan(Targets(), found.paths, rule=steps.rule))
+        if self.is_on:
+            recordings.append(self.hear)
+            self.undo.callback(recordings.remove, self.hear)
+
+    def add_script(self, code: CodeType, definitions: frozenset[str]) -> LoopTarget | None:
+        """Record the variables of the script itself, which is about to run; None if no pattern names one."""
+        own = self._found.add_own(code, definitions)
+        if own is not None:
+            self.recorder.add_loop(own)
+        return own
+
+    def hear(self, point: ReportPoint, value: Any, frame: FrameType) -> None:
+        """The script has defined something: look for functions that are recorded."""
+        if point.moment != "defined":
+            return
+        try:
+            for target in self._found.functions(frame.f_globals):
+                self.recorder.add_loop(target)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            self._finding("looking for functions", error)
+
+    def learn(self, module: nn.Module) -> ValueProbe | None:
+        """A model is called: record it if it is new."""
+        try:
+            targets = self._found.model(module)
+            if targets is None:
+                return None
+            self.recorder.add_model(module, targets)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            self._finding("looking into a model", error)
+            return None
+        return self.recorder
+
+    def stop(self, error: BaseException | None) -> None:
+        """Hear nothing any more, and end the recording."""
+        try:
+            self.undo.close()
+        finally:
+            super().stop(error)
+
+
+class ScriptRun(Session[ScriptEntry]):
+    """A `with` block around a script whose values are recorded."""
+
+    def __init__(self, options: RunOptions, steps: ScriptSteps) -> None:
+        super().__init__()
+        self._options, self._steps = options, steps
+        self.found = ScriptTargets(options.only)
+
+    def __enter__(self) -> ScriptEntry:
+        return self.enter(None)
+
+    def open(self, frame: FrameType | None) -> ScriptEntry:
+        """Open the journal and start to record."""
+        return ScriptEntry(self._options, self.found, self._steps)
+
+
+__all__ = ["ProgramCalls", "ScriptRun", "ScriptSteps"]
