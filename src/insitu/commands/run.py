@@ -7,25 +7,33 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from insitu.commands.delivery import MOST_LINES, deliver, say
+from insitu.commands.delivery import MOST_LINES, say
 from insitu.commands.options import add_view, add_view_flags, view_flags
 from insitu.commands.rank_files import rank, rank_file
 from insitu.errors import ChoiceError
+from insitu.trace.step_choice import StepChoice
 from insitu.view.views import traits
 
 if TYPE_CHECKING:
     from insitu.commands.program import Program
-    from insitu.trace.trace import Trace
 
 EXAMPLE = """\
 Options of insitu come before the script; everything after it belongs to the script. The output and the exit code of the
 script stay as they are. The trace is printed to stderr when the script ends, even if it fails. Under torchrun each rank
-writes its own file, step.rank0.h5 for --to step.h5, and rank 0 prints.
+writes its own file, step.rank0.h5 for --to step.h5, and rank 0 prints; all ranks record into one run.h5.
+
+A step of a script is one update: it ends when an optimizer's step() has returned, and the next pass of the loop, or the
+next call of the model, begins another one. In a script without an optimizer, each call of a model is a step.
+
+--record names a variable of the script (loss), of one of its functions (train.loss, Trainer.run.self.loss), or a value
+of its model (forward.logits, head.weight.grad).
 
 example:
   insitu run --view code --only 'encoder.*' train.py --epochs 1
   insitu run --to step.h5 --keep stats --quiet -m package.train
-  insitu run --html run.html train.py
+  insitu run --html run.html --steps 10:12 train.py
+  insitu run --record train.loss --record head.weight.grad --run run.h5 --quiet train.py
+  insitu run --guard train.py
 """
 LEVELS = ("modules", "functions", "aten")
 
@@ -40,7 +48,7 @@ def split(words: list[str], parser: argparse.ArgumentParser) -> tuple[list[str],
     """
     if words[:1] != ["run"]:
         return words, []
-    valued = {option for action in parser._actions if action.nargs != 0 for option in action.option_strings}
+    valued = {option for action in parser._actions if _takes_word(action) for option in action.option_strings}
     end = 1
     while end < len(words) and _is_option(words[end]):
         if words[end] in valued:
@@ -49,6 +57,11 @@ def split(words: list[str], parser: argparse.ArgumentParser) -> tuple[list[str],
     if words[end : end + 1] == ["--"]:
         return words[:end], words[end + 1 :]
     return words[:end], words[end:]
+
+
+def _takes_word(action: argparse.Action) -> bool:
+    """Whether the word after an option belongs to it; one that may be left out is written with `=`."""
+    return action.nargs not in (0, argparse.OPTIONAL)
 
 
 def _is_option(word: str) -> bool:
@@ -75,6 +88,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="meta (default): shapes and dtypes; stats: statistics of all values",
     )
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
+    parser.add_argument("--steps", metavar="STEPS", help="trace only these steps, as in 3 or 10:12 (steps 10 and 11)")
+    parser.add_argument(
+        *("--record",),
+        action="append",
+        metavar="PATH",
+        help="record a variable or a value of the model at each step, as in loss, train.loss or forward.logits; "
+        "may be repeated",
+    )
+    parser.add_argument("--run", metavar="FILE", help="where --record writes (default: run.h5)")
+    parser.add_argument(
+        *("--guard",),
+        nargs=argparse.OPTIONAL,
+        const="warn",
+        choices=("warn", "raise"),
+        metavar="ACTION",
+        help="report the call that produces NaN or Inf, and weights that do not learn; --guard=raise stops there",
+    )
     parser.add_argument("--html", metavar="FILE", help="also make a page, as in run.html")
     parser.add_argument("--to", metavar="FILE", help="also save the trace, as in step.h5")
     parser.add_argument(
@@ -86,14 +116,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="WAY",
         help="where the rest goes: disk (default with --to FILE.h5, which then holds everything) or drop",
     )
-    parser.add_argument("--overwrite", action="store_true", help="let --to and --html replace files that are there")
+    parser.add_argument("--overwrite", action="store_true", help="let --to, --html and --run replace files")
     parser.add_argument("--all", action="store_true", help=f"print all of a trace of more than {MOST_LINES} lines")
     add_view_flags(parser)
-    parser.add_argument("--quiet", action="store_true", help="print nothing, only save (with --to or --html)")
+    parser.add_argument("--quiet", action="store_true", help="do not print the trace")
 
 
 def main(options: argparse.Namespace, command: list[str]) -> int:
     """Run the program and return its exit code, whatever happens to its trace."""
+    from insitu.commands.observation import Observation
     from insitu.commands.program import Program
     from insitu.session.switch import is_off
 
@@ -101,20 +132,23 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
         raise ChoiceError("run needs a script: insitu run script.py, or insitu run -m module")
     # Errors in the options are reported now, and not after hours of running.
     _check(options)
+    program = Program(command)
+    _check_record(options, program)
     process = os.getpid()
-    trace, failure, code = _traced(Program(command), options)
+    observation = Observation(options)
+    ending = observation.observe(program)
     if os.getpid() != process:  # a child that the program forked, and that came back here
-        return code
+        return ending.code
     if is_off():
         print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
-        return code
+        return ending.code
     number = rank()
     if number:
         options.quiet = True
-    deliver(trace, failure, options)
+    observation.deliver(ending.failure)
     if number is not None:
         _say_files(number, options)
-    return code
+    return ending.code
 
 
 def _say_files(rank: int, options: argparse.Namespace) -> None:
@@ -133,6 +167,8 @@ def _check(options: argparse.Namespace) -> None:
 
     options.flags = view_flags(options, options.view)
     options.level = options.level or _usual_level(options.view)
+    if options.steps is not None:
+        options.steps = StepChoice.of("--steps", options.steps)
     for name, suffixes in (("to", SUFFIXES), ("html", (PAGE,))):
         path = getattr(options, name)
         if path is None:
@@ -144,8 +180,30 @@ def _check(options: argparse.Namespace) -> None:
     has_file = options.to is not None or options.html is not None
     if has_file and options.to == options.html:
         raise ChoiceError(f"--to and --html are both {path!r}: give two names, or leave one out")
-    if options.quiet and not has_file:
-        raise ChoiceError("--quiet without --to FILE or --html FILE would show nothing: give one, or leave it out")
+    options.is_traced = has_file or not options.quiet
+    has_output = options.is_traced or bool(options.record) or options.guard is not None
+    if not has_output:
+        raise ChoiceError(
+            "--quiet would show nothing: add --to FILE, --html FILE, --record PATH or --guard, or leave --quiet out"
+        )
+
+
+def _check_record(options: argparse.Namespace, program: Program) -> None:
+    """Check what is recorded, as far as the source of the script says it, and where it goes."""
+    from insitu.session.script_source import check_patterns
+
+    if not options.record:
+        if options.run is not None:
+            raise ChoiceError(f"--run {options.run} is the file that --record writes: add --record PATH")
+        return
+    if program.is_archive:
+        raise ChoiceError(f"--record cannot follow the code in {program.name!r}, an archive: unpack it first")
+    options.run = os.path.abspath(options.run or "run.h5")  # the program may change the directory
+    if options.run in (options.to, options.html):
+        raise ChoiceError(f"{options.run!r} cannot be two files: give --run another name")
+    source = program.source()
+    if source is not None:
+        check_patterns(options.record, source, program.name)
 
 
 def _usual_level(view: str) -> str:
@@ -176,41 +234,3 @@ def _usual_overflow(holds_all: bool) -> str:
     if holds_all:
         return "disk"
     return "drop"
-
-
-def _traced(program: Program, options: argparse.Namespace) -> tuple[Trace, BaseException | None, int]:
-    """Run the program; return its trace, up to the failure if it failed, the exception, and its exit code."""
-    from insitu.commands.program import exit_code
-    from insitu.session.record import TraceSession
-
-    folder = None
-    if options.overflow == "disk":
-        folder = os.path.dirname(options.to)
-    session = TraceSession(
-        "record",
-        None,
-        level=options.level,
-        keep=options.keep,
-        only=options.only or (),
-        memory=options.memory,
-        overflow=options.overflow,
-        folder=folder,
-    )
-    trace: Trace | None = None
-    failure: BaseException | None = None
-    try:
-        with session as trace:
-            try:
-                program.run()
-            except BaseException as error:
-                failure = error
-                raise
-    except BaseException as error:
-        is_of_program = error is failure or isinstance(error, KeyboardInterrupt)  # which may come at the very end
-        if trace is None or not is_of_program:
-            raise
-        failure = error
-    try:
-        return trace, failure, exit_code(failure)
-    except KeyboardInterrupt:  # it came again while the first one was reported
-        return trace, failure, exit_code(KeyboardInterrupt())

@@ -197,8 +197,7 @@ class RunEntry(Entry):
     def _complain(self, options: RunOptions) -> None:
         """Warn about patterns that matched nothing."""
         if self.recorder.step < 0:
-            what = "the model was not called" if options.model is not None else "none of the code that is recorded ran"
-            tell(f"nothing was recorded: {what} in this block")
+            tell(f"nothing was recorded: {self._nothing_text(options)}")
             return
         paths = self.recorder.seen
         for pattern in options.only:
@@ -207,6 +206,12 @@ class RunEntry(Entry):
         for pattern in options.keeps:
             if pattern != "**" and not has_match(pattern, paths):
                 tell(f"keep has {pattern!r}, where nothing was recorded{Pattern.of(pattern).nearest(paths)}")
+
+    def _nothing_text(self, options: RunOptions) -> str:
+        """Why no step has begun."""
+        if options.model is not None:
+            return "the model was not called in this block"
+        return "none of the functions that are recorded ran in this block"
 
     def _is_recorded(self, pattern: str) -> bool:
         """Whether a pattern has named a value."""

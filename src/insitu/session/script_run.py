@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from types import CodeType, FrameType, ModuleType
@@ -13,19 +13,23 @@ from torch import nn
 
 from insitu.capture.modules import ValueProbe
 from insitu.capture.names import innermost_module
-from insitu.capture.program_calls import ProgramCalls
 from insitu.capture.step_rule import StepRule
 from insitu.capture.updates import Updates
 from insitu.capture.values.loop_targets import FunctionSearch, LoopTarget, is_code, is_own
 from insitu.capture.values.targets import Targets, TargetSearch
+from insitu.capture.variables.follow.definitions import NoSource
 from insitu.capture.variables.follow.lookup import attributes_of, is_module
-from insitu.capture.variables.follow.rewrite import ReportPoint
-from insitu.capture.variables.reporters import recordings
-from insitu.errors import Troubles, is_interrupt
+from insitu.capture.variables.follow.report_plan import Extras
+from insitu.capture.variables.follow.rewrite import ReportPoint, rewrite_module
+from insitu.capture.variables.reporters import make_thread_reporter, recordings
+from insitu.errors import Troubles, is_interrupt, tell
 from insitu.session.run_entry import RunEntry
 from insitu.session.run_options import RunOptions, RunPlan
+from insitu.session.script_source import definitions_in, parsed
 from insitu.session.session import Session
 from insitu.trace.path import Pattern, Segments
+
+REPORTS = Extras(passes=True, definitions=True)
 
 
 class ScriptSteps:
@@ -80,7 +84,7 @@ class ScriptTargets:
         self._models: dict[int, nn.Module] = {}
         self._names: set[str] = set()
 
-    def add_own(self, code: CodeType, definitions: frozenset[str]) -> LoopTarget | None:
+    def add_own(self, code: CodeType, definitions: Collection[str]) -> LoopTarget | None:
         """The variables of the script itself; the names of its functions, classes and imports are not variables."""
         own = LoopTarget(code, None)
         for text, segments in self._patterns.items():
@@ -147,19 +151,26 @@ class ScriptEntry(RunEntry):
     """The recording of one script: adds what it finds while the script runs."""
 
     def __init__(self, options: RunOptions, found: ScriptTargets, steps: ScriptSteps) -> None:
-        self._found = found
+        self._found, self._to = found, options.to
         self._finding = Troubles()
         super().__init__(options, RunPlan(Targets(), found.paths, rule=steps.rule))
         if self.is_on:
             recordings.append(self.hear)
             self.undo.callback(recordings.remove, self.hear)
 
-    def add_script(self, code: CodeType, definitions: frozenset[str]) -> LoopTarget | None:
-        """Record the variables of the script itself, which is about to run; None if no pattern names one."""
-        own = self._found.add_own(code, definitions)
+    def rewrite(self, code: CodeType, source: bytes) -> CodeType:
+        """The code of the script, which is about to run, with reports of its variables and of its definitions."""
+        try:
+            tree = parsed(source, code.co_filename)
+            own = self._found.add_own(code, definitions_in(tree))
+            wanted: Collection[str] = own.variables if own is not None else ()
+            new = rewrite_module(code, tree, wanted.__contains__, make_thread_reporter(), REPORTS)
+        except NoSource as error:
+            tell(f"variables of the script are not recorded: {error}")
+            return code
         if own is not None:
             self.recorder.add_loop(own)
-        return own
+        return new
 
     def hear(self, point: ReportPoint, value: Any, frame: FrameType) -> None:
         """The script has defined something: look for functions that are recorded."""
@@ -187,6 +198,15 @@ class ScriptEntry(RunEntry):
             return None
         return self.recorder
 
+    def summary(self) -> str:
+        """What was recorded, in a line."""
+        paths, steps = len(self.recorder.seen), self.recorder.step + 1
+        count = f"{paths:,} variable{'s' * (paths != 1)} over {steps:,} step{'s' * (steps != 1)}"
+        return f"recorded {count}: {self._to}"
+
+    def _nothing_text(self, options: RunOptions) -> str:
+        return "the script called no model, and no function that is recorded"
+
     def stop(self, error: BaseException | None) -> None:
         """Hear nothing any more, and end the recording."""
         try:
@@ -209,6 +229,3 @@ class ScriptRun(Session[ScriptEntry]):
     def open(self, frame: FrameType | None) -> ScriptEntry:
         """Open the journal and start to record."""
         return ScriptEntry(self._options, self.found, self._steps)
-
-
-__all__ = ["ProgramCalls", "ScriptRun", "ScriptSteps"]

@@ -16,7 +16,8 @@ from typing import Any
 
 from insitu.capture.values.targets import join, shortest
 from insitu.capture.variables.follow.callees import ADDED, callees, is_library
-from insitu.capture.variables.follow.instructions import stored_names
+from insitu.capture.variables.follow.definitions import nested_codes
+from insitu.capture.variables.follow.instructions import global_names, stored_globals, stored_names
 from insitu.capture.variables.follow.line_meanings import line_meanings
 from insitu.capture.variables.follow.lookup import (
     MISSING,
@@ -77,10 +78,23 @@ class LoopTarget:
 
 def variables_in(code: CodeType, pattern: str) -> list[str]:
     """The variables that a segment names; a wildcard names those that the code binds, without `self`."""
+    names = own_names(code)
     if not is_wild(pattern):
-        return [pattern] if pattern in known_names(code) else []
-    names = stored_names(code) if code.co_name == MODULE else bound_names(code)
-    return sorted(name for name in names if fits(pattern, name) and not is_passed_over(name, pattern))
+        return [pattern] if pattern in names else []
+    bound = names if code.co_name == MODULE else names & bound_names(code)
+    return sorted(name for name in bound if fits(pattern, name) and not is_passed_over(name, pattern))
+
+
+def own_names(code: CodeType) -> frozenset[str]:
+    """The variables of a function, with the globals that it uses; or those that a module, or a function in it, binds.
+
+    Variables of functions that are nested in the code belong to these.
+    """
+    if code.co_name == MODULE:
+        inner = map(stored_globals, nested_codes(code))
+        return stored_names(code).union(*inner)
+    own = {*code.co_varnames, *code.co_cellvars, *code.co_freevars, *global_names(code)}
+    return known_names(code) & own
 
 
 @dataclass(frozen=True)
@@ -181,10 +195,10 @@ class LoopSearch:
 
     def names(self) -> Iterator[str]:
         """The paths of variables, to suggest one."""
-        yield from known_names(self._scope.code)
+        yield from own_names(self._scope.code)
         near = [function for value in list(self._scope.namespace.values()) for function in functions_of(value)]
         for function in near:
-            yield from (join(function.__name__, name) for name in known_names(function.__code__))
+            yield from (join(function.__name__, name) for name in own_names(function.__code__))
 
 
 class FunctionSearch:

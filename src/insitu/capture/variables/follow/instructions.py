@@ -37,6 +37,11 @@ def stored_names(code: CodeType) -> frozenset[str]:
     return frozenset(_names(code, frozenset({"STORE_NAME"})))
 
 
+def stored_globals(code: CodeType) -> frozenset[str]:
+    """The globals that a function binds."""
+    return frozenset(_names(code, frozenset({"STORE_GLOBAL"})))
+
+
 def _names(code: CodeType, instructions: frozenset[str]) -> tuple[str, ...]:
     found = (step.argval for step in dis.get_instructions(code) if step.opname in instructions)
     return tuple(dict.fromkeys(found))

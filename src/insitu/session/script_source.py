@@ -1,0 +1,67 @@
+"""What the source of a script says before it runs: its variables, and the functions that it defines."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from types import CodeType
+
+from insitu.capture.values.loop_targets import own_names, variables_in
+from insitu.capture.values.targets import join
+from insitu.capture.variables.follow.code_variables import is_function_like
+from insitu.capture.variables.follow.definitions import nested_codes, quiet
+from insitu.capture.variables.follow.line_meanings import statements_in
+from insitu.capture.variables.follow.scopes import captured
+from insitu.errors import PatternError
+from insitu.trace.path import Pattern, suggestion
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+
+
+def parsed(source: bytes, filename: str) -> ast.Module:
+    """The tree of a script, without the warnings that Python gives when it compiles the script."""
+    with quiet():
+        return ast.parse(source, filename)
+
+
+def definitions_in(tree: ast.Module) -> frozenset[str]:
+    """The names of the functions and classes that a script defines itself, and of what it imports."""
+    defined = [node for node in statements_in(tree.body) if isinstance(node, DEFINITIONS)]
+    return frozenset(name for node in defined for name in captured(node))
+
+
+def check_patterns(patterns: Iterable[str], source: bytes, filename: str) -> None:
+    """Raise, before the script runs, if a pattern names a variable that its function does not have.
+
+    A pattern that the source does not know may name something in a model, or in a module that the script imports.
+    """
+    try:
+        with quiet():
+            code = compile(source, filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return  # Python will say so when the script runs
+    functions = {each.co_qualname: each for each in nested_codes(code) if is_top_level_function(each)}
+    known = [*own_names(code), *paths_of(functions.values())]
+    for pattern in patterns:
+        if is_unknown(pattern, code, functions):
+            raise PatternError(f"{filename} has no variable {pattern!r}{suggestion(pattern, known)}")
+
+
+def is_top_level_function(code: CodeType) -> bool:
+    """Whether code is that of a function that a script defines itself, and not in a class or another function."""
+    return is_function_like(code) and code.co_qualname.isidentifier()
+
+
+def is_unknown(pattern: str, code: CodeType, functions: dict[str, CodeType]) -> bool:
+    """Whether a pattern means a variable that is not there: one of a function, or of the script itself."""
+    first, *others = Pattern.of(pattern).segments
+    if others:
+        return first in functions and not variables_in(functions[first], others[0])
+    is_own = bool(variables_in(code, first))
+    return not is_own and any(first in own_names(each) for each in functions.values())
+
+
+def paths_of(functions: Iterable[CodeType]) -> Iterator[str]:
+    """The paths of the variables of functions."""
+    for code in functions:
+        yield from (join(code.co_qualname, name) for name in own_names(code))
