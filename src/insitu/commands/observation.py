@@ -22,8 +22,9 @@ from insitu.session.guard import Guard
 from insitu.session.record import TraceSession
 from insitu.session.run_options import RunOptions
 from insitu.session.script_run import ScriptEntry, ScriptRun, ScriptSteps
+from insitu.session.script_source import parsed, with_reports
 from insitu.session.switch import is_off
-from insitu.session.trace_steps import TraceSteps
+from insitu.session.trace_gate import FunctionCondition, StepCondition, TraceGate
 from insitu.trace.trace import Trace
 
 Run = Callable[[], None]
@@ -45,7 +46,7 @@ class Observation:
         self._steps = ScriptSteps()
         self._run: ScriptEntry | None = None
         self.trace: Trace | None = None
-        self.trace_steps: TraceSteps | None = None
+        self._step_condition: StepCondition | None = None
         self.guard: Guard | None = None
 
     def observe(self, program: Program) -> Ending:
@@ -85,17 +86,20 @@ class Observation:
             say(findings_text(self.guard))
 
     def _deliver_trace(self, trace: Trace, failure: BaseException | None) -> None:
-        is_empty = self.trace_steps is not None and not trace.events
-        if self.trace_steps is not None and is_empty:
-            say(f"--steps {self._options.steps.text}: none of these steps ran; {self.trace_steps.text}")
+        condition = self._step_condition
+        if condition is not None and not trace.events:
+            say(f"--steps {self._options.steps.text}: none of these steps ran; {condition.text}")
             return
         deliver(trace, failure, self._options)
 
     def _rewrite(self, code: CodeType, source: bytes) -> CodeType:
-        """The code of the script as it is run: with reports, if its variables are recorded."""
-        if self._run is None or not self._run.is_on:
+        """The code of the script as it is run: with reports, if variables or functions of it are named."""
+        needs_reports = self._run is not None or bool(self._options.only_functions)
+        if not needs_reports or is_off():
             return code
-        return self._run.rewrite(code, source)
+        tree = parsed(source, code.co_filename)
+        wanted = self._run.prepare(code, tree) if self._run is not None else ()
+        return with_reports(code, tree, wanted)
 
     def _recorded(self, run: Run) -> None:
         """Run while values are recorded."""
@@ -143,8 +147,6 @@ class Observation:
         if not options.is_traced:
             run()
             return
-        if options.steps is not None:
-            self.trace_steps = TraceSteps(options.steps, self._steps.rule)
         folder = None
         if options.overflow == "disk":
             folder = os.path.dirname(options.to)
@@ -153,14 +155,24 @@ class Observation:
             None,
             level=options.level,
             keep=options.keep,
-            only=options.only or (),
+            only=options.only_modules,
             memory=options.memory,
             overflow=options.overflow,
             folder=folder,
-            steps=self.trace_steps,
+            gate=self._gate(),
         )
         with session as self.trace:
             run()
+
+    def _gate(self) -> TraceGate | None:
+        """What lets parts of the program into the trace; None if all of it is traced."""
+        gate = TraceGate()
+        if self._options.steps is not None:
+            self._step_condition = StepCondition(self._options.steps, self._steps.rule)
+            gate.conditions.append(self._step_condition)
+        if self._options.only_functions:
+            gate.conditions.append(FunctionCondition(self._options.only_functions))
+        return gate if gate.conditions else None
 
 
 def number_or_statistics(tensor: Tensor) -> Any:

@@ -87,7 +87,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="meta (default): shapes and dtypes; stats: statistics of all values",
     )
-    parser.add_argument("--only", action="append", metavar="PATTERN", help="only these paths; may be repeated")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="PATTERN",
+        help="trace only these modules, or functions of the script; may be repeated",
+    )
     parser.add_argument("--steps", metavar="STEPS", help="trace only these steps, as in 3 or 10:12 (steps 10 and 11)")
     parser.add_argument(
         *("--record",),
@@ -134,6 +139,7 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
     _check(options)
     program = Program(command)
     _check_record(options, program)
+    _divide_only(options, program)
     process = os.getpid()
     observation = Observation(options)
     ending = observation.observe(program)
@@ -234,3 +240,16 @@ def _usual_overflow(holds_all: bool) -> str:
     if holds_all:
         return "disk"
     return "drop"
+
+
+def _divide_only(options: argparse.Namespace, program: Program) -> None:
+    """Find out which patterns of --only are functions of the script; all others are paths of modules."""
+    from insitu.session.script_source import definitions_in_source
+
+    source = program.source() if options.only else None
+    known = definitions_in_source(source, program.name) if source is not None else frozenset()
+    options.only_functions = [text for text in options.only or () if text.partition(".")[0] in known]
+    options.only_modules = [text for text in options.only or () if text not in options.only_functions]
+    if options.only_functions and options.only_modules:
+        function, module = options.only_functions[0], options.only_modules[0]
+        raise ChoiceError(f"--only takes functions of the script or paths of modules, got {function!r} and {module!r}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import ast
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType
 from typing import Any
 
 from torch import nn
@@ -15,21 +15,17 @@ from insitu.capture.modules import ValueProbe
 from insitu.capture.names import innermost_module
 from insitu.capture.step_rule import StepRule
 from insitu.capture.updates import Updates
-from insitu.capture.values.loop_targets import FunctionSearch, LoopTarget, is_code, is_own
+from insitu.capture.values.loop_targets import FunctionSearch, LoopTarget, is_code
 from insitu.capture.values.targets import Targets, TargetSearch
-from insitu.capture.variables.follow.definitions import NoSource
-from insitu.capture.variables.follow.lookup import attributes_of, is_module
-from insitu.capture.variables.follow.report_plan import Extras
-from insitu.capture.variables.follow.rewrite import ReportPoint, rewrite_module
-from insitu.capture.variables.reporters import make_thread_reporter, recordings
-from insitu.errors import Troubles, is_interrupt, tell
+from insitu.capture.variables.follow.rewrite import ReportPoint
+from insitu.capture.variables.reporters import recordings
+from insitu.errors import Troubles, is_interrupt
 from insitu.session.run_entry import RunEntry
 from insitu.session.run_options import RunOptions, RunPlan
-from insitu.session.script_source import definitions_in, parsed
+from insitu.session.script_functions import ScriptFunctions
+from insitu.session.script_source import definitions_in
 from insitu.session.session import Session
 from insitu.trace.path import Pattern, Segments
-
-REPORTS = Extras(passes=True, definitions=True)
 
 
 class ScriptSteps:
@@ -45,27 +41,6 @@ class ScriptSteps:
     def start(self, undo: ExitStack) -> None:
         """Listen to the optimizers."""
         self._updates.start(undo)
-
-
-class ScriptFunctions:
-    """Finds functions by name as soon as a script has defined or imported them; each thing is looked at once."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
-        self._modules: set[str] = set(sys.modules)
-
-    def search(self, namespace: Mapping[str, Any]) -> FunctionSearch:
-        """A search in what is new in the script, and in the modules of the program that were imported since."""
-        new = {name: value for name, value in list(namespace.items()) if self._seen.get(name) != id(value)}
-        self._seen.update((name, id(value)) for name, value in new.items())
-        return FunctionSearch([new, *map(attributes_of, self._new_modules())])
-
-    def _new_modules(self) -> Iterator[ModuleType]:
-        for name in sys.modules.keys() - self._modules:
-            module = sys.modules.get(name)
-            if is_module(module) and module is not None and is_own(module):
-                yield module
-        self._modules = set(sys.modules)
 
 
 class ScriptTargets:
@@ -158,19 +133,13 @@ class ScriptEntry(RunEntry):
             recordings.append(self.hear)
             self.undo.callback(recordings.remove, self.hear)
 
-    def rewrite(self, code: CodeType, source: bytes) -> CodeType:
-        """The code of the script, which is about to run, with reports of its variables and of its definitions."""
-        try:
-            tree = parsed(source, code.co_filename)
-            own = self._found.add_own(code, definitions_in(tree))
-            wanted: Collection[str] = own.variables if own is not None else ()
-            new = rewrite_module(code, tree, wanted.__contains__, make_thread_reporter(), REPORTS)
-        except NoSource as error:
-            tell(f"variables of the script are not recorded: {error}")
-            return code
-        if own is not None:
-            self.recorder.add_loop(own)
-        return new
+    def prepare(self, code: CodeType, tree: ast.Module) -> Collection[str]:
+        """The script is about to run: the names of its own variables that are recorded."""
+        own = self._found.add_own(code, definitions_in(tree))
+        if own is None:
+            return ()
+        self.recorder.add_loop(own)
+        return own.variables
 
     def hear(self, point: ReportPoint, value: Any, frame: FrameType) -> None:
         """The script has defined something: look for functions that are recorded."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from types import CodeType
 
 from insitu.capture.values.loop_targets import own_names, variables_in
 from insitu.capture.values.targets import join
 from insitu.capture.variables.follow.code_variables import is_function_like
-from insitu.capture.variables.follow.definitions import nested_codes, quiet
+from insitu.capture.variables.follow.definitions import NoSource, nested_codes, quiet
 from insitu.capture.variables.follow.line_meanings import statements_in
+from insitu.capture.variables.follow.report_plan import Extras
+from insitu.capture.variables.follow.rewrite import rewrite_module
 from insitu.capture.variables.follow.scopes import captured
-from insitu.errors import PatternError
+from insitu.capture.variables.reporters import make_thread_reporter
+from insitu.errors import PatternError, tell
 from insitu.trace.path import Pattern, suggestion
 
+REPORTS = Extras(passes=True, definitions=True)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 
@@ -24,10 +28,27 @@ def parsed(source: bytes, filename: str) -> ast.Module:
         return ast.parse(source, filename)
 
 
+def with_reports(code: CodeType, tree: ast.Module, wanted: Collection[str]) -> CodeType:
+    """The code of a script that reports the wanted variables, the passes of its loops, and what it defines."""
+    try:
+        return rewrite_module(code, tree, wanted.__contains__, make_thread_reporter(), REPORTS)
+    except NoSource as error:
+        tell(f"variables of the script are not recorded: {error}")
+        return code
+
+
 def definitions_in(tree: ast.Module) -> frozenset[str]:
     """The names of the functions and classes that a script defines itself, and of what it imports."""
     defined = [node for node in statements_in(tree.body) if isinstance(node, DEFINITIONS)]
     return frozenset(name for node in defined for name in captured(node))
+
+
+def definitions_in_source(source: bytes, filename: str) -> frozenset[str]:
+    """The names that a script defines or imports; none if it cannot be compiled: Python will say so when it runs."""
+    try:
+        return definitions_in(parsed(source, filename))
+    except (SyntaxError, ValueError):
+        return frozenset()
 
 
 def check_patterns(patterns: Iterable[str], source: bytes, filename: str) -> None:
