@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import insitu
-from insitu.commands import completion, diff, export, recover, run, show
+from insitu.commands import completion, diff, export, open, recover, run, show
 from insitu.commands.options import Parser, commands_of, described
 from insitu.errors import InsituError
 
@@ -20,6 +20,7 @@ EXAMPLE = """\
 example:
   insitu run train.py --epochs 1        trace an unmodified script
   insitu show step.h5 --view table      look at a saved trace, or a recorded run
+  insitu open run.h5                    look at it in the browser
   insitu diff before.h5 after.h5        find where two runs differ
   insitu export step.h5 step.html       a page, or a file for another viewer
   insitu recover run.h5                 make the file of a run that was killed
@@ -34,6 +35,11 @@ COMMANDS = {
         show,
         "look at a saved trace or a recorded run",
         "Show a trace or a recorded run, without importing torch.",
+    ),
+    "open": (
+        open,
+        "open the page of a trace or run in the browser",
+        "Make the page of a trace or a recorded run, and open it in the browser.",
     ),
     "diff": (diff, "find where two traces or runs differ", "Find where two traces or recorded runs differ, and why."),
     "export": (export, "make a page, or a file for another viewer", "Make a page, or a file for another viewer."),

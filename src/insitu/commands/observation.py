@@ -18,6 +18,7 @@ from insitu.capture.statistics import stats
 from insitu.commands.delivery import deliver, say
 from insitu.commands.program import Program, exit_code
 from insitu.commands.rank_files import rank
+from insitu.errors import outside
 from insitu.session.guard import Guard
 from insitu.session.record import TraceSession
 from insitu.session.run_options import RunOptions
@@ -62,6 +63,7 @@ class Observation:
                 raise
 
         try:
+            outside.say = say
             run: Run = run_program
             for session in (self._traced, self._guarded, self._counted, self._recorded):
                 run = partial(session, run)

@@ -31,13 +31,18 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Raise `ChoiceError`, which names the nearest choice, for a value that is not one of the choices."""
         if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
-            choose(action.dest, value, action.choices)
+            choose(option_name(action), value, action.choices)
 
     def refuse(self, message: str, word: str, known: Sequence[str]) -> NoReturn:
         """Print the usage and the message, with the nearest of the words that are known, and exit with 2."""
         for near in get_close_matches(word, known, n=1):
             message += f" (did you mean {near!r}?)"
         self.error(message)
+
+
+def option_name(action: argparse.Action) -> str:
+    """How the user writes an option or argument."""
+    return action.option_strings[0] if action.option_strings else action.dest
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

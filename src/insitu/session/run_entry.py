@@ -202,10 +202,14 @@ class RunEntry(Entry):
         paths = self.recorder.seen
         for pattern in options.only:
             if not self._is_recorded(pattern):
-                tell(f"nothing was recorded at {pattern!r}{Pattern.of(pattern).nearest(paths)}")
+                tell(f"nothing was recorded at {pattern!r}{self._nearest(pattern)}")
         for pattern in options.keeps:
             if pattern != "**" and not has_match(pattern, paths):
                 tell(f"keep has {pattern!r}, where nothing was recorded{Pattern.of(pattern).nearest(paths)}")
+
+    def _nearest(self, pattern: str) -> str:
+        """What the user may have meant."""
+        return Pattern.of(pattern).nearest(self.recorder.seen)
 
     def _nothing_text(self, options: RunOptions) -> str:
         """Why no step has begun."""

@@ -19,13 +19,13 @@ from insitu.capture.values.loop_targets import FunctionSearch, LoopTarget, is_co
 from insitu.capture.values.targets import Targets, TargetSearch
 from insitu.capture.variables.follow.rewrite import ReportPoint
 from insitu.capture.variables.reporters import recordings
-from insitu.errors import Troubles, is_interrupt
+from insitu.errors import Troubles, is_interrupt, outside, tell
 from insitu.session.run_entry import RunEntry
 from insitu.session.run_options import RunOptions, RunPlan
 from insitu.session.script_functions import ScriptFunctions
-from insitu.session.script_source import definitions_in
+from insitu.session.script_source import definitions_in, paths_in
 from insitu.session.session import Session
-from insitu.trace.path import Pattern, Segments
+from insitu.trace.path import Pattern, Segments, suggestion
 
 
 class ScriptSteps:
@@ -58,6 +58,7 @@ class ScriptTargets:
         self._in_models: set[str] = set()
         self._models: dict[int, nn.Module] = {}
         self._names: set[str] = set()
+        self.known: set[str] = set()  # paths that there are, to suggest one
 
     def add_own(self, code: CodeType, definitions: Collection[str]) -> LoopTarget | None:
         """The variables of the script itself; the names of its functions, classes and imports are not variables."""
@@ -81,6 +82,10 @@ class ScriptTargets:
                     del self.paths[text]
         yield from found.values()
 
+    def unknown(self) -> list[str]:
+        """The patterns that have named nothing so far."""
+        return [text for text in self._patterns if text not in self.paths and text not in self._in_models]
+
     def model(self, module: nn.Module) -> Targets | None:
         """What the patterns name in a model that is called; None if it is known already."""
         model = innermost_module(module)
@@ -98,6 +103,7 @@ class ScriptTargets:
                 named.add(f"{name}.{text}")
             elif plain.add(text):
                 self._in_models.add(text)
+        self.known.update(plain.paths())
         found = replace(plain.found)
         found.extend(named.found)
         return found
@@ -132,9 +138,12 @@ class ScriptEntry(RunEntry):
         if self.is_on:
             recordings.append(self.hear)
             self.undo.callback(recordings.remove, self.hear)
+            steps.rule.listeners.append(self._begin_step)
+            self.undo.callback(steps.rule.listeners.remove, self._begin_step)
 
     def prepare(self, code: CodeType, tree: ast.Module) -> Collection[str]:
         """The script is about to run: the names of its own variables that are recorded."""
+        self._found.known.update(paths_in(code))
         own = self._found.add_own(code, definitions_in(tree))
         if own is None:
             return ()
@@ -152,6 +161,14 @@ class ScriptEntry(RunEntry):
             if is_interrupt(error):
                 raise
             self._finding("looking for functions", error)
+
+    def _begin_step(self, training: bool | None) -> None:
+        """Tell the user early, when the second step begins, what names nothing: the script may run for hours."""
+        if self.recorder.step != 1:
+            return
+        for pattern in self._found.unknown():
+            say = outside.say or tell
+            say(f"--record {pattern}: nothing in the first step had this path{self._nearest(pattern)}")
 
     def learn(self, module: nn.Module) -> ValueProbe | None:
         """A model is called: record it if it is new."""
@@ -172,6 +189,9 @@ class ScriptEntry(RunEntry):
         paths, steps = len(self.recorder.seen), self.recorder.step + 1
         count = f"{paths:,} variable{'s' * (paths != 1)} over {steps:,} step{'s' * (steps != 1)}"
         return f"recorded {count}: {self._to}"
+
+    def _nearest(self, pattern: str) -> str:
+        return suggestion(pattern, [*self.recorder.seen, *self._found.known])
 
     def _nothing_text(self, options: RunOptions) -> str:
         return "the script called no model, and no function that is recorded"

@@ -61,11 +61,15 @@ def check_patterns(patterns: Iterable[str], source: bytes, filename: str) -> Non
             code = compile(source, filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return  # Python will say so when the script runs
-    functions = {each.co_qualname: each for each in nested_codes(code) if is_top_level_function(each)}
-    known = [*own_names(code), *paths_of(functions.values())]
+    functions = functions_in(code)
     for pattern in patterns:
         if is_unknown(pattern, code, functions):
-            raise PatternError(f"{filename} has no variable {pattern!r}{suggestion(pattern, known)}")
+            raise PatternError(f"{filename} has no variable {pattern!r}{suggestion(pattern, paths_in(code))}")
+
+
+def functions_in(code: CodeType) -> dict[str, CodeType]:
+    """The functions that a script defines itself, by name."""
+    return {each.co_qualname: each for each in nested_codes(code) if is_top_level_function(each)}
 
 
 def is_top_level_function(code: CodeType) -> bool:
@@ -82,7 +86,8 @@ def is_unknown(pattern: str, code: CodeType, functions: dict[str, CodeType]) -> 
     return not is_own and any(first in own_names(each) for each in functions.values())
 
 
-def paths_of(functions: Iterable[CodeType]) -> Iterator[str]:
-    """The paths of the variables of functions."""
-    for code in functions:
-        yield from (join(code.co_qualname, name) for name in own_names(code))
+def paths_in(code: CodeType) -> Iterator[str]:
+    """The paths of the variables of a script and of its functions."""
+    yield from own_names(code)
+    for name, function in functions_in(code).items():
+        yield from (join(name, each) for each in own_names(function))
