@@ -479,7 +479,7 @@ def test_an_item_that_nothing_has_is_refused(only: str, nearest: str) -> None:
         ({"keep": {"**": "valeus"}}, insitu.ChoiceError, "did you mean 'values'"),
         ({"keep": "value"}, insitu.ChoiceError, "did you mean 'values'"),
         ({"keep": {"**": "stats", "head": "values"}}, insitu.ChoiceError, "put .* last"),
-        ({"to": "run.txt"}, insitu.ChoiceError, "does not end in"),
+        ({"to": "run.txt"}, insitu.ChoiceError, "unknown output format '.txt'"),
         ({"to": "run.h5", "compression": "zip"}, insitu.ChoiceError, "zip"),
     ],
 )

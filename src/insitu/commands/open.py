@@ -106,7 +106,7 @@ def remove_old_pages(folder: Path) -> None:
 def open_in_browser(address: str) -> str | None:
     """Open an address in the user's browser; returns why that was not possible, or None."""
     if not has_display():
-        return "there is no display"
+        return "this machine has no display"
     try:
         is_opened = webbrowser.open(address)
     except webbrowser.Error as error:

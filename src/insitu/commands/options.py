@@ -62,6 +62,12 @@ def described(parser: Parser, description: str, example: str) -> Parser:
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Wraps sentences to the width of the terminal; examples keep their lines."""
 
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """How an option is written; a value that may be left out comes after `=`."""
+        if action.nargs == argparse.OPTIONAL and action.option_strings:
+            return f"{action.option_strings[0]}[={action.metavar}]"
+        return super()._format_action_invocation(action)
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = [_wrapped(paragraph, width) for paragraph in text.split("\n\n")]
         return "\n\n".join(paragraphs)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from insitu.commands.delivery import MOST_LINES, say
+from insitu.commands.delivery import MOST_LINES, deliver, say
 from insitu.commands.options import add_view, add_view_flags, view_flags
 from insitu.commands.rank_files import rank, rank_file
 from insitu.errors import ChoiceError
@@ -16,6 +18,8 @@ from insitu.view.views import traits
 
 if TYPE_CHECKING:
     from insitu.commands.program import Program
+    from insitu.session.guard import Guard
+    from insitu.session.observation import Observation, TraceWish
 
 EXAMPLE = """\
 Options of insitu come before the script; everything after it belongs to the script. The output and the exit code of the
@@ -32,7 +36,7 @@ example:
   insitu run --view code --only 'encoder.*' train.py --epochs 1
   insitu run --to step.h5 --keep stats --quiet -m package.train
   insitu run --html run.html --steps 10:12 train.py
-  insitu run --record train.loss --record head.weight.grad --run run.h5 --quiet train.py
+  insitu run --record train.loss --record head.weight.grad --quiet train.py
   insitu run --guard train.py
 """
 LEVELS = ("modules", "functions", "aten")
@@ -129,7 +133,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace, command: list[str]) -> int:
     """Run the program and return its exit code, whatever happens to its trace."""
-    from insitu.commands.observation import Observation
     from insitu.commands.program import Program
     from insitu.session.switch import is_off
 
@@ -139,10 +142,9 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
     _check(options)
     program = Program(command)
     _check_record(options, program)
-    _divide_only(options, program)
     process = os.getpid()
-    observation = Observation(options)
-    ending = observation.observe(program)
+    observation = _observation(options, program)
+    ending = _observed(program, observation)
     if os.getpid() != process:  # a child that the program forked, and that came back here
         return ending.code
     if is_off():
@@ -151,10 +153,76 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
     number = rank()
     if number:
         options.quiet = True
-    observation.deliver(ending.failure)
+    _deliver(observation, ending.failure, options)
     if number is not None:
         _say_files(number, options)
     return ending.code
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a program has ended: the exception that ended it, if one did, and its exit code."""
+
+    failure: BaseException | None
+    code: int
+
+
+def _observed(program: Program, observation: Observation) -> Ending:
+    """Run the program; an exception of the program is part of its ending, one of a session is raised."""
+    from insitu.commands.program import Rewrite, exit_code
+
+    failure: BaseException | None = None
+
+    def run_program(rewrite: Rewrite) -> None:
+        nonlocal failure
+        try:
+            program.run(rewrite)
+        except BaseException as error:
+            failure = error
+            raise
+
+    try:
+        observation.run(run_program)
+    except BaseException as error:
+        is_late_interrupt = isinstance(error, KeyboardInterrupt) and observation.trace is not None
+        if error is not failure and not is_late_interrupt:
+            raise
+        failure = error
+    try:
+        return Ending(failure, exit_code(failure))
+    except KeyboardInterrupt:  # it came again while the first one was reported
+        return Ending(failure, exit_code(KeyboardInterrupt()))
+
+
+def _deliver(observation: Observation, failure: BaseException | None, options: argparse.Namespace) -> None:
+    """Save and print the trace; then say what was recorded, and what the guard has found."""
+    if observation.empty_text is not None:
+        say(observation.empty_text)
+    elif observation.trace is not None:
+        deliver(observation.trace, failure, options)
+    if observation.run_summary is not None and not options.quiet:
+        say(observation.run_summary)
+    if observation.guard is not None and observation.guard.findings:
+        say(_findings_text(observation.guard))
+
+
+def _findings_text(guard: Guard) -> str:
+    """The findings of a guard once more, in a line each: what, where, and how often."""
+    count = len(guard.findings)
+    lines = [f"  {finding.text.splitlines()[0]}{_times_text(guard.times(finding))}" for finding in guard.findings]
+    return "\n".join([f"the guard found {count} thing{'s' * (count != 1)}:", *lines])
+
+
+def _times_text(times: int) -> str:
+    if times == 1:
+        return ""
+    return f" (× {times:,})"
+
+
+def _say_finding(text: str) -> None:
+    """Print what a session has to say; under torchrun, with the rank."""
+    number = rank()
+    say(text if number is None else f"rank {number}: {text}")
 
 
 def _say_files(rank: int, options: argparse.Namespace) -> None:
@@ -242,14 +310,37 @@ def _usual_overflow(holds_all: bool) -> str:
     return "drop"
 
 
-def _divide_only(options: argparse.Namespace, program: Program) -> None:
-    """Find out which patterns of --only are functions of the script; all others are paths of modules."""
+def _observation(options: argparse.Namespace, program: Program) -> Observation:
+    """The sessions that the options ask for."""
+    from insitu.session.observation import Observation, RunWish
+
+    trace = _trace_wish(options, program) if options.is_traced else None
+    run = None
+    if options.record:
+        run = RunWish(tuple(options.record), Path(options.run), options.overwrite, options.keep == "stats")
+    return Observation(trace, run, options.guard, _say_finding)
+
+
+def _trace_wish(options: argparse.Namespace, program: Program) -> TraceWish:
+    """What is traced. A pattern of --only that begins like a function of the script names that, others a module."""
+    from insitu.session.observation import TraceWish
     from insitu.session.script_source import definitions_in_source
 
-    source = program.source() if options.only else None
+    only = tuple(options.only or ())
+    source = program.source() if only else None
     known = definitions_in_source(source, program.name) if source is not None else frozenset()
-    options.only_functions = [text for text in options.only or () if text.partition(".")[0] in known]
-    options.only_modules = [text for text in options.only or () if text not in options.only_functions]
-    if options.only_functions and options.only_modules:
-        function, module = options.only_functions[0], options.only_modules[0]
-        raise ChoiceError(f"--only takes functions of the script or paths of modules, got {function!r} and {module!r}")
+    functions = tuple(text for text in only if text.partition(".")[0] in known)
+    modules = tuple(text for text in only if text not in functions)
+    if functions and modules:
+        both = f"{functions[0]!r}, a function, and {modules[0]!r}"
+        raise ChoiceError(f"--only takes functions of the script or paths of modules, got {both}")
+    return TraceWish(
+        level=options.level,
+        keep=options.keep,
+        modules=modules,
+        functions=functions,
+        steps=options.steps,
+        memory=options.memory,
+        overflow=options.overflow,
+        folder=os.path.dirname(options.to) if options.overflow == "disk" else None,
+    )

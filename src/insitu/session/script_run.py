@@ -9,10 +9,11 @@ from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from insitu.capture.modules import ValueProbe
 from insitu.capture.names import innermost_module
+from insitu.capture.statistics import stats
 from insitu.capture.step_rule import StepRule
 from insitu.capture.updates import Updates
 from insitu.capture.values.loop_targets import FunctionSearch, LoopTarget, is_code
@@ -26,6 +27,13 @@ from insitu.session.script_functions import ScriptFunctions
 from insitu.session.script_source import definitions_in, paths_in
 from insitu.session.session import Session
 from insitu.trace.path import Pattern, Segments, suggestion
+
+
+def number_or_statistics(tensor: Tensor) -> Any:
+    """What `insitu run --keep stats` records: the statistics of a tensor, or its only number."""
+    if tensor.numel() == 1:
+        return tensor
+    return stats(tensor)
 
 
 class ScriptSteps:

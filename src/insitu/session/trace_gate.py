@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from types import FrameType
 from typing import Any
@@ -105,7 +105,7 @@ class StepCondition:
 class FunctionCondition:
     """One of some functions of the script runs; they are found when the script has defined them."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self._names = {name: Pattern.of(name).segments for name in names}
         self._functions = ScriptFunctions()
         self._gate: TraceGate | None = None

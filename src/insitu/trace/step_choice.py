@@ -48,7 +48,7 @@ class StepChoice:
 
     @property
     def end(self) -> int | None:
-        """The step after the last one that is chosen; None if there is no last one."""
+        """The step after the last one that is chosen; None if they do not end."""
         ends = [each.end for each in self.ranges]
         known = [end for end in ends if end is not None]
         if len(known) < len(ends):
