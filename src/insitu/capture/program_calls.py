@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from threading import get_ident
 from typing import Any
 
+import torch
 from torch import nn
 
 from insitu.capture.compiled import regions
@@ -84,10 +85,16 @@ class ProgramCalls:
         """A call of a model begins: it may begin a step, and be the first one of the model."""
         self._threads.add(ident)
         probe = self._learn(module)
-        if len(self._threads) == 1:  # calls of several threads at a time are one step
+        if len(self._threads) == 1 and self._may_begin():  # calls of several threads at a time are one step
             self._rule.begin()
         self._rule.note("call")
         return probe
+
+    def _may_begin(self) -> bool:
+        """Whether a call may begin a step: an evaluation between two updates does not."""
+        if self._rule.end == "update":
+            return torch.is_grad_enabled()
+        return self._rule.end == "call"
 
 
 skip_when_compiling(ProgramCalls.on_module, ProgramCalls.enter, ProgramCalls.leave, OutermostModules.__contains__)

@@ -27,6 +27,7 @@ class StepRule:
         self.end = end
         self.is_over = True  # no step has begun
         self.listeners: list[Callable[[bool | None], None]] = []
+        self.at_end: list[Callable[[], None]] = []  # called where a step ends
 
     def begin(self, training: bool | None = None) -> None:
         """A pass of a loop, or a call of a model in this mode, begins; if the step is over, another one does."""
@@ -39,3 +40,5 @@ class StepRule:
         """Something has happened that may end a step."""
         if event == self.end:
             self.is_over = True
+            for listener in self.at_end:
+                listener()

@@ -20,6 +20,7 @@ from insitu.session.run_entry import RunEntry
 from insitu.session.run_options import RunOptions
 from insitu.session.session import Entry, Session
 from insitu.session.switch import is_off
+from insitu.tracebacks import without_own_frames
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,25 +47,37 @@ def recorded_function(function: Function, options: RunOptions) -> Function:
 
 
 def make_caller(function: Callable[..., Any], run: FunctionRun) -> Callable[..., Any]:
-    """A function that runs another one while it is recorded."""
+    """A function that runs another one while it is recorded; a traceback shows only the other one."""
     if inspect.isgeneratorfunction(function):
 
         def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            with RecordedCall(run, args, kwargs):
-                return (yield from function(*args, **kwargs))
+            try:
+                with RecordedCall(run, args, kwargs):
+                    return (yield from function(*args, **kwargs))
+            except BaseException as error:
+                error.__traceback__ = without_own_frames(error.__traceback__)
+                raise
 
         return generator
     if inspect.iscoroutinefunction(function):
 
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
-            with RecordedCall(run, args, kwargs):
-                return await function(*args, **kwargs)
+            try:
+                with RecordedCall(run, args, kwargs):
+                    return await function(*args, **kwargs)
+            except BaseException as error:
+                error.__traceback__ = without_own_frames(error.__traceback__)
+                raise
 
         return coroutine
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with RecordedCall(run, args, kwargs):
-            return function(*args, **kwargs)
+        try:
+            with RecordedCall(run, args, kwargs):
+                return function(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = without_own_frames(error.__traceback__)
+            raise
 
     return call
 

@@ -35,6 +35,7 @@ from insitu.errors import PatternError
 from insitu.trace.path import Pattern, Segments, fits, is_wild, suggestion
 
 MODULE = "<module>"
+TRAINING = frozenset({"backward", "step"})  # what code that trains calls
 # What the method of a model is recorded by is its path in the model.
 OF_MODELS = "forward"
 
@@ -49,6 +50,11 @@ class LoopTarget:
     function: FunctionType | None
     # By name, the paths of a variable, and the parts that are wanted at each; the rest `()` is the whole.
     variables: dict[str, dict[str, set[Segments]]] = field(default_factory=dict)
+    # Whether steps end while it runs. Until one has, the names in the code give a hint.
+    has_end: bool = False
+
+    def __post_init__(self) -> None:
+        self.has_end = any(not TRAINING.isdisjoint(each.co_names) for each in (self.code, *nested_codes(self.code)))
 
     @property
     def place(self) -> Place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from insitu.capture.values.value_recorder import ValueRecorder
 
 PASSES = Extras(passes=True)
+MOST_LOOKS = 100  # at the frames in which a step ends: by then, all functions in which that happens are known
 
 
 @dataclass(slots=True)
 class LoopCall:
     """A running call: by path, what is known of the value that a variable had last; and whether a pass has begun."""
 
+    code: CodeType
     is_in_pass: bool
     known: dict[str, Any] = field(default_factory=dict)
 
@@ -50,6 +53,7 @@ class LoopValues:
         self._targets: dict[Place, LoopTarget] = {}
         self._calls: FrameStates[LoopCall] = FrameStates()
         self._lines = ExitStack()
+        self._looks = 0  # for the functions in which steps end
 
     def __len__(self) -> int:
         return len(self._targets)
@@ -62,6 +66,8 @@ class LoopValues:
         recordings.append(self.hear)
         undo.callback(recordings.remove, self.hear)
         undo.callback(self.stop_lines)
+        self._rule.at_end.append(self._look_around)
+        undo.callback(self._rule.at_end.remove, self._look_around)
         for target in self._targets.values():
             self._start(target, undo, frame)
 
@@ -104,10 +110,10 @@ class LoopValues:
             return
         try:
             if point.moment == "entered":
-                self._calls.enter(frame, LoopCall(is_in_pass=not target.has_loops))
-                self._recorder.begin_pass()
+                self._begin_pass(target, frame)
+                self._calls.enter(frame, LoopCall(frame.f_code, is_in_pass=not target.has_loops))
             elif point.moment == "pass":
-                self._recorder.begin_pass()
+                self._begin_pass(target, frame)
                 self._call_in(target, frame).is_in_pass = True
             elif point.name in target.variables and point.moment != "deleted":
                 is_before = is_joined and point.moment == "given"
@@ -116,6 +122,40 @@ class LoopValues:
             if is_interrupt(error):
                 raise
             self._recorder.leave_out(f"{point.function}.{point.name}", text_of(error))
+
+    def _begin_pass(self, target: LoopTarget, frame: FrameType) -> None:
+        """A pass or a call begins. If steps end in it, or if it is the first, it may begin a step.
+
+        What is called later in the pass does not: neither the function that computes a loss from an output, nor an
+        evaluation after the update.
+        """
+        if not self._rule.is_over:
+            return
+        is_first = self._clock.step.number < 0
+        if is_first or (target.has_end if self._rule.end != "value" else not self._is_inside_pass(frame)):
+            self._recorder.begin_pass()
+
+    def _is_inside_pass(self, frame: FrameType) -> bool:
+        """Whether a pass runs in one of the frames around this one."""
+        around = frame.f_back
+        while around is not None:
+            call = self._calls.get(id(around))
+            if call is not None and call.is_in_pass and call.code is around.f_code:
+                return True
+            around = around.f_back
+        return False
+
+    def _look_around(self) -> None:
+        """A step has just ended: learn which of the functions that are recorded run now."""
+        if self._looks >= MOST_LOOKS or self._rule.end == "value":
+            return
+        self._looks += 1
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            target = self._targets.get((frame.f_code.co_filename, frame.f_code.co_qualname))
+            if target is not None:
+                target.has_end = True
+            frame = frame.f_back
 
     def _hear_variable(
         self, target: LoopTarget, point: ReportPoint, value: Any, frame: FrameType, *, is_before: bool
@@ -139,7 +179,7 @@ class LoopValues:
         """The call that runs in a frame."""
         call = self._calls.get(id(frame))
         if call is None:
-            call = self._calls.enter(frame, LoopCall(is_in_pass=not target.has_loops))
+            call = self._calls.enter(frame, LoopCall(frame.f_code, is_in_pass=not target.has_loops))
         return call
 
 

@@ -26,6 +26,7 @@ from insitu.capture.compiled import regions
 from insitu.capture.isolation import run_isolated
 from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
 from insitu.capture.modules import patch
+from insitu.capture.program_calls import ProgramCalls
 from insitu.capture.step_rule import StepRule
 from insitu.capture.updates import Updates
 from insitu.capture.values.intake import Intake, Keep, ValueSink, text_of
@@ -135,6 +136,8 @@ class ValueRecorder:
             self._start_model(undo, self.targets)
             if self.targets.loops or self.is_open_to_more:
                 self.updates.start(undo)
+            if not self._counts_calls and not self.is_open_to_more:
+                ProgramCalls(self.rule).start(undo)
             self._loops.start(undo, frame)
             self._undo = undo.pop_all()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import CodeType
 
 from insitu.capture.variables.follow.definitions import NoSource, find, source_of
-from insitu.capture.variables.follow.scopes import changed_names, evaluated, names_in
+from insitu.capture.variables.follow.scopes import Function, changed_names, evaluated, names_in
 from insitu.capture.variables.follow.statements import bound_by
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -89,11 +89,25 @@ def names_in_with(code: CodeType, line: int) -> frozenset[str] | None:
 
 def statements_of(code: CodeType) -> list[ast.stmt]:
     """The statements of a function or module, without those of the functions in it; none if the source is not known."""
-    try:
-        block = source_of(code).tree if code.co_name == "<module>" else find(code).node
-    except NoSource:
+    block = definition_of(code)
+    if block is None:
         return []
     return list(statements_in([block.body] if isinstance(block, ast.Lambda) else block.body))
+
+
+def definition_of(code: CodeType) -> Function | ast.Module | None:
+    """The function or module in its file, even if a tool has changed its code since; None if it is not found."""
+    try:
+        source = source_of(code)
+    except NoSource:
+        return None
+    if code.co_name == "<module>":
+        return source.tree
+    try:
+        return find(code).node
+    except NoSource:
+        candidates = source.candidates(code)
+        return candidates[0][0] if len(candidates) == 1 else None
 
 
 def statements_in(nodes: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.stmt]:
