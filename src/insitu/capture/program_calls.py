@@ -35,8 +35,9 @@ class OutermostModules(dict[int, Any]):
 class ProgramCalls:
     """Hears the outermost calls of all models of a program, for the rule of its steps."""
 
-    def __init__(self, rule: StepRule, learn: Learn = lambda model: None) -> None:
+    def __init__(self, rule: StepRule, learn: Learn = lambda model: None, *, is_counted: bool) -> None:
         self._rule, self._learn = rule, learn
+        self._is_counted = is_counted  # without an optimizer, a step ends with a call
         self._threads: set[int] = set()  # those in which a model runs
         self._hearing: dict[int, tuple[ValueProbe, bool]] = {}  # for a compiled region, by thread
         self.modules: dict[int, Any] = OutermostModules(self._threads)
@@ -85,6 +86,8 @@ class ProgramCalls:
         """A call of a model begins: it may begin a step, and be the first one of the model."""
         self._threads.add(ident)
         probe = self._learn(module)
+        if self._is_counted and self._rule.end == "value":
+            self._rule.count_calls()
         if len(self._threads) == 1 and self._may_begin():  # calls of several threads at a time are one step
             self._rule.begin()
         self._rule.note("call")

@@ -25,16 +25,22 @@ class StepRule:
 
     def __init__(self, end: StepEnd) -> None:
         self.end = end
-        self.is_over = True  # no step has begun
+        self.is_over = True
+        self._has_begun = False
         self.listeners: list[Callable[[bool | None], None]] = []
         self.at_end: list[Callable[[], None]] = []  # called where a step ends
 
     def begin(self, training: bool | None = None) -> None:
         """A pass of a loop, or a call of a model in this mode, begins; if the step is over, another one does."""
         if self.is_over:
-            self.is_over = False
+            self.is_over, self._has_begun = False, True
             for listener in self.listeners:
                 listener(training)
+
+    def count_calls(self) -> None:
+        """From now on a step ends with a call; the first call is in the step that has begun."""
+        self.end = "call"
+        self.is_over = not self._has_begun
 
     def note(self, event: StepEnd) -> None:
         """Something has happened that may end a step."""

@@ -132,8 +132,8 @@ class Observation:
 
     def _model_calls(self) -> ProgramCalls:
         if self._entry is None:
-            return ProgramCalls(self._steps.rule)
-        return ProgramCalls(self._steps.rule, self._entry.learn)
+            return ProgramCalls(self._steps.rule, is_counted=True)
+        return ProgramCalls(self._steps.rule, self._entry.learn, is_counted=True)
 
     def _guarded(self, run: Run) -> None:
         """Run under a guard."""

@@ -29,6 +29,9 @@ from insitu.session.session import Session
 from insitu.trace.path import Pattern, Segments, suggestion
 
 
+EARLY = 5  # steps after which a pattern that names nothing is told
+
+
 def number_or_statistics(tensor: Tensor) -> Any:
     """What `insitu run --keep stats` records: the statistics of a tensor, or its only number."""
     if tensor.numel() == 1:
@@ -39,11 +42,12 @@ def number_or_statistics(tensor: Tensor) -> Any:
 class ScriptSteps:
     """The steps of a script: a step ends with the update of an optimizer.
 
-    As long as the script has no optimizer, it ends with a call of a model that no other module calls.
+    As long as the script has no optimizer, it ends with a call of a model that no other module calls; before the first
+    one, it is a pass of a loop.
     """
 
     def __init__(self) -> None:
-        self.rule = StepRule("call")
+        self.rule = StepRule("value")
         self._updates = Updates(self.rule, lambda: None, is_fixed=False)
 
     def start(self, undo: ExitStack) -> None:
@@ -171,12 +175,12 @@ class ScriptEntry(RunEntry):
             self._finding("looking for functions", error)
 
     def _begin_step(self, training: bool | None) -> None:
-        """Tell the user early, when the second step begins, what names nothing: the script may run for hours."""
-        if self.recorder.step != 1:
+        """Tell the user early what names nothing: the script may run for hours."""
+        if self.recorder.step != EARLY:
             return
         for pattern in self._found.unknown():
             say = outside.say or tell
-            say(f"--record {pattern}: nothing in the first step had this path{self._nearest(pattern)}")
+            say(f"--record {pattern}: nothing in the first {EARLY} steps had this path{self._nearest(pattern)}")
 
     def learn(self, module: nn.Module) -> ValueProbe | None:
         """A model is called: record it if it is new."""
@@ -199,7 +203,10 @@ class ScriptEntry(RunEntry):
         return f"recorded {count}: {self._to}"
 
     def _nearest(self, pattern: str) -> str:
-        return suggestion(pattern, [*self.recorder.seen, *self._found.known])
+        known = {*self.recorder.seen, *self._found.known}
+        if pattern in known:
+            return ""
+        return suggestion(pattern, known)
 
     def _nothing_text(self, options: RunOptions) -> str:
         return "the script called no model, and no function that is recorded"

@@ -185,8 +185,6 @@ class LoopValues:
 
 def identity_of(value: Any) -> Any:
     """What tells that a value has changed in place: for a tensor its version, which costs less than its contents."""
-    if type(value) in SMALL:
-        return None
     if type(value) in PLAIN:
         return id(value), version_of(value)
     return print_of(value)

@@ -137,7 +137,7 @@ class ValueRecorder:
             if self.targets.loops or self.is_open_to_more:
                 self.updates.start(undo)
             if not self._counts_calls and not self.is_open_to_more:
-                ProgramCalls(self.rule).start(undo)
+                ProgramCalls(self.rule, is_counted=False).start(undo)
             self._loops.start(undo, frame)
             self._undo = undo.pop_all()
 
