@@ -213,6 +213,14 @@ def test_every_and_when_choose_passes() -> None:
     assert (number, mode) == (3, "train")
 
 
+def test_value_of_a_step_that_is_left_out_is_not_recorded_later() -> None:
+    net, taken = Net(), Taken()
+    optimizer = optimizer_of(net)
+    with insitu.record_run(net, only="fit.loss", every=2, to=taken):
+        losses = fit(net, optimizer, 4)
+    assert taken.of("fit.loss") == [(0, losses[0]), (2, losses[2])]
+
+
 def test_block_in_an_exit_stack_belongs_to_the_function_around_it() -> None:
     taken = Taken()
     with ExitStack() as stack:

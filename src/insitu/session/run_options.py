@@ -84,7 +84,7 @@ class RunOptions:
             raise self._nothing(self.loop_patterns[0])
         search = LoopSearch(block.scope)
         for pattern in self.loop_patterns:
-            search.require(pattern, self._paths_in_model())
+            search.require(pattern, self._paths_in_model)
         has_updates = self.model is None and block.expects_updates()
         return RunPlan(replace(found, loops=search.found), search.paths, block.frame, has_updates=has_updates)
 
@@ -92,7 +92,7 @@ class RunOptions:
         """Raise if a decorated function has no variable of a name; functions that it calls may be defined later."""
         for pattern in self.loop_patterns:
             if "." not in pattern:
-                LoopSearch(scope).require(pattern, self._paths_in_model())
+                LoopSearch(scope).require(pattern, self._paths_in_model)
 
     def _paths_in_model(self) -> list[str]:
         return list(self._search.paths()) if self._search is not None else []

@@ -28,7 +28,6 @@ from insitu.session.script_source import definitions_in, paths_in
 from insitu.session.session import Session
 from insitu.trace.path import Pattern, Segments, suggestion
 
-
 EARLY = 5  # steps after which a pattern that names nothing is told
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from insitu.capture.values.leaves import parts
 from insitu.capture.values.targets import join, shortest
 from insitu.capture.variables.follow.callees import ADDED, callees, is_library
 from insitu.capture.variables.follow.definitions import nested_codes
@@ -80,6 +81,15 @@ class LoopTarget:
             wanted.setdefault(path, set()).add(rest)
             paths.add(path)
         return paths
+
+    def values(self, name: str, value: Any) -> Iterable[tuple[str, Any]]:
+        """What is recorded of a variable, by path: mostly the whole, under one path."""
+        wanted = self.variables[name]
+        if len(wanted) == 1:
+            ((path, rests),) = wanted.items()
+            if () in rests:
+                return ((path, value),)
+        return [found for path, rests in wanted.items() for found in parts(path, value, rests).items()]
 
 
 def variables_in(code: CodeType, pattern: str) -> list[str]:
@@ -151,10 +161,13 @@ class LoopSearch:
     def __init__(self, scope: LoopScope) -> None:
         self._scope = scope
         self._own = LoopTarget(scope.code, scope.function)
-        spaces = [scope.namespace, *map(attributes_of, modules_of_program())]
-        self._functions = FunctionSearch(spaces, lambda: scope.callees)
         self.found: dict[Place, LoopTarget] = {}
         self.paths: dict[str, set[str]] = {}
+
+    @functools.cached_property
+    def _functions(self) -> FunctionSearch:
+        spaces = [self._scope.namespace, *map(attributes_of, modules_of_program())]
+        return FunctionSearch(spaces, lambda: self._scope.callees)
 
     def add(self, pattern: str) -> bool:
         """Add what a pattern names; False if it names nothing."""
@@ -190,11 +203,11 @@ class LoopSearch:
                     return paths
         return set()
 
-    def require(self, pattern: str, paths_in_model: Iterable[str]) -> None:
+    def require(self, pattern: str, paths_in_model: Callable[[], list[str]]) -> None:
         """Add what a pattern names; a PatternError, with the nearest of all paths there are, if it names nothing."""
         if self.add(pattern):
             return
-        in_model = list(paths_in_model)
+        in_model = paths_in_model()
         near = suggestion(pattern, [*in_model, *self.names()])
         model = "the model, in " if in_model else ""
         raise PatternError(f"nothing in {model}{self._scope.name}, or in what it calls, has the path {pattern!r}{near}")

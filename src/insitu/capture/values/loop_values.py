@@ -14,7 +14,7 @@ from insitu.capture.changes import print_of
 from insitu.capture.torch_internals import DisableTorchFunction, version_counter
 from insitu.capture.values.copies import PLAIN
 from insitu.capture.values.intake import text_of
-from insitu.capture.values.leaves import SMALL, parts
+from insitu.capture.values.leaves import SMALL
 from insitu.capture.values.loop_targets import LoopTarget, Place
 from insitu.capture.variables.follow.definitions import NoSource, find
 from insitu.capture.variables.follow.lines import LineFollower, reported_frame
@@ -105,19 +105,21 @@ class LoopValues:
 
     def hear(self, point: ReportPoint, value: Any, frame: FrameType, *, is_joined: bool = False) -> None:
         """A variable was reported, or a pass of a loop; what a block had before it was joined is not recorded."""
-        target = self._targets.get((point.file, point.function))
+        moment = point.moment
+        is_same_atom = moment == "maybe" and type(value) in SMALL  # a number that is not bound again is the same
+        target = None if is_same_atom else self._targets.get((point.file, point.function))
         if target is None:
             return
         try:
-            if point.moment == "entered":
+            if moment == "entered":
                 self._begin_pass(target, frame)
                 self._calls.enter(frame, LoopCall(frame.f_code, is_in_pass=not target.has_loops))
-            elif point.moment == "pass":
+            elif moment == "pass":
                 self._begin_pass(target, frame)
                 self._call_in(target, frame).is_in_pass = True
-            elif point.name in target.variables and point.moment != "deleted":
-                is_before = is_joined and point.moment == "given"
-                self._hear_variable(target, point, value, frame, is_before=is_before)
+            elif point.name in target.variables and moment != "deleted":
+                is_taken = self._clock.step.is_recorded and not (is_joined and moment == "given")
+                self._hear_variable(target, point, value, frame, is_taken=is_taken)
         except Exception as error:
             if is_interrupt(error):
                 raise
@@ -132,8 +134,13 @@ class LoopValues:
         if not self._rule.is_over:
             return
         is_first = self._clock.step.number < 0
-        if is_first or (target.has_end if self._rule.end != "value" else not self._is_inside_pass(frame)):
+        if is_first or self._may_begin(target, frame):
             self._recorder.begin_pass()
+
+    def _may_begin(self, target: LoopTarget, frame: FrameType) -> bool:
+        if self._rule.end == "value":
+            return not self._is_inside_pass(frame)
+        return target.has_end
 
     def _is_inside_pass(self, frame: FrameType) -> bool:
         """Whether a pass runs in one of the frames around this one."""
@@ -158,22 +165,21 @@ class LoopValues:
             frame = frame.f_back
 
     def _hear_variable(
-        self, target: LoopTarget, point: ReportPoint, value: Any, frame: FrameType, *, is_before: bool
+        self, target: LoopTarget, point: ReportPoint, value: Any, frame: FrameType, *, is_taken: bool
     ) -> None:
-        is_same_atom = point.moment == "maybe" and type(value) in SMALL  # a number that is not bound again is the same
-        if is_same_atom or not self._clock.step.is_recorded:
-            return
+        """A variable was bound, or may have changed. What is not taken now is known later."""
         if frame.f_code.co_name in COMPREHENSIONS and frame.f_back is not None:
             frame = frame.f_back  # a name that `:=` binds in a comprehension belongs to the function around it
         call = self._call_in(target, frame)
-        for whole, rests in target.variables[point.name].items():
-            for path, item in parts(whole, value, rests).items():
-                before, call.known[path] = call.known.get(path), identity_of(item)
-                is_new = point.moment != "maybe" or before != call.known[path]
-                if is_new and not is_before:
-                    self._recorder.take(path, item)
-                    if call.is_in_pass:
-                        self._rule.note("value")
+        is_bound = point.moment != "maybe"
+        for path, item in target.values(point.name, value):
+            now = identity_of(item)
+            is_new = is_bound or call.known.get(path) != now
+            call.known[path] = now
+            if is_new and is_taken:
+                self._recorder.take(path, item)
+                if call.is_in_pass:
+                    self._rule.note("value")
 
     def _call_in(self, target: LoopTarget, frame: FrameType) -> LoopCall:
         """The call that runs in a frame."""

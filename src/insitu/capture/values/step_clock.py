@@ -42,7 +42,8 @@ class StepClock:
         2 False
         3 True
         """
-        fits = training is None or self._fits(training)
+        is_admitted = training is None or self._when is None  # not by `_fits`, which is a call for each step
+        fits = is_admitted or self._fits(bool(training))
         is_due = self.step.fitting % self._every == 0
         next_number = self.step.number + 1 if number is None else number
         return Step(next_number, fits and is_due, self.step.fitting + fits, is_settled=training is not None)

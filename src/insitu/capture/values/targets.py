@@ -140,7 +140,8 @@ class TargetSearch:
     def begins(self, pattern: str) -> bool:
         """Whether something in the model has the first segment of a pattern as its path, or may have it."""
         first = Pattern.of(pattern).segments[0]
-        return is_wild(first) or any(path.partition(".")[0] == first for path in self.paths())
+        is_module = any(module.path.partition(".")[0] == first for module in self._modules)
+        return is_wild(first) or is_module or any(module.has(first) for module in self._modules if not module.path)
 
 
 class ModelCode:
@@ -251,6 +252,10 @@ class ModuleSearch:
         if rest or not is_known:
             wanted.setdefault(path, set()).add(shortest(rest))
         return True
+
+    def has(self, name: str) -> bool:
+        """Whether the module has a method, a parameter or a buffer of this name."""
+        return any(name in names for names in (self._methods, own_parameters(self._module), own_buffers(self._module)))
 
     def paths(self) -> Iterator[str]:
         """The paths in the module, to suggest one."""

@@ -240,8 +240,11 @@ class ValueRecorder:
     def _begin_call(self, module: nn.Module, ident: int) -> None:
         with self.lock:
             is_first = not self._calls.threads  # calls of several threads at a time are one step
-            if is_first and not self.clock.is_announced and self._counts_calls:
+            counts = is_first and not self.clock.is_announced and self._counts_calls
+            if counts and self.targets.loops:
                 self._begin_at_call(training=module.training)
+            elif counts:  # nothing but a call can begin a step
+                self._begin(module.training)
             self._calls.threads.add(ident)
 
     def _begin_at_call(self, *, training: bool) -> None:
