@@ -61,7 +61,8 @@ class RunOptions:
         self._search = TargetSearch(model) if model is not None else None
         self.loop_patterns = [pattern for pattern in self.only if not self._names_model(pattern)]
         self.function: Callable[..., Any] | None = to if callable(to) else None
-        self.to = Path(to) if isinstance(to, (str, os.PathLike)) else None
+        # Absolute: the program may change the directory before the file is made.
+        self.to = Path(to).absolute() if isinstance(to, (str, os.PathLike)) else None
         self.overwrite, self.resume, self.compression = overwrite, resume, compression
         self._keep_by_path: dict[tuple[str, str], Keep | None] = {}
         self.check_free()
