@@ -439,6 +439,48 @@ def test_modes_of_the_program_stay_in_order(run: Run) -> None:
     assert {event.step for event in traced().events} == {1}
 
 
+def test_compiled_model_is_traced_in_its_steps_and_not_compiled_again(run: Run) -> None:
+    program = """
+        import torch
+        compilations = []
+        def backend(graph, inputs):
+            compilations.append(graph)
+            return graph.forward
+        net = torch.nn.Linear(2, 2)
+        model = torch.compile(net, backend=backend)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for number in range(5):
+            optimizer.zero_grad()
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        print(len(compilations))
+    """
+    _, out, said = run("--steps", "2:4", "--to", "step.h5", "train.py", program=program)
+    assert out == "1\n", said
+    trace = traced()
+    assert [(call.step, call.module.type) for call in trace.find(kind="module")] == [(2, "Linear"), (3, "Linear")]
+
+
+def test_interrupt_keeps_what_was_recorded() -> None:
+    write(
+        "train.py",
+        """
+        import time
+        for number in range(1000):
+            loss = number
+            if number == 5:
+                print("ready", flush=True)
+                time.sleep(60)
+        """,
+    )
+    words = [sys.executable, "-m", "insitu", "run", "--record", "loss", "--quiet", "train.py"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=100) == 130
+    assert insitu.load("run.h5")["loss"].values.tolist() == list(range(6))
+
+
 def test_steps_and_recorded_values_have_the_same_numbers(run: Run) -> None:
     run("--steps", "3", "--record", "train.number", "--to", "step.h5", "--quiet", "train.py")
     assert {event.step for event in traced().events} == {3}

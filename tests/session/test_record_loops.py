@@ -372,6 +372,34 @@ def test_decorated_function_is_recorded_with_a_model_and_with_what_it_calls() ->
         assert taken.steps(path) == [0, 1], path
 
 
+def test_methods_of_every_kind_are_decorated() -> None:
+    taken = Taken()
+    record = insitu.record_run(only=["loss", "**"], to=taken)
+
+    class Job:
+        @record
+        def fit(self) -> str:
+            for loss in range(2):
+                self.last = loss
+            return f"{type(self).__name__} {self.last}"
+
+        @record
+        @staticmethod
+        def fit_alone(first: int) -> int:
+            for number in range(2):
+                loss = first + number
+            return loss
+
+        @record
+        @classmethod
+        def fit_class(cls, first: int) -> str:
+            loss = first
+            return f"{cls.__name__} {loss}"
+
+    assert (Job().fit(), Job.fit_alone(10), Job().fit_class(20)) == ("Job 1", 11, "Job 20")
+    assert [value for _, value in taken.of("loss")] == [0, 1, 10, 11, 20]
+
+
 def test_decorator_refuses_names_at_once() -> None:
     with pytest.raises(insitu.PatternError, match="did you mean 'loss'"):
         insitu.record_run(only="lost", to=Taken())(lambda loss: loss)
@@ -491,6 +519,26 @@ def test_watch_and_record_run_follow_one_function(capsys: pytest.CaptureFixture[
     train()
     assert [value for _, value in taken.of("loss")] == [10, 11]
     assert capsys.readouterr().out.count("loss") == 2
+
+
+def test_compiled_model_stays_compiled_and_its_loop_is_recorded() -> None:
+    taken, compilations = Taken(), []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compilations.append(graph)
+        return graph.forward
+
+    net = Net()
+    compiled = torch.compile(net, backend=backend)
+    optimizer = optimizer_of(net)
+    fit(compiled, optimizer, 2)
+    before = len(compilations)
+    with insitu.record_run(net, only=["fit.loss", "fit.x", "forward"], to=taken):
+        fit(compiled, optimizer, 3)
+    with insitu.record_run(only=["fit.loss"], to=taken):
+        fit(compiled, optimizer, 3)
+    assert len(compilations) == before
+    assert taken.steps("fit.loss") == [0, 1, 2] * 2 and taken.steps("forward") == taken.steps("fit.x") == [0, 1, 2]
 
 
 # crashes

@@ -72,7 +72,10 @@ class Observation:
         run = partial(run_program, self._rewrite)
         for session in (self._traced, self._guarded, self._counted, self._recorded):
             run = partial(session, run)
-        run()
+        try:
+            run()
+        finally:
+            outside.say = None
 
     @property
     def run_summary(self) -> str | None:

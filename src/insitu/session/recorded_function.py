@@ -27,6 +27,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def recorded_function(function: Function, options: RunOptions) -> Function:
     """A function of the same kind whose variables are recorded whenever it runs."""
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(recorded_function(function.__func__, options))
     inner = original_of(function) if callable(function) else None
     if inner is None or isinstance(function, type):
         raise SubjectError(f"insitu.record_run cannot decorate {brief(function)}: it decorates functions")

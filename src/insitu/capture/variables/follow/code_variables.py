@@ -81,6 +81,11 @@ class CodeVariables:
         self._frames: dict[int, list[Any]] = {}
 
     @property
+    def is_close(self) -> bool:
+        """Whether passes of loops, and bindings to the same value, are reported."""
+        return self._meanings is not None
+
+    @property
     def has_names(self) -> bool:
         """Whether there is anything to follow."""
         return bool(self._names)

@@ -135,7 +135,8 @@ class MonitoringEvents:
             for watched in self._watched.values():
                 monitoring.set_local_events(self._tool, watched.code, local)
             # `sys.monitoring` has no local events for a frame that raises.
-            monitoring.set_events(self._tool, events.PY_UNWIND | events.RAISE)
+            raising = events.RAISE if any(watched.is_close for watched in self._watched.values()) else 0
+            monitoring.set_events(self._tool, events.PY_UNWIND | raising)
 
         def stop(self) -> None:
             """Turn the events off, and free the tool id."""
