@@ -235,14 +235,26 @@ def _say_files(rank: int, options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from insitu import store
-    from insitu.store.files import check_writable
-    from insitu.verbs.save import PAGE, SUFFIXES
-
     options.flags = view_flags(options, options.view)
     options.level = options.level or _usual_level(options.view)
     if options.steps is not None:
         options.steps = StepChoice.of("--steps", options.steps)
+    has_file = _check_files(options)
+    _check_memory(options)
+    options.is_traced = has_file or not options.quiet
+    has_output = options.is_traced or bool(options.record) or options.guard is not None
+    if not has_output:
+        raise ChoiceError(
+            "--quiet would show nothing: add --to FILE, --html FILE, --record PATH or --guard, or leave --quiet out"
+        )
+
+
+def _check_files(options: argparse.Namespace) -> bool:
+    """Check that the files of the trace can be written; whether there are any."""
+    from insitu import store
+    from insitu.store.files import check_writable
+    from insitu.verbs.save import PAGE, SUFFIXES
+
     for name, suffixes in (("to", SUFFIXES), ("html", (PAGE,))):
         path = getattr(options, name)
         if path is None:
@@ -250,16 +262,10 @@ def _check(options: argparse.Namespace) -> None:
         mine = rank_file(path, SUFFIXES)
         setattr(options, name, os.path.abspath(mine))  # the program may change the directory
         check_writable(store.check(mine, overwrite=options.overwrite, suffixes=suffixes))
-    _check_memory(options)
     has_file = options.to is not None or options.html is not None
     if has_file and options.to == options.html:
         raise ChoiceError(f"--to and --html are both {path!r}: give two names, or leave one out")
-    options.is_traced = has_file or not options.quiet
-    has_output = options.is_traced or bool(options.record) or options.guard is not None
-    if not has_output:
-        raise ChoiceError(
-            "--quiet would show nothing: add --to FILE, --html FILE, --record PATH or --guard, or leave --quiet out"
-        )
+    return has_file
 
 
 def _check_record(options: argparse.Namespace, program: Program) -> None:

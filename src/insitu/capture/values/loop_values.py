@@ -111,36 +111,35 @@ class LoopValues:
         if target is None:
             return
         try:
-            if moment == "entered":
-                self._begin_pass(target, frame)
-                self._calls.enter(frame, LoopCall(frame.f_code, is_in_pass=not target.has_loops))
-            elif moment == "pass":
-                self._begin_pass(target, frame)
-                self._call_in(target, frame).is_in_pass = True
+            if moment in ("entered", "pass"):
+                self._begin_pass(target, frame, is_call=moment == "entered")
             elif point.name in target.variables and moment != "deleted":
-                is_taken = self._clock.step.is_recorded and not (is_joined and moment == "given")
-                self._hear_variable(target, point, value, frame, is_taken=is_taken)
+                is_before = is_joined and moment == "given"
+                self._hear_variable(target, point, value, frame, is_taken=not is_before)
         except Exception as error:
             if is_interrupt(error):
                 raise
             self._recorder.leave_out(f"{point.function}.{point.name}", text_of(error))
 
-    def _begin_pass(self, target: LoopTarget, frame: FrameType) -> None:
-        """A pass or a call begins. If steps end in it, or if it is the first, it may begin a step.
-
-        What is called later in the pass does not: neither the function that computes a loss from an output, nor an
-        evaluation after the update.
-        """
-        if not self._rule.is_over:
-            return
-        is_first = self._clock.step.number < 0
-        if is_first or self._may_begin(target, frame):
+    def _begin_pass(self, target: LoopTarget, frame: FrameType, *, is_call: bool) -> None:
+        """A pass begins, or a call, which is a pass if the function has no loops: that may begin a step."""
+        if self._rule.is_over and self._may_begin(target, frame):
             self._recorder.begin_pass()
+        if is_call:
+            self._calls.enter(frame, LoopCall(frame.f_code, is_in_pass=not target.has_loops))
+        else:
+            self._call_in(target, frame).is_in_pass = True
 
     def _may_begin(self, target: LoopTarget, frame: FrameType) -> bool:
-        if self._rule.end == "value":
-            return not self._is_inside_pass(frame)
-        return target.has_end
+        """Whether a step may begin here: it is the first one, or steps end in this function.
+
+        What is called later in a pass does not begin a step: neither the function that computes a loss from an output,
+        nor an evaluation after the update.
+        """
+        is_first = self._clock.step.number < 0
+        if is_first or self._rule.end != "value":
+            return is_first or target.has_end
+        return not self._is_inside_pass(frame)
 
     def _is_inside_pass(self, frame: FrameType) -> bool:
         """Whether a pass runs in one of the frames around this one."""
@@ -168,6 +167,7 @@ class LoopValues:
         self, target: LoopTarget, point: ReportPoint, value: Any, frame: FrameType, *, is_taken: bool
     ) -> None:
         """A variable was bound, or may have changed. What is not taken now is known later."""
+        is_taken = is_taken and self._clock.step.is_recorded
         if frame.f_code.co_name in COMPREHENSIONS and frame.f_back is not None:
             frame = frame.f_back  # a name that `:=` binds in a comprehension belongs to the function around it
         call = self._call_in(target, frame)

@@ -165,12 +165,13 @@ class CodeVariables:
         """Report what the last line did, and names that it has bound for certain; runs for every line."""
         for index, now in enumerate(self._values(frame)):
             before = state[index + 1]
-            is_bound = bool(bound) and self._names[index] in bound and now is not MISSING
-            is_same = now is before and type(now) in ATOMS and not is_bound
+            is_same = now is before and type(now) in ATOMS
+            if bound and self._names[index] in bound and now is not MISSING:
+                before, is_same = MISSING, False  # as if it had been unbound
             if is_same or now is UNKNOWN:
                 continue
             state[index + 1] = now
-            if moment := "bound" if is_bound else change(before, now):
+            if moment := change(before, now):
                 self._tell(frame, moment, self._names[index], state[0], None if now is MISSING else now)
 
     def _tell(self, frame: FrameType, moment: Moment, name: str, line: int, value: Any) -> None:
