@@ -613,9 +613,9 @@ for index in range(150):
 def test_of_a_long_trace_the_beginning_and_the_end_are_printed(everything: bool) -> None:
     done = run(*(["--all"] if everything else []), "script.py", program=LONG)
     lines = done.stderr.splitlines()
-    assert len(lines) == (300 if everything else 201)
-    assert everything or lines[160] == "… 100 more lines: --all prints them, --to FILE.h5 keeps the trace"
-    assert lines[-1].startswith("+ 149")
+    assert len(lines) == (301 if everything else 201)
+    assert everything or lines[160] == "… 101 more lines: --all prints them, --to FILE.h5 keeps the trace"
+    assert lines[-2].startswith("+ 149") and lines[-1].startswith("300 calls · ")
 
 
 def test_loops_can_be_unfolded() -> None:

@@ -27,20 +27,25 @@ FILES = sorted([*SOURCE.rglob("*.py"), *DROPINS.rglob("*.py")])
 # What the files of a folder may import besides the standard library and their own folder.
 ALLOWED = {
     "trace": {"insitu.errors", "numpy", "pandas"},
-    "view": {"insitu.errors", "insitu.trace"},
+    "view": {"insitu.errors", "insitu.ipython", "insitu.trace"},
     "store": {"insitu.errors", "insitu.trace", "numpy", "h5py", "xxhash", "ml_dtypes", "hdf5plugin", "pandas"},
     "capture/variables/follow": {"insitu.errors"},
-    "capture": {"insitu.errors", "insitu.trace", "insitu.tracebacks", "numpy", "torch", "xxhash"},
+    "capture": {"insitu.errors", "insitu.ipython", "insitu.trace", "insitu.tracebacks", "numpy", "torch", "xxhash"},
 }
-# The one step back, inside a function: print(trace) shows the tree, print(diff) the difference.
+# The one step back, inside a function: print(trace) shows the tree, print(diff) the difference, a notebook all of them.
 BACK = {
+    ("trace/event.py", "insitu.view.notebook"),
     ("trace/trace.py", "insitu.view"),
     ("trace/diff.py", "insitu.view.diff"),
     ("trace/diff.py", "insitu.view.reason"),
     ("trace/diff.py", "insitu.view.notebook"),
     ("trace/trace.py", "insitu.view.notebook"),
     ("trace/explain/explanation.py", "insitu.view.error"),
+    ("trace/explain/explanation.py", "insitu.view.notebook"),
     ("trace/findings.py", "insitu.view.finding"),
+    ("trace/findings.py", "insitu.view.notebook"),
+    ("store/run/run.py", "insitu.view.notebook"),
+    ("store/run/series.py", "insitu.view.notebook"),
 }
 # Only these import torch as soon as they are imported themselves.
 WITH_TORCH = ("capture", "session", "demo.py")

@@ -35,7 +35,7 @@ COUNTS = [0, 12, 999, 3_400, 46_596_096, 999_600, 2_100_000_000_000]
 def test_the_page_writes_numbers_as_the_terminal_does(
     browser: Browser, script: str, cases: list[Any], expected: list[str]
 ) -> None:
-    source = (files("insitu.view") / "page" / "formats.js").read_text("utf-8")
+    source = (files("insitu.view") / "page" / "web" / "formats.js").read_text("utf-8")
     tab = browser.new_page()
     text = f"(cases) => {{ {source}\n const format = {script}; return cases.map((item) => format(item)); }}"
     assert tab.evaluate(text, cases) == expected

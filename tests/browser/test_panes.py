@@ -123,7 +123,7 @@ def test_a_call_only_in_the_second_run_has_its_own_address(open_page: Open) -> N
 def test_variables_are_drawn_over_steps_and_lead_to_their_changes(open_page: Open) -> None:
     trace = training()
     opened = open_page(page(trace))
-    opened.page.click("#show-series")
+    opened.page.click("#views [data-view=series]")
     cards = "[...document.querySelectorAll('.card')].map((card) => card.querySelector('h2').innerText)"
     assert opened(cards) == ["loss", "weights"]
     assert not opened("document.getElementById('grid').checkVisibility()")

@@ -251,3 +251,33 @@ def test_the_operators_are_those_of_the_dispatcher(program: Callable[[Tensor], N
     recorded = Counter(name.rstrip("_") for space, name, *_ in found if space == "aten")
     assert recorded["detach"] == dispatched["detach"] > 0
     assert recorded - dispatched == Counter()
+
+
+@pytest.mark.parametrize("level", ["modules", "functions", "aten"])
+def test_calls_inside_vmap_are_marked_and_operators_that_see_the_batch_are_not(level: str) -> None:
+    layer, x = torch.nn.Linear(3, 4), torch.ones(5, 3)
+
+    def inside(row: Tensor) -> Tensor:
+        return layer(torch.sin(row)).sum()
+
+    with insitu.record(level=level) as trace:
+        torch.sin(x)
+        torch.vmap(inside)(x)
+        layer(x)
+    modes = [(call.name.rpartition(".")[2], call.mode) for call in trace.calls if call.kind != "aten"]
+    expected = [("sin", "eager"), ("sin", "vmap"), ("Linear", "vmap"), ("linear", "vmap"), ("sum", "vmap")]
+    expected += [("Linear", "eager"), ("linear", "eager")]
+    if level == "modules":
+        expected = [(name, mode) for name, mode in expected if name == "Linear"]
+    assert modes == expected
+    assert {call.mode for call in trace.calls if call.kind == "aten"} <= {"eager"}
+    sample = [call.outputs[0].shape for call in trace.calls if call.name == "Linear"]
+    assert sample == [(4,), (5, 4)]
+
+
+def test_calls_inside_vmap_have_the_site_of_the_user() -> None:
+    with insitu.record() as trace:
+        torch.vmap(lambda row: row.sin())(torch.ones(5, 3))
+    (call,) = trace.find(name="sin")
+    assert call.site is not None and call.site.text.strip().startswith("torch.vmap(lambda row")
+    assert all("vmap.py" not in place.file for place in call.site.chain())

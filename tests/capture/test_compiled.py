@@ -66,7 +66,7 @@ def test_a_model_compiled_before_the_session_is_one_call(level: str) -> None:
     compiled(x)
     assert backend.count == 1
     (call,) = trace.calls
-    assert (call.kind, call.name, call.path, call.step) == ("module", "Model", "", 0)
+    assert (call.kind, call.name, call.path, call.step, call.mode) == ("module", "Model", "", 0, "compiled")
     assert [facts.shape for facts in (*call.inputs, *call.outputs)] == [(2, 4), (2, 4)]
     assert call.outputs[0].producer == call.id
     assert call.site is not None and call.site.function.endswith("test_a_model_compiled_before_the_session_is_one_call")
@@ -126,7 +126,7 @@ def test_a_compiled_function_is_one_function(level: str) -> None:
         return
     assert summary(trace) == [("function", trace.calls[0].name, "")]
     (call,) = trace.calls
-    assert call.kind == "function" and call.name.endswith("work")
+    assert call.kind == "function" and call.name.endswith("work") and call.mode == "compiled"
     assert call.kwargs == {"scale": 2.0}
     assert [facts.shape for facts in (*call.inputs, *call.outputs)] == [(2, 4), (2, 4)]
 
@@ -154,6 +154,7 @@ def test_a_compiled_part_of_an_eager_model(level: str) -> None:
     assert backend.count == 1
     modules = [call for call in trace.calls if call.kind == "module"]
     assert [(call.name, call.path) for call in modules] == [("Model", ""), ("Linear", "a"), ("Linear", "b")]
+    assert [call.mode for call in modules] == ["eager", "compiled", "eager"]
     assert [call.parent for call in modules] == [None, modules[0].id, modules[0].id]
     assert trace.children(modules[1]) == []
     if level != "modules":

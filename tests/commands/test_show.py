@@ -50,7 +50,7 @@ def test_a_trace_without_calls_is_reported(tmp_path: Path, capsys: pytest.Captur
 def test_costs_beside_the_tree(saved: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", saved, "--costs", "--width", "120"]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == [
-        *("call", "output", "values", "time", "own", "memory", "parameters", "flops", "source")
+        *("call", "output", "input", "values", "time", "own", "memory", "parameters", "flops", "source")
     ]
     assert main(["show", saved, "--costs", "--view", "table"]) == 2
     assert "--costs is an option of the view 'tree'" in capsys.readouterr().err

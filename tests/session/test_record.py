@@ -687,3 +687,27 @@ def test_keep_values_keeps_the_values_of_every_tensor() -> None:
     with insitu.record(keep="values") as trace:
         torch.ones(2).add(1)
     assert trace.calls[-1].outputs[0].kept.tolist() == [2.0, 2.0]
+
+
+def test_watch_takes_the_options_of_its_view() -> None:
+    model, file = nn.Linear(3, 4), io.StringIO()
+    with insitu.watch(model, inputs=True, file=file):
+        model(torch.ones(2, 3))
+    assert "f32[2, 4]  ← f32[2, 3]" in file.getvalue()
+    with pytest.raises(insitu.ChoiceError, match="the view 'code' has no option 'inputs': it has succinct, native"):
+        insitu.watch(model, view="code", inputs=True)
+    with pytest.raises(insitu.ChoiceError, match="the view 'tree' has no option 'inptus'"):
+        insitu.watch(model, inptus=True)
+
+
+def test_watch_ends_with_a_footer_and_the_first_nan() -> None:
+    model, file = nn.Sequential(nn.Linear(3, 4), nn.ReLU()), io.StringIO()
+    with insitu.watch(model, keep="stats", file=file):
+        for step in range(6):
+            model(torch.full((2, 3), float("nan") if step == 4 else 1.0))
+    lines = file.getvalue().splitlines()
+    first = [number for number, line in enumerate(lines) if line.startswith("first NaN: ")]
+    assert len(first) == 2 and lines[first[0]] == lines[first[1]] and first[1] == len(lines) - 2
+    assert "step 4" in lines[first[0]] and lines[first[0]].endswith("an input already contained it")
+    assert lines[-1].startswith("30 calls · ") and lines[-1].endswith("NaN in 5 calls")
+    assert sum("calls ·" in line for line in lines) == 1

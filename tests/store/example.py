@@ -107,6 +107,8 @@ def everything() -> Trace:
             Variable(23, 19, "every", list(VALUES), (), defined),
             Variable(24, 19, "n", None, ("deleted",)),
             Variable(25, None, "get", Fields("Out", {"t": array}), ("yielded",)),
+            Call(26, None, "module", "Model", model, mode="compiled"),
+            Call(27, None, "function", "torch.sin", model, mode="vmap"),
         ],
         about={"insitu": "0.1.0", "torch": "2.13.0", "started": "2026-01-01", "nested": {"a": (1, 2.0)}},
     )

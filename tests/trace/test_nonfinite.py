@@ -136,3 +136,17 @@ def test_inf_that_spoils_a_gradient_begins_where_it_was_produced() -> None:
     product = call(1, "mul", bad, tensor(9, requires_grad=True), result=tensor(3))
     gradient = call(2, "mul", tensor(5), result=tensor(6, nan=1), kind="aten", phase="backward", forward=1)
     assert found(produced, product, gradient) == {0: HAS_INF | BEGINS, 2: HAS_NAN | FOLLOWS}
+
+
+def test_while_a_program_runs_an_inf_that_may_heal_is_not_wrong_yet() -> None:
+    search, inf = NonFiniteSearch(), tensor(1, inf=2)
+    search.add(call(0, "log", tensor(0), result=inf))
+    waiting = search.so_far(0)
+    assert waiting is not None and (waiting.is_wrong, waiting.may_heal) == (False, True)
+    search.add(call(1, "softmax", inf, result=tensor(2)))
+    healed = search.so_far(0)
+    assert healed is not None and (healed.is_wrong, healed.may_heal) == (False, False)
+    search.add(call(2, "sub", inf, inf, result=tensor(3, nan=2)))
+    reached = search.so_far(0)
+    assert reached is not None and (reached.is_wrong, reached.may_heal) == (True, False)
+    assert search.so_far(7) is None and search.origins == [0]

@@ -21,7 +21,7 @@ from tests.view.build import Run, linear, site, tensor
 
 from insitu.errors import InsituWarning, PatternError, StoreError, SubjectError
 from insitu.trace.compare.traces import compare_traces
-from insitu.trace.event import Call, Stats, TensorFacts, Variable
+from insitu.trace.event import Call, Event, Stats, TensorFacts, Variable
 from insitu.trace.trace import Trace
 from insitu.verbs.save import save
 from insitu.view import html
@@ -129,6 +129,16 @@ def test_tensors_name_the_row_of_their_producer() -> None:
     given = [found["tensor.made"][number] for number in found["given"]]
     assert found["row.taken"] == [1, 2, 1] and given == [0, 1, 1, 2]
     assert found["row.forward"] == [0, 0, 2] and found["row.is_backward"] == [0, 0, 1]
+
+
+def test_rows_carry_what_is_unusual_about_a_call() -> None:
+    calls: list[Event] = [
+        Call(0, None, "module", "Net", mode="compiled"),
+        Call(1, None, "function", "torch.sin", mode="vmap", phase="recompute"),
+        Call(2, None, "function", "torch.cos"),
+    ]
+    found = carried(Trace(calls))
+    assert [found["texts"][number] for number in found["row.marks"]] == ["compiled", "recompute vmap", ""]
 
 
 def test_tensors_of_two_runs_are_kept_apart() -> None:

@@ -16,7 +16,7 @@ from insitu.trace.trace import Trace
 from insitu.view import render
 from insitu.view.html import page
 from insitu.view.missing_text import missing_text
-from insitu.view.notebook import trace_bundle
+from insitu.view.notebook import trace_forms
 
 SAID = "1,234 events of steps 0 … 6 are not in this trace: there was no memory for them"
 
@@ -32,7 +32,7 @@ VIEWS: dict[str, Callable[[Trace], str]] = {
     **{view: lambda trace, view=view: render(trace, view) for view in ("tree", "code", "table")},
     "costs": lambda trace: render(trace, costs=True),
     "str": str,
-    "notebook": lambda trace: trace_bundle(trace)["text/plain"],
+    "notebook": lambda trace: trace_forms(trace)["text/plain"],
     "repr": lambda trace: repr(trace).replace("1234 more are missing", SAID),
 }
 

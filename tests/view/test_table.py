@@ -114,7 +114,7 @@ def test_a_trace_without_a_backward_pass_says_what_to_record() -> None:
     run = Run()
     run.call("function", "torch.relu", out=tensor(2))
     assert render(run.trace, backward=True).splitlines()[-1] == (
-        'no backward pass was recorded: level="aten", and loss.backward() inside the block'
+        'no backward pass was recorded: use level="aten", and call loss.backward() inside the block'
     )
     assert "no backward pass" not in render(with_a_backward_pass().trace, backward=True) + render(run.trace, costs=True)
 

@@ -46,7 +46,8 @@ GPT                               f32[2, 24, 256]                    3.00s
    ├─ ln_1  LayerNorm(96)         f32[2, 24, 96]                  Σ 26.4ms  model.py:31
    ├─ c_attn  Linear(96 → 288)    f32[2, 24, 288]                  Σ 188ms  model.py:31
    ├─ .split(96, dim=2)           3 × f32[2, 24, 96]
-   └─ F.softmax(dim=-1)           f32[2, 6, 24, 24]   0 … 1                 model.py:31"""
+   └─ F.softmax(dim=-1)           f32[2, 6, 24, 24]   0 … 1                 model.py:31
+74 calls · 3.00s"""
 
 
 def rows(run: Run, **options: Any) -> list[str]:
@@ -80,7 +81,7 @@ def test_unfold_shows_all_and_what_leaf_modules_do() -> None:
     found = rows(gpt(), unfold=True)
     assert sum("  Block" in row for row in found) == 12
     assert sum("F.linear" in row for row in found) == 12
-    assert len(found) == len(gpt().events)
+    assert len(found) == len(gpt().events) + 1 and found[-1] == "74 calls · 3.00s"
 
 
 def test_modules_of_other_names_do_not_fold() -> None:
@@ -133,17 +134,17 @@ def test_calls_whose_parent_was_not_recorded_are_shown_at_the_end() -> None:
     assert [str(line).split()[0] for line in view.finish()][:2] == ["wte", "h.0"]
 
 
-def test_narrow_terminals_drop_source_then_values_then_time() -> None:
+def test_narrow_terminals_drop_values_then_time_and_keep_the_source() -> None:
     run = gpt()
     full = len(max(FOLDED.split("\n"), key=len))
     assert render(run.trace, width=full) == FOLDED
-    assert "model.py" not in render(run.trace, width=full - 1) and "-16 … 5.45" in render(run.trace, width=full - 1)
-    third = render(run.trace, width=70)
-    assert "5.45" not in third and "2.88s" in third
-    fourth = render(run.trace, width=60)
-    assert "2.88s" not in fourth and "h.0 … h.11  × 12 alike  Block  f32[2, 24, 96]" in fourth
+    assert "-16 … 5.45   Σ 2.88s  model.py:43" in render(run.trace, width=full - 1)
+    second = render(run.trace, width=72)
+    assert "5.45" not in second and "Σ 2.88s  model.py:43" in second
+    third = render(run.trace, width=66)
+    assert "Σ" not in third and "h.0 … h.11  × 12 alike  Block  f32[2, 24, 96]      model.py:43" in third
     last = render(run.trace, width=40).split("\n")
-    assert last[2] == "└─ h.0 … h.11  × 12…  f32[2, 24, 96]"
+    assert last[2] == "└─ h.0 … h…    f32[2, 24, …  model.py:43"
     assert max(map(len, last)) <= 40
 
 
@@ -162,8 +163,8 @@ def test_outputs_of_every_kind() -> None:
     assert len(cell([tensor(index) for index in range(100)])) <= 60
     assert cell(None, raised="RuntimeError") == "✗ raised RuntimeError ← f32[1]"
     assert cell(tensor(2, kept=0.25)) == "f32[2]  0.25"
-    assert cell(tensor(2, stats=stats(None, None, inf=2))) == "f32[2]  2 Inf"
-    assert cell(tensor(2, stats=stats(-1.0, 2.0, inf=2))) == "f32[2]  -1 … 2, 2 Inf"
+    assert cell(tensor(2, stats=stats(None, None, inf=2))) == "f32[2]  ✗ 2 Inf\nfirst Inf: torch.f"
+    assert cell(tensor(2, stats=stats(-1.0, 2.0, inf=2))) == "f32[2]  ✗ 2 Inf  -1 … 2\nfirst Inf: torch.f"
 
 
 def name(function: str, *args: Any, **more: Any) -> str:
@@ -204,7 +205,7 @@ def test_two_thousand_nested_calls() -> None:
     for depth in range(2000):
         call = run.module(".".join("a" * depth), "Nest", x, leaf=False, out=x)
         run._open.append(call)
-    assert len(rows(run)) == 2000
+    assert len(rows(run)) == 2001
     for view in ("code", "table"):
         render(run.trace, view)
 
@@ -246,6 +247,25 @@ def test_a_backward_row_for_several_modules_names_the_first_and_the_last() -> No
     assert "aten.mm  × 2 alike  backward of h.0 … h.1" in render(run.trace)
 
 
+def test_compiled_recomputed_and_vmapped_calls_are_marked() -> None:
+    run, x = Run(), tensor(2)
+    run.call("function", "torch.compile.work", x, out=x, mode="compiled")
+    run.module("net", "Net", x, out=x, mode="compiled")
+    backward = run.call("function", "torch.Tensor.backward", x)
+    with run.inside(backward), run.inside(run.module("fc", "Linear", x, leaf=False, out=x, phase="recompute")):
+        run.call("function", "torch.sin", x, out=x, phase="recompute")
+    with run.inside(run.module("fc", "Linear", x, leaf=False, out=x, mode="vmap")):
+        run.call("function", "torch.sin", x, out=x, mode="vmap")
+        run.call("aten", "aten.sin", tensor(5, 2), out=tensor(5, 2))
+    for width in (80, 120):
+        found = render(run.trace, width=width).splitlines()
+        assert [row.partition("  f32")[0].partition("←")[0].rstrip() for row in found] == [
+            *("work  compiled", "net  Net  compiled", ".backward"),
+            *("└─ fc  Linear  recompute", "   └─ torch.sin"),
+            *("fc  Linear  vmap", "├─ torch.sin", "└─ aten.sin"),
+        ]
+
+
 def test_kept_values_of_each_output_are_shown() -> None:
     run = Run()
     run.call("function", "torch.max", out=(tensor(2, kept=0.25), tensor(2), tensor(kept=3)))
@@ -265,7 +285,16 @@ def test_integers_too_large_for_a_float_are_shown_in_folded_rows() -> None:
 
 def values(run: Run) -> list[str]:
     """The cells of the column `values`."""
-    return [line.cells[1][0] for line in replay(run.events, Tree(live=False)) if line.cells]
+    return [cells[VALUES] for cells in cells_of(run)]
+
+
+OUTPUT, MARK, INPUT, VALUES = range(4)
+
+
+def cells_of(run: Run, **options: Any) -> list[list[str]]:
+    """The texts of the cells of each row."""
+    lines = replay(run.events, Tree(live=False, **options))
+    return [[text for text, _ in line.cells] for line in lines if line.cells]
 
 
 def test_each_output_has_a_range_of_its_own() -> None:
@@ -283,7 +312,8 @@ def test_many_outputs_show_the_first_and_count_nonfinite_in_the_rest() -> None:
     parts = [tensor(2, stats=stats(number, number + 1)) for number in range(12)]
     run.call("function", "torch.chunk", out=tuple(parts))
     run.call("function", "torch.chunk", out=(*parts[:10], tensor(2, stats=stats(0, 1, nan=3)), parts[11]))
-    assert values(run) == ["0 … 1 | 1 … 2 | 2 … 3 | … 9 more", "0 … 1 | 1 … 2 | 2 … 3 | … 9 more, ✗ 3 NaN"]
+    assert values(run) == ["0 … 1 | 1 … 2 | 2 … 3 | … 9 more"] * 2
+    assert [cells[MARK] for cells in cells_of(run)] == ["", "✗ 3 NaN"]
 
 
 def test_a_folded_row_has_the_range_of_each_output_over_all_copies() -> None:
@@ -329,3 +359,63 @@ def test_a_tensor_among_the_arguments_keeps_its_position() -> None:
     assert name("torch.f", x, long, tensor(1024, 1024, dtype="i64"), 3) == "torch.f(f32[…], f32[…], i64[…], 3)"
     assert name("torch.Tensor.__getitem__", x, (Word(":"), mask), operator="[]") == "[:, b8[8]]"
     assert name("torch.Tensor.__getitem__", x, (Word(":"), None), operator="[]") == "[:, None]"
+
+
+# NaN and Inf while a program runs.
+
+
+def live(run: Run) -> tuple[list[str], list[str]]:
+    """The lines that are printed while a program runs, and those at its end."""
+    view = make("tree")
+    during = [str(line) for event in completion_order(run.events) for line in view(event)]
+    return during, [str(line) for line in view.finish()]
+
+
+def test_live_the_first_nan_is_named_below_its_tree_and_again_at_the_end() -> None:
+    run = Run()
+    for number in range(3):
+        bad = tensor(2, id=number, producer=2 * number + 1, stats=stats(0, 1, nan=3 * (number > 0)))
+        with run.inside(run.module("", "Net", tensor(2), leaf=False, out=bad)):
+            run.call("function", "torch.relu", tensor(2, stats=stats(0, 1)), out=bad)
+    during, after = live(run)
+    assert during == [
+        *("Net  f32[2]  0 … 1", "└─ torch.relu  f32[2]  0 … 1"),
+        *("Net  f32[2]  ✗ 3 NaN  0 … 1", "└─ torch.relu  f32[2]  ✗ 3 NaN  0 … 1", "first NaN: torch.relu"),
+        *("Net  f32[2]  ✗ 3 NaN  0 … 1", "└─ torch.relu  f32[2]  ✗ 3 NaN  0 … 1"),
+    ]
+    assert after == ["first NaN: torch.relu"]
+
+
+def test_live_an_inf_that_may_heal_is_shown_without_a_cross() -> None:
+    run, x = Run(), tensor(2, stats=stats(0, 1))
+    mask = tensor(2, id=1, producer=0, stats=stats(0, 1, inf=2))
+    run.call("function", "torch.log", x, out=mask)
+    run.call("function", "torch.softmax", mask, out=tensor(2, id=2, producer=1, stats=stats(0, 1)))
+    during, after = live(run)
+    assert during == ["torch.log  f32[2]  2 Inf  0 … 1", "torch.softmax  f32[2]  0 … 1"] and after == []
+    assert "✗" not in render(run.trace)
+
+
+def test_live_the_first_inf_is_named_once() -> None:
+    run, large = Run(), tensor(2, stats=stats(0, 1), requires_grad=True)
+    for number in range(3):
+        out = tensor(2, id=number, producer=number, stats=stats(0, 1, inf=2), requires_grad=True)
+        run.call("function", "torch.exp", large, out=out)
+    during, after = live(run)
+    assert [line for line in during if "first" in line] == ["first Inf: torch.exp"] == after
+
+
+def test_live_an_inf_that_nothing_healed_is_named_at_the_end() -> None:
+    run, x = Run(), tensor(2, stats=stats(0, 1))
+    run.call("function", "torch.log", x, out=tensor(2, id=1, producer=0, stats=stats(0, 1, inf=2)))
+    during, after = live(run)
+    assert during == ["torch.log  f32[2]  2 Inf  0 … 1"] and after == ["first Inf: torch.log"]
+
+
+def test_the_first_nan_is_named_though_its_call_is_not_shown() -> None:
+    run, fine = Run(), tensor(2, stats=stats(0, 1))
+    bad = tensor(2, id=1, producer=1, stats=stats(0, 1, nan=1))
+    with run.inside(run.module("a", "Net", fine, leaf=False, out=bad)):
+        run.call("function", "torch.relu", fine, out=bad)
+    run.module("b", "Net", bad, out=tensor(2, id=2, producer=2, stats=stats(0, 1, nan=1)))
+    assert render(run.trace, only="b").splitlines()[1:] == ["first NaN: a torch.relu"]

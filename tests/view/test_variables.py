@@ -74,26 +74,28 @@ ENGLISH = """\
 └─ out  f32[3, 73, 384, 544] cpu  0 … 1  mean 0.43   12.3ms"""
 
 TREE = """\
-T2VDataset.get_merge_data(examples=[{}, {}, {}, {}], index=113, …)  f32[3, 73, 384, 544]    0 … 1     12.3ms  \
-t2v_dataset.py:283
-├─ video =  new                                                     np u8[73, 720, 720, 3]                    \
-data.py:572
-├─ video =  type, shape changed                                     u8[73, 3, 720, 720]                       \
-data.py:575
-├─ transform                                                        f32[3, 73, 384, 544]    0 … 1      8.0µs  \
-t2v_dataset.py:341
-│  ├─ video =  shape, dtype changed                                 f32[3, 73, 384, 544]    0 … 1             \
-data.py:588
+T2VDataset.get_merge_data(examples=[{}, {}, {}, {}], index=113, …)  f32[3, 73, 384, 544]              0 … 1      \
+12.3ms  t2v_dataset.py:283
+├─ video =  new                                                     np u8[73, 720, 720, 3]                       \
+        data.py:572
+├─ video =  type, shape changed                                     u8[73, 3, 720, 720]                          \
+        data.py:575
+├─ transform                                                        f32[3, 73, 384, 544]              0 … 1      \
+ 8.0µs  t2v_dataset.py:341
+│  ├─ video =  shape, dtype changed                                 f32[3, 73, 384, 544]              0 … 1      \
+        data.py:588
 │  └─ net  Net
-│     └─ check(mode=train)                                          ✗ raised ValueError               40.0µs
-│        ├─ x =  values changed                                     f32[2]                  ✗ 48 NaN          \
-data.py:4
-│        └─ x  deleted                                                                                        \
-data.py:6
+│     └─ check(mode=train)                                          ✗ raised ValueError                          \
+40.0µs
+│        ├─ x =  values changed                                     f32[2]                  ✗ 48 NaN  -3.25 … 1  \
+        data.py:4
+│        └─ x  deleted                                                                                           \
+        data.py:6
 ├─ frames()
-│  └─ yield                                                         f32[3]                                    \
-data.py:61
-└─ ! could not\\nread x"""
+│  └─ yield                                                         f32[3]                                       \
+        data.py:61
+└─ ! could not\\nread x
+first NaN: x (data.py:4)"""
 
 
 def lines(run: Run, **options: Any) -> list[str]:

@@ -25,7 +25,7 @@ from insitu.capture.modes import skip_when_compiling
 from insitu.capture.modules import ValueProbe, get_ident, patch
 from insitu.capture.outline import outline
 from insitu.capture.probe import Probe
-from insitu.capture.tape import Raised, new_record
+from insitu.capture.tape import COMPILED, Raised, new_record
 from insitu.capture.tensors import guarded
 from insitu.capture.torch_internals import (
     DYNAMO,
@@ -142,7 +142,7 @@ class Region:
         )
         if callee is None:
             return
-        record = new_record(callee, probe.parent, args=len(args))
+        record = new_record(callee, probe.parent, phase=COMPILED, args=len(args))
         make_argument_writer(guarded(probe.values))(record, args, kwargs)
         probe.stack(frame, record)
         self.at = probe.append(record)

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from insitu.capture.cells import file_or_cell, is_cell
+from insitu.capture.torch_internals import VMAP_CODE
 from insitu.trace.event import Site
 
 # Frames of torch, of this tool and of the import system are left out of the chains: the user did not write them. The
@@ -83,7 +85,9 @@ HIDE, SHOW, STOP = 0, 1, 2
 
 class Codes:
     """What to do at the frames of a code object, by its id: hide or show them, or stop at them, for these are the
-    handlers that have recorded what lies above. The objects are held, so that the ids stay theirs."""
+    handlers that have recorded what lies above. The objects are held, so that the ids stay theirs.
+
+    The frame of `torch.vmap` is recorded as if it was shown: decoding leaves it out, and marks the calls inside."""
 
     def __init__(self) -> None:
         self.shown: dict[int, int] = {}
@@ -98,7 +102,7 @@ class Codes:
     def learn(self, code: CodeType) -> int:
         """The answer for a code object that was not met before."""
         self._met.append(code)
-        show = self.shown[id(code)] = HIDE if is_hidden(code.co_filename) else SHOW
+        show = self.shown[id(code)] = HIDE if is_hidden(code.co_filename) and code is not VMAP_CODE else SHOW
         return show
 
     def clear(self) -> None:
@@ -117,6 +121,7 @@ class Sites:
         self._operators: dict[tuple[int, int], str | None] = {}
         self._lines: dict[tuple[str, int, str, int], Site] = {}
         self._positions: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
+        self._has_vmap = False
 
     def chain(self, pairs: Sequence[Any], caller: Site | None) -> Site | None:
         """The site of the innermost of the pairs, which come innermost first; `caller` is what lies further out."""
@@ -125,12 +130,16 @@ class Sites:
             caller = self._site(code, pairs[index + 1], caller) if code is not None else None
         return caller
 
+    def is_vmapped(self, pairs: Sequence[Any]) -> bool:
+        """Whether one of the pairs, whose chain is known, is in the code that runs the function of a `torch.vmap`."""
+        return self._has_vmap and any(code is VMAP_CODE for code in pairs[::2])
+
     def line(self, file: str, line: int, function: str, caller: Site | None) -> Site:
         """A line, where no instruction is known."""
         key = (file, line, function, id(caller))
         if key not in self._lines:
             text = linecache.getline(file, line).rstrip("\n")
-            self._lines[key] = Site(file, line, function, text, caller=caller)
+            self._lines[key] = Site(file_or_cell(file), line, function, text, caller=caller)
         return self._lines[key]
 
     def definition(self, code: CodeType) -> Site:
@@ -157,10 +166,17 @@ class Sites:
         try:
             return self._sites[key]
         except KeyError:
-            place = self._place(code, lasti)
-            site = Site(*place, caller) if place is not None else caller
-            self._sites[key] = site
+            site = self._sites[key] = self._new_site(code, lasti, caller)
             return site
+
+    def _new_site(self, code: CodeType, lasti: int, caller: Site | None) -> Site | None:
+        """The site of an instruction; that of the caller for a hidden frame. A cell of a notebook has no caller."""
+        place = self._place(code, lasti)
+        if place is None:
+            return caller
+        if is_cell(code):
+            caller = None
+        return Site(*place, caller)
 
     def _place(self, code: CodeType, lasti: int) -> Place | None:
         """File, line, function, text, start and end; None for a hidden frame."""
@@ -168,6 +184,7 @@ class Sites:
         if key not in self._places:
             shown = None if is_hidden(code.co_filename) else self._read(code, lasti)
             self._places[key] = (code, shown)  # the code is held so that its id stays its own
+            self._has_vmap = self._has_vmap or code is VMAP_CODE
         return self._places[key][1]
 
     def _read(self, code: CodeType, lasti: int) -> Place:
@@ -177,7 +194,7 @@ class Sites:
         if start is not None and end is not None and line == end_line:
             encoded = text.encode()
             columns = (len(encoded[:start].decode(errors="ignore")), len(encoded[:end].decode(errors="ignore")))
-        return (code.co_filename, line or 0, code.co_qualname, text, *columns)
+        return (file_or_cell(code.co_filename), line or 0, code.co_qualname, text, *columns)
 
     def _position(self, code: CodeType, lasti: int) -> tuple[int | None, ...]:
         if id(code) not in self._positions:

@@ -26,7 +26,7 @@ RESULT = 1  # what the call returned, RUNNING while it has not, a Raised if it n
 PARENT = 2  # the offset of the call it was made in, or OUTERMOST
 START = 3
 END = 4
-PHASE = 5  # FORWARD; BACKWARD if autograd's engine ran it; RECOMPUTE if forward code ran in the engine
+PHASE = 5  # FORWARD; BACKWARD if autograd's engine ran it; RECOMPUTE if forward code ran in the engine; COMPILED
 NODES = (
     6  # the autograd nodes that the call made (see `node_range`); of an operator in the engine, the node that ran it
 )
@@ -36,8 +36,8 @@ FRAMES = 9  # how many slots of the stack follow; INHERITED: none, the stack is 
 FIXED = 10
 SHORT = 2
 
-FORWARD, BACKWARD, RECOMPUTE = 0, 1, 2
-PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute")
+FORWARD, BACKWARD, RECOMPUTE, COMPILED = 0, 1, 2, 3  # COMPILED: the forward pass of a compiled region
+PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute", "forward")
 
 OUTERMOST = -1
 INHERITED = -1
@@ -174,7 +174,7 @@ class Tape(list[Any]):
         return self[at + START]  # type: ignore[no-any-return]
 
     def phase(self, at: int) -> int:
-        """FORWARD, BACKWARD or RECOMPUTE."""
+        """FORWARD, BACKWARD, RECOMPUTE or COMPILED."""
         return self[at + PHASE]  # type: ignore[no-any-return]
 
     def nodes(self, at: int) -> range:

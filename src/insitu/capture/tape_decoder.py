@@ -13,6 +13,7 @@ from insitu.capture.names import ModuleCallee
 from insitu.capture.segment import THREAD_STRIDE, Ids, adding
 from insitu.capture.tape import (
     BACKWARD,
+    COMPILED,
     NODE_COUNT,
     OUTERMOST,
     PHASES,
@@ -24,7 +25,7 @@ from insitu.capture.tape import (
     node_range,
 )
 from insitu.capture.tensors import ParameterValue, RichValue, Value
-from insitu.trace.event import Call, Change, Event, Fields, Mark, ModuleFacts, Site, Variable, Word
+from insitu.trace.event import Call, Change, Event, Fields, Mark, Mode, ModuleFacts, Site, Variable, Word
 
 if TYPE_CHECKING:
     from insitu.capture.decode import Decoder
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 SIMPLE = frozenset({int, float, bool, type(None), Word})
 VALUES = frozenset({Value, ParameterValue, RichValue})
 MOST_TEXT = 200
-# Where a call was made, the module that it is or that was running, and the step.
-Place = tuple[Site | None, ModuleFacts | None, int]
+# Where a call was made, the module that it is or that was running, the step, and whether it is inside a `torch.vmap`.
+Place = tuple[Site | None, ModuleFacts | None, int, bool]
 
 
 class TapeDecoder:
@@ -92,7 +93,7 @@ class TapeDecoder:
         point, decoder = entry.point, self.decoder
         site, step, parent_number = decoder.outside, 0, None
         if parent != OUTERMOST:
-            site, _, step = self.place(parent)
+            site, _, step, _ = self.place(parent)
             parent_number = self.number(parent)
         return Variable(
             number,
@@ -119,7 +120,7 @@ class TapeDecoder:
         place = decoder.places.get(id)
         if place is None:
             place = decoder.places[id] = self._place(callee, start, frames, outer)
-        site, module, step = place
+        site, module, step, is_vmapped = place
         kind = type(callee)
         if kind is MarkEntry:
             return Mark(number, parent_number, callee.mark, callee.text, began, thread, step, decoder.rank)
@@ -151,6 +152,8 @@ class TapeDecoder:
         if nodes or phase == BACKWARD:
             self._connect(call, callee, nodes)
         call.flops = flops(call)
+        if is_vmapped or phase == COMPILED:
+            call.mode = unusual_mode(phase, kind)
         return call
 
     def _end(self, call: Call, result: Any) -> None:
@@ -210,12 +213,13 @@ class TapeDecoder:
     def _place(self, callee: Any, start: float, frames: list[Any] | None, outer: Place | None) -> Place:
         """The place of a call or mark in the place of its parent."""
         decoder = self.decoder
-        site, module, step = outer or (decoder.outside, None, None)
+        site, module, step, is_vmapped = outer or (decoder.outside, None, None, False)
         if frames is not None:
             site = decoder.sites.chain(frames, site)
+            is_vmapped = is_vmapped or decoder.sites.is_vmapped(frames)
         if type(callee) is ModuleCallee:
             module = callee.facts
-        return site, module, decoder.steps.of(callee, step, start)
+        return site, module, decoder.steps.of(callee, step, start), is_vmapped
 
     def plain(self, item: Any) -> Any:
         """What a record holds of an argument or a result, as plain data."""
@@ -264,6 +268,15 @@ CONTAINERS: dict[type, Callable[[TapeDecoder, Any], Any]] = {
     type(...): lambda decoder, item: Word("..."),
 }
 WORDS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
+
+
+def unusual_mode(phase: int, kind: type) -> Mode:
+    """The mode of a call that is compiled, or inside a `torch.vmap`. Operators there see the whole batch."""
+    if phase == COMPILED:
+        return "compiled"
+    if kind is OperatorCallee:
+        return "eager"
+    return "vmap"
 
 
 def is_default(defaults: dict[str, Any], name: str, item: Any) -> bool:

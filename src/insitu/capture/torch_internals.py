@@ -277,6 +277,12 @@ _engine: Any = _part(
     without="operators of a backward pass have the stack of the call of backward()",
 )
 ENGINE_CODE: CodeType | None = getattr(_engine, "__code__", None)
+VMAP_CODE: CodeType | None = _part(
+    "torch._functorch.vmap._flat_vmap.__code__",
+    None,
+    why="is the code of the Python function that runs the function given to torch.vmap",
+    without="calls inside torch.vmap are not marked",
+)
 backward_hooks: Callable[[Any], Any] = _part(
     "torch.Tensor._backward_hooks",
     _nothing,

@@ -27,6 +27,7 @@ from insitu.session.subject import check_subject, module_paths, pattern_list
 from insitu.session.switch import is_off
 from insitu.trace.findings import Finding
 from insitu.trace.path import suggestion
+from insitu.view.finding_card import CountedFinding, guard_title
 
 ACTIONS = ("raise", "warn", "record")
 
@@ -36,31 +37,35 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str | Iterable[str] = ()) -> Guard:
     """Raise `NonFiniteError` at the call that produces NaN or Inf from finite inputs, forward or backward.
 
-    >>> import torch, insitu
-    >>> with insitu.guard(action="record") as guard:
-    ...     _ = torch.log(torch.tensor([1.0, 0.0], requires_grad=True))
-    >>> print(guard.findings[0].text)  # doctest: +ELLIPSIS
-    <doctest ...>:2: torch.log produced Inf from finite inputs
-    ...
-      why   the logarithm of 0 is -inf: clamp it first; for a probability, use log_softmax or logsigmoid on the scores
+    A guard is a `with` block, or decorates a function. It checks all torch functions in the block; another thread is
+    checked while it runs a module. Only the call that produces NaN or Inf counts, not the calls that pass it on, and
+    only what leaves a torch function.
 
-    A guard is a `with` block, or decorates a function. It checks all torch functions in the block. The model only
-    names the parameters whose training is checked; without a model, these are the parameters of the optimizers that
-    step and of the modules that own them. Another thread is checked while it runs a module. `allow` names functions
-    ("log", "torch.log") and modules ("h.*.attn") that may produce NaN and Inf.
-
-    Only the call that produces NaN or Inf counts, not the calls that pass it on, and only what leaves a torch
-    function. In a tensor that needs no gradient, Inf (outside modules also NaN) may heal: a mask computed by
-    `torch.log`, a reciprocal whose infinities are replaced. It is reported when it reaches a loss or a gradient, when
-    NaN is computed from it, when it leaves torch as a number or an array, or when no call has used it by the end of
-    the block. Infinities that the program writes itself (a mask of `-inf`), the least number of a dtype in a mask, and
+    In a tensor that needs no gradient, Inf (outside modules also NaN) may heal: a mask computed by `torch.log`, a
+    reciprocal whose infinities are replaced. It is reported when it reaches a loss or a gradient, when NaN is computed
+    from it, when it leaves torch as a number or an array, or when no call has used it by the end of the block.
+    Infinities that the program writes itself (a mask of `-inf`), the least number of a dtype in a mask, and
     uninitialised memory are ignored.
 
-    `action` is "raise", "warn" (once for each place) or "record". `guard.findings` always has all of them. Some
-    findings only warn: NaN from before the block; NaN or Inf that the program has written itself, once a loss contains
-    it; metrics of a block that trains; and findings after an exception has ended the block. At the end of the block, a
-    warning names parameters that never get a gradient or never change, and gradients that vanish, explode or are not
-    set to zero. Parameters that are frozen from the beginning, while the rest learns, are only in the findings.
+    Some findings only warn: NaN from before the block; NaN or Inf that the program has written itself, once a loss
+    contains it; metrics of a block that trains; and findings after an exception has ended the block. At the end of the
+    block, a warning names parameters that never get a gradient or never change, and gradients that vanish, explode or
+    are not set to zero. Parameters that are frozen from the beginning, while the rest learns, are only in the findings.
+
+    Args:
+        subject: A model. It only names the parameters whose training is checked; without a model, these are the
+            parameters of the optimizers that step and of the modules that own them.
+        action: "raise", "warn" (once for each place) or "record". `guard.findings` always has all findings.
+        allow: Functions ("log", "torch.log") and modules ("h.*.attn") that may produce NaN and Inf.
+
+    Examples:
+        >>> import torch, insitu
+        >>> with insitu.guard(action="record") as guard:
+        ...     _ = torch.log(torch.tensor([1.0, 0.0], requires_grad=True))
+        >>> print(guard.findings[0].text)  # doctest: +ELLIPSIS
+        <doctest ...>:2: torch.log produced Inf from finite inputs
+        ...
+          why   the logarithm of 0 is -inf: clamp it first; ...
     """
     return Guard(subject, action=action, allow=allow)
 
@@ -123,8 +128,16 @@ class Guard(Session["GuardEntry"]):
         """How often a finding of this guard was found at its place."""
         return self._times[finding]
 
+    def _counted(self) -> list[CountedFinding]:
+        return [CountedFinding(finding, self.times(finding)) for finding in self.findings]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import guard_forms  # only a notebook needs it
+
+        return guard_forms(self._counted(), is_running=bool(self._entries), include=include, exclude=exclude)
+
     def __repr__(self) -> str:
-        return f"<Guard: {len(self.findings)} findings>"
+        return f"<{guard_title(self._counted(), is_running=bool(self._entries))}>"
 
 
 class GuardedCall:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from insitu.errors import SubjectError
 
@@ -70,6 +70,11 @@ class LiveRun:
         """End the step; what runs before the next one, such as an evaluation, belongs to no step."""
         if self._entry.is_on:
             self._entry.recorder.end_step()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        if self._entry.writer is None:
+            return {"text/plain": repr(self)}
+        return self.run._repr_mimebundle_(include, exclude)
 
     def __str__(self) -> str:
         if self._entry.writer is None:

@@ -45,21 +45,26 @@ def record(
 ) -> TraceSession:
     """Record the calls of a model, or of everything that torch does in a block, as a `Trace`.
 
-    >>> import torch, insitu
-    >>> model = torch.nn.Linear(3, 2)
-    >>> with insitu.record(model) as trace:
-    ...     _ = model(torch.ones(4, 3))
-    >>> trace.calls[0].outputs
-    (f32[4, 2],)
-
-    `level` is "python" (only watched functions), "modules", "functions" or "aten"; each includes those before it.
-    `keep` says how much of each tensor, and of its gradient, is kept: "meta" (shape, dtype, device), "stats", "values",
-    or a function that returns something small for a tensor. `only` is path patterns: just these modules and what runs
-    in them. A trace takes at most `memory`, as in "500MB"; the default is 1 GiB. Beyond that its oldest steps are
-    dropped; with `overflow="disk"` they go to a temporary folder, and `insitu.save(trace, "trace.h5")` writes them as
-    well. `trace.missing` says what was dropped.
-
     `insitu.record_run` records values over a whole training run, into a file.
+
+    Args:
+        subject: A model. Without one, everything that torch does in the block is recorded.
+        level: "python" (only watched functions), "modules", "functions" or "aten"; each includes those before it.
+        keep: How much of each tensor, and of its gradient, is kept: "meta" (shape, dtype, device), "stats", "values",
+            or a function that returns something small for a tensor.
+        only: Path patterns: only these modules and what runs in them.
+        memory: How much the trace may take, as in "500MB"; the default is 1 GiB. Beyond that, its oldest steps leave
+            the memory, and `trace.missing` says so.
+        overflow: Where the oldest steps go: "drop" (the default), or "disk", a temporary folder from which
+            `insitu.save(trace, "trace.h5")` writes them as well.
+
+    Examples:
+        >>> import torch, insitu
+        >>> model = torch.nn.Linear(3, 2)
+        >>> with insitu.record(model) as trace:
+        ...     _ = model(torch.ones(4, 3))
+        >>> trace.calls[0].outputs
+        (f32[4, 2],)
     """
     return TraceSession("record", subject, level=level, keep=keep, only=only, memory=memory, overflow=overflow)
 
@@ -76,6 +81,9 @@ class SessionPrinter(Protocol):
     def finish(self) -> None:
         """Print the footer."""
 
+    def flush(self) -> None:
+        """Let a reader see all that was printed."""
+
 
 class TraceSession(Session["TraceEntry"]):
     """A `with` block that records calls: into a `Trace` or, with a printer, onto the terminal."""
@@ -88,7 +96,7 @@ class TraceSession(Session["TraceEntry"]):
         level: str,
         keep: Keep,
         only: str | Iterable[str] | None,
-        printer: Callable[[], SessionPrinter] | None = None,
+        printer: Callable[[FrameType | None], SessionPrinter] | None = None,
         variables: tuple[str, ...] = (),
         memory: int | str | None = None,
         overflow: str | None = None,
@@ -122,7 +130,7 @@ class TraceSession(Session["TraceEntry"]):
 
     def start(self, frame: FrameType | None, variables: tuple[str, ...] = ()) -> TraceEntry:
         """Start to record in a frame, and follow these variables of it."""
-        printer = None if self._printer is None else self._printer()
+        printer = None if self._printer is None else self._printer(frame)
         trace = Trace(about=about_trace(self._subject, self._level))
         if self._overflow == "disk":
             trace._archive = Archive(self._folder, shield=SignalShield)

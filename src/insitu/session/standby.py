@@ -14,8 +14,7 @@ from weakref import WeakValueDictionary
 from insitu.capture.recorder import Recorder
 from insitu.capture.variables.function_watch import own_probes
 from insitu.session.dist import current_rank
-from insitu.session.record import Keep
-from insitu.view.printer import Printer
+from insitu.session.record import Keep, SessionPrinter
 
 thread_numbers = itertools.count(1)
 
@@ -23,7 +22,7 @@ thread_numbers = itertools.count(1)
 class StandbyRecorder:
     """A recorder of one thread that prints the calls of watched functions."""
 
-    def __init__(self, printer: Printer, keep: Keep, thread: int) -> None:
+    def __init__(self, printer: SessionPrinter, keep: Keep, thread: int) -> None:
         self.printer = printer
         recorder = Recorder(
             None, level="python", keep=keep, only=(), sinks=(printer,), rank=current_rank(), thread=thread
@@ -46,7 +45,7 @@ thread_recorders = ThreadRecorders()
 class Standby:
     """What one `watch` needs to record functions outside of all sessions."""
 
-    def __init__(self, place: Hashable, printer: Callable[[], Printer], keep: Keep) -> None:
+    def __init__(self, place: Hashable, printer: Callable[[], SessionPrinter], keep: Keep) -> None:
         self._place = (place, id(keep))
         self._printer, self._keep = printer, keep
         self._own = threading.local()  # keeps the recorder of each thread alive as long as this `watch`
@@ -80,4 +79,4 @@ class Standby:
                 own_probes[ident] = outer
             else:
                 own_probes.pop(ident, None)
-            recorder.printer.terminal.flush()
+            recorder.printer.flush()

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from torch import nn
@@ -15,14 +16,15 @@ from insitu.capture.variables.function_watch import OwnSession
 from insitu.capture.variables.patterns import valid_patterns
 from insitu.errors import SubjectError, brief
 from insitu.session.decorate import decorate
-from insitu.session.record import Keep, TraceEntry, TraceSession
+from insitu.session.record import Keep, SessionPrinter, TraceEntry, TraceSession
 from insitu.session.signals import run_to_completion, start_or_undo
 from insitu.session.standby import Standby
 from insitu.session.switch import is_off
+from insitu.view.notebook.live_printer import LivePrinter, prints_to_notebook
 from insitu.view.printer import Printer
 from insitu.view.streams import place_of, stream
 from insitu.view.terminal import Terminal
-from insitu.view.views import AnyView, check_view, make, traits
+from insitu.view.views import AnyView, check_options, check_view, make, traits
 
 
 def watch(
@@ -34,6 +36,7 @@ def watch(
     file: Any = None,
     color: bool | None = None,
     width: int | None = None,
+    **options: Any,
 ) -> Any:
     """Print what a model, a function or a block does, while it runs.
 
@@ -50,11 +53,15 @@ def watch(
 
     `view` is "tree", "code", "table" or "variables", a view of your own (`insitu.view.View`), or a class of such views:
     each thread that calls a watched function then has one of its own. `file` is where to print: a file, a logger, or a
-    path (with {pid}, {thread}, {rank} one file for each). The rest is as for `record`.
+    path (with {pid}, {thread}, {rank} one file for each). `options` are those of the view, as for `show`. The rest is
+    as for `record`.
     """
+    if options and view is None:
+        view = "tree"
     if view is not None:
         check_view(view)
-    target = PrintTarget(stream(file), color, width, is_explicit=file is not None)
+        check_options(view, options)
+    target = PrintTarget(stream(file), color, width, options, is_explicit=file is not None)
     if len(subject) == 1 and is_decorable(subject[0], has_session_options=(view, level, only) != (None, None, None)):
         return Watch(None, (), view=view, level=level, keep=keep, only=only, target=target)(subject[0])
     model, patterns = split_subject(subject)
@@ -86,21 +93,31 @@ def split_subject(subject: tuple[Any, ...]) -> tuple[Any, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class PrintTarget:
-    """Where to print, and how; `is_explicit` if the user has named the file."""
+    """Where to print, and how, with the options of the view; `is_explicit` if the user has named the file."""
 
     stream: Any
     color: bool | None
     width: int | None
+    options: dict[str, Any]
     is_explicit: bool
 
-    def printer(self, view: AnyView) -> Printer:
-        """A printer of the view."""
-        return Printer(make(view), Terminal(self.stream, color=self.color, width=self.width))
+    def printer(self, view: AnyView, frame: FrameType | None = None) -> SessionPrinter:
+        """A printer of the view; in a notebook, blocks that are entered at the same line share a display."""
+        if self._is_notebook(view):
+            options = {**traits(view).unlimited, **self.options}
+            return LivePrinter(make(view, **options), (self.place(view), line_of(frame)))
+        return Printer(make(view, **self.options), Terminal(self.stream, color=self.color, width=self.width))
+
+    def _is_notebook(self, view: AnyView) -> bool:
+        """Whether to show HTML in a notebook; what a view of the user's own prints is text."""
+        if self.is_explicit or not isinstance(view, str):
+            return False
+        return prints_to_notebook()
 
     def place(self, view: AnyView | None) -> Hashable:
         """The key of this place to print: equal keys share a printer."""
         name = view if isinstance(view, str) else id(view)
-        return (name, place_of(self.stream), self.color, self.width)
+        return (name, repr(sorted(self.options.items())), place_of(self.stream), self.color, self.width)
 
 
 class Watch(TraceSession):
@@ -128,7 +145,7 @@ class Watch(TraceSession):
             level=level or needs.level,
             keep=keep if keep is not None else default_keep(is_close=needs.closely),
             only=only,
-            printer=lambda: target.printer(block_view),
+            printer=lambda frame: target.printer(block_view, frame),
             variables=patterns,
         )
         function_view = view if view is not None else "variables"
@@ -166,6 +183,13 @@ class Watch(TraceSession):
         finally:
             run_to_completion(lambda: entry.stop(None))
             entry.report(error)
+
+
+def line_of(frame: FrameType | None) -> Hashable:
+    """The line at which a frame is; the code is compared by what it does, and holds nothing of the frame."""
+    if frame is None:
+        return None
+    return (frame.f_code, frame.f_lineno)
 
 
 def default_view(patterns: tuple[str, ...]) -> str:

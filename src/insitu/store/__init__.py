@@ -51,11 +51,16 @@ def save(trace: Trace, path: str | os.PathLike[str], *, overwrite: bool = False)
 
 
 def load(path: str | os.PathLike[str], *, memory: int | str | None = None) -> Any:
-    """Read a `Trace` or a recorded `Run`, without torch. Nothing in the file is executed: it may come from a stranger.
+    """Read a `Trace` or a recorded `Run`, without torch.
 
-    A run that still runs or was killed has no file yet: it is read from its journals in `run.h5.parts`. Journals beside
-    a file, such as those of a rank that ended late, are shown with it. If a trace is too long for `memory` ("4GB"; the
-    default is 1 GiB), its last steps are read, and `trace.missing` says what is not there.
+    Nothing in the file is executed: it may come from a stranger. A run that still runs or was killed has no file yet:
+    it is read from its journals in `run.h5.parts`. Journals beside a file, such as those of a rank that ended late, are
+    shown with it.
+
+    Args:
+        path: A file that `insitu.save`, `insitu.record_run` or `insitu run` wrote.
+        memory: How much a trace may take ("4GB"); the default is 1 GiB. Of a trace that is longer, the last steps are
+            read, and `trace.missing` says what is not there.
     """
     source = _known(path)
     room = (MEMORY if memory is None else capacity("memory", memory)) // EVENT

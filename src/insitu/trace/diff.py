@@ -227,9 +227,9 @@ class Diff:
         return render_diff(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from insitu.view.notebook import diff_bundle  # as with print(trace)
+        from insitu.view.notebook import diff_forms  # as with print(trace)
 
-        return diff_bundle(self, include, exclude)
+        return diff_forms(self, include, exclude)
 
     def __repr__(self) -> str:
         found = ", ".join(f"{count:,} {status}" for status, count in self.counts.items()) or "nothing to compare"

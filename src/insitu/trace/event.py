@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 Kind = Literal["module", "function", "aten", "python"]
 Phase = Literal["forward", "backward", "recompute"]
+Mode = Literal["eager", "compiled", "vmap"]
 MarkKind = Literal["step", "note", "trouble"]
 Change = Literal["new", "type", "shape", "dtype", "device", "length", "values", "deleted", "yielded"]
 
@@ -182,9 +183,10 @@ class Call:
     the name of the exception that ended the call and `message` its text; `phase` is "backward" for what autograd's
     engine ran, and then `forward` is the id of the call whose gradient it computes, if that is in the trace, and
     `module` the module of that call; it is "recompute" for forward code that runs again in the backward pass, as
-    checkpointing does. `flops` are counted by torch's own formulas, None where it has none. The call of
-    a watched Python function has all its arguments in `kwargs`, by the names of its parameters, and `defined` is
-    where it is defined.
+    checkpointing does. `mode` is "compiled" for a compiled region, inside which nothing is recorded, and "vmap" for a
+    call inside `torch.vmap`, whose shapes are those of one sample. `flops` are counted by torch's own formulas, None
+    where it has none. The call of a watched Python function has all its arguments in `kwargs`, by the names of its
+    parameters, and `defined` is where it is defined.
     """
 
     id: int
@@ -208,12 +210,18 @@ class Call:
     message: str | None = None
     forward: int | None = None
     flops: int | None = None
+    mode: Mode = "eager"
 
     def __repr__(self) -> str:
         given = ", ".join([*map(_shown, self.args), *(f"{name}={_shown(item)}" for name, item in self.kwargs.items())])
         outcome = f"raised {self.raised}" if self.raised is not None else f"-> {_shown(self.result)}"
         where = f" at {self.site.file}:{self.site.line}" if self.site is not None else ""
         return f"<Call {self.id} {self.path or self.kind} {self.name}({given:.200}) {outcome:.200}{where}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import call_forms  # only a notebook needs it
+
+        return call_forms(self, include, exclude)
 
     @property
     def path(self) -> str:

@@ -24,7 +24,7 @@ Finding
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from insitu.trace.event import Call, Phase, Site, TensorFacts
 
@@ -88,6 +88,11 @@ class Finding:
         name = self.call.name if self.call is not None else self.path
         return type(self), self.kind, self.phase, line, name
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import finding_forms  # only a notebook needs it
+
+        return finding_forms(self, include, exclude)
+
     def __repr__(self) -> str:
         where = f" at {self.site.file}:{self.site.line}" if self.site is not None else ""
         return f"<{type(self).__name__} {self.kind} {self.path or (self.call.name if self.call else '')}{where}>"
@@ -120,12 +125,12 @@ class NonFiniteResult(NonFinite):
     """A forward call produced NaN or Inf.
 
     `has_finite_inputs` says that all its inputs are known to be finite, `has_positive_infinity` that an input contained
-    +inf. Inf may heal: then it is reported once it has reached what `reach` says, and `consumer` is the call there.
-    `is_metric` says that it did not reach the training.
+    +inf; it is None where the signs of infinities are not known. Inf may heal: then it is reported once it has reached
+    what `reach` says, and `consumer` is the call there. `is_metric` says that it did not reach the training.
     """
 
     has_finite_inputs: bool = False
-    has_positive_infinity: bool = False
+    has_positive_infinity: bool | None = False
     reach: Reach | None = None
     consumer: Call | None = None
     is_metric: bool = False

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from insitu.trace.dtype import dtype_named
@@ -30,19 +29,22 @@ Key = tuple[int, int | None]
 
 @dataclass(frozen=True, slots=True)
 class NonFiniteEvent:
-    """What an event contains that is not finite, whether that is wrong, and whether it began there."""
+    """What an event contains that is not finite, whether that is wrong, and whether it began there.
+
+    While a program runs, `may_heal` says that it is not decided yet whether it is wrong.
+    """
 
     contents: Finiteness
     is_wrong: bool = False
     is_origin: bool = False
+    may_heal: bool = False
 
 
 @dataclass(slots=True)
 class Chain:
-    """A NaN or Inf that may heal, and the events that contain it."""
+    """A NaN or Inf that may heal, through all calls that pass it on."""
 
     is_nan: bool
-    events: list[int] = field(default_factory=list)
     is_used: bool = False
     has_reached: bool = False
 
@@ -70,6 +72,9 @@ class NonFiniteSearch:
         self._wrong_calls: dict[int, bool] = {}
         self._chains: dict[Key, Chain] = {}
         self._chain_users: dict[int, Chain] = {}
+        self._undecided: dict[int, list[Chain]] = {}  # by the events that contain nothing else that is not finite
+        self.has_found = False
+        self.origins: list[int] = []  # the calls where NaN or Inf began, as far as it is known yet
 
     def add(self, event: Call | Variable) -> None:
         """Look at the next event."""
@@ -79,16 +84,30 @@ class NonFiniteSearch:
             self._add_call(event)
 
     def result(self) -> dict[int, NonFiniteEvent]:
-        """What was found, by the ids of the events; call it once, after the last event."""
-        healed = [chain.events for chain in self._chains.values() if chain.is_healed]
-        for id in itertools.chain.from_iterable(healed):
-            self._found[id] = NonFiniteEvent(self._found[id].contents)
-        return self._found
+        """What was found, by the ids of the events in the order in which they ended; for after the last event."""
+        return {id: self._final(id, found) for id, found in self._found.items()}
+
+    def _final(self, id: int, found: NonFiniteEvent) -> NonFiniteEvent:
+        if any(chain.is_healed for chain in self._undecided.get(id, ())):
+            return NonFiniteEvent(found.contents)
+        return found
+
+    def so_far(self, id: int) -> NonFiniteEvent | None:
+        """What is certain about an event now: NaN or Inf that may still heal is not wrong yet. None if it is finite."""
+        found = self._found.get(id)
+        if found is None:
+            return None
+        if all(chain.has_reached for chain in self._undecided.get(id, ())):
+            return found
+        if any(chain.is_healed for chain in self._undecided[id]):
+            return NonFiniteEvent(found.contents)
+        return NonFiniteEvent(found.contents, may_heal=True)
 
     def _add_variable(self, variable: Variable) -> None:
         value = variable.value
         if isinstance(value, float) and not isfinite(value):
             self._found[variable.id] = NonFiniteEvent(literals(value), is_wrong=True)
+            self.has_found = True
             return
         bad = nonfinite_among(tensors(value))
         if bad:
@@ -110,11 +129,13 @@ class NonFiniteSearch:
 
     def _keep(self, id: int, bad: list[TensorFacts], *, is_wrong: bool, is_origin: bool) -> None:
         self._found[id] = NonFiniteEvent(union(contents(bad)), is_wrong, is_origin)
+        self.has_found = True
+        if is_origin:
+            self.origins.append(id)
         keys = set(map(key, bad))
         can_heal = keys <= self._chains.keys()
         if can_heal:
-            for each in keys:
-                self._chains[each].events.append(id)
+            self._undecided[id] = [self._chains[each] for each in keys]
 
     # What is wrong, and where it began.
 

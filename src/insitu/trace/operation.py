@@ -99,6 +99,11 @@ class Operation:
         return self.family in _MOVES
 
     @property
+    def passes_on(self) -> bool:
+        """Whether the numbers of the result were computed by an earlier call: it moves them, or is `1 - x`."""
+        return self.is_move or self.name == "rsub"
+
+    @property
     def is_copy(self) -> bool:
         """Whether the result is the input; only dtype, device and layout can differ."""
         return self.family in ("copy", "conversion")

@@ -65,9 +65,10 @@ class VariableSummary:
     `shapes` are the smallest and the largest shape: the least and the largest size of each dimension or, if the number
     of dimensions differs, the first and the last shape. `low` and `high` are those of the finite values, and are
     integers if all values are. `means` has the mean of each group of steps, each step as its last attempt recorded it;
-    a group in which a value has no finite number, such as a loss that became NaN, has None. `dtype` is "float", "int"
-    or "bool" for Python numbers, and "json" for other Python values, which have no shapes. `sampled` says that range,
-    counts and means were computed from a sample.
+    a group in which a value has no finite number, such as a loss that became NaN, has None. `last` is the mean of the
+    last step; None if it is not finite, or not known. `dtype` is "float", "int" or "bool" for Python numbers, and
+    "json" for other Python values, which have no shapes. `sampled` says that range, counts and means were computed
+    from a sample.
     """
 
     path: str
@@ -83,6 +84,7 @@ class VariableSummary:
     means: tuple[float | None, ...]
     sampled: bool
     source: str | None
+    last: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +122,44 @@ class Curve:
     def is_flat(self) -> bool:
         """Whether each step has one value, and so no range."""
         return self.low == self.high
+
+
+@dataclass(frozen=True, slots=True)
+class TextStretch:
+    """Steps that follow each other in which a variable had the same value, and the text of it."""
+
+    first: int
+    last: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSummary:
+    """One variable of a run, to be drawn: the curves of its ranks or, if it holds no numbers, its texts.
+
+    `is_sample` says that some of the steps are left out.
+    """
+
+    curves: tuple[Curve, ...] = ()
+    texts: tuple[TextStretch, ...] = ()
+    is_sample: bool = False
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """The first and the last step of the curves."""
+        ends = [step for curve in self.curves for step in (curve.steps[0], curve.steps[-1])]
+        return min(ends), max(ends)
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The least and the largest number; None if none is finite."""
+        low = [number for curve in self.curves for number in curve.low if number is not None]
+        high = [number for curve in self.curves for number in curve.high if number is not None]
+        if not low or not high:
+            return None
+        return min(low), max(high)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all numbers are integers."""
+        return all(curve.is_whole for curve in self.curves)

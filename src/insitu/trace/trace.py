@@ -235,9 +235,9 @@ class Trace:
         return render(self) or "(no calls)"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from insitu.view.notebook import trace_bundle  # only a notebook needs it
+        from insitu.view.notebook import trace_forms  # only a notebook needs it
 
-        return trace_bundle(self, include, exclude)
+        return trace_forms(self, include, exclude)
 
     def __repr__(self) -> str:
         events = self.events
@@ -248,7 +248,7 @@ class Trace:
 
 
 _STATISTICS = tuple(row.name for row in STATISTICS if row.is_column)
-_CALL_COLUMNS = ("operator", "phase", "step", "rank", "thread", "raised")
+_CALL_COLUMNS = ("operator", "phase", "mode", "step", "rank", "thread", "raised")
 _SITE_COLUMNS = ("file", "line", "function")
 COLUMNS = (
     *("id", "parent", "kind", "name", "path", "type", "inputs", "output", "start", "duration"),

@@ -30,24 +30,31 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Diff:
-    """Where two runs differ: the first call whose inputs agree and whose output does not, and what follows from it.
+    """Find where two runs differ: the first call with equal inputs and a different output, and what follows from it.
 
-    Takes traces, recorded runs, or files of them. Calls are aligned by what they do and in which module, where
-    layers that were put in or taken out do not count; `rename` maps paths of a to those of b:
-    `{"encoder.layer.*": "encoder.layers.*"}`. Values are compared as `torch.testing` does,
-    with its tolerances for each dtype or with `rtol` and `atol`: the values themselves where both runs have kept them
-    (`keep=torch.clone`), else their statistics (`keep="stats"`), else only shapes, dtypes and arguments.
+    Calls are aligned by what they do and in which module; layers that were put in or taken out do not count. Values
+    are compared as `torch.testing` does: the values themselves where both runs have kept them (`keep="values"`), else
+    their statistics (`keep="stats"`), else only shapes, dtypes and arguments.
 
-    >>> from insitu.trace.event import Call, Stats
-    >>> def run(dim, high):
-    ...     x = TensorFacts(0, (2, 2), "f32", "cpu", stats=Stats(count=4, min=0.0, max=3.0, mean=1.5, std=1.1, zeros=1))
-    ...     made = Stats(count=4, min=0.1, max=high, mean=0.5, std=0.2)
-    ...     y = TensorFacts(1, (2, 2), "f32", "cpu", producer=0, stats=made)
-    ...     site = Site("model.py", 3, "forward")
-    ...     return Trace([Call(0, None, "function", "torch.softmax", args=(x, dim), result=y, site=site)])
-    >>> diff = compare(run(dim=-1, high=0.7), run(dim=0, high=0.9))
-    >>> diff.same, diff.first.kind, diff.first.why, diff.first.certainty
-    (False, 'argument', 'argument 2 is 0 in b, -1 in a', 'statistics')
+    Args:
+        a: A trace, a recorded run, or the file of one.
+        b: The other one.
+        rename: Paths of a, and what b calls them: `{"encoder.layer.*": "encoder.layers.*"}`.
+        rtol: The relative tolerance; by default that of `torch.testing` for each dtype.
+        atol: The absolute tolerance; by default that of `torch.testing` for each dtype.
+
+    Examples:
+        >>> from insitu.trace.event import Call, Stats
+        >>> before = Stats(count=4, min=0.0, max=3.0, mean=1.5, std=1.1, zeros=1)
+        >>> def run(dim, high):
+        ...     x = TensorFacts(0, (2, 2), "f32", "cpu", stats=before)
+        ...     after = Stats(count=4, min=0.1, max=high, mean=0.5, std=0.2)
+        ...     y = TensorFacts(1, (2, 2), "f32", "cpu", producer=0, stats=after)
+        ...     site = Site("model.py", 3, "forward")
+        ...     return Trace([Call(0, None, "function", "torch.softmax", args=(x, dim), result=y, site=site)])
+        >>> diff = compare(run(dim=-1, high=0.7), run(dim=0, high=0.9))
+        >>> diff.same, diff.first.kind, diff.first.why, diff.first.certainty
+        (False, 'argument', 'argument 2 is 0 in b, -1 in a', 'statistics')
     """
     tolerance = Tolerance(rtol, atol)  # a wrong tolerance raises before files are read
     (first, kind), (second, other) = _trace(a), _trace(b)

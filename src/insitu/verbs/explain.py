@@ -9,19 +9,23 @@ from insitu.trace.explain.explanation import Explanation
 
 
 def explain(error: BaseException | None = None) -> Explanation:
-    """Why an exception was raised: the given one, the one that is being handled, or the last one that was shown.
+    """Explain why an exception was raised.
 
     An exception that passed through a session of insitu is explained from its trace; any other from its frames. The
     note of the exception has the same text, as `str(note)`: code that reads the raw characters of notes, such as
     `"\\n".join(error.__notes__)` or `json.dumps`, finds only a placeholder.
 
-    >>> import torch, insitu
-    >>> try:
-    ...     torch.ones(2, 3) @ torch.ones(4, 5)
-    ... except RuntimeError as error:
-    ...     found = insitu.explain(error)
-    >>> found.error
-    'RuntimeError'
+    Args:
+        error: The exception; by default the one that is being handled, else the last one that was shown.
+
+    Examples:
+        >>> import torch, insitu
+        >>> try:
+        ...     torch.ones(2, 3) @ torch.ones(4, 5)
+        ... except RuntimeError as error:
+        ...     found = insitu.explain(error)
+        >>> found.error
+        'RuntimeError'
     """
     from insitu.capture.explain.note import moment_of, note_of
 

@@ -28,18 +28,27 @@ def save(
     steps: list[int] | None = None,
     depth: int | None = None,
 ) -> None:
-    """Write a trace to a file that only its owner may read; an existing file is kept unless `overwrite`.
+    """Write a trace, a comparison or a recorded run to a file that only its owner may read.
 
-    `run.h5` holds all of it and `run.trace` is text for version control: both can be loaded again. `run.html` is a
-    page, also of a `Diff` or of a recorded run. Other suffixes are for other viewers, as `run.json` for Perfetto:
-    `insitu export --help` lists them. A page without source code has `source=False`; one that is too large can show a
-    part: `only` paths, some `steps`, a `depth` of the tree.
+    The suffix chooses the form: `.h5` holds all of a trace and `.trace` is text for version control; both can be
+    loaded again. `.html` is a page, also of a `Diff` or of a `Run`. Other suffixes are for other viewers, as `.json`
+    for Perfetto: `insitu export --help` lists them.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(Trace(), f"{folder}/run.h5")
-    ...     store.load(f"{folder}/run.h5")
-    <Trace: 0 events, 0 modules>
+    Args:
+        subject: A `Trace`, a `Diff` or a `Run`.
+        path: The file to write.
+        overwrite: Whether to replace an existing file.
+        source: Whether a page holds the lines of source code.
+        only: Path patterns: a page shows only these modules.
+        steps: The steps that a page shows.
+        depth: How many levels of the tree a page shows.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(Trace(), f"{folder}/step.h5")
+        ...     store.load(f"{folder}/step.h5")
+        <Trace: 0 events, 0 modules>
     """
     if not isinstance(path, (str, os.PathLike)):
         raise SubjectError(f"save() writes to a file, not to a {type(path).__name__}: save(trace, 'run.h5')")

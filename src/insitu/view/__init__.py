@@ -1,13 +1,14 @@
 """Everything that makes text and pictures: views of traces, pages, exports, notebook cells, sentences.
 
-A view turns events into lines; `terminal`, `notebook` and `page` write them. A view may import `trace` and nothing
-else of insitu. It never sees a tensor, and it never decides what is to blame.
+A view turns events into lines; `terminal`, `notebook` and `page` write them. A view may import `trace`, and `ipython`
+to know whether a notebook runs. It never sees a tensor, and it never decides what is to blame.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import IO, Any
 
@@ -18,12 +19,13 @@ from insitu.trace.event import Event
 from insitu.trace.order import completion_order, moments
 from insitu.trace.selection import select
 from insitu.trace.trace import Trace
+from insitu.view.footer import Footer
 from insitu.view.line import Column, CountingView, Line, OpeningView, Span, View, ViewTraits
 from insitu.view.missing_text import missing_lines
 from insitu.view.name import function_name, is_inner, key_settings, method_name, operands
-from insitu.view.terminal import Terminal, write_all
+from insitu.view.terminal import Terminal, terminal_width, write_all
 from insitu.view.value import holds_tensor, safe, value_text
-from insitu.view.views import VIEWS, AnyView, make, make_for_replay, traits
+from insitu.view.views import VIEWS, AnyView, check_view, is_ready, make, make_for_replay, traits
 
 __all__ = [
     "VIEWS",
@@ -53,14 +55,24 @@ __all__ = [
 ]
 
 
-def replay(events: Iterable[Event], view: View, only: str | Iterable[str] | None = None) -> Iterator[Line]:
-    """The lines that a view makes of events that are over, the same as while they happened."""
+def replay(
+    events: Iterable[Event], view: View, only: str | Iterable[str] | None = None, *, remarks: Iterable[str] = ()
+) -> Iterator[Line]:
+    """The lines that a view makes of events that are over, the same as while they happened.
+
+    `remarks` end the footer of the view, as in `file written: step.h5`; a view without a footer is followed by them.
+    """
+    footer = getattr(view, "footer", None)
+    if isinstance(footer, Footer):
+        footer.remark(*remarks)
+        remarks = ()
     is_empty = True
     for line in _lines(list(events), view, only):
         is_empty = False
         yield line
     if is_empty and (text := traits(view).if_empty):
         yield Line(((text, "grey"),))
+    yield from (Line(((text, "grey"),)) for text in remarks)
 
 
 def _lines(events: list[Event], view: View, only: str | Iterable[str] | None) -> Iterator[Line]:
@@ -124,8 +136,9 @@ def show(
 
     `only` is path patterns, `width` the number of columns, `color` overrides what the terminal says. The other options
     are those of the view. The tree takes `unfold=True`, to show each of several blocks that are alike and what the leaf
-    modules do inside; `costs=True`, for own time, memory, parameters and operations; `backward=True`, for gradients and
-    backward times beside the forward calls of a trace with `level="aten"`.
+    modules do inside; `inputs=True`, for the shapes of the inputs; `costs=True`, for own time, memory, parameters and
+    operations; `backward=True`, for gradients and backward times beside the forward calls of a trace with
+    `level="aten"`.
 
     >>> from insitu.trace.event import Call, TensorFacts
     >>> show(Trace([Call(0, None, "function", "torch.ones", args=(3,), result=TensorFacts(0, (3,), "f32", "cpu"))]))
@@ -137,6 +150,17 @@ def show(
         raise SubjectError(f"file expects an open file or anything with write(), got {file!r:.80}")
     if width is not None and width < 1:
         raise ChoiceError(f"width expects a number of columns from 1, got {width!r}")
+    check_view(view)
+    if not is_ready(view):
+        options = {**_stream_options(view, file, width), **options}
     lines = replay(trace.events, make_for_replay(view, **options), only)
     with pause_collector():
         write_all(chain(missing_lines(trace), lines), file, color, width)
+
+
+def _stream_options(view: AnyView, file: IO[str] | None, width: int | None) -> Mapping[str, Any]:
+    """The options of a view for the stream that it is printed to."""
+    has_limit = width is not None or terminal_width(file or sys.stdout) is not None
+    if has_limit:
+        return {}
+    return traits(view).unlimited

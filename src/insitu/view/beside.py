@@ -11,13 +11,13 @@ from insitu.view.number import amount, duration, grouped_digits, operations, unl
 from insitu.view.ranges import values_cell
 
 COSTS = (
-    Column("own", right=True, drop=2),
-    Column("memory", right=True, drop=2),
-    Column("parameters", right=True, drop=2),
-    Column("flops", right=True, drop=2),
+    Column("own", right=True, drop=3),
+    Column("memory", right=True, drop=3),
+    Column("parameters", right=True, drop=3),
+    Column("flops", right=True, drop=3),
 )
-BACKWARD = (Column("gradient", drop=2), Column("backward", right=True, drop=2))
-NO_BACKWARD = 'no backward pass was recorded: level="aten", and loss.backward() inside the block'
+BACKWARD = (Column("gradient", drop=2, narrow=19), Column("backward", right=True, drop=4))
+NO_BACKWARD = 'no backward pass was recorded: use level="aten", and call loss.backward() inside the block'
 
 
 class NothingBeside:
@@ -96,7 +96,7 @@ class Beside:
         self._parents.clear()
 
     def cells(self, item: Fold) -> tuple[Span, ...]:
-        """The cells of a row that may stand for many calls."""
+        """The cells of a row for one call, or for many that are alike."""
         calls = list(calls_of(item.nodes))
         together = Costs()
         for call in calls:

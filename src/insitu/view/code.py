@@ -19,7 +19,7 @@ class Code:
     """Shows the source line of each operator, the lines that led there, and its arguments and result.
 
     What a call shares with the chain of the call before is not repeated. `succinct` compares the outer places by
-    their line alone; the innermost one by its columns too, so that each operator stands under its own expression.
+    their line alone; the innermost one by its columns too, so that each operator is under its own expression.
     `native` adds the path of the module, and shows functions or modules when the trace has nothing finer. A function
     that failed before it came to an operator is always shown.
     """

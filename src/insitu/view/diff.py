@@ -14,11 +14,16 @@ from insitu.view.agreement import QUIET, agreement, results_text
 from insitu.view.headline import again, called, called_in, delta_text, headline, output, seen
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import spot
-from insitu.view.ranges import outputs_cell
+from insitu.view.ranges import values_cell
 from insitu.view.terminal import Terminal, write_all
 from insitu.view.value import result, safe, short
 
-COLUMNS = (Column("output"), Column("difference", drop=3), Column("why", drop=2), Column("source", drop=1))
+COLUMNS = (
+    Column("output", narrow=24),
+    Column("difference", drop=3),
+    Column("why", drop=2),
+    Column("source", drop=1),
+)
 MOST_CAUSES = 5
 MOST_ALIKE = 3  # rows of calls that only one side has, before they are counted
 MOST_ROWS = 60
@@ -291,7 +296,7 @@ def _distinct(texts: Iterable[str]) -> str:
 def _values(event: Compared) -> str:
     if not isinstance(event, Call):
         return ""
-    cell = outputs_cell([event])
+    cell = values_cell([event.outputs])
     if cell is None:
         return ""
     return cell[0]

@@ -186,7 +186,7 @@ def _misfit(misfit: Misfit) -> Iterator[Line]:
     column = INDENT
     if misfit.rows:
         column += roles + 2 + _offset(misfit.dimension, widths, room)
-    yield _line((" " * column + "✗ ", "red"), (safe(misfit.text), ""))
+    yield _line((f"{'':{column}}✗ {safe(misfit.text)}", "red"))
     if misfit.advice:
         yield _line((" " * column + "→ ", "green"), (safe(misfit.advice), ""))
 

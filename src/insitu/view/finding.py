@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import singledispatch
 from itertools import chain, repeat
 
@@ -57,9 +58,7 @@ def lines(finding: Finding) -> Iterator[str]:
 @lines.register
 def _(finding: MissingGradients) -> Iterator[str]:
     yield sentence(finding)
-    if finding.call is not None:
-        cut = f"{called(finding.call)} takes a tensor that requires a gradient; its result does not"
-        yield f"  cut   {_place(finding.site)}{cut}"
+    yield from map(str, evidence(finding))
 
 
 @lines.register
@@ -67,15 +66,47 @@ def _(finding: NonFinite) -> Iterator[str]:
     yield f"{_place(finding.site)}{sentence(finding)}"
     if finding.site is not None and finding.site.text.strip():
         yield f"    {short(safe(finding.site.text.strip()), MOST_TEXT)}"
+    yield from map(str, evidence(finding))
+
+
+@dataclass(slots=True, frozen=True)
+class EvidenceLine:
+    """A line that shows what a finding says, behind a label; `facts` is the tensor that it is about."""
+
+    label: str
+    text: str
+    facts: TensorFacts | None = None
+
+    def __str__(self) -> str:
+        return f"  {self.label:4}  {self.text}"
+
+
+@singledispatch
+def evidence(finding: Finding) -> Iterator[EvidenceLine]:
+    """What shows that a finding is true; the sentence of most findings about training says it all."""
+    yield from ()
+
+
+@evidence.register
+def _(finding: MissingGradients) -> Iterator[EvidenceLine]:
+    if finding.call is not None:
+        cut = f"{called(finding.call)} takes a tensor that requires a gradient; its result does not"
+        yield EvidenceLine("cut", f"{_place(finding.site)}{cut}")
+
+
+@evidence.register
+def _(finding: NonFinite) -> Iterator[EvidenceLine]:
     if finding.modules:
-        yield f"  in    {' ▸ '.join(map(safe, finding.modules))}"
+        yield EvidenceLine("in", " ▸ ".join(map(safe, finding.modules)))
     if finding.output is not None and finding.kind != "incoming":
-        yield f"  out   {tensor(finding.output)}{_bad(finding.output.stats, finding.index)}"
-    yield from map("  {}  {}".format, chain(["from"], repeat("    ")), map(_operand, finding.operands))
+        text = f"{tensor(finding.output)}{_bad(finding.output.stats, finding.index)}"
+        yield EvidenceLine("out", text, finding.output)
+    for label, operand in zip(chain(["from"], repeat("")), finding.operands, strict=False):
+        yield EvidenceLine(label, _operand(operand), operand.facts)
     if reason := hint(finding):
-        yield f"  why   {reason}"
+        yield EvidenceLine("why", reason)
     if reach := _reach(finding):
-        yield f"  then  {reach}"
+        yield EvidenceLine("then", reach)
 
 
 # The sentence of each kind of finding.

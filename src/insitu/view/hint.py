@@ -155,7 +155,16 @@ def _has_infinity(inputs: CallNumbers) -> bool:
 
 def _has_positive_infinity(inputs: CallNumbers) -> bool:
     finding = inputs.finding
-    return isinstance(finding, NonFiniteResult) and finding.has_positive_infinity and _has_infinity(inputs)
+    if not isinstance(finding, NonFiniteResult):
+        return False
+    return finding.has_positive_infinity is True and _has_infinity(inputs)
+
+
+def _has_infinity_of_unknown_sign(inputs: CallNumbers) -> bool:
+    finding = inputs.finding
+    if not isinstance(finding, NonFiniteResult):
+        return False
+    return finding.has_positive_infinity is None and _has_infinity(inputs)
 
 
 def _is_single(inputs: CallNumbers) -> bool:
@@ -169,6 +178,7 @@ _RECIPROCAL = (_division_by_first, _reciprocal)
 _SINGLE = (rule(_is_single, "the deviation of a single number is divided by n - 1, which is 0"),)
 _SOFTMAX = (
     rule(_has_positive_infinity, "a score is +inf: softmax subtracts the largest score, and inf - inf is NaN"),
+    rule(_has_infinity_of_unknown_sign, "every score of a row is -inf, or a score is +inf"),
     rule(_has_infinity, "every score of a row is -inf: the whole row is masked"),
 )
 _ZERO_BY_INFINITY = "0 * inf is NaN: put the infinity where a mask is with masked_fill or torch.where"

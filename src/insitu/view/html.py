@@ -27,21 +27,14 @@ from insitu.view.page.rows import page_rows, places
 from insitu.view.page.tables import Tables
 from insitu.view.value import safe, short
 
+# The files of `page/web` in the order in which they are joined.
 SCRIPTS = (
-    "data",
-    "formats",
-    "model",
-    "grid",
-    "search",
-    "calls",
-    "details",
-    "charts",
-    "variables",
-    "pairs",
-    "main",
-    "start",
+    *("data", "elements", "formats", "canvas"),
+    *("row_tree", "grid", "search", "calls", "call_row"),
+    *("histogram", "details", "minimap", "flame", "graph", "series", "pairs"),
+    *("app", "keys", "splitter", "start"),
 )
-STYLES = ("page", "panes")
+STYLES = ("colours", "frame", "layout", "tree", "details", "time", "series", "diff", "narrow")
 LARGE = 50_000_000  # characters, from which on browsers take long
 POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -139,7 +132,7 @@ def _joined(title: str, data: str) -> str:
 @cache
 def _parts() -> tuple[str, str, str]:
     """The script, the style and the frame around them, joined from their files."""
-    folder = files("insitu.view") / "page"
+    folder = files("insitu.view") / "page" / "web"
     scripts = "\n".join([(folder / f"{name}.js").read_text("utf-8") for name in SCRIPTS])
     styles = "\n".join([(folder / f"{name}.css").read_text("utf-8") for name in STYLES])
     return f'"use strict";\n(() => {{\n{scripts}\n}})();\n', styles, (folder / "frame.html").read_text("utf-8")

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from insitu.trace.event import Call, Event
 
 # A piece of text and its ink: "" or a name of `insitu.view.terminal.INKS`. A plain pair, because views make millions.
 Span = tuple[str, str]
+DETAIL = "detail"  # the ink of a part of a name that a reader can do without: it has no colour, and is cut first
+
+
+class TimeSpan(NamedTuple):
+    """A span that is a time: lines that differ only in it are alike."""
+
+    text: str
+    ink: str
 
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """A column of cells. A narrow terminal drops columns with a low `drop` first, and never those without one."""
+    """A column of cells. A narrow terminal drops columns with a low `drop` first, and never those without one.
+
+    The cells of a column with `narrow` may be cut, but not below that width as long as a column can be dropped instead;
+    with `keeps_end`, they lose their beginning. A column that `is_spare` is shown only where the width of the terminal
+    is known and leaves room for it.
+    """
 
     name: str
     right: bool = False
     drop: int | None = None
+    narrow: int | None = None
+    keeps_end: bool = False
+    is_spare: bool = False
 
 
 @dataclass(slots=True)
@@ -38,6 +54,13 @@ class Line:
     depth: int = 0
 
     @property
+    def guide(self) -> tuple[Span, ...]:
+        """The guide that is drawn before the line; none on the first level."""
+        if self.depth:
+            return self.spans[:1]
+        return ()
+
+    @property
     def body(self) -> tuple[Span, ...]:
         """The spans without the guide."""
         if self.depth:
@@ -53,14 +76,17 @@ class ViewTraits:
     """The facts that a view declares in its class attribute `traits`; a view without one has these defaults.
 
     `level` is what `watch` records for the view; with `closely`, it keeps the values of small tensors and the
-    statistics of large ones. `flags` are the view's options on the command line, each with its help. `replay` are the
-    options for a trace that is complete. `if_empty` is printed if the view has no line for a trace.
+    statistics of large ones. `nested` says that its lines have a depth, by which a notebook folds them. `flags` are the
+    view's options on the command line, each with its help. `replay` are the options for a trace that is complete,
+    `unlimited` those for a stream whose lines have no limit. `if_empty` is printed if the view has no line for a trace.
     """
 
     level: str = "functions"
     closely: bool = False
+    nested: bool = False
     flags: Mapping[str, str] = field(default_factory=dict)
     replay: Mapping[str, Any] = field(default_factory=dict)
+    unlimited: Mapping[str, Any] = field(default_factory=dict)
     if_empty: str = ""
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ntpath
-import posixpath
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Protocol
 
 from insitu.trace.event import Call, ModuleFacts, Site
 from insitu.trace.operation import operation
+from insitu.trace.source_file import base_name, folders, is_library
 from insitu.view.value import argument, arguments, holds_tensor, safe, short, value_text
 
 MOST_ARGUMENTS = 48  # characters of arguments in a compact name
@@ -69,14 +68,19 @@ def module_type(module: ModuleFacts) -> str:
     >>> module_type(ModuleFacts("c", "Conv2d", settings={"in_channels": 3, "out_channels": 16, "kernel_size": (3, 3)}))
     'Conv2d(3 → 16, 3×3)'
     """
+    return safe(module.type) + settings_text(module)
+
+
+def settings_text(module: ModuleFacts) -> str:
+    """The key settings of a module in parentheses; nothing if it has none."""
     text = ""
     sign = ""
     for name, item in key_settings(module).items():
         text += f"{sign}{_setting(name, item)}"
         sign = _SEPARATORS.get(name, ", ")
     if text:
-        return f"{safe(module.type)}({text})"
-    return safe(module.type)
+        return f"({text})"
+    return ""
 
 
 def _setting(name: str, item: Any) -> str:
@@ -141,14 +145,24 @@ def compact(call: Call) -> str:
     >>> compact(Call(0, None, "function", "torch.zeros", args=(1, n, 5)))
     'torch.zeros(1, i64[], 5)'
     """
+    name, given = compact_parts(call)
+    return name + given
+
+
+def compact_parts(call: Call) -> tuple[str, str]:
+    """The two parts of a compact name: the function, and its arguments in parentheses; an operator is one part."""
     if call.operator is not None:
-        return _operation(call, safe(call.operator))
-    name = function_name(call.name)
+        return _operation(call, safe(call.operator)), ""
+    return function_name(call.name), _arguments_text(call)
+
+
+def _arguments_text(call: Call) -> str:
+    """The arguments of a call in parentheses; nothing where all of them are tensors."""
     args, kwargs = call.args, call.kwargs
     if call.kind == "python":
         kwargs = named_arguments(call)
     if not args and not kwargs:
-        return name + "()"
+        return "()"
     if is_method(call):
         args = args[1:]
     if _are_tensors(args):
@@ -161,8 +175,8 @@ def compact(call: Call) -> str:
         lambda: _without_named_tensors(args, kwargs),
     )
     if text:
-        return f"{name}({text})"
-    return name
+        return f"({text})"
+    return ""
 
 
 def _without_named_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
@@ -220,6 +234,20 @@ def _plain_operand(item: Any) -> tuple[str, ...]:
     return (short(value_text(item), MOST_ARGUMENTS),)
 
 
+def call_marks(call: Call) -> list[str]:
+    """What is unusual about how a call ran: "recompute", "compiled", or "vmap" if its shapes are those of one sample.
+
+    >>> call_marks(Call(0, None, "module", "Net", phase="recompute", mode="compiled"))
+    ['recompute', 'compiled']
+    """
+    marks: list[str] = []
+    if call.phase == "recompute":
+        marks.append(call.phase)
+    if call.mode != "eager":
+        marks.append(call.mode)
+    return marks
+
+
 class Placed(Protocol):
     """An object with a place in the source."""
 
@@ -230,12 +258,38 @@ class Placed(Protocol):
 
 
 def spot(site: Placed) -> str:
-    """A place as it is named everywhere: the file without its folder, whatever system it is from, and the line.
+    """A place as it is named everywhere: the file without its folder, and the line.
 
     >>> spot(Site("/home/me/model.py", 7, "forward")), spot(Site("C:\\\\me\\\\model.py", 7, "forward"))
     ('model.py:7', 'model.py:7')
     """
-    return f"{safe(ntpath.basename(posixpath.basename(site.file)))}:{site.line}"
+    return f"{file_name(site.file)}:{site.line}"
+
+
+@lru_cache(maxsize=4096)
+def file_name(file: str) -> str:
+    """A source file without its folder; a file of a library has its package.
+
+    >>> file_name("/home/me/vit.py"), file_name("/venv/lib/python3.11/site-packages/vit_pytorch/vit.py")
+    ('vit.py', 'vit_pytorch/vit.py')
+    >>> file_name("/venv/lib/python3.11/site-packages/transformers/models/bert/modeling_bert.py")
+    'transformers/…/modeling_bert.py'
+    """
+    if not is_library(file):
+        return safe(base_name(file))
+    package, *inner = folders(file)
+    if len(inner) > 1:
+        inner = ["…"]
+    return safe("/".join([package, *inner, base_name(file)]))
+
+
+def named_in_folder(file: str) -> str:
+    """A source file with the folder that it is in, to tell it from another file of the same name.
+
+    >>> named_in_folder("/home/me/data/utils.py"), named_in_folder("<stdin>")
+    ('data/utils.py', '<stdin>')
+    """
+    return safe("/".join([*folders(file)[-1:], base_name(file)]))
 
 
 def expression(site: Site | None) -> str:

@@ -108,15 +108,29 @@ def spread(stats: Stats, dtype: str = "") -> str:
     >>> spread(Stats(count=2, min=8031.0, max=122801.0, mean=0.0, std=1.0), "i64")
     '8031 … 122801'
     """
-    odd = nonfinite_counts(stats)
     if stats.nan:
-        return f"✗ {odd}"
+        return f"✗ {nonfinite_counts(stats)}"
+    return counted_spread(stats, dtype)
+
+
+def counted_spread(stats: Stats, dtype: str = "") -> str:
+    """The range of the finite values, and how many are not finite.
+
+    >>> counted_spread(Stats(count=4, min=0.0, max=1.0, nan=2)), counted_spread(Stats(count=2, inf=2))
+    ('0 … 1, 2 NaN', '2 Inf')
+    """
+    return ", ".join(filter(None, (finite_spread(stats, dtype), nonfinite_counts(stats))))
+
+
+def finite_spread(stats: Stats, dtype: str = "") -> str:
+    """The range of the finite values; empty if none is finite.
+
+    >>> finite_spread(Stats(count=4, min=0.0, max=1.0, nan=2)), finite_spread(Stats(count=2, nan=2))
+    ('0 … 1', '')
+    """
     if stats.min is None or stats.max is None:
-        return odd
-    text = limits(stats.min, stats.max, whole=is_whole(dtype))
-    if odd:
-        return f"{text}, {odd}"
-    return text
+        return ""
+    return limits(stats.min, stats.max, whole=is_whole(dtype))
 
 
 def nonfinite_counts(stats: Stats) -> str:

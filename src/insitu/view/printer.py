@@ -34,4 +34,8 @@ class Printer:
     def finish(self) -> None:
         """Print the lines that the view has held back, and the foot."""
         self.terminal.write(self.view.finish())
+        self.flush()
+
+    def flush(self) -> None:
+        """Let a reader see all that was printed."""
         self.terminal.flush()

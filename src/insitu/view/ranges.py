@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-from insitu.trace.event import COUNTS, Call, Stats, TensorFacts
+from insitu.trace.event import COUNTS, Stats, TensorFacts
 from insitu.view.line import Span
 from insitu.view.number import spread
 
 MOST_RANGES = 4  # that are shown one by one
 BETWEEN = " | "
 UNKNOWN = "?"
+NONE_FINITE = "–"
 
 Outputs = Sequence[TensorFacts]
+# How the statistics of a tensor of some dtype are written: `spread`, or one of its kind.
+Form = Callable[[Stats, str], str]
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,16 +29,17 @@ class OutputRange:
     stats: Stats | None
     dtype: str
 
-    def __str__(self) -> str:
+    def text(self, form: Form) -> str:
+        """The range in some form."""
         if self.stats is None:
             return UNKNOWN
         if self.stats.count:
-            return spread(self.stats, self.dtype)
+            return form(self.stats, self.dtype) or NONE_FINITE
         return "empty"
 
 
-def values_cell(every: Sequence[Outputs]) -> Span | None:
-    """The ranges of the outputs of one call or of several like it, red where there is NaN; None if none is known.
+def values_cell(every: Sequence[Outputs], form: Form = spread) -> Span | None:
+    """The ranges of the outputs of one call or of several like it, red where there is a ✗; None if none is known.
 
     >>> logits = TensorFacts(0, (4, 8), "f32", "cpu", stats=Stats(count=32, min=-0.381, max=0.679, mean=0.0, std=1.0))
     >>> loss = TensorFacts(1, (), "f32", "cpu", stats=Stats(count=1, min=3.28, max=3.28, mean=3.28, std=0.0))
@@ -44,30 +48,25 @@ def values_cell(every: Sequence[Outputs]) -> Span | None:
     """
     is_single = len(every) == 1 and len(every[0]) == 1  # as most often
     if is_single:
-        return _single_cell(every[0][0])
+        return _single_cell(every[0][0], form)
     ranges = [_range(facts) for facts in zip_longest(*every)]
     known = _known(ranges)
     if not known:
         return None
-    text = join_outputs(list(map(str, ranges)), _rest_text(ranges))
-    return _cell(text, _total("nan", known))
+    text = join_outputs([output.text(form) for output in ranges], _rest_text(ranges, form))
+    return _cell(text, _total("nan", known), form)
 
 
-def _single_cell(facts: TensorFacts) -> Span | None:
+def _single_cell(facts: TensorFacts, form: Form) -> Span | None:
     stats = facts.stats
     if stats is None:
         return None
-    return _cell(spread(stats, facts.dtype), stats.nan)
+    return _cell(form(stats, facts.dtype), stats.nan, form)
 
 
 def _known(ranges: Iterable[OutputRange]) -> list[Stats]:
     """The statistics of those outputs that have any."""
     return [output.stats for output in ranges if output.stats is not None]
-
-
-def outputs_cell(calls: Iterable[Call]) -> Span | None:
-    """The ranges of the outputs of several calls that are alike."""
-    return values_cell([call.outputs for call in calls])
 
 
 def union(every: Sequence[Stats]) -> Stats | None:
@@ -114,18 +113,18 @@ def join_outputs(texts: Sequence[str], last: str = "") -> str:
     return BETWEEN.join([*shown, f"… {len(texts) - len(shown):,} more{last}"])
 
 
-def _rest_text(ranges: list[OutputRange]) -> str:
+def _rest_text(ranges: list[OutputRange], form: Form) -> str:
     """How much is not finite in the outputs that are not shown one by one."""
     rest = union(_known(ranges[MOST_RANGES - 1 :]))
     if rest is None:
         return ""
-    odd = spread(replace(rest, min=None, max=None))
+    odd = form(replace(rest, min=None, max=None), "")
     if odd:
         return f", {odd}"
     return ""
 
 
-def _cell(text: str, nan: int) -> Span:
-    if nan:
+def _cell(text: str, nan: int, form: Form) -> Span:
+    if nan and form is spread:
         return (text, "red")
     return (text, "")

@@ -37,7 +37,7 @@ def run_lines(run: RunSummary, only: Sequence[str] = ()) -> Iterator[Line]:
     if not summaries:
         yield Line((("nothing was recorded", "grey"),))
         return
-    rows = [_cells(summary) for summary in summaries]
+    rows = [tuple(variable_cells(summary).values()) for summary in summaries]
     yield Line((("path", "bold"),), tuple(map(_heading, COLUMNS, zip(*rows, strict=True))), COLUMNS)
     for summary, cells in zip(summaries, rows, strict=True):
         yield Line(((safe(summary.path) or "(root)", "bold"),), cells, COLUMNS)
@@ -112,9 +112,9 @@ def remarks(run: RunSummary) -> Iterator[str]:
     yield from (f"{other} is in the same folder, and not shown" for other in run.others)
 
 
-def _cells(summary: VariableSummary) -> tuple[Span, ...]:
-    """The cells of a variable, one for each column."""
-    return (
+def variable_cells(summary: VariableSummary) -> dict[str, Span]:
+    """The cells of a variable by the names of their columns."""
+    cells: tuple[Span, ...] = (
         (f"{summary.rows:,} × {_type(summary)}", "blue"),
         (_span(*summary.steps), ""),
         (_ranks(summary.ranks), ""),
@@ -122,6 +122,7 @@ def _cells(summary: VariableSummary) -> tuple[Span, ...]:
         (sparkline(summary.means), "green"),
         (short(safe(summary.source or ""), MOST_SOURCE), "grey"),
     )
+    return {column.name: cell for column, cell in zip(COLUMNS, cells, strict=True)}
 
 
 def _span(least: int, largest: int) -> str:
@@ -196,7 +197,7 @@ def _bar(mean: float | None, low: float, high: float) -> str:
     """The bar of one number between the least and the largest."""
     if mean is None:
         return "·"
-    if low == high:
-        return BARS[3]
     half = high / 2 - low / 2  # halves, because the whole may be too large for a float
+    if not half:
+        return BARS[3]
     return BARS[round((mean / 2 - low / 2) / half * 7)]

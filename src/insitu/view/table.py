@@ -17,9 +17,9 @@ from insitu.view.number import amount, grouped_digits, operations, unless_zero
 from insitu.view.value import result, safe
 
 COLUMNS = (
-    Column("type", drop=7),
+    Column("type", drop=7, narrow=24),
     Column("parameters", right=True, drop=8),
-    Column("output"),
+    Column("output", narrow=20),
     Column("time", right=True, drop=6),
     Column("own", right=True, drop=1),
     Column("backward", right=True, drop=2),

@@ -9,34 +9,32 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from operator import attrgetter
-from typing import IO, NamedTuple
+from typing import IO
 from unicodedata import east_asian_width
 
-from insitu.view.line import Column, Line, Span
+from insitu.view.cutter import Cutter, Places
+from insitu.view.layout import TableWidths, lay_out, texts_of
+from insitu.view.line import DETAIL, Column, Line, Span
 
 INKS = {
     **{"purple": "\033[95m", "cyan": "\033[96m", "teal": "\033[36m", "blue": "\033[94m", "green": "\033[92m"},
     **{"yellow": "\033[93m", "red": "\033[91m", "orange": "\033[33m", "grey": "\033[90m"},
-    **{"bold": "\033[1m", "dim": "\033[2m"},
+    **{"bold": "\033[1m", "dim": "\033[2m", DETAIL: "", "": ""},
 }
 RESET = "\033[0m"
-GAP = 2
-FEWEST = 8  # characters of a name that are left when it is cut
-MOST_OUTPUT = 24  # characters of the first column where the terminal is narrow
 CHUNK = 4096  # lines that are laid out and written at a time
 SIGNS = {
     **{"●": "*", "┌": ".", "├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "→": "->", "…": "...", "✗": "!", "µ": "u"},
     **{"⬇": "v", "\ufe0f": "", "┬": "+", "╰": "`", "▸": ">", "Δ": "d", "–": "-", "≈": "~", "·": "."},
-    **{"Σ": "sum", "≥": ">="},
+    **{"Σ": "sum", "≥": ">=", "←": "<-"},
     **dict(zip("▁▂▃▄▅▆▇█", "_,-:=+*#", strict=True)),
 }
 ASCII = str.maketrans(SIGNS)
 
 # The signs that the views draw with are between these two ranges.
 MAYBE_WIDE = re.compile("[\u1100-\u1fff\u2e80-\U0010ffff]")
-Places = Callable[[str], int]
 
 
 class Terminal:
@@ -55,7 +53,7 @@ class Terminal:
         self._width = width
         self._broken: IO[str] | None = None
         self._error: Exception | None = None
-        self._widths: dict[tuple[Column, ...], list[int]] = {}
+        self._tables: dict[tuple[Column, ...], TableWidths] = {}
 
     def write(self, lines: Iterable[Line]) -> None:
         """Write the lines."""
@@ -102,13 +100,16 @@ class Terminal:
             room = self._room(file)
             yield from (_within(line.spans, room, more) for line in lines)
             return
-        widths = self._widths.setdefault(columns, [0] * (1 + len(columns)))
+        table = self._tables.get(columns)
+        if table is None:
+            table = self._tables[columns] = TableWidths(columns)
         while rows := list(islice(lines, CHUNK)):
             places = _measure_for(rows)
-            _measure(rows, widths, places)
-            first, fits = fit_columns(columns, widths, self._room(file))
+            room = self._room(file)
+            table.add(rows, places, is_limited=room is not None)
+            layout, cutter = table.layout(room), Cutter(places, more)
             for row in rows:
-                yield _lay_out(row, first, fits, places, more)
+                yield lay_out(row, layout, cutter)
 
     def _room(self, file: IO[str]) -> int | None:
         if self._width is not None:
@@ -117,7 +118,7 @@ class Terminal:
 
     def forget_widths(self) -> None:
         """Begin a table whose columns need not line up with the lines written before."""
-        self._widths.clear()
+        self._tables.clear()
 
     def flush(self) -> None:
         """Let a reader of the stream see all that was written."""
@@ -202,109 +203,11 @@ def needs_ascii(encoding: str | None) -> bool:
     return False
 
 
-class Fit(NamedTuple):
-    """A column that fits: its place, its width, and whether its cells are flush right."""
-
-    place: int
-    width: int
-    right: bool
-
-
-def fit_columns(columns: tuple[Column, ...], widths: list[int], room: int | None) -> tuple[int, list[Fit]]:
-    """The width of the text, and the columns that fit into the room beside it."""
-    fits = [Fit(place, width, columns[place].right) for place, width in enumerate(widths[1:]) if width]
-    if room is None:
-        return widths[0], fits
-    if widths[1]:
-        fits[0] = fits[0]._replace(width=min(fits[0].width, max(MOST_OUTPUT, room // 4)))
-    for leaver in _leavers(columns):
-        if widths[0] + _total(fits) <= room:
-            break
-        fits = [fit for fit in fits if fit.place != leaver]
-    return min(widths[0], max(FEWEST, room - _total(fits))), fits
-
-
-def _leavers(columns: tuple[Column, ...]) -> list[int]:
-    """The places of the columns that may be dropped, the first to drop first."""
-    drops = [(column.drop, place) for place, column in enumerate(columns) if column.drop is not None]
-    return [place for _, place in sorted(drops)]
-
-
-def _total(fits: list[Fit]) -> int:
-    """The width of the columns, with the gaps before them."""
-    return sum(GAP + fit.width for fit in fits)
-
-
-def _measure(rows: list[Line], widths: list[int], places: Places) -> None:
-    """Widen the widths to what the rows need; a line without cells has the room to itself."""
-    for row in rows:
-        if not row.cells:
-            continue
-        length = 0  # a loop is quicker here than a sum, and there is one for each row
-        for text, _ in row.spans:
-            length += places(text)
-        if length > widths[0]:
-            widths[0] = length
-        for index, (text, _) in enumerate(row.cells, 1):
-            length = places(text)
-            if length > widths[index]:
-                widths[index] = length
-
-
-def _length(spans: Sequence[Span], places: Places) -> int:
-    return sum([places(text) for text, _ in spans])
-
-
-def _lay_out(row: Line, first: int, fits: list[Fit], places: Places, more: str) -> Sequence[Span]:
-    """The row with blanks between its cells and none at its end."""
-    if not row.cells:
-        return row.spans
-    length = 0
-    for text, _ in row.spans:
-        length += places(text)
-    blank = first - length
-    spans = list(row.spans)
-    if length > first:
-        blank = 0
-        spans = _cut(row.spans, first, places, more)
-    for index, width, right in fits:
-        text, ink = row.cells[index]
-        if not text:
-            blank += GAP + width
-            continue
-        if places(text) > width:
-            ((text, _),) = _cut(((text, ink),), width, places, more)
-        before = blank + GAP
-        blank = width - places(text)
-        if right:
-            before += blank
-            blank = 0
-        spans.append((" " * before + text, ink))
-    return spans
-
-
 def _within(spans: tuple[Span, ...], room: int | None, more: str) -> Sequence[Span]:
     """The spans, cut if they are longer than the terminal is wide."""
     if room is None:
         return spans
-    if _length(spans, places_of) <= room:
-        return spans
-    return _cut(spans, room, places_of, more)
-
-
-def _cut(spans: tuple[Span, ...], length: int, places: Places, more: str) -> list[Span]:
-    """The spans cut to a length, with a sign at the end that there is more."""
-    kept: list[Span] = []
-    room = max(0, length - len(more))
-    for text, ink in spans:
-        if places(text) > room:
-            text = text[:room]
-            while places(text) > room:
-                text = text[:-1]
-            return [*kept, (text + more, ink)]
-        kept.append((text, ink))
-        room -= places(text)
-    return kept
+    return Cutter(places_of, more).spans(spans, room)
 
 
 def places_of(text: str) -> int:
@@ -326,7 +229,7 @@ def _measure_for(rows: list[Line]) -> Places:
 
 def _has_wide(rows: list[Line]) -> bool:
     """Whether one of the rows may need more places than it has characters; one search is quicker than many."""
-    text = "".join([text for row in rows for text, _ in chain(row.spans, row.cells)])
+    text = texts_of(rows)
     if text.isascii():
         return False
     return MAYBE_WIDE.search(text) is not None
@@ -343,8 +246,9 @@ def _ascii_spans(spans: Sequence[Span]) -> tuple[Span, ...]:
 def _painted(spans: Sequence[Span]) -> str:
     texts: list[str] = []
     for text, ink in spans:
-        if ink and text:
-            texts.append(f"{INKS[ink]}{text}{RESET}")
+        code = INKS[ink]
+        if code and text:
+            texts.append(f"{code}{text}{RESET}")
         else:
             texts.append(text)
     return "".join(texts)

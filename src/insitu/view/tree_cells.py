@@ -1,22 +1,30 @@
-"""The cells of a row of the tree: output, values, time and source, of one call or of many that are alike."""
+"""The cells of a row of the tree: output, inputs, values, time and source, of one call or of many that are alike."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from insitu.trace.event import Call, Site, TensorFacts, tensors
+from insitu.trace.event import Call, Site, TensorFacts, Variable, tensors
 from insitu.trace.fold import Fold
 from insitu.trace.forest import Group
 from insitu.view.line import Column, Span
-from insitu.view.name import spot
-from insitu.view.number import duration, limits
-from insitu.view.ranges import UNKNOWN, join_outputs, outputs_cell
+from insitu.view.number import counted_spread, duration, finite_spread, limits
+from insitu.view.ranges import UNKNOWN, Outputs, join_outputs, values_cell
+from insitu.view.source_names import TO, SourceNames
 from insitu.view.tree_name import site_of
-from insitu.view.value import holds_tensor, kept_text, result, safe, short, tensor
+from insitu.view.tree_nonfinite import NOTHING, NonFiniteRows
+from insitu.view.value import holds_tensor, kept_text, result, safe, short, tensor, tensors_text
 
-COLUMNS = (Column("output"), Column("values", drop=2), Column("time", right=True, drop=3), Column("source", drop=1))
-NOTHING: Span = ("", "")
+OUTPUT = Column("output", narrow=20)
+MARK = Column("")  # of NaN and Inf: it is there at every width, and takes no room where all is well
+INPUT = Column("input", drop=6, narrow=28)
+SPARE_INPUT = Column("input", drop=0, narrow=28, is_spare=True)
+VALUES = Column("values", drop=1, narrow=19)
+TIME = Column("time", right=True, drop=5)
+SOURCE = Column("source", narrow=22, keeps_end=True)
+MOST_INPUTS = 40  # characters
 MOST_NUMBER = 60  # characters of a range of numbers
 MOST_KEPT = 24
 SUM = "Σ "
@@ -24,20 +32,113 @@ SUM = "Σ "
 Cells = tuple[Span, ...]
 
 
-def group_cells(group: Group, item: Fold, more: Cells) -> Cells:
-    """The time of an expression or a loop, and where it begins and ends; `more` is what is shown beside."""
-    times = [node.event.duration for node in item.nodes if isinstance(node.event, Group)]
-    sites = [site for site in map(site_of, (group.first, group.last)) if site is not None]
-    places = dict.fromkeys(map(spot, sites))
-    return (NOTHING, NOTHING, _time(times), *more, (" … ".join(places), "grey"))
+class TreeCells:
+    """Makes the cells of rows. `inputs` shows those of each call (True), of none (False), or where they fit (None).
+
+    Where they fit, a call whose inputs have the shape and dtype of its output shows none.
+    """
+
+    def __init__(
+        self, sources: SourceNames, nonfinite: NonFiniteRows, *, inputs: bool | None, more: tuple[Column, ...] = ()
+    ) -> None:
+        self._sources = sources
+        self._nonfinite = nonfinite
+        self._inputs = inputs
+        self._empty = (NOTHING,) * len(more)
+        self.columns = (OUTPUT, MARK, *self._input_columns(), VALUES, TIME, *more, SOURCE)
+
+    def _input_columns(self) -> tuple[Column, ...]:
+        if self._inputs is None:
+            return (SPARE_INPUT,)
+        return (INPUT,) * self._inputs
+
+    def of_group(self, group: Group, item: Fold, more: Cells) -> Cells:
+        """The time of an expression or a loop, and where it begins and ends; `more` is what is shown beside."""
+        groups = [node.event for node in item.nodes if isinstance(node.event, Group)]
+        return self._cells(NOTHING, time=_time(groups), more=more, source=self._stretch(group))
+
+    def of_call(self, call: Call, item: Fold, more: Cells) -> Cells:
+        """The cells of a row for one call, or for many that are alike; `more` is what is shown beside."""
+        if len(item.nodes) == 1 and _is_plain(call):  # as most often: be quick
+            source = self._source([call])
+            return ((tensor(call.result), "blue"), NOTHING, *self._input(call), NOTHING, _time([call]), *more, source)
+        calls = [node.event for node in item.nodes if isinstance(node.event, Call)]
+        mark = self._nonfinite.mark(calls)
+        values = _values([each.outputs for each in calls], mark) or kept_cell(call.result, len(calls))
+        cells = (_output(call, calls), mark, *self._input(call), values, _time(calls))
+        return (*cells, *more, self._source(calls))
+
+    def of_variables(self, output: Span, every: list[Variable]) -> Cells:
+        """The cells of a row for one or more values of a variable."""
+        mark = self._nonfinite.mark(every)
+        held = [tuple(tensors(variable.value)) for variable in every if variable.changes != ("deleted",)]
+        values = _values(held, mark) or kept_cell(every[-1].value)
+        source = NOTHING
+        if every[0].site is not None:
+            source = self._place(every[0].site)
+        return self._cells(output, mark, values=values, more=self._empty, source=source)
+
+    def _cells(
+        self,
+        output: Span,
+        mark: Span = NOTHING,
+        *,
+        values: Span = NOTHING,
+        time: Span = NOTHING,
+        more: Cells,
+        source: Span,
+    ) -> Cells:
+        """The cells of a row without inputs."""
+        no_input = (NOTHING,) * len(self._input_columns())
+        return (output, mark, *no_input, values, time, *more, source)
+
+    def _input(self, call: Call) -> Cells:
+        """The inputs of a call, if there is a column for them."""
+        if self._inputs is False:
+            return ()
+        given = call.inputs
+        is_shown = bool(given) and call.raised is None  # that of a call that raised is in the output
+        if self._inputs is None:
+            is_shown = is_shown and not _are_like(given, call.result)
+        if is_shown:
+            return ((_inputs_text(tuple([(facts.type, facts.dtype, facts.shape) for facts in given])), "blue"),)
+        return (NOTHING,)
+
+    def _source(self, calls: list[Call]) -> Span:
+        """The site of the first call, marked if others were called elsewhere."""
+        site = calls[0].site
+        if site is None:
+            return NOTHING
+        cell = self._place(site)
+        if len(calls) == 1:
+            return cell
+        others = {call.site for call in calls if call.site is not site} - {None}
+        if {cell, *map(self._place, filter(None, others))} == {cell}:
+            return cell
+        return (f"{cell[0]} {TO}", cell[1])
+
+    def _place(self, site: Site) -> Span:
+        return (self._sources.place(site), "grey")
+
+    def _stretch(self, group: Group) -> Span:
+        """Where a group begins and ends."""
+        sites = [site for site in map(site_of, (group.first, group.last)) if site is not None]
+        if not sites:
+            return NOTHING
+        return (self._sources.stretch(sites[0], sites[-1]), "grey")
 
 
-def call_cells(call: Call, item: Fold, more: Cells) -> Cells:
-    """The cells of a row that may stand for many calls; `more` is what is shown beside."""
-    calls = [node.event for node in item.nodes if isinstance(node.event, Call)]
-    times = [each.duration for each in calls if each.duration is not None]
-    values = outputs_cell(calls) or kept_cell(call.result, len(calls))
-    return (_output(call, calls), values, _time(times), *more, _sources(calls))
+def _is_plain(call: Call) -> bool:
+    """Whether a call returned a tensor of which nothing but facts is known."""
+    out = call.result
+    return type(out) is TensorFacts and out.stats is None and out.kept is None
+
+
+def _values(every: Sequence[Outputs], mark: Span) -> Span | None:
+    """The ranges of the outputs, with the number of elements that are not finite unless a mark has it."""
+    if mark[0]:
+        return values_cell(every, finite_spread)
+    return values_cell(every, counted_spread)
 
 
 def _output(call: Call, calls: list[Call]) -> Span:
@@ -61,8 +162,23 @@ def _inputs(call: Call) -> str:
     return ""
 
 
-def _time(times: list[int]) -> Span:
-    """A time, or the sum of several."""
+def _are_like(inputs: tuple[TensorFacts, ...], output: Any) -> bool:
+    """Whether all inputs have the shape and dtype of the output."""
+    if type(output) is not TensorFacts:
+        return False
+    return all(facts.shape == output.shape and facts.dtype == output.dtype for facts in inputs)
+
+
+@lru_cache(maxsize=4096)
+def _inputs_text(facts: tuple[tuple[str, str, tuple[int | str, ...]], ...]) -> str:
+    """The types, dtypes and shapes of inputs."""
+    inputs = [TensorFacts(0, shape, dtype, "", type=type) for type, dtype, shape in facts]
+    return f"← {tensors_text(inputs, MOST_INPUTS)}"
+
+
+def _time(events: Sequence[Call | Group]) -> Span:
+    """The time of an event, or the sum of several."""
+    times = [event.duration for event in events if event.duration is not None]
     if not times:
         return NOTHING
     text = duration(sum(times))
@@ -113,23 +229,3 @@ def _kept(facts: TensorFacts) -> str:
     if facts.kept is not None:
         return short(kept_text(facts.kept), MOST_KEPT)
     return UNKNOWN
-
-
-def _sources(calls: list[Call]) -> Span:
-    """The site of the first call, marked if others were called elsewhere."""
-    site = calls[0].site
-    if site is None:
-        return NOTHING
-    cell = source_cell(site)
-    if len(calls) == 1:
-        return cell
-    others = {call.site for call in calls if call.site is not site}
-    if {cell, *map(source_cell, filter(None, others))} == {cell}:
-        return cell
-    return (f"{cell[0]} …", cell[1])
-
-
-@lru_cache(maxsize=4096)
-def source_cell(site: Site) -> Span:
-    """File and line."""
-    return (spot(site), "grey")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site
 from insitu.trace.fold import Fold, Steps
 from insitu.trace.forest import Group
 from insitu.trace.path import relative
-from insitu.view.line import Span
-from insitu.view.name import compact, expression, module_type
+from insitu.view.line import DETAIL, Span
+from insitu.view.name import call_marks, compact_parts, expression, settings_text
 from insitu.view.value import safe
 
+COMPILED = "torch.compile."  # before the name of a compiled function, which has a mark
 INKS = {"function": "cyan", "python": "teal", "module": "purple"}
 
 
@@ -20,7 +22,7 @@ def step_spans(group: Steps, ranked: bool) -> tuple[Span, ...]:
     title = step_title(group, ranked)
     if group.count == 1:
         return ((title, "grey"),)
-    return ((f"{title}  ", "grey"), (f"× {group.count} alike", "yellow"))
+    return ((title, "grey"), (f"  × {group.count} alike", "yellow"))
 
 
 def step_title(group: Steps, ranked: bool) -> str:
@@ -52,14 +54,14 @@ def site_of(event: Event) -> Site | None:
 
 
 def call_spans(call: Call, item: Fold, parent: Call | None) -> tuple[Span, ...]:
-    """The name of a call, how many are alike, and its phase unless that is the forward pass."""
+    """The name of a call, how many are alike, and what is unusual about it unless the call around it says so."""
     if call.kind == "module" and call.module is not None:
         spans = _module_spans(call.module, item, _path(parent))
     else:
         spans = _function_spans(call, item)
-    if call.phase == "forward":
+    if call.phase == "forward" and call.mode == "eager":  # as most often
         return spans
-    return (*spans, (f"  {_phase(call, item)}", "grey"))
+    return (*spans, *[(f"  {text}", "grey") for text in _remarks(call, item, parent)])
 
 
 def _path(parent: Call | None) -> str:
@@ -73,12 +75,23 @@ def _module_spans(module: ModuleFacts, item: Fold, base: str) -> tuple[Span, ...
     path = safe(relative(module.path, base))
     if item.near > 1:
         path = _range(path, item, base)
-    spans: tuple[Span, ...] = ((_type(module), "purple"),)
-    if item.count > 1:
-        spans = ((f"× {item.count} alike  ", "yellow"), *spans)
+    type, settings = _type(module)
+    spans: list[Span] = []
     if path:
-        return ((f"{path}  ", "bold"), *spans)
-    return spans
+        spans.append((path, "bold"))
+    if item.count > 1:
+        spans.append((_apart(f"× {item.count} alike", spans), "yellow"))
+    spans.append((_apart(type, spans), "purple"))
+    if settings:
+        spans.append((settings, DETAIL))
+    return tuple(spans)
+
+
+def _apart(text: str, before: list[Span]) -> str:
+    """A text with a gap before it, unless it is the first; a cut at the end of a part then leaves the gap."""
+    if before:
+        return f"  {text}"
+    return text
 
 
 def _range(path: str, item: Fold, base: str) -> str:
@@ -93,28 +106,38 @@ def _range(path: str, item: Fold, base: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _type(module: ModuleFacts) -> str:
-    return module_type(module)
+def _type(module: ModuleFacts) -> tuple[str, str]:
+    return safe(module.type), settings_text(module)
 
 
 def _function_spans(call: Call, item: Fold) -> tuple[Span, ...]:
     """A function in a few words; an operator by its full name."""
     if call.kind == "aten":
-        name: Span = (safe(call.name), "orange")
+        spans: tuple[Span, ...] = ((safe(call.name), "orange"),)
     else:
-        name = (compact(call), INKS[call.kind])
+        name, given = compact_parts(call)
+        spans = ((name.removeprefix(COMPILED), INKS[call.kind]),)
+        if given:
+            spans = (*spans, (given, DETAIL))
     if item.count > 1:
-        return (name, (f"  × {item.count} alike", "yellow"))
-    return (name,)
+        return (*spans, (f"  × {item.count} alike", "yellow"))
+    return spans
 
 
-def _phase(call: Call, item: Fold) -> str:
-    """The phase and, in the backward pass, the modules whose forward calls it belongs to."""
-    if call.forward is None or call.path == "":
-        return call.phase
+def _remarks(call: Call, item: Fold, parent: Call | None) -> Iterator[str]:
+    """The marks of a call and, in the backward pass, the modules whose forward calls it belongs to."""
     if call.phase == "backward":
-        return f"backward of {_paths(item)}"
-    return call.phase
+        yield _backward(call, item)
+    known: list[str] = []
+    if parent is not None:
+        known = call_marks(parent)
+    yield from (mark for mark in call_marks(call) if mark not in known)
+
+
+def _backward(call: Call, item: Fold) -> str:
+    if call.forward is None or call.path == "":
+        return "backward"
+    return f"backward of {_paths(item)}"
 
 
 def _paths(item: Fold) -> str:

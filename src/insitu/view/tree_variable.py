@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from insitu.trace.event import Mark, Variable, tensors
+from insitu.trace.event import Mark, Variable
 from insitu.trace.fold import Fold
-from insitu.view.line import Line, Span
-from insitu.view.ranges import values_cell
-from insitu.view.tree_cells import COLUMNS, NOTHING, kept_cell, source_cell
+from insitu.view.line import Column, Line, Span
+from insitu.view.tree_cells import TreeCells
+from insitu.view.tree_nonfinite import NOTHING
 from insitu.view.value import held_text, safe, short
 
 MOST_HELD = 60  # characters of what a variable held
 DELETED, YIELDED, NEW = ("deleted",), ("yielded",), ("new",)
 
 
-def mark_line(mark: Mark, depth: int, guide: str) -> Line:
+def mark_line(mark: Mark, depth: int, guide: str, columns: tuple[Column, ...]) -> Line:
     """A note of the user, or trouble of the tool itself."""
-    return Line(((guide, "grey"), mark_span(mark)), (), COLUMNS, depth)
+    return Line(((guide, "grey"), mark_span(mark)), (), columns, depth)
 
 
 def mark_span(mark: Mark) -> Span:
@@ -25,16 +25,11 @@ def mark_span(mark: Mark) -> Span:
     return (f"# {safe(mark.text)}", "green")
 
 
-def variable_line(item: Fold, depth: int, guide: str) -> Line:
+def variable_line(item: Fold, depth: int, guide: str, cells: TreeCells) -> Line:
     """A variable, or several changes of it on one line of a loop: the first value and the last."""
     every = [node.event for node in item.nodes if isinstance(node.event, Variable)]
     spans: list[Span] = [(guide, "grey"), *_spans(every, item.count)]
-    values = [variable.value for variable in every if variable.changes != DELETED]
-    cell = values_cell([tuple(tensors(value)) for value in values]) or kept_cell(every[-1].value)
-    source = NOTHING
-    if every[0].site is not None:
-        source = source_cell(every[0].site)
-    return Line(tuple(spans), ((_course(every), "blue"), cell, NOTHING, source), COLUMNS, depth)
+    return Line(tuple(spans), cells.of_variables((_course(every), "blue"), every), cells.columns, depth)
 
 
 def _spans(every: list[Variable], count: int) -> list[Span]:

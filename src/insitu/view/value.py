@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby, takewhile
 from types import EllipsisType, NoneType
 from typing import Any
 
@@ -62,7 +62,7 @@ def _typed(dtype: str, shape: tuple[int | str, ...]) -> str:
 
 
 def value_text(item: Any, *, quote_tensors: bool = False) -> str:
-    """An argument as text; a string stands bare, as `str` would have it.
+    """An argument as text; a string has no quotes, as `str` would have it.
 
     >>> value_text([1, "a", None, (2.5,)]), value_text("mean")
     ("[1, 'a', None, (2.5,)]", 'mean')
@@ -154,7 +154,7 @@ def join_capped(texts: list[str], most: int = MOST_ITEMS) -> str:
 def arguments(args: Sequence[Any], kwargs: dict[str, Any], *, brief: bool = False) -> list[str]:
     """The arguments as they were given; what torch passes on for itself is left out: None at the end, `_stacklevel`.
 
-    Tensors stand for themselves by dtype and shape, `brief` by dtype alone; equal ones that follow each other are
+    Tensors are written as dtype and shape, with `brief` as dtype alone; equal ones that follow each other are
     counted.
 
     >>> x = TensorFacts(0, (2, 3), "f32", "cpu")
@@ -251,19 +251,48 @@ def result(item: Any, limit: int = MOST_RESULT) -> str:
         return _named_results(item.items, limit)
     if isinstance(item, dict):
         return _named_results(item, limit)
-    found = list(map(tensor, tensors(item)))
+    found = list(tensors(item))
     if not found:
         return short(value_text(item), limit)
-    if len(found) == 1:
-        return short(found[0], limit)
-    if len(set(found)) == 1:
-        return f"{len(found)} × {found[0]}"
-    return short(join_capped(found), limit)
+    return tensors_text(found, limit)
+
+
+def tensors_text(every: Sequence[TensorFacts], limit: int) -> str:
+    """Tensors by dtype and shape; equal ones that follow each other are counted.
+
+    >>> x, y = TensorFacts(0, (2, 3), "f32", "cpu"), TensorFacts(1, (4,), "i64", "cpu")
+    >>> tensors_text([x, x, y], 60), tensors_text([x, y] * 8, 24)
+    ('2 × f32[2, 3], i64[4]', 'f32[2, 3], … 15 more')
+    """
+    texts: list[str] = []
+    for text, items in groupby(map(tensor, every)):
+        count = len(list(items))
+        texts.append(text if count == 1 else f"{count} × {text}")
+    return join_within(texts, limit)
+
+
+def join_within(texts: Sequence[str], limit: int) -> str:
+    """The texts with commas; of a long list as many as fit, and how many more there are.
+
+    >>> [join_within(["f32[2, 3]", "f32[4]", "i64[]"], limit) for limit in (30, 20, 12)]
+    ['f32[2, 3], f32[4], i64[]', 'f32[2, 3], … 2 more', 'f32[2, 3], …']
+    """
+    if not texts:
+        return ""
+    lengths = accumulate([len(text) + len(", ") for text in texts])
+    fitting = sum(1 for _ in takewhile(lambda length: length <= limit + len(", "), lengths))
+    if fitting == len(texts):
+        return ", ".join(texts)
+    for count in range(fitting, 0, -1):
+        text = ", ".join([*texts[:count], f"… {len(texts) - count:,} more"])
+        if len(text) <= limit:
+            return text
+    return short(", ".join(texts[:2]), limit)
 
 
 def _named_results(items: dict[Any, Any], limit: int) -> str:
-    parts = [f"{value_text(name)}: {result(part)}" for name, part in items.items() if part is not None]
-    return short(join_capped(parts), limit)
+    texts = [f"{value_text(name)}: {result(part)}" for name, part in items.items() if part is not None]
+    return join_within(texts, limit)
 
 
 def kept_text(item: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from insitu.trace.event import Call, Event, Mark, Site, Variable
 from insitu.view.describe import describe
-from insitu.view.line import Column, Line, Span, ViewTraits
+from insitu.view.line import Column, Line, Span, TimeSpan, ViewTraits
 from insitu.view.name import named_arguments, spot
 from insitu.view.number import duration
 from insitu.view.tree_variable import mark_span
@@ -54,6 +54,7 @@ class Variables:
     traits = ViewTraits(
         level="python",
         closely=True,
+        nested=True,
         if_empty='no watched function ran in this trace: @insitu.watch("x") on a function records its variable x',
     )
 
@@ -77,7 +78,7 @@ class Variables:
         if call.defined is not None:
             running.file = call.defined.file
         self._open[call.id] = running
-        yield _line(((_guide(depth) + "┌── ", "grey"), *self._head(call)))
+        yield _head_line(depth, ((_guide(depth) + "┌── ", "grey"), *self._head(call)))
         yield from self._arguments(call, depth)
 
     def _arguments(self, call: Call, depth: int) -> Iterator[Line]:
@@ -85,9 +86,8 @@ class Variables:
         arguments = named_arguments(call)
         names = {name: short(safe(str(name)), MOST_NAME) for name in arguments}
         width = max(map(len, names.values()), default=0)
-        label = f"{_guide(depth)}├─ {IN}"
         for name, item in arguments.items():
-            yield _line(((label, "grey"), (f"{names[name]:{width}}  ", "bold"), *describe(item)))
+            yield _line(depth, "├─ ", (IN, "grey"), (f"{names[name]:{width}}  ", "bold"), *describe(item))
 
     def _depth_in(self, call: _RunningCall | None) -> int:
         """The depth of an event inside a call, or outside of all."""
@@ -111,7 +111,7 @@ class Variables:
         """A line for each call that is still running."""
         for call in reversed(self._open.values()):
             yield from self._turned_to(call.thread)
-            yield _line(((_guide(call.depth) + "└─ ", "grey"), ("still running", "yellow")))
+            yield _line(call.depth, "└─ ", ("still running", "yellow"))
         self._open.clear()
 
     def _around(self, event: Event) -> _RunningCall | None:
@@ -127,7 +127,7 @@ class Variables:
         """A line with the name of the thread, if the line before is of another thread."""
         if thread != self._thread:
             self._thread = thread
-            yield _line(((f"── thread {thread}", "grey"),))
+            yield _head_line(0, (("", "grey"), (f"── thread {thread}", "grey")))
 
     def _head(self, call: Call) -> Iterator[Span]:
         if call.defined is not None:
@@ -149,39 +149,48 @@ class Variables:
         call = call or OUTSIDE
         changes = variable.changes
         if changes == ("yielded",):
-            label = f"{_guide(max(call.depth, 0))}├─ {YIELD}"
-            return _line(((label, "grey"), *describe(variable.value)))
+            return _line(max(call.depth, 0), "├─ ", (YIELD, "grey"), *describe(variable.value))
         where = ""
         if variable.site is not None:
             where = _where(variable.site, call.name, call.file)
-        guide = (f"{_guide(call.depth + 1)}├─ ", "grey")
         name = (safe(variable.name), "bold")
         if changes == ("deleted",):
             text, ink = _changes(changes)
-            return _line((guide, name, (where, "grey"), (" " + text, ink)))
-        spans = (guide, name, (where + " → ", "grey"), *describe(variable.value))
-        return Line(spans, (_changes(changes),), COLUMNS)
+            return _change_line(call.depth, name, (where, "grey"), (" " + text, ink))
+        line = _change_line(call.depth, name, (where + " → ", "grey"), *describe(variable.value))
+        return replace(line, cells=(_changes(changes),), columns=COLUMNS)
 
     def _closed(self, call: Call) -> Iterator[Line]:
         if call.id not in self._open:  # nobody said that it began
             yield from self.opened(call)
         yield from self._turned_to(call.thread)
-        label = f"{_guide(self._open.pop(call.id).depth)}└─ "
+        depth = self._open.pop(call.id).depth
         time: tuple[Span, ...] = ()
         if call.duration is not None:
-            time = (("   " + duration(call.duration), "green"),)
+            time = (TimeSpan("   " + duration(call.duration), "green"),)
         if call.raised is not None:
-            yield _line(((label, "grey"), (f"raised {safe(call.raised)}", "red"), *time))
+            yield _line(depth, "└─ ", (f"raised {safe(call.raised)}", "red"), *time)
         else:
-            yield _line(((label + OUT, "grey"), *describe(call.result), *time))
+            yield _line(depth, "└─ ", (OUT, "grey"), *describe(call.result), *time)
 
     def _mark(self, mark: Mark) -> Iterator[Line]:
         depth = self._depth_in(self._around(mark))
-        yield Line(((_guide(depth), "grey"), mark_span(mark)))
+        yield _head_line(depth, ((_guide(depth), "grey"), mark_span(mark)))
 
 
-def _line(spans: tuple[Span, ...]) -> Line:
-    return Line(spans, (), ())
+def _head_line(depth: int, spans: tuple[Span, ...]) -> Line:
+    """The first line of a call inside so many others; all else about the call is one level further in."""
+    return Line(spans, (), (), 2 * depth + 1)
+
+
+def _line(depth: int, branch: str, *spans: Span) -> Line:
+    """A line about a call inside so many others."""
+    return Line(((_guide(depth) + branch, "grey"), *spans), (), (), 2 * depth + 2)
+
+
+def _change_line(depth: int, *spans: Span) -> Line:
+    """A change in a call inside so many others, drawn one level further in; outside of all calls, the depth is -1."""
+    return Line(((_guide(depth + 1) + "├─ ", "grey"), *spans), (), (), max(1, 2 * depth + 2))
 
 
 def _guide(depth: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from insitu.errors import ChoiceError, choose
@@ -49,28 +50,40 @@ def make(view: AnyView, /, **options: Any) -> View:
     <insitu.view.code.Code object at ...>
     """
     check_view(view)
+    check_options(view, options)
     if isinstance(view, str):
-        factory = VIEWS[view]
-    elif isinstance(view, type):
-        factory = view
-    else:
-        _refuse_options(view, options, known=())
-        return view
-    _refuse_options(view, options, known=tuple(inspect.signature(factory).parameters))
-    return factory(**options)
+        return VIEWS[view](**options)
+    if isinstance(view, type):
+        return view(**options)
+    return view
 
 
-def _refuse_options(view: AnyView, options: dict[str, Any], known: tuple[str, ...]) -> None:
+def check_options(view: AnyView, options: Mapping[str, Any]) -> None:
+    """Raise `ChoiceError` for options that a view does not have."""
+    known = _options(view)
     has = f"it has {', '.join(known) or 'none'}"
     for option in options:
         if option not in known:
             raise ChoiceError(f"the view {view!r} has no option {option!r}: {has}")
 
 
+def _options(view: AnyView) -> tuple[str, ...]:
+    """The names of the options that a view takes; one that is ready takes none."""
+    if isinstance(view, str):
+        view = VIEWS[view]
+    if isinstance(view, type):
+        return tuple(inspect.signature(view).parameters)
+    return ()
+
+
 def make_for_replay(view: AnyView, /, **options: Any) -> View:
     """A view for a trace that is complete: the tree can then fold outermost calls and steps."""
     check_view(view)
-    is_ready = not isinstance(view, str | type)
-    if is_ready:
+    if is_ready(view):
         return make(view, **options)
     return make(view, **{**traits(view).replay, **options})
+
+
+def is_ready(view: AnyView) -> bool:
+    """Whether this is a view that is ready to use, and takes no options any more."""
+    return not isinstance(view, str | type)

@@ -389,7 +389,7 @@ def test_the_shapes_of_a_variable_are_the_bounds_of_each_dimension(tmp_path: Pat
 
 
 def test_summary_of_a_large_variable_is_sampled(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("insitu.store.run.summary._MOST_BYTES", 1000)
+    monkeypatch.setattr("insitu.store.run.summary.MOST_BYTES", 1000)
     with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(100):
             journal.step(step, 0.0, [tensor("x", 0, np.full(50, step, np.float64))])

@@ -79,7 +79,16 @@ def essence(trace: Trace) -> list[Any]:
 
     return [
         (
-            *(events.get(event.parent), event.kind, event.name, event.operator, event.path, event.phase, event.step),
+            *(
+                events.get(event.parent),
+                event.kind,
+                event.name,
+                event.operator,
+                event.path,
+                event.phase,
+                event.mode,
+                event.step,
+            ),
             *(event.raised, event.message, events.get(event.forward)),
             *(plain(event.args), plain(event.kwargs), plain(event.result)),
         )
@@ -356,6 +365,13 @@ def test_damaged_text_raises_only_store_errors() -> None:
             refused += 1
             assert str(error).startswith("line ")
     assert refused > 500
+
+
+def test_compiled_and_vmapped_calls_are_read_back() -> None:
+    calls = [Call(0, None, "module", "Net", mode="compiled"), Call(1, None, "function", "torch.sin", mode="vmap")]
+    calls += [Call(2, 1, "aten", "aten.sin"), Call(3, 1, "function", "torch.cos", mode="vmap", phase="recompute")]
+    again = from_text(to_text(Trace(list(calls)))).calls
+    assert [(call.mode, call.phase) for call in again] == [(call.mode, call.phase) for call in calls]
 
 
 def test_mark_is_read_back() -> None:

@@ -140,6 +140,7 @@ SPOILED: list[tuple[Callable[[Tables], Any], str]] = [
     (put_text("arrays", "shape", 0, b'{"tuple":[999]}'), "has 48 bytes"),
     (put_text("rows", "kind", 1, b"sorcery"), "of the unknown kind 'sorcery'"),
     (put_text("rows", "phase", 1, b"sideways"), "its phase"),
+    (put_text("rows", "mode", 1, b"sideways"), "its mode"),
     (put("rows", "defined", 8, 77), "rows.defined is out of range"),
     (put("rows", "changes", 9, -2), "rows.changes is out of range"),
     (put("rows", "changes", 9, -1), "variable 20 lacks its value or its changes"),

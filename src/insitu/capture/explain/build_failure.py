@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from insitu.capture.cells import with_cells
 from insitu.capture.contents import small_content_of
 from insitu.capture.explain.reading import Reading
 from insitu.capture.explain.saved import custom_backward, find_change
@@ -43,7 +44,7 @@ def explanation(moment: Moment) -> Explanation:
     with torch.no_grad(), DisableTorchFunction(), DisableTorchDispatch():
         reading = Reading(moment.tape, cleared=moment.cleared)
         try:
-            return explain(build_failure(moment, reading))
+            return with_cells(explain(build_failure(moment, reading)))
         finally:
             reading.close()
 

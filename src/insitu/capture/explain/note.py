@@ -7,6 +7,7 @@ from the tape when the note is turned into text: by a traceback, a log, a test r
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from insitu.capture.tape import Tape, arguments_of
 from insitu.capture.tensors import Value
 from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.errors import InsituError
+from insitu.ipython import running_shell
 from insitu.trace.explain.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -132,12 +134,27 @@ class LazyNote(str):
         return str, (str(self),)  # another process has no tape: it gets the text
 
 
-def note_of(error: BaseException) -> LazyNote | None:
-    """The note that an exception has already."""
+class NotesInIPython(list[str]):
+    """The notes of an exception in IPython, whose tracebacks have the raw characters of each: these are texts here."""
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, super().__iter__())
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+def unread_notes(error: BaseException) -> list[str]:
+    """The notes that an exception has, without reading them; none if they are not a list."""
     notes = getattr(error, "__notes__", None)
     if not isinstance(notes, list):
-        return None
-    return next((note for note in notes if type(note) is LazyNote), None)
+        return []
+    return list(list.__iter__(notes))
+
+
+def note_of(error: BaseException) -> LazyNote | None:
+    """The note that an exception has already."""
+    return next((note for note in unread_notes(error) if type(note) is LazyNote), None)
 
 
 def add_note(error: BaseException, probe: Probe | None, at: int | None) -> None:
@@ -161,12 +178,14 @@ def _current_note(error: Exception, note: LazyNote | None, probe: Probe | None, 
     if note is None:
         note = LazyNote(moment_of(error, probe, at), raised)
         BaseException.add_note(error, note)
+        if running_shell() is not None:
+            error.__notes__ = NotesInIPython(unread_notes(error))
     elif note.raised.code is None:
         note.raised = raised
     elif raised != note.raised and raised.thread == note.raised.thread:
-        others = [each for each in error.__notes__ if each is not note]
+        others = [each for each in unread_notes(error) if each is not note]
         note = LazyNote(moment_of(error, probe, at, last), raised)
-        error.__notes__ = [*others, note]
+        error.__notes__ = type(error.__notes__)([*others, note])
     return note
 
 

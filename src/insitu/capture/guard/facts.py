@@ -77,10 +77,7 @@ def source_of(reading: Reading, at: int | None) -> Call | None:
     for _ in range(MOST_STEPS):
         if at is None or reading.callee(at).kind != "function":
             return None
-        what = operation("function", reading.callee(at).name)
-        is_complement = what.name == "rsub"  # 1 - x, of a probability
-        passes_on = what.is_move or is_complement
-        if not passes_on:
+        if not operation("function", reading.callee(at).name).passes_on:
             return reading.call(at)
         at = next(map(reading.producer, values(reading.args(at))), None)
     return None

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from insitu.store.run.series import Series
 from insitu.store.stored_type import JSON
 from insitu.trace.dtype import dtype_named
 from insitu.trace.run import Curve
+
+if TYPE_CHECKING:
+    from insitu.store.run.series import Series
 
 
 def curves(series: Series) -> list[Curve]:

@@ -231,6 +231,13 @@ class Run:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.close()
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import SPARK_POINTS, run_forms  # only a notebook needs it
+
+        if self._closed:
+            return {"text/plain": repr(self)}
+        return run_forms(self, lambda: self.summary(SPARK_POINTS), include, exclude)
+
     def __repr__(self) -> str:
         if self._closed:
             return f"<Run {self.path.name!r}: closed>"

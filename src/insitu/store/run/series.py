@@ -292,6 +292,12 @@ class Series:
             for number in range(len(rows)):
                 yield Series([(variable, rows[number : number + 1])]).values[0]
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.store.run.series_summary import series_summary  # only a notebook needs these
+        from insitu.view.notebook import series_forms
+
+        return series_forms(self, lambda: series_summary(self), include, exclude)
+
     def __repr__(self) -> str:
         text = f"<Series {self.name!r}: {len(self)} × {self._kind_text()}"
         if len(self):

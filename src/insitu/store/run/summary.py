@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from insitu.errors import MissingError
-from insitu.store.run.series import Series
-from insitu.store.stored_type import JSON, Array, stored_type
+from insitu.store.run.sample import MOST_BYTES, sample
+from insitu.store.stored_type import JSON, Array
 from insitu.trace.run import VariableSummary
 
+if TYPE_CHECKING:
+    from insitu.store.run.series import Series
+
 _NOTHING: Array = np.empty(0)
-_MOST_BYTES = 2**26  # read for the summary of a whole run
 
 
 def summary_of(series: Series, points: int, shared_by: int) -> VariableSummary:
     """The summary of a series; `shared_by` is the number of series that share the limit of bytes to read."""
     shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
-    chosen = _sample(series, shapes, points, _MOST_BYTES // max(shared_by, 1))
+    chosen = sample(series, points, MOST_BYTES // max(shared_by, 1))
     values = _numbers(chosen)
     every = np.concatenate([value.ravel() for value in values] or [_NOTHING])
     low, high = _ends(every)
@@ -39,6 +41,7 @@ def summary_of(series: Series, points: int, shared_by: int) -> VariableSummary:
         means=_means_of_latest(chosen, values, points),
         sampled=len(chosen) < len(series),
         source=series.source,
+        last=_last(chosen, values, int(series.steps.max())),
     )
 
 
@@ -62,19 +65,6 @@ def _dtype(series: Series) -> str:
     if is_number:
         return str(series.values.dtype.name.removesuffix("64"))
     return series.dtype
-
-
-def _sample(series: Series, shapes: list[tuple[int, ...]], points: int, budget: int) -> Series:
-    """The whole series if it is small, otherwise the values of some steps at even distances."""
-    largest = stored_type(series.dtype).itemsize * max(map(prod, shapes))
-    most = max(budget // max(largest, 1), 1)
-    if len(series) <= most:
-        return series
-    steps = np.unique(series.steps)
-    wanted = steps[np.linspace(0, len(steps) - 1, min(len(steps), max(2, min(points, most)))).astype(int)]
-    keep = np.isin(series.steps, wanted)
-    keep &= np.cumsum(keep) <= max(most, 2)
-    return series.where(keep)
 
 
 def _numbers(series: Series) -> list[Array]:
@@ -137,6 +127,15 @@ def _means_of_latest(series: Series, values: list[Array], points: int) -> tuple[
         return ()
     keep = series._is_latest()
     return _means(series.steps[keep], [value for value, is_kept in zip(values, keep, strict=True) if is_kept], points)
+
+
+def _last(series: Series, values: list[Array], step: int) -> float | None:
+    """The mean of the last step; None if the sample lacks it."""
+    if not values:
+        return None
+    keep = series._is_latest() & (series.steps == step)
+    means = _means(series.steps[keep], [value for value, is_kept in zip(values, keep, strict=True) if is_kept], 1)
+    return next(iter(means), None)
 
 
 def _means(steps: Array, values: list[Array], points: int) -> tuple[float | None, ...]:

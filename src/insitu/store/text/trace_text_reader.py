@@ -20,6 +20,7 @@ from insitu.trace.event import (
     Kind,
     Mark,
     MarkKind,
+    Mode,
     ModuleFacts,
     Phase,
     TensorFacts,
@@ -196,12 +197,14 @@ class TraceTextReader:
         if not isinstance(event, Call):
             setattr(event, line.expect(*_NUMBER_FLAGS), line.integer())
             return
-        flag = line.expect(*_NUMBER_FLAGS, *_CALL_FLAGS, *_PHASES)
+        flag = line.expect(*_NUMBER_FLAGS, *_CALL_FLAGS, *_PHASES, *_MODES)
         if flag in _NUMBER_FLAGS:
             setattr(event, flag, line.integer())
         elif flag in _CALL_FLAGS:
             field, read = _CALL_FLAGS[flag]
             setattr(event, field, read(self, line))
+        elif flag in _MODES:
+            event.mode = cast(Mode, flag)
         else:
             event.phase = cast(Phase, flag)
 
@@ -248,6 +251,7 @@ class TraceTextReader:
 # What may be in the brackets after the arguments: a number of any event; for a call, a field and how it is read.
 _NUMBER_FLAGS = ("step", "rank")
 _PHASES = get_args(Phase)
+_MODES = get_args(Mode)
 _CALL_FLAGS: dict[str, tuple[str, Callable[[TraceTextReader, LineParser], Any]]] = {
     "in": ("module", TraceTextReader._module_around),
     "outside": ("module", TraceTextReader._no_module),

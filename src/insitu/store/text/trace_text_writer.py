@@ -314,6 +314,8 @@ class _TraceWriter:
     def _call_flags(self, call: Call, around: Call) -> Iterator[str]:
         if call.phase != around.phase:
             yield call.phase
+        if call.mode != "eager":
+            yield call.mode
         if call.kind != "module" and call.module is not around.module:
             yield _module_flag(call)
         forward = self._uses.forward(call)

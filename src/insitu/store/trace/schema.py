@@ -76,6 +76,7 @@ SCHEMA: dict[str, dict[str, ColumnRule]] = {
         "message": _MAYBE_TEXT,
         "forward": _MAYBE,
         "flops": _MAYBE,
+        "mode": _MAYBE_TEXT,
     },
     "refs": {"tensor": ColumnRule(to="tensors", delta=True)},
     "tensors": {
@@ -148,6 +149,7 @@ class EventRow(NamedTuple):
     message: int = NOTHING
     forward: int = NOTHING
     flops: int = NOTHING
+    mode: int = NOTHING
 
 
 class TensorRow(NamedTuple):

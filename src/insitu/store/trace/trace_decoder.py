@@ -34,6 +34,7 @@ from insitu.trace.event import (
     Kind,
     Mark,
     MarkKind,
+    Mode,
     ModuleFacts,
     Phase,
     Site,
@@ -49,6 +50,7 @@ _CALLS = frozenset(get_args(Kind))
 _MARKS = frozenset(get_args(MarkKind))
 _CHANGES = frozenset(get_args(Change))
 _PHASES = frozenset(get_args(Phase))
+_MODES = frozenset(get_args(Mode))
 
 # A small file may repeat a large argument in every event, so the size of all values together is limited.
 _LARGEST = 2**27
@@ -214,8 +216,11 @@ class TraceDecoder:
 
     def _call(self, row: EventRow, parent: int | None, kind: Any) -> Call:
         phase: Any = self._text(row.phase)
+        mode: Any = self._text(row.mode)
         if phase not in _PHASES or min(row.args, row.kwargs, row.result) < 0:
             raise StoreError(f"call {row.id} lacks its arguments, its result or its phase")
+        if mode not in _MODES:
+            raise StoreError(f"call {row.id} lacks its mode")
         # By position, in the order of the fields: by name it takes half a microsecond more, for each call of a trace.
         return Call(
             row.id,
@@ -239,6 +244,7 @@ class TraceDecoder:
             self._text(row.message),
             _known(row.forward),
             _known(row.flops),
+            mode,
         )
 
     def _variable(self, row: EventRow, parent: int | None) -> Variable:

@@ -145,6 +145,7 @@ class TraceEncoder:
             self._optional(self._text, call.message),
             _number(call.forward),
             _number(call.flops),
+            self._text(call.mode),
         )
 
     def _mark_row(self, mark: Mark, distance: int) -> EventRow:

@@ -114,6 +114,11 @@ class Explanation:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from insitu.view.notebook import explanation_forms  # only a notebook needs it
+
+        return explanation_forms(self, include, exclude)
+
     @property
     def note(self) -> str:
         """The text without the exception itself, for where that is shown already."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from insitu.trace.costs import Costs
 from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, tensors
-from insitu.view.name import compact, module_type
+from insitu.view.name import call_marks, compact, module_type
 from insitu.view.number import MOST_EXACT
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.rows import Heading, PageRow, RowFacts
@@ -47,6 +47,7 @@ class RowCells(NamedTuple):
     flops: int = 0
     forward: int = 0  # the row of the forward call, 1 more than it is
     is_backward: int = 0
+    marks: int = 0
     raised: int = 0
     message: int = 0
     odd: int = 0  # flags of what is not finite
@@ -181,6 +182,7 @@ class RowColumns:
             costs.flops,
             tables.place(call.forward),
             int(call.phase == "backward"),
+            tables.text(" ".join(call_marks(call))),
             tables.text(call.raised and safe(call.raised)),
             tables.text(call.message and short(safe(call.message), MOST_MESSAGE)),
             odd,
