@@ -137,9 +137,11 @@ class LoopValues:
         nor an evaluation after the update.
         """
         is_first = self._clock.step.number < 0
-        if is_first or self._rule.end != "value":
-            return is_first or target.has_end
-        return not self._is_inside_pass(frame)
+        if is_first:
+            return True
+        if self._rule.end == "value":
+            return not self._is_inside_pass(frame)
+        return target.has_end
 
     def _is_inside_pass(self, frame: FrameType) -> bool:
         """Whether a pass runs in one of the frames around this one."""
