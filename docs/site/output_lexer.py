@@ -7,7 +7,6 @@ from typing import ClassVar
 from pygments.lexer import RegexLexer
 from pygments.token import Comment, Generic, Keyword, Name, Number, Text
 
-
 __all__ = ["OutputLexer"]
 
 

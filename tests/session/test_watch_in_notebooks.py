@@ -114,11 +114,13 @@ def rows(output: Output) -> list[tuple[int, str]]:
 
 def test_steps_of_one_block_are_one_folded_row(shown: dict[str, list[Output]]) -> None:
     display, after = shown["loop inside"]
-    assert rows(display) == [
+    *calls, footer = rows(display)
+    assert calls == [
         (0, "step 0 … 999 × 1,000 alike, the last: Sequential f32[2, 8]"),
         (1, "0 Linear(4 → 8) f32[2, 8]"),
         (1, "1 ReLU f32[2, 8]"),
     ]
+    assert footer[1].startswith("5,000 calls · ")
     assert display.forms["text/plain"].startswith("step 0 … 999  × 1,000 alike, the last:  Sequential  f32[2, 8]")
     assert after.text == "after\n"
 
@@ -200,7 +202,7 @@ def test_a_block_that_takes_long_is_updated_while_it_runs(tmp_path_factory: pyte
     with pytest.MonkeyPatch.context() as patch:
         sent = messages([MODEL, AT_ONCE], tmp_path_factory.mktemp("updates"), patch)
     assert sent.count("display_data") == 1
-    assert sent.count("update_display_data") == 4 + 1  # at the end, the last call is folded with the others
+    assert sent.count("update_display_data") == 4 + 2  # at the end, the footer comes, and the last call is folded with the others
 
 
 def test_ipython_in_a_terminal_shows_text(tmp_path: Path) -> None:

@@ -8,7 +8,21 @@ from typing import Any
 import numpy as np
 
 from insitu.store.json_writer import Repr
-from insitu.trace.event import Call, Fields, Mark, ModuleFacts, Opaque, Site, Stats, TensorFacts, Variable, Word
+from insitu.trace.event import (
+    Arm,
+    Call,
+    Fields,
+    Loop,
+    Mark,
+    ModuleFacts,
+    Nesting,
+    Opaque,
+    Site,
+    Stats,
+    TensorFacts,
+    Variable,
+    Word,
+)
 from insitu.trace.trace import Trace
 
 VALUES: list[Any] = [
@@ -40,7 +54,9 @@ ARRAYS: list[Any] = [
 
 def everything() -> Trace:
     """A trace in which every field of every event type has a value that is easy to lose."""
-    outer = Site("/home/me/train.py", 3, "<module>", "model(x)  # ünï", 0, 8)
+    loops = (Loop(1, "for ünï in x:"), Loop(2, "while True:"))
+    nesting = Nesting(3, "model(x)  # ünï", loops, (Arm(1, 0), Arm(2, 1, False)), is_end=True)
+    outer = Site("/home/me/train.py", 3, "<module>", "model(x)  # ünï", 0, 8, nesting=nesting)
     inner = Site("/home/me/model.py", 41, "Model.forward", "return x @ w", None, None, outer)
     twin = Site("/home/me/model.py", 41, "Model.forward", "return x @ w", None, None, outer)
     model = ModuleFacts("", "Model", ("Model", "Module"), {"p": 0.0, "sizes": (1, 2)}, 12, 6, 6, False)

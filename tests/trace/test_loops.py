@@ -1,14 +1,14 @@
-"""What an expression made a library do, and the passes of a loop, are groups; what is only similar is none."""
+"""Where the source is not known: what an expression made a library do is a group, and so is what is repeated."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from insitu.trace import loops
+from insitu.trace.arrange import arrange
 from insitu.trace.event import Call, Mark, Site, Stats, TensorFacts
 from insitu.trace.fold import fold
 from insitu.trace.forest import Forest, Group, Node
-from insitu.trace.loops import group_siblings
 
 LINES = {line: Site("train.py", line, "main", "    optimizer.step()  # sqrt", 4, 20) for line in range(40)}
 POOL = Site("train.py", 50, "main", "    x = F.max_pool(x, 2)", 8, 24)
@@ -26,7 +26,7 @@ def shape(events: list[Any]) -> list[Any]:
     for id, event in enumerate(events):
         event.id = id
     roots = [root for event in events if (root := forest.add(event)) is not None]
-    return [shape_of(node) for node in group_siblings([roots])[0]]
+    return [shape_of(node) for node in arrange([roots], None, forest)[0]]
 
 
 def shape_of(node: Node) -> Any:
@@ -52,30 +52,26 @@ def test_calls_that_the_expression_names_are_not_grouped() -> None:
     assert shape([call("F.add_", 1, size=size) for size in (8, 4)]) == [["expression", "F.add_", "F.add_"]]
 
 
-def test_python_operators_are_not_grouped() -> None:
+def test_python_operators_are_shown_in_the_line() -> None:
     names = ["torch.Tensor.gt", "torch.Tensor.__bool__"]
-    assert shape([call(names[0], 1, operator=">"), call(names[1], 1)]) == names
+    assert shape([call(names[0], 1, operator=">"), call(names[1], 1)]) == [["line", *names]]
 
 
-def test_calls_that_raised_or_produced_nan_are_not_grouped() -> None:
+def test_calls_that_raised_or_produced_nan_are_not_hidden_among_others() -> None:
     nan = Stats(count=2, min=0.0, max=1.0, mean=0.5, std=0.5, nan=1)
-    assert shape([*adam(1), call("div", 1, raised="RuntimeError")])[-1] == "div"
-    assert shape([*adam(1), call("div", 1, stats=nan)])[-1] == "div"
+    line = ["line", "div", ["rest", "mul_", "add_", "sqrt"]]
+    assert shape([*adam(1), call("div", 1, raised="RuntimeError")]) == [line]
+    assert shape([*adam(1), call("div", 1, stats=nan)]) == [line]
     assert shape([call("torch.empty", 1, stats=nan), *adam(1)]) == [
         ["expression", "torch.empty", "mul_", "add_", "sqrt"]
     ]
-
-
-def test_calls_of_different_steps_are_not_one_group() -> None:
-    later = [call(name, 1, step=1) for name in ("mul_", "add_", "sqrt")]
-    assert [item[0] for item in shape([*adam(1), *later])] == ["expression", "expression"]
 
 
 def test_passes_of_a_loop_are_groups_that_fold() -> None:
     events = [call("zeros", 1), *(call(name, line) for _ in range(5) for name, line in (("a", 2), ("b", 3), ("c", 4)))]
     assert shape(events) == ["zeros", *[["pass", "a", "b", "c"]] * 5]
     forest = Forest()
-    (zeros, loop) = fold(group_siblings([[node for event in events if (node := forest.add(event))]])[0])
+    (zeros, loop) = fold(arrange([[node for event in events if (node := forest.add(event))]], None, forest)[0])
     assert (zeros.count, loop.count) == (1, 5)
     assert [(item.event.name, len(item.nodes)) for item in loop.children()] == [("a", 5), ("b", 5), ("c", 5)]
 
@@ -102,7 +98,7 @@ def test_function_defined_above_the_loop_does_not_begin_a_pass() -> None:
     inner = Site("train.py", 3, "loss_of", caller=outer[21])
     body = (("a", outer[20]), ("mse", inner), ("b", outer[21]))
     found = shape([call(name, 0, site=site) for _ in range(4) for name, site in body][:-1])
-    assert found[0] == ["pass", "a", "mse", "b"]
+    assert found[0] == ["pass", "a", ["line", ["function", ["pass", "mse"]], ["rest", "b"]]]
 
 
 def test_passes_that_return_different_lists_fold() -> None:
@@ -111,7 +107,7 @@ def test_passes_that_return_different_lists_fold() -> None:
     assert shape(events) == [["pass", "a", "b", "tolist"]] * 3
 
 
-def test_call_with_a_child_that_produced_nan_is_not_grouped() -> None:
+def test_call_with_a_child_that_produced_nan_is_not_hidden_among_others() -> None:
     nan = Stats(count=2, min=0.0, max=1.0, mean=0.5, std=0.5, nan=1)
     forest = Forest()
     child = call("aten.div", 1, stats=nan)
@@ -121,7 +117,7 @@ def test_call_with_a_child_that_produced_nan_is_not_grouped() -> None:
     for id, event in zip((0, 2, 3), parents, strict=True):
         event.id = id
     roots = [root for event in parents if (root := forest.add(event)) is not None]
-    assert [shape_of(node) for node in group_siblings([roots])[0]] == ["div", ["expression", "mul_", "add_"]]
+    assert [shape_of(node) for node in arrange([roots], None, forest)[0]] == [["line", "div", ["rest", "mul_", "add_"]]]
 
 
 def test_passes_that_differ_are_not_grouped() -> None:

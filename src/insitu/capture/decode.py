@@ -25,7 +25,7 @@ class Decoder:
 
     def __init__(self, base: Base, *, origin: float, rank: int) -> None:
         self.sites = Sites()
-        self.outside = self.sites.chain(base.above, None)
+        self.outside = self.sites.outside(base.above)
         self.origin, self.rank = origin, rank
         self.steps = StepCounter()
         self.values = ValueDecoder()

@@ -8,12 +8,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
 from insitu.capture.cells import file_or_cell, is_cell
+from insitu.capture.nestings import Nestings, NoNestings
 from insitu.capture.torch_internals import VMAP_CODE
 from insitu.trace.event import Site
 
@@ -35,10 +37,6 @@ OTHER_OPERATORS = {
     "UNARY_INVERT": "~",
     "UNARY_POSITIVE": "+",
 }
-
-
-# File, line, function, text, first and last column.
-Place = tuple[str, int, str, str, int | None, int | None]
 
 
 class Base:
@@ -116,12 +114,19 @@ class Sites:
     """Turns chains of (code, instruction) pairs into interned sites."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[int, int], tuple[CodeType, Place | None]] = {}
+        self._places: dict[tuple[int, int], tuple[CodeType, Site | None]] = {}
         self._sites: dict[tuple[int, int, int], Site | None] = {}
         self._operators: dict[tuple[int, int], str | None] = {}
         self._lines: dict[tuple[str, int, str, int], Site] = {}
         self._positions: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
         self._has_vmap = False
+        self._nestings: Nestings = Nestings()
+
+    def outside(self, pairs: Sequence[Any]) -> Site | None:
+        """The site of the innermost of the pairs above a session; what is around them does not matter there."""
+        sites = Sites()
+        sites._nestings = NoNestings()
+        return sites.chain(pairs, None)
 
     def chain(self, pairs: Sequence[Any], caller: Site | None) -> Site | None:
         """The site of the innermost of the pairs, which come innermost first; `caller` is what lies further out."""
@@ -139,7 +144,8 @@ class Sites:
         key = (file, line, function, id(caller))
         if key not in self._lines:
             text = linecache.getline(file, line).rstrip("\n")
-            self._lines[key] = Site(file_or_cell(file), line, function, text, caller=caller)
+            nesting = self._nestings.of_line(file, line)
+            self._lines[key] = Site(file_or_cell(file), line, function, text, caller=caller, nesting=nesting)
         return self._lines[key]
 
     def definition(self, code: CodeType) -> Site:
@@ -176,10 +182,10 @@ class Sites:
             return caller
         if is_cell(code):
             caller = None
-        return Site(*place, caller)
+        return replace(place, caller=caller)
 
-    def _place(self, code: CodeType, lasti: int) -> Place | None:
-        """File, line, function, text, start and end; None for a hidden frame."""
+    def _place(self, code: CodeType, lasti: int) -> Site | None:
+        """The site of an instruction without its caller; None for a hidden frame."""
         key = (id(code), lasti)
         if key not in self._places:
             shown = None if is_hidden(code.co_filename) else self._read(code, lasti)
@@ -187,23 +193,29 @@ class Sites:
             self._has_vmap = self._has_vmap or code is VMAP_CODE
         return self._places[key][1]
 
-    def _read(self, code: CodeType, lasti: int) -> Place:
+    def _read(self, code: CodeType, lasti: int) -> Site:
         line, end_line, start, end = self._position(code, lasti)
         text = linecache.getline(code.co_filename, line).rstrip("\n") if line else ""
-        columns: tuple[int | None, int | None] = (None, None)
+        site = Site(file_or_cell(code.co_filename), line or 0, code.co_qualname, text)
         if start is not None and end is not None and line == end_line:
             encoded = text.encode()
-            columns = (len(encoded[:start].decode(errors="ignore")), len(encoded[:end].decode(errors="ignore")))
-        return (file_or_cell(code.co_filename), line or 0, code.co_qualname, text, *columns)
+            site.start = len(encoded[:start].decode(errors="ignore"))
+            site.end = len(encoded[:end].decode(errors="ignore"))
+        site.nesting = self._nestings.of_instruction(code, lasti, self._positions_of(code))
+        return site
 
     def _position(self, code: CodeType, lasti: int) -> tuple[int | None, ...]:
-        if id(code) not in self._positions:
-            self._positions[id(code)] = (code, list(code.co_positions()))
-        positions = self._positions[id(code)][1]
+        positions = self._positions_of(code)
         index = lasti // 2
         if 0 <= index < len(positions):
             return positions[index]
         return (code.co_firstlineno, None, None, None)
+
+    def _positions_of(self, code: CodeType) -> list[tuple[int | None, ...]]:
+        """The positions of all instructions."""
+        if id(code) not in self._positions:
+            self._positions[id(code)] = (code, list(code.co_positions()))
+        return self._positions[id(code)][1]
 
 
 def operator_symbol(bytecode: bytes, lasti: int) -> str | None:

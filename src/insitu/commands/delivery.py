@@ -146,7 +146,7 @@ def say(text: str) -> None:
 
 
 def _print(trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> None:
-    """Print the trace of a program; of a long one the beginning and the end, because nobody reads 80,000 lines."""
+    """Print the trace of a program: of a tree as much as fits on the screen, of a long text its beginning and end."""
     from insitu import view
     from insitu.trace.collector import pause_collector
     from insitu.view.missing_text import missing_lines
@@ -155,10 +155,40 @@ def _print(trace: Trace, failure: BaseException | None, options: argparse.Namesp
         say(_nothing_text(failure, options))
         return
     terminal = view.Terminal(sys.stderr)
-    shown = view.make_for_replay(options.view, **options.flags)
-    lines = chain(missing_lines(trace), view.replay(trace.events, shown))
+    before = missing_lines(trace)
     with pause_collector():
+        if options.view == "tree" and not options.all and not options.flags.get("unfold"):
+            terminal.write(before)
+            _print_screen(terminal, trace, failure, options)
+            return
+        lines = chain(before, view.replay(trace.events, view.make_for_replay(options.view, **options.flags)))
         _print_most(terminal, lines, None if options.all else MOST_LINES - LAST_LINES)
+
+
+def _print_screen(terminal: Terminal, trace: Trace, failure: BaseException | None, options: argparse.Namespace) -> None:
+    """Print as much of the tree as fits on the screen; of a program that failed only the way to the call that did."""
+    from insitu import view
+    from insitu.view.line import Line
+    from insitu.view.screen import rows_on
+
+    flags = dict(options.flags)
+    flags["failed"] = flags.get("failed") or _failed_in_call(trace, failure)
+    shown = view.make_for_replay("tree", rows=rows_on(sys.stderr), **flags)
+    terminal.write(view.replay(trace.events, shown))
+    if getattr(shown, "is_cut", False):
+        terminal.write([Line((("… --all opens every row, --to FILE.h5 keeps the trace", "grey"),))])
+
+
+def _failed_in_call(trace: Trace, failure: BaseException | None) -> bool:
+    """Whether the exception that ended the program is the one that ended the last call that failed."""
+    from insitu.commands.program import connected
+    from insitu.trace.failed_calls import failed_calls
+    from insitu.trace.order import completion_order
+
+    if not isinstance(failure, Exception):
+        return False
+    calls = failed_calls(completion_order(trace.events))
+    return bool(calls) and calls[-1].raised in {type(part).__name__ for part in connected(failure)}
 
 
 def _nothing_text(failure: BaseException | None, options: argparse.Namespace) -> str:

@@ -150,12 +150,12 @@ def exit_code(failure: BaseException | None) -> int:
 
 def _report(error: BaseException) -> None:
     """Print an exception as `python` does, without the frames of this tool."""
-    for part in _connected(error):
+    for part in connected(error):
         part.__traceback__ = without_own_frames(part.__traceback__)
     sys.excepthook(type(error), error, error.__traceback__)
 
 
-def _connected(error: BaseException) -> Iterator[BaseException]:
+def connected(error: BaseException) -> Iterator[BaseException]:
     """The exception, its causes and contexts, and the members of groups, each once."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

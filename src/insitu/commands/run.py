@@ -126,7 +126,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="where the rest goes: disk (default with --to FILE.h5, which then holds everything) or drop",
     )
     parser.add_argument("--overwrite", action="store_true", help="let --to, --html and --run replace files")
-    parser.add_argument("--all", action="store_true", help=f"print all of a trace of more than {MOST_LINES} lines")
+    parser.add_argument(
+        "--all", action="store_true", help=f"print every row: not one screen of the tree, {MOST_LINES} lines of others"
+    )
     add_view_flags(parser)
     parser.add_argument("--quiet", action="store_true", help="do not print the trace")
 
@@ -144,32 +146,21 @@ def main(options: argparse.Namespace, command: list[str]) -> int:
     _check_record(options, program)
     process = os.getpid()
     observation = _observation(options, program)
-    ending = _observed(program, observation)
-    if os.getpid() != process:  # a child that the program forked, and that came back here
-        return ending.code
-    if is_off():
-        print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
-        return ending.code
-    number = rank()
-    if number:
-        options.quiet = True
-    _deliver(observation, ending.failure, options)
-    if number is not None:
-        _say_files(number, options)
-    return ending.code
+    failure = _observed(program, observation)
+    try:
+        is_own = os.getpid() == process  # and not a child that the program forked, and that came back here
+        if is_own and is_off():
+            print("insitu: INSITU=0, so nothing was traced", file=sys.stderr)
+        elif is_own:
+            _deliver(observation, failure, options)
+    finally:  # the exception and its explanation come last, where they are seen
+        code = _reported(failure)
+    return code
 
 
-@dataclass(frozen=True)
-class Ending:
-    """How a program has ended: the exception that ended it, if one did, and its exit code."""
-
-    failure: BaseException | None
-    code: int
-
-
-def _observed(program: Program, observation: Observation) -> Ending:
-    """Run the program; an exception of the program is part of its ending, one of a session is raised."""
-    from insitu.commands.program import Rewrite, exit_code
+def _observed(program: Program, observation: Observation) -> BaseException | None:
+    """Run the program; return the exception that ended it. An exception of a session is raised."""
+    from insitu.commands.program import Rewrite
 
     failure: BaseException | None = None
 
@@ -188,13 +179,20 @@ def _observed(program: Program, observation: Observation) -> Ending:
         if error is not failure and not is_late_interrupt:
             raise
         failure = error
-    try:
-        return Ending(failure, exit_code(failure))
-    except KeyboardInterrupt:  # it came again while the first one was reported
-        return Ending(failure, exit_code(KeyboardInterrupt()))
+    return failure
 
 
 def _deliver(observation: Observation, failure: BaseException | None, options: argparse.Namespace) -> None:
+    """Save and print what was observed; of several ranks, only the first prints the trace."""
+    number = rank()
+    if number:
+        options.quiet = True
+    _say_observed(observation, failure, options)
+    if number is not None:
+        _say_files(number, options)
+
+
+def _say_observed(observation: Observation, failure: BaseException | None, options: argparse.Namespace) -> None:
     """Save and print the trace; then say what was recorded, and what the guard has found."""
     if observation.empty_text is not None:
         say(observation.empty_text)
@@ -223,6 +221,16 @@ def _say_finding(text: str) -> None:
     """Print what a session has to say; under torchrun, with the rank."""
     number = rank()
     say(text if number is None else f"rank {number}: {text}")
+
+
+def _reported(failure: BaseException | None) -> int:
+    """Print the exception that ended the program, as `python` does; return the exit code."""
+    from insitu.commands.program import exit_code
+
+    try:
+        return exit_code(failure)
+    except KeyboardInterrupt:  # it came again while the first one was reported
+        return exit_code(KeyboardInterrupt())
 
 
 def _say_files(rank: int, options: argparse.Namespace) -> None:

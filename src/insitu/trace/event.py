@@ -144,12 +144,50 @@ class ModuleFacts:
     leaf: bool = True
 
 
+@dataclass(slots=True, frozen=True)
+class Loop:
+    """A loop of the source: the line of its header, and the text of the header, `for x, y in loader:`."""
+
+    line: int
+    text: str
+
+
+@dataclass(slots=True, frozen=True)
+class Arm:
+    """A branch of a condition, by the line of the condition and its number; only one branch runs at a time.
+
+    What follows a branch that jumps away belongs to the other one. Unless the jump ends the loop or the function, a
+    pass can do without it.
+    """
+
+    condition: int
+    branch: int
+    is_optional: bool = True
+
+
+@dataclass(slots=True, frozen=True)
+class Nesting:
+    """What is around a place in its function: the loops and the arms of conditions, outermost first.
+
+    `statement` is the number of the line on which the statement of the place begins, and `text` is that line. What is
+    written in the first line of a block and runs after its last one (the exit of a `with`, the test of a `while` after
+    each pass) has the number of that last line, and `is_end`.
+    """
+
+    statement: int
+    text: str = ""
+    loops: tuple[Loop, ...] = ()
+    arms: tuple[Arm, ...] = ()
+    is_end: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Site:
     """A place in the source and, through `caller`, the chain of places that led to it.
 
     Sites of one trace are interned: the same chain is the same object. `start` and `end` are the columns, in
-    characters, of the expression on the line; None when it spans lines or is not known.
+    characters, of the expression on the line; None when it spans lines or is not known. `nesting` is None where the
+    source was not at hand.
     """
 
     file: str
@@ -159,6 +197,7 @@ class Site:
     start: int | None = None
     end: int | None = None
     caller: Site | None = None
+    nesting: Nesting | None = None
 
     def __repr__(self) -> str:
         return f"<{self.file}:{self.line} in {self.function}>"

@@ -1,23 +1,50 @@
-"""The forest of events: each inside the call that made it, with a signature that tells identical ones."""
+"""The forest of events: each inside the call that made it, with a signature that calls which are alike share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, Literal
 
-from insitu.trace.event import Call, Event, Fields, ModuleFacts, Opaque, TensorFacts, Variable
+from insitu.trace.event import (
+    Call,
+    Event,
+    Fields,
+    Loop,
+    Mark,
+    ModuleFacts,
+    Opaque,
+    Site,
+    TensorFacts,
+    Variable,
+    tensors,
+)
+from insitu.trace.operation import operation
 from insitu.trace.path import relative
+from insitu.trace.place import Places
+
+# What is in a node or inside of it, as bits of `Node.marks`.
+ODD = 1  # a call that raised or produced NaN
+BACKWARD = 2  # a backward pass
+MODEL = 4  # a call of a module with parameters
+
+GroupKind = Literal["expression", "line", "rest", "function", "loop", "pass"]
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """An event and the events inside it; nodes with the same `signature` differ only in values, times and places."""
+    """An event and the events inside it.
+
+    Nodes with the same `signature` are alike: the same calls from the same places, with other values, shapes, literals
+    and times. `marks` say what is in it, `size` is the number of events in it.
+    """
 
     event: Event | Group
     children: list[Node]
-    signature: Hashable
+    signature: int
+    marks: int = 0
+    size: int = 1
 
     @property
     def first(self) -> Event:
@@ -31,29 +58,28 @@ class Node:
 class Group:
     """Siblings that belong together although no call of the trace holds them; the event of a node of its own.
 
-    An "expression" is what one expression of the user's code made a library do: `optimizer.step()`. A "pass" is one of
-    several passes of a loop: the same calls from the same lines, again and again.
+    - "expression": what one expression of the user's code made a library do, `optimizer.step()`
+    - "line": the calls of one statement, or of a function that it calls
+    - "rest": what a library did beside the calls that have rows of their own
+    - "function": a function of the user that a library calls, again and again if there are several "pass" groups in it
+    - "loop": a loop of the source, and in it a "pass" for each time its body ran; one that `is_unsure` is around or
+      inside a loop that does nothing else, so that only the passes of the inner one can be counted
     """
 
-    kind: Literal["expression", "pass"]
+    kind: GroupKind
     nodes: list[Node]
-
-    @property
-    def first(self) -> Event:
-        """The first event of all."""
-        return self.nodes[0].first
-
-    @property
-    def last(self) -> Event:
-        """The outermost event that began last."""
-        event = self.nodes[-1].event
-        if isinstance(event, Group):
-            return event.last
-        return event
+    first: Event
+    last: Event
+    calls: int
+    site: Site | None = None
+    loop: Loop | None = None
+    is_unsure: bool = False
 
     @property
     def duration(self) -> int:
-        """The nanoseconds from the start of the first event to the end of the last."""
+        """The nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls."""
+        if self.kind == "rest":
+            return sum(_end(node) - node.event.start for node in self.nodes)
         return max(map(_end, self.nodes)) - self.start
 
     @property
@@ -61,9 +87,20 @@ class Group:
         """The start of the first event."""
         return self.first.start
 
-    def calls(self) -> Iterator[Call]:
-        """The calls of the group."""
-        return calls_of(self.nodes)
+
+def group_of(kind: GroupKind, nodes: list[Node], *, site: Site | None = None, loop: Loop | None = None) -> Group:
+    """The group of these nodes."""
+    last = nodes[-1].event
+    if isinstance(last, Group):
+        last = last.last
+    return Group(kind, nodes, nodes[0].first, last, sum(map(_call_count, nodes)), site, loop)
+
+
+def _call_count(node: Node) -> int:
+    """The number of outermost calls in a node."""
+    if isinstance(node.event, Group):
+        return node.event.calls
+    return int(isinstance(node.event, Call))
 
 
 def _end(node: Node) -> int:
@@ -72,12 +109,14 @@ def _end(node: Node) -> int:
 
 
 def calls_of(nodes: Iterable[Node]) -> Iterator[Call]:
-    """The calls of nodes: the event of each, or the calls of a group."""
-    for node in nodes:
-        if isinstance(node.event, Group):
-            yield from node.event.calls()
-        elif isinstance(node.event, Call):
-            yield node.event
+    """The outermost calls of nodes: the event of each, or the calls of a group."""
+    waiting = list(nodes)[::-1]
+    while waiting:
+        event = waiting.pop().event
+        if isinstance(event, Group):
+            waiting += event.nodes[::-1]
+        elif isinstance(event, Call):
+            yield event
 
 
 @dataclass(slots=True, eq=False)
@@ -85,8 +124,10 @@ class Forest:
     """Nests events as they complete; with `folding` off, each node has a signature of its own."""
 
     folding: bool = True
+    places: Places = field(default_factory=Places)
     _known: dict[Any, int] = field(default_factory=dict)
     _modules: dict[ModuleFacts, int] = field(default_factory=dict)
+    _functions: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     _waiting: dict[int, list[Node]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -95,8 +136,13 @@ class Forest:
         children = self._waiting.pop(event.id, [])
         if len(children) > 1:
             children.sort(key=_beginning)  # threads do not end in the order they began
-        signature = self._signature(event, children) if self.folding else next(self._numbers)
-        node = Node(event, children, signature)
+        node = Node(event, children, 0)
+        if not self.folding:
+            node.signature = next(self._numbers)
+        elif type(event) is Call:
+            self._describe_call(node, event, children)
+        else:
+            node.signature = self._signature(event)
         if event.parent is None:
             return node
         self._waiting.setdefault(event.parent, []).append(node)
@@ -106,6 +152,8 @@ class Forest:
         """Forget all structures: in a long run they would fill the memory. Later signatures have new numbers."""
         self._known.clear()
         self._modules.clear()
+        self._functions.clear()
+        self.places = Places()
 
     def rest(self) -> list[Node]:
         """The nodes whose parents were not added."""
@@ -113,50 +161,114 @@ class Forest:
         self._waiting.clear()
         return left
 
-    def _signature(self, event: Event, children: list[Node]) -> int:
-        """A number for the structure of an event; equal structures have the same one."""
-        if isinstance(event, Call):
-            return self._call_signature(event, children)
-        if isinstance(event, Variable):
-            return self._number(("variable", event.name))  # all changes on one line are one row
-        if event.kind == "step":
-            return self._number("step")
-        return self._number((event.kind, event.text))
-
-    def _call_signature(self, call: Call, children: list[Node]) -> int:
-        callee: int | str = call.name
-        base = ""
-        if call.module is not None:
-            base = call.module.path
-            if call.kind == "module":
-                callee = self._module_number(call.module)
-        inside = tuple([_key_in_parent(node, base) for node in children])
-        how = (callee, call.kind, call.operator, call.raised, call.phase)
-        kwargs = value_key(call.kwargs) if call.kwargs else None
-        return self._number((how, _item_keys(call.args), kwargs, result_key(call.result), inside))
-
-    def _module_number(self, module: ModuleFacts) -> int:
-        number = self._modules.get(module)
-        if number is None:
-            key = ("module", module.type, value_key(module.settings), module.parameters)
-            number = self._modules[module] = self._number(key)
-        return number
-
-    def _number(self, key: Any) -> int:
+    def number(self, key: Any) -> int:
+        """A number for a key; equal keys have the same one."""
         number = self._known.get(key)
         if number is None:
             number = self._known[key] = next(self._numbers)
         return number
 
+    def group(self, group: Group) -> Node:
+        """The node of a group; groups of the same kind with the same nodes at the same place are alike."""
+        key: list[Any] = [group.kind, group.loop]
+        if group.site is not None:
+            key += (group.site.file, group.site.line, group.site.start, group.site.function)
+        marks = 0
+        size = 0
+        for node in group.nodes:
+            key.append(node.signature)
+            marks |= node.marks
+            size += node.size
+        return Node(group, group.nodes, self.number(tuple(key)), marks, size)
 
-def _key_in_parent(node: Node, base: str) -> Any:
-    """What a node adds to the signature of its parent: a module also its name there, a variable also its value."""
-    event = node.event
+    def _signature(self, event: Event) -> int:
+        """The number of an event that is not a call."""
+        if isinstance(event, Variable):
+            return self.number(("variable", event.name))  # all changes on one line are one row
+        if isinstance(event, Mark) and event.kind != "step":
+            return self.number((event.kind, event.text))
+        return self.number("step")
+
+    def _describe_call(self, node: Node, call: Call, children: list[Node]) -> None:
+        """Set the signature, the marks and the size of a call."""
+        module = call.module
+        if call.kind == "module" and module is not None:
+            callee, marks = self._module_number(module), MODEL * (module.parameters > 0)
+        else:
+            callee, marks = self._function(call.kind, call.name)
+        is_odd = call.raised is not None or _produced_nan(call)
+        marks |= is_odd
+        key: list[Any] = [callee, call.operator, call.phase, call.raised, is_odd]
+        if children:
+            base, site = call.path, call.site
+            position = self.places.position
+            for child in children:
+                event = child.event
+                key += (position(getattr(event, "site", None), site).number, child.signature)
+                if type(event) is Variable:
+                    key.append(event.changes)
+                elif type(event) is Call and event.kind == "module":
+                    key.append(relative(event.path, base))
+                marks |= child.marks
+                node.size += child.size
+        node.signature, node.marks = self.number(tuple(key)), marks
+
+    def _function(self, kind: str, name: str) -> tuple[int, int]:
+        """The number and the marks of a function or operator."""
+        known = self._functions.get((kind, name))
+        if known is None:
+            runs_backward = kind == "function" and operation("function", name).runs_backward
+            known = self._functions[kind, name] = self.number((kind, name)), BACKWARD * runs_backward
+        return known
+
+    def _module_number(self, module: ModuleFacts) -> int:
+        number = self._modules.get(module)
+        if number is None:
+            key = ("module", module.type, value_key(module.settings), module.parameters)
+            number = self._modules[module] = self.number(key)
+        return number
+
+
+def _produced_nan(call: Call) -> bool:
+    """Whether there is NaN in the result, which is not memory as it was found."""
+    result = call.result
+    if type(result) is TensorFacts:
+        if result.stats is None or not result.stats.nan:
+            return False
+    elif not any(map(_has_nan, tensors(result))):
+        return False
+    return not operation(call.kind, call.name).is_uninitialized
+
+
+def _has_nan(facts: TensorFacts) -> bool:
+    return facts.stats is not None and facts.stats.nan > 0
+
+
+def own_key(event: Event) -> Any:
+    """The arguments and the result of a call: what calls that are alike may differ in."""
+    if not isinstance(event, Call):
+        return None
+    kwargs = value_key(event.kwargs) if event.kwargs else None
+    return (_item_keys(event.args), kwargs, result_key(event.result))
+
+
+def have_same_shapes(one: Node, other: Node) -> bool:
+    """Whether the same shapes and variables are inside two nodes that are alike."""
+    waiting = [(one, other)]
+    while waiting:
+        one, other = waiting.pop()
+        if _shape_key(one.event) != _shape_key(other.event):
+            return False
+        waiting += zip(one.children, other.children, strict=True)
+    return True
+
+
+def _shape_key(event: Event | Group) -> Any:
+    if isinstance(event, Call):
+        return result_key(event.result)
     if isinstance(event, Variable):
-        return (node.signature, event.changes, _variable_key(event.value))
-    if isinstance(event, Call) and event.kind == "module":
-        return (relative(event.path, base), node.signature)
-    return node.signature
+        return _variable_key(event.value)
+    return None
 
 
 def _variable_key(value: Any) -> Any:

@@ -1,119 +1,39 @@
-"""Groups of siblings: the calls that a library made for one expression, and the passes of a loop."""
+"""Loops where the source is not known: passes that are repeated to the letter."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
-from itertools import groupby
-from typing import Literal
 
-from insitu.trace.event import Call, Site, TensorFacts
+from insitu.trace.event import Call, Site
 from insitu.trace.fold import Columns, identical_ranges, place
-from insitu.trace.forest import Group, Node, calls_of, result_key
-from insitu.trace.operation import operation, own_name
+from insitu.trace.forest import Forest, Group, Node, group_of, own_key
 
 Range = tuple[int, int]
-WORDS = re.compile(r"\w+")
 
-LEAST_CALLS = 2  # for an expression to be a group
 LEAST_SAVED = 4  # rows, for the passes of a loop to be groups
 MOST_TRIES = 8  # lengths of a pass that are tried at each index
 MOST_ROUNDS = 16  # each round finds all loops with passes of one length
 
 
-def group_siblings(columns: Columns, path: str = "") -> Columns:
-    """Siblings with expressions and passes of loops as groups; a loop may be inside another one."""
-    if len(columns[0]) < LEAST_CALLS:
-        return columns
-    columns = _with_groups(columns, "expression", _expressions(columns[0]))
+def group_repetitions(columns: Columns, path: str, forest: Forest) -> Columns:
+    """Siblings with passes of loops as groups; a loop may be inside another one."""
     for _ in range(MOST_ROUNDS):
         ranges = _passes(columns[0], path)
         if not ranges:
             break
-        columns = _with_groups(columns, "pass", ranges)
+        columns = [_with_passes(nodes, ranges, forest) for nodes in columns]
     return columns
 
 
-def _with_groups(columns: Columns, kind: Literal["expression", "pass"], ranges: list[Range]) -> Columns:
-    if not ranges:
-        return columns
-    return [_with_groups_at(nodes, kind, ranges) for nodes in columns]
-
-
-def _with_groups_at(nodes: list[Node], kind: Literal["expression", "pass"], ranges: list[Range]) -> list[Node]:
+def _with_passes(nodes: list[Node], ranges: list[Range], forest: Forest) -> list[Node]:
     """The nodes, with one group in place of those in each range."""
     found: list[Node] = []
     at = 0
     for start, end in ranges:
         found += nodes[at:start]
-        found.append(_group(kind, nodes[start:end]))
+        found.append(forest.group(group_of("pass", nodes[start:end])))
         at = end
     return found + nodes[at:]
-
-
-def _group(kind: Literal["expression", "pass"], nodes: list[Node]) -> Node:
-    group = Group(kind, nodes)
-    if kind == "pass":
-        return Node(group, nodes, (kind, *[node.signature for node in nodes]))
-    # The arguments of an optimizer's calls differ from step to step: they do not count.
-    return Node(group, nodes, (kind, *map(_key_without_arguments, nodes)))
-
-
-def _key_without_arguments(node: Node) -> Hashable:
-    call = node.event
-    if not isinstance(call, Call):
-        return node.signature
-    return (call.name, result_key(call.result), *map(_key_without_arguments, node.children))
-
-
-def _expressions(nodes: list[Node]) -> list[Range]:
-    """The ranges of calls that a library made for one expression."""
-    found = []
-    start = 0
-    for key, siblings in groupby(nodes, key=_expression_key):
-        calls = list(siblings)
-        end = start + len(calls)
-        if key is not None and _is_group(calls):
-            found.append((start, end))
-        start = end
-    return found
-
-
-def _expression_key(node: Node) -> Hashable:
-    """The expression that a call comes from, and when it ran; None if the call needs a row of its own."""
-    call = node.event
-    if not isinstance(call, Call) or call.site is None:
-        return None
-    is_plain_function = call.kind == "function" and call.module is None
-    if not is_plain_function or not _is_sound(node):
-        return None
-    return id(call.site), call.thread, call.step, call.rank
-
-
-def _is_group(nodes: list[Node]) -> bool:
-    return len(nodes) >= LEAST_CALLS and not any(_is_written(call) for call in calls_of(nodes))
-
-
-def _is_written(call: Call) -> bool:
-    """Whether the expression names the function: then its calls are a loop of the user, which stays visible."""
-    if call.operator is not None or call.site is None:
-        return True
-    words = WORDS.findall(call.site.text[call.site.start : call.site.end])
-    return not words or own_name(call.kind, call.name) in words
-
-
-def _is_sound(node: Node) -> bool:
-    """Whether a call may be hidden among others: calls that raised or produced NaN stay visible."""
-    call = node.event
-    if not isinstance(call, Call) or call.raised is not None:
-        return False
-    if any(map(_has_nan, call.outputs)) and not operation(call.kind, call.name).is_uninitialized:
-        return False
-    return all(map(_is_sound, node.children))
-
-
-def _has_nan(facts: TensorFacts) -> bool:
-    return facts.stats is not None and facts.stats.nan > 0
 
 
 def _passes(nodes: list[Node], path: str) -> list[Range]:
@@ -171,10 +91,26 @@ def _keys(nodes: list[Node], identical: list[Range], path: str) -> list[int]:
     numbers: dict[Hashable, int] = {}
     found = []
     for start, end in identical:
-        event = nodes[start].first
-        key = (nodes[start].signature, place(nodes[start].event, path), end - start, event.step, event.rank)
+        node = nodes[start]
+        key = (node.signature, place(node.event, path), _own_keys(node), end - start)
         found.append(numbers.setdefault(key, len(numbers)))
     return found
+
+
+def _own_keys(node: Node) -> Hashable:
+    """The arguments and results of the calls of a node: without the source, only what is equal is the same line.
+
+    Those of an optimizer differ from step to step: they do not count.
+    """
+    found: list[Hashable] = []
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node.event, Group):
+            found.append(own_key(node.event))
+        elif node.event.kind != "expression":
+            waiting += node.children
+    return tuple(found)
 
 
 def _shortest_pass(keys: list[int]) -> int | None:

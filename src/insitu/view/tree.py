@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 
+from insitu.trace.arrange import arrange
 from insitu.trace.event import Call, Event, Mark, Variable
-from insitu.trace.fold import Columns, Fold, Steps, fold, steps
+from insitu.trace.failed_calls import failed_calls
+from insitu.trace.fold import Columns, Fold, Steps, by_step, fold, steps, without_frames
 from insitu.trace.forest import Forest, Group, Node
-from insitu.trace.loops import group_siblings
 from insitu.trace.operation import operation
 from insitu.view.beside import Beside, NothingBeside
 from insitu.view.footer import Footer
 from insitu.view.line import Line, Span, ViewTraits
 from insitu.view.name import is_inner
+from insitu.view.screen import Opened, Screen
 from insitu.view.source_names import SourceNames
 from insitu.view.tree_cells import TreeCells
-from insitu.view.tree_name import call_spans, group_spans, site_of, step_spans
+from insitu.view.tree_group import closed_spans, gap_spans, group_spans, present_spans
+from insitu.view.tree_name import call_spans, site_of, step_spans
 from insitu.view.tree_nonfinite import NonFiniteRows
+from insitu.view.tree_row import Gap, TreeRow, note_training, with_gaps
 from insitu.view.tree_variable import mark_line, variable_line
 
 # The guide before the row of a child: before the last child, and before the others.
@@ -25,8 +29,8 @@ LAST, OTHER = "└─ ", "├─ "
 # The guide before the rows below a child.
 BELOW = {LAST: "   ", OTHER: "│  ", "": ""}
 
-# A fold, the call around it, its depth, and the two parts of its guide. A plain tuple, because each row has one.
-Branch = tuple[Fold, Call | None, int, str, str]
+# A row or a gap, its depth, and the two parts of its guide. A plain tuple, because each row has one.
+Branch = tuple[TreeRow | Gap, int, str, str]
 
 
 class Tree:
@@ -35,9 +39,11 @@ class Tree:
     Blocks that are alike but for their values are one row, and so are the passes of a loop and the calls of one
     expression: `optimizer.step()`. Such a row has the range of all values and, behind a Σ, the sum of all times. The
     work inside torch's own leaf modules is left out; `unfold` shows everything. Outermost calls and steps can only fold
-    when all events are at hand (`live=False`). `costs` adds own time, memory, parameters and operations; `backward`
+    when all events are at hand (`live=False`). The calls of a program are then under the lines that made them, and
+    what a library does for a line is one row. `costs` adds own time, memory, parameters and operations; `backward`
     puts gradients and backward times beside the calls they belong to; `inputs` the shapes of the inputs, which are
-    otherwise shown where the terminal has room for them.
+    otherwise shown where the terminal has room for them. With `rows`, no more than so many lines are shown: rows are
+    closed until it fits, the training loop last. `failed` shows only the way to the call that failed.
 
     The first NaN or Inf is named below the tree in which it began. The footer comes at the end.
     """
@@ -51,6 +57,7 @@ class Tree:
             "costs": "own time, memory, parameters and FLOPs of each call",
             "backward": "gradients and backward times beside the calls (recorded with --level aten)",
             "inputs": "dtypes and shapes of the inputs of each call",
+            "failed": "only the way to the call that failed",
         },
     )
 
@@ -62,6 +69,8 @@ class Tree:
         costs: bool = False,
         backward: bool = False,
         inputs: bool | None = None,
+        rows: int | None = None,
+        failed: bool = False,
     ) -> None:
         self._unfold = unfold
         has_more = costs or backward
@@ -69,7 +78,8 @@ class Tree:
         if has_more:
             self._beside = Beside(costs=costs, backward=backward)
         self._shows_all = unfold and not has_more
-        self._live = live and not backward  # the backward pass comes after the calls that it is shown beside
+        is_complete = backward or failed or rows is not None
+        self._live = live and not is_complete  # such a tree needs all calls
         self._sources = SourceNames()
         self._nonfinite = NonFiniteRows(self._sources)
         self._cells = TreeCells(self._sources, self._nonfinite, inputs=inputs, more=self._beside.columns)
@@ -79,7 +89,10 @@ class Tree:
         self._events: list[Event] = []  # since the last outermost call
         self._hidden: set[int] = set()  # those of them that have no rows
         self._ends_with_first = True
+        self._most = rows
+        self._failed = failed
         self.footer = Footer()
+        self.is_cut = False  # whether a row was closed, or left out, to make the others fit
 
     def begin(self) -> Iterable[Line]:
         """The heading of a table with additional columns; the default columns need none."""
@@ -124,7 +137,7 @@ class Tree:
     def _complete(self, root: Node) -> Iterator[Line]:
         """The rows of an outermost call, which is forgotten once they are shown."""
         self._learn()
-        yield from self._rows(fold(self._arranged([[root]])[0]))
+        yield from self._lines(self._rows(fold(self._arranged([[root]], None)[0]), None), None)
         first = list(self._nonfinite.lines())
         yield from first
         self._ends_with_first = bool(first)
@@ -139,7 +152,9 @@ class Tree:
         self._beside.settle()
         self._nonfinite.settle()
         if roots:
-            yield from self._steps(steps(self._arranged([roots])[0]))
+            groups = steps([self._arranged([nodes], None)[0] for nodes in by_step(roots)])
+            rows = self._step_rows(groups)
+            yield from self._lines(rows, self._opened(rows, roots))
         missing = self._beside.missing
         if missing is not None:
             yield Line(((missing, "grey"),), (), self._columns)
@@ -156,64 +171,119 @@ class Tree:
         if footer is not None:
             yield footer
 
-    def _steps(self, groups: list[Steps]) -> Iterator[Line]:
+    def _step_rows(self, groups: list[Steps]) -> list[TreeRow]:
         """The rows of all steps; a single step has no title."""
-        ranked = len({fold.nodes[0].first.rank for group in groups for fold in group.folds}) > 1
-        for group in groups:
-            is_single = len(groups) == 1 and group.count == 1
-            if self._live or is_single:
-                yield from self._rows(group.folds)
-            else:
-                yield from self._step(group, ranked)
+        is_single = len(groups) == 1 and groups[0].count == 1
+        if self._live or is_single:
+            return [row for group in groups for row in self._rows(group.folds, None)]
+        ranked = len({item.nodes[0].first.rank for group in groups for item in group.folds}) > 1
+        return [self._step_row(group, ranked) for group in groups]
 
-    def _step(self, group: Steps, ranked: bool) -> Iterator[Line]:
-        """The rows of a step, or of several that are the same; a step of one call has its number on that row."""
+    def _step_row(self, group: Steps, ranked: bool) -> TreeRow:
+        """The row of a step, or of several that are alike; a step of one call has its number on that row."""
         title = step_spans(group, ranked)
         if len(group.folds) == 1:
-            rows = self._rows(group.folds)
-            first = next(rows)
-            yield Line((*title, ("  ", "grey"), *first.spans), first.cells, first.columns)
-        else:
-            yield Line(title, (), self._columns)
-            rows = self._rows(group.folds, depth=1)
-        yield from rows
+            return TreeRow(group.folds[0], None, (*title, ("  ", "grey")))
+        return TreeRow(None, None, title, tuple(group.folds))
 
-    def _rows(self, folds: list[Fold], *, depth: int = 0) -> Iterator[Line]:
-        """One row for each fold and everything inside it; a stack, because programs recurse deeper than Python."""
-        stack = _branches(folds, None, depth, "")
+    def _rows(self, folds: Iterable[Fold], around: Call | None) -> list[TreeRow]:
+        """A row for each fold inside a call, without those that only surround another one."""
+        shown = without_frames(list(folds), self._arranged, is_inside_call=around is not None)
+        rows = [TreeRow(item, around) for item in shown]
+        if self._most is not None:
+            note_training(rows)
+        return rows
+
+    def _opened(self, rows: list[TreeRow], roots: list[Node]) -> Opened[TreeRow] | None:
+        """The rows to open; None for all."""
+        if self._failed:
+            opened = self._way_to_failure(rows, roots)
+            if opened is not None:
+                return opened
+        if self._most is None:
+            return None
+        return Screen(self._inside, lambda row: row.weight, self._most).fit(rows)
+
+    def _way_to_failure(self, rows: list[TreeRow], roots: list[Node]) -> Opened[TreeRow] | None:
+        """The rows around the call that failed, and that call; None if no call did."""
+        ids = {call.id for call in failed_calls(_calls_at_end(roots))}
+        opened: Opened[TreeRow] = {}
+        row: TreeRow | None = None
+        inside = rows
+        while inside:
+            found = next((each for each in inside if each.holds(ids)), None)
+            if found is None:
+                break
+            opened[row] = [found]
+            row = found
+            inside = self._inside(row)
+        return opened or None
+
+    def _lines(self, rows: list[TreeRow], opened: Opened[TreeRow] | None) -> Iterator[Line]:
+        """The line of each row and of everything inside it; a stack, because programs recurse deeper than Python."""
+        stack = _branches(_shown(None, rows, opened), 0, "")
         while stack:
-            item, parent, depth, guide, branch = stack.pop()
-            event = item.event
-            if isinstance(event, Mark):
-                yield mark_line(event, depth, guide + branch, self._columns)
-            elif isinstance(event, Variable):
-                yield variable_line(item, depth, guide + branch, self._cells)
-            else:
-                name, cells = self._row(event, item, parent)
-                if depth:
-                    name = ((guide + branch, "grey"), *name)
-                yield Line(name, cells, self._columns, depth)
-                if item.nodes[0].children:
-                    stack += self._below(event, item, parent, depth, guide + BELOW[branch])
+            row, depth, guide, branch = stack.pop()
+            if isinstance(row, Gap):
+                self.is_cut = True
+                yield self._gap(row, depth, guide + branch)
+                continue
+            inside = self._inside(row)
+            is_closed = opened is not None and row not in opened and bool(inside)
+            self.is_cut |= is_closed
+            yield self._line(row, depth, guide + branch, is_closed)
+            stack += _branches(_shown(row, inside, opened), depth + 1, guide + BELOW[branch])
 
-    def _row(self, event: Call | Group, item: Fold, parent: Call | None) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    def _line(self, row: TreeRow, depth: int, guide: str, is_closed: bool) -> Line:
+        event, item = row.event, row.item
+        if event is None or item is None:
+            return Line(row.title, (), self._columns)
+        if isinstance(event, Mark):
+            return mark_line(event, depth, guide, self._columns)
+        if isinstance(event, Variable):
+            return variable_line(item, depth, guide, self._cells)
+        name, cells = self._row(event, item, row.around)
+        if is_closed:
+            name = (*name, *closed_spans(item))
+        if depth:
+            name = ((guide, "grey"), *name)
+        return Line((*row.title, *name), cells, self._columns, depth)
+
+    def _gap(self, gap: Gap, depth: int, guide: str) -> Line:
+        """One line for several rows that are not shown."""
+        spans = gap_spans(gap)
+        if depth:
+            spans = ((guide, "grey"), *spans)
+        return Line(spans, self._cells.of_gap(gap.times), self._columns, depth)
+
+    def _row(self, event: Call | Group, item: Fold, around: Call | None) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
         """The spans that name a row, and its cells."""
         more = self._beside.cells(item)
         if isinstance(event, Group):
-            return group_spans(event, item), self._cells.of_group(event, item, more)
-        return call_spans(event, item, parent), self._cells.of_call(event, item, more)
-
-    def _below(self, event: Call | Group, item: Fold, parent: Call | None, depth: int, guide: str) -> list[Branch]:
-        """The rows below a call or a pass of a loop; the calls of an expression are not shown."""
-        if isinstance(event, Group):
-            if event.kind != "pass":
-                return []
-            around = parent
+            name, cells = group_spans(event, item), self._cells.of_group(event, item, more)
         else:
-            around = event
-        return _branches(item.children(self._arranged), around, depth + 1, guide)
+            name, cells = call_spans(event, item, around), self._cells.of_call(event, item, more)
+        return (*name, *present_spans(item)), cells
 
-    def _arranged(self, columns: Columns, path: str = "") -> Columns:
+    def _inside(self, row: TreeRow) -> list[TreeRow]:
+        """The rows inside a row; what a library does is not shown."""
+        if row.inside is None:
+            row.inside = self._rows_inside(row)
+        return row.inside
+
+    def _rows_inside(self, row: TreeRow) -> list[TreeRow]:
+        event, item = row.event, row.item
+        if event is None or item is None:
+            return self._rows(row.folds, None)
+        if isinstance(event, (Mark, Variable)) or not item.nodes[0].children:
+            return []
+        if not isinstance(event, Group):
+            return self._rows(item.children(self._arranged), event)
+        if event.kind in ("expression", "rest"):
+            return []
+        return self._rows(item.children(self._arranged), row.around)
+
+    def _arranged(self, columns: Columns, around: Event | Group | None) -> Columns:
         """Siblings without those that are not shown, and in groups."""
         if self._shows_all:
             return columns
@@ -222,7 +292,7 @@ class Tree:
             columns = [list(compress(nodes, shown)) for nodes in columns]
         if self._unfold:
             return columns
-        return group_siblings(columns, path)
+        return arrange(columns, around, self._forest)
 
     def _is_shown(self, node: Node) -> bool:
         """Whether a node has a row of its own."""
@@ -233,13 +303,35 @@ class Tree:
         return not _is_hidden(node)
 
 
-def _branches(folds: list[Fold], parent: Call | None, depth: int, guide: str) -> list[Branch]:
-    """The folds, the last one first."""
+def _calls_at_end(roots: list[Node]) -> Iterator[Event]:
+    """The events in the order in which they ended, as far as the last that failed: the innermost first."""
+    for root in roots:
+        waiting = [root]
+        raised: list[Event] = []
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node.event, Call) and node.event.raised is not None:
+                raised.append(node.event)
+                waiting += node.children
+        yield from reversed(raised)
+
+
+def _shown(row: TreeRow | None, inside: list[TreeRow], opened: Opened[TreeRow] | None) -> Sequence[TreeRow | Gap]:
+    """The rows inside a row that are shown, and the gaps between them."""
+    if opened is None:
+        return inside
+    if row not in opened:
+        return ()
+    return with_gaps(inside, opened[row])
+
+
+def _branches(rows: Sequence[TreeRow | Gap], depth: int, guide: str) -> list[Branch]:
+    """The rows with their guides, the last one first."""
     if depth == 0:
-        return [(item, parent, depth, guide, "") for item in reversed(folds)]
-    branches = [(item, parent, depth, guide, OTHER) for item in reversed(folds)]
+        return [(row, depth, guide, "") for row in reversed(rows)]
+    branches: list[Branch] = [(row, depth, guide, OTHER) for row in reversed(rows)]
     if branches:
-        branches[0] = (folds[-1], parent, depth, guide, LAST)
+        branches[0] = (rows[-1], depth, guide, LAST)
     return branches
 
 

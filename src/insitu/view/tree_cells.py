@@ -9,6 +9,7 @@ from typing import Any
 from insitu.trace.event import Call, Site, TensorFacts, Variable, tensors
 from insitu.trace.fold import Fold
 from insitu.trace.forest import Group
+from insitu.view.common import OTHER, common_item
 from insitu.view.line import Column, Span
 from insitu.view.number import counted_spread, duration, finite_spread, limits
 from insitu.view.ranges import UNKNOWN, Outputs, join_outputs, values_cell
@@ -53,19 +54,23 @@ class TreeCells:
         return (INPUT,) * self._inputs
 
     def of_group(self, group: Group, item: Fold, more: Cells) -> Cells:
-        """The time of an expression or a loop, and where it begins and ends; `more` is what is shown beside."""
+        """The time of a row for several calls, and where it is in the source; `more` is what is shown beside."""
         groups = [node.event for node in item.nodes if isinstance(node.event, Group)]
         return self._cells(NOTHING, time=_time(groups), more=more, source=self._stretch(group))
+
+    def of_gap(self, times: list[int]) -> Cells:
+        """The time of rows that are not shown."""
+        return self._cells(NOTHING, time=_sum(times), more=self._empty, source=NOTHING)
 
     def of_call(self, call: Call, item: Fold, more: Cells) -> Cells:
         """The cells of a row for one call, or for many that are alike; `more` is what is shown beside."""
         if len(item.nodes) == 1 and _is_plain(call):  # as most often: be quick
             source = self._source([call])
-            return ((tensor(call.result), "blue"), NOTHING, *self._input(call), NOTHING, _time([call]), *more, source)
+            return ((tensor(call.result), "blue"), NOTHING, *self._input([call]), NOTHING, _time([call]), *more, source)
         calls = [node.event for node in item.nodes if isinstance(node.event, Call)]
         mark = self._nonfinite.mark(calls)
         values = _values([each.outputs for each in calls], mark) or kept_cell(call.result, len(calls))
-        cells = (_output(call, calls), mark, *self._input(call), values, _time(calls))
+        cells = (_output(call, calls), mark, *self._input(calls), values, _time(calls))
         return (*cells, *more, self._source(calls))
 
     def of_variables(self, output: Span, every: list[Variable]) -> Cells:
@@ -92,16 +97,17 @@ class TreeCells:
         no_input = (NOTHING,) * len(self._input_columns())
         return (output, mark, *no_input, values, time, *more, source)
 
-    def _input(self, call: Call) -> Cells:
-        """The inputs of a call, if there is a column for them."""
+    def _input(self, calls: list[Call]) -> Cells:
+        """The inputs of a call, or of several like it, if there is a column for them."""
         if self._inputs is False:
             return ()
-        given = call.inputs
-        is_shown = bool(given) and call.raised is None  # that of a call that raised is in the output
+        call = calls[0]
+        inputs = _common_inputs(calls)
+        is_shown = bool(inputs) and call.raised is None  # that of a call that raised is in the output
         if self._inputs is None:
-            is_shown = is_shown and not _are_like(given, call.result)
+            is_shown = is_shown and not _are_like(call.inputs, call.result)
         if is_shown:
-            return ((_inputs_text(tuple([(facts.type, facts.dtype, facts.shape) for facts in given])), "blue"),)
+            return ((_inputs_text(tuple([(facts.type, facts.dtype, facts.shape) for facts in inputs])), "blue"),)
         return (NOTHING,)
 
     def _source(self, calls: list[Call]) -> Span:
@@ -121,7 +127,11 @@ class TreeCells:
         return (self._sources.place(site), "grey")
 
     def _stretch(self, group: Group) -> Span:
-        """Where a group begins and ends."""
+        """Where a group is; one without a place of its own begins and ends with its calls."""
+        if group.kind == "rest":
+            return NOTHING
+        if group.site is not None:
+            return self._place(group.site)
         sites = [site for site in map(site_of, (group.first, group.last)) if site is not None]
         if not sites:
             return NOTHING
@@ -147,7 +157,7 @@ def _output(call: Call, calls: list[Call]) -> Span:
         return (f"✗ raised {safe(call.raised)}{_inputs(call)}", "red")
     out = call.result
     if type(out) is TensorFacts:
-        return (tensor(out), "blue")
+        return (common_result([each.result for each in calls]), "blue")
     return (_results(calls), "blue")
 
 
@@ -160,6 +170,19 @@ def _inputs(call: Call) -> str:
     if inputs:
         return f" ← {inputs}"
     return ""
+
+
+def _common_inputs(calls: list[Call]) -> Sequence[TensorFacts]:
+    """The inputs of calls that are alike, sizes that differ as a range; none if the calls differ in more than sizes."""
+    if len(calls) == 1:
+        return calls[0].inputs
+    common: Any = common_item([call.inputs for call in calls])
+    if common is OTHER:
+        return ()
+    inputs = [facts for facts in common if type(facts) is TensorFacts]
+    if len(inputs) < len(common):
+        return ()
+    return inputs
 
 
 def _are_like(inputs: tuple[TensorFacts, ...], output: Any) -> bool:
@@ -178,7 +201,11 @@ def _inputs_text(facts: tuple[tuple[str, str, tuple[int | str, ...]], ...]) -> s
 
 def _time(events: Sequence[Call | Group]) -> Span:
     """The time of an event, or the sum of several."""
-    times = [event.duration for event in events if event.duration is not None]
+    return _sum([event.duration for event in events if event.duration is not None])
+
+
+def _sum(times: list[int]) -> Span:
+    """A time, or the sum of several."""
     if not times:
         return NOTHING
     text = duration(sum(times))
@@ -197,10 +224,18 @@ def _results(calls: list[Call]) -> str:
         return _number_range(found)
     text = result(out)
     if holds_tensor(out):
-        return text
+        return common_result(found)
     if set(map(result, found)) == {text}:
         return text
     return f"{text} and others"
+
+
+def common_result(results: list[Any]) -> str:
+    """Results with tensors, sizes that differ as a range."""
+    common = common_item(results)
+    if common is OTHER:
+        return f"{result(results[0])} and others"
+    return result(common)
 
 
 def _number_range(numbers: list[float]) -> str:

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site
 from insitu.trace.fold import Fold, Steps
-from insitu.trace.forest import Group
 from insitu.trace.path import relative
+from insitu.view.common import common_call
 from insitu.view.line import DETAIL, Span
-from insitu.view.name import call_marks, compact_parts, expression, settings_text
+from insitu.view.name import call_marks, compact_parts, settings_text
 from insitu.view.value import safe
 
 COMPILED = "torch.compile."  # before the name of a compiled function, which has a mark
@@ -33,17 +33,6 @@ def step_title(group: Steps, ranked: bool) -> str:
     if ranked:
         return f"rank {group.folds[0].nodes[0].first.rank} {title}"
     return title
-
-
-def group_spans(group: Group, item: Fold) -> tuple[Span, ...]:
-    """The source text of an expression and the number of its calls, or the passes of a loop."""
-    number: Span = (f"× {item.count} alike", "yellow")
-    if group.kind == "pass":
-        return (number,)
-    spans = ((expression(site_of(group.first)), INKS["python"]), (f"  {len(group.nodes)} calls", "grey"))
-    if item.count > 1:
-        return (*spans, ("  ", ""), number)
-    return spans
 
 
 def site_of(event: Event) -> Site | None:
@@ -77,7 +66,7 @@ def _module_spans(module: ModuleFacts, item: Fold, base: str) -> tuple[Span, ...
         path = _range(path, item, base)
     type, settings = _type(module)
     spans: list[Span] = []
-    if path:
+    if path and path != type:  # a module outside of all others is named by its class
         spans.append((path, "bold"))
     if item.count > 1:
         spans.append((_apart(f"× {item.count} alike", spans), "yellow"))
@@ -115,13 +104,20 @@ def _function_spans(call: Call, item: Fold) -> tuple[Span, ...]:
     if call.kind == "aten":
         spans: tuple[Span, ...] = ((safe(call.name), "orange"),)
     else:
-        name, given = compact_parts(call)
+        name, arguments = compact_parts(_common(call, item))
         spans = ((name.removeprefix(COMPILED), INKS[call.kind]),)
-        if given:
-            spans = (*spans, (given, DETAIL))
+        if arguments:
+            spans = (*spans, (arguments, DETAIL))
     if item.count > 1:
         return (*spans, (f"  × {item.count} alike", "yellow"))
     return spans
+
+
+def _common(call: Call, item: Fold) -> Call:
+    """The call, with a sign for arguments that differ from those of others in its row."""
+    if len(item.nodes) == 1:
+        return call
+    return common_call([node.event for node in item.nodes if isinstance(node.event, Call)])
 
 
 def _remarks(call: Call, item: Fold, parent: Call | None) -> Iterator[str]:

@@ -11,7 +11,7 @@ from insitu.errors import StoreError
 from insitu.store.trace.schema import SCHEMA, Tables, narrow
 from insitu.store.trace.trace_decoder import decode
 from insitu.store.trace.trace_encoder import encode
-from insitu.trace.event import Call, Mark, Site, TensorFacts
+from insitu.trace.event import Call, Mark, Nesting, Site, TensorFacts
 from insitu.trace.trace import Trace
 
 
@@ -186,3 +186,23 @@ def test_a_small_file_cannot_fill_the_memory() -> None:
     tables["rows"]["result"] = np.full(3000, large)
     with pytest.raises(StoreError, match="arguments hold 600"):
         decode(tables)
+
+
+@pytest.mark.parametrize(
+    "text", ['[1,"",[],[]]', '[1,"",[[2]],[],false]', '["1","",[],[],false]', "[1,2,[],[],true]", "7"]
+)
+def test_damaged_nesting_of_a_site_is_refused(text: str) -> None:
+    site = Site("train.py", 3, "main", nesting=Nesting(3, "x = 1"))
+    tables = encode(Trace([Call(0, None, "aten", "aten.add", site=site)]))
+    strings = [*text_of(tables), text]
+    tables["text"]["byte"] = np.frombuffer("".join(strings).encode(), np.uint8)
+    tables["strings"]["length"] = np.array([len(string) for string in strings])
+    tables["sites"]["nesting"] = np.array([len(strings) - 1])
+    with pytest.raises(StoreError, match="is not the nesting of a site"):
+        decode(tables)
+
+
+def text_of(tables: Tables) -> list[str]:
+    """The strings of a trace."""
+    whole, ends = tables["text"]["byte"].tobytes().decode(), np.cumsum(tables["strings"]["length"])
+    return [whole[end - length : end] for end, length in zip(ends, tables["strings"]["length"], strict=True)]

@@ -116,6 +116,7 @@ SCHEMA: dict[str, dict[str, ColumnRule]] = {
         "start": _MAYBE,
         "end": _MAYBE,
         "caller": _INT,
+        "nesting": _MAYBE_TEXT,
     },
     "arrays": {"dtype": _TEXT, "shape": _TEXT, "length": _INT},
     "data": {"byte": _BYTE},
@@ -191,6 +192,7 @@ class SiteRow(NamedTuple):
     start: int
     end: int
     caller: int
+    nesting: int
 
 
 def columns(table: str, rows: Iterable[tuple[Any, ...]]) -> dict[str, Column]:

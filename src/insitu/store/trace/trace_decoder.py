@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 from math import prod
 from typing import Any, TypeVar, get_args
 
@@ -15,6 +16,7 @@ from insitu.store.json_writer import DEEPEST
 from insitu.store.stored_type import Array, storable
 from insitu.store.trace.cycles import check_depth, check_events
 from insitu.store.trace.schema import (
+    NOTHING,
     Column,
     EventRow,
     ModuleRow,
@@ -28,14 +30,17 @@ from insitu.trace.collector import pause_collector
 from insitu.trace.event import (
     NUMBERS,
     STATISTICS,
+    Arm,
     Call,
     Change,
     Event,
     Kind,
+    Loop,
     Mark,
     MarkKind,
     Mode,
     ModuleFacts,
+    Nesting,
     Phase,
     Site,
     Stats,
@@ -60,6 +65,7 @@ _VALUES = {
     "rows": ("args", "kwargs", "result"),
     "tensors": ("shape", "strides", "kept"),
     "modules": ("bases", "settings"),
+    "sites": ("nesting",),
 }
 
 
@@ -72,6 +78,7 @@ class TraceDecoder:
         self._strings = [piece.decode("utf-8", "surrogatepass") for piece in pieces]
         self._template = cache(self._read_template)
         self._sizes = cache(self._read_sizes)
+        self._nesting = cache(self._read_nesting)
         self._refs: Iterator[TensorFacts] = iter(())
         self._arrays: list[Array] = []
         self._check_size({"arrays": ("shape",)})
@@ -160,9 +167,15 @@ class TraceDecoder:
                     start=_known(row.start),
                     end=_known(row.end),
                     caller=sites[-row.caller] if row.caller else None,
+                    nesting=self._nesting(row.nesting),
                 )
             )
         return sites
+
+    def _read_nesting(self, number: int) -> Nesting | None:
+        if number == NOTHING:
+            return None
+        return _nesting(self._value(number))
 
     def _module(self, row: ModuleRow) -> ModuleFacts:
         bases = _tuple(self._value(row.bases))
@@ -277,6 +290,22 @@ def _known(number: int) -> int | None:
     if number < 0:
         return None
     return number
+
+
+def _nesting(value: Any) -> Nesting:
+    """The nesting that was written as lists."""
+    try:
+        statement, text, loops, arms, is_end = value
+        lines = tuple(Loop(*loop) for loop in loops)
+        branches = tuple(Arm(condition, branch, bool(is_optional)) for condition, branch, is_optional in arms)
+        found = Nesting(statement, text, lines, branches, is_end is True)
+    except (TypeError, ValueError):
+        raise StoreError(f"{value!r:.80} is not the nesting of a site") from None
+    numbers = [statement, *(loop.line for loop in lines), *chain.from_iterable(arms)]
+    texts = [text, *(loop.text for loop in lines)]
+    if {*map(type, numbers)} != {int} or {*map(type, texts)} != {str}:
+        raise StoreError(f"{value!r:.80} is not the nesting of a site")
+    return found
 
 
 def _item(items: list[T], number: int) -> T | None:

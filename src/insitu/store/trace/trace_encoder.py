@@ -30,6 +30,7 @@ from insitu.trace.event import (
     Event,
     Mark,
     ModuleFacts,
+    Nesting,
     Site,
     Stats,
     TensorFacts,
@@ -191,7 +192,14 @@ class TraceEncoder:
             start=_number(site.start),
             end=_number(site.end),
             caller=0 if caller is None else self._sites.number(site) - self._sites.number(caller),
+            nesting=self._optional(self._nesting, site.nesting),
         )
+
+    def _nesting(self, nesting: Nesting) -> int:
+        """The statement, its loops and arms, as lists."""
+        loops = [[loop.line, loop.text] for loop in nesting.loops]
+        arms = [[arm.condition, arm.branch, int(arm.is_optional)] for arm in nesting.arms]
+        return self._value([nesting.statement, nesting.text, loops, arms, nesting.is_end])
 
     def _tensor_row(self, facts: TensorFacts) -> tuple[int, ...]:
         # A plain tuple in the order of TensorRow, because there are as many as calls.

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress
 
+from insitu.trace.arrange import arrange
 from insitu.trace.costs import CostLedger, Costs
 from insitu.trace.event import Call, Event, Mark, Site
-from insitu.trace.fold import Fold, identical_ranges, path_of, steps
-from insitu.trace.forest import Forest, Group, Node
-from insitu.trace.loops import group_siblings
+from insitu.trace.fold import Columns, Fold, by_step, identical_ranges, path_of, steps
+from insitu.trace.forest import Forest, Group, Node, group_of
 from insitu.trace.nonfinite import NonFiniteSearch
 from insitu.trace.operation import operation
 from insitu.trace.order import completion_order
-from insitu.view.name import expression
 from insitu.view.page.flags import flags
+from insitu.view.tree_group import source_text
 from insitu.view.tree_name import site_of
 
 Inside = dict[int, list[list[Node]]]
@@ -93,7 +93,7 @@ def page_rows(
         if root is not None:
             roots.append(root)
     roots = sorted([*roots, *forest.rest()], key=lambda node: node.first.id)
-    rows = _stepped(_arranged([roots])[0])
+    rows = _stepped(roots, forest)
     if depth is None:
         return list(rows), facts
     return [row for row in rows if row.depth < depth], facts
@@ -108,13 +108,13 @@ def row_facts(events: Iterable[Event]) -> RowFacts:
     return facts
 
 
-def _stepped(roots: list[Node]) -> Iterator[PageRow]:
+def _stepped(roots: list[Node], forest: Forest) -> Iterator[PageRow]:
     """The rows below those of their steps, if there is more than one step."""
-    groups = steps(roots)
+    groups = steps([_with_passes(_arranged([nodes], None, forest))[0] for nodes in by_step(roots)])
     ranked = len({node.first.rank for node in roots}) > 1
     titled = sum(group.count for group in groups) > 1
     for group in groups:
-        inside = _inside(group.folds)
+        inside = _inside(group.folds, forest)
         for number in range(group.count):
             copy = [item.nodes[number * item.count : (number + 1) * item.count] for item in group.folds]
             if titled:
@@ -126,7 +126,7 @@ def _stepped(roots: list[Node]) -> Iterator[PageRow]:
                 yield from _nested(run, int(titled), inside)
 
 
-def _inside(folds: list[Fold]) -> Inside:
+def _inside(folds: list[Fold], forest: Forest) -> Inside:
     """The runs of siblings in each node; in nodes that are alike they are the same, so that their rows are too."""
     found: Inside = {}
     stack = list(folds)
@@ -137,7 +137,8 @@ def _inside(folds: list[Fold]) -> Inside:
         path = path_of(item.event)
         columns = [node.children for node in item.nodes]
         if not isinstance(item.event, Group):
-            columns = _arranged(columns, path)
+            columns = _arranged(columns, item.event, forest)
+        columns = _with_passes(columns)
         places = identical_ranges(columns[0], path)
         for node, column in zip(item.nodes, columns, strict=True):
             found[id(node)] = [column[start:end] for start, end in places]
@@ -146,7 +147,7 @@ def _inside(folds: list[Fold]) -> Inside:
 
 
 def _step_heading(nodes: list[Node], ranked: bool) -> Heading:
-    whole = Group("pass", nodes)
+    whole = group_of("pass", nodes)
     first = whole.first
     title = f"step {first.step}"
     if ranked:
@@ -155,16 +156,30 @@ def _step_heading(nodes: list[Node], ranked: bool) -> Heading:
 
 
 def _group_heading(group: Group) -> Heading:
-    return Heading(group.kind, _group_title(group), group.first, group.duration, site_of(group.first))
+    kind = "expression"
+    if group.kind == "pass":
+        kind = "pass"
+    return Heading(kind, _group_title(group), group.first, group.duration, group.site or site_of(group.first))
 
 
 def _group_title(group: Group) -> str:
     first = group.first
-    if group.kind == "expression":
-        return f"{expression(site_of(first))} · {len(group.nodes)} calls"
+    if group.kind != "pass":
+        return f"{source_text(group)} · {_content(group)}"
+    if group.site is not None:
+        return source_text(group)
     if isinstance(first, Call) and first.phase == "backward":  # autograd repeats itself where nobody wrote a loop
         return "repeated"
     return "pass of a loop"
+
+
+def _content(group: Group) -> str:
+    """How many calls a group has, or how many passes a loop."""
+    if group.kind in ("loop", "function"):
+        return f"{len(group.nodes):,} passes"
+    if group.calls == 1:
+        return "1 call"
+    return f"{group.calls:,} calls"
 
 
 def _nested(run: list[Node], depth: int, inside: Inside) -> Iterator[PageRow]:
@@ -181,10 +196,31 @@ def _nested(run: list[Node], depth: int, inside: Inside) -> Iterator[PageRow]:
             stack += _stacked(deeper, level + 1)
 
 
-def _arranged(columns: list[list[Node]], path: str = "") -> list[list[Node]]:
+def _arranged(columns: Columns, around: Event | None, forest: Forest) -> Columns:
     """Siblings without those that are not shown, and in groups, as in the tree."""
     seen = [_is_seen(node) for node in columns[0]]
-    return group_siblings([list(compress(nodes, seen)) for nodes in columns], path)
+    return arrange([list(compress(nodes, seen)) for nodes in columns], around, forest)
+
+
+def _with_passes(columns: Columns) -> Columns:
+    """Siblings with the passes of a loop in place of the loop if they are alike: then they are one row."""
+    are_even = list(map(_is_even_loop, columns[0]))
+    if not any(are_even):
+        return columns
+    return [list(chain.from_iterable(map(_expanded, nodes, are_even))) for nodes in columns]
+
+
+def _is_even_loop(node: Node) -> bool:
+    """Whether a node is a loop whose passes are alike."""
+    if not isinstance(node.event, Group) or node.event.kind not in ("loop", "function"):
+        return False
+    return len({step.signature for step in node.children}) == 1
+
+
+def _expanded(node: Node, is_even_loop: bool) -> list[Node]:
+    if is_even_loop:
+        return node.children
+    return [node]
 
 
 def _stacked(run: list[Node], depth: int) -> list[tuple[Node, int, int]]:

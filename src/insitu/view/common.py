@@ -1,0 +1,112 @@
+"""What several calls of one row have in common: arguments and shapes, with a sign where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from insitu.trace.event import Call, Fields, TensorFacts, Word
+
+OTHER = Word("…")  # something that differs from call to call
+
+
+def common_call(calls: Sequence[Call]) -> Call:
+    """The first of several calls, with a sign for the arguments that differ.
+
+    >>> x = TensorFacts(0, (2, 3), "f32", "cpu")
+    >>> common_call([Call(0, None, "function", "torch.mul", args=(x, number)) for number in (1, 2)]).args
+    (f32[2, 3], …)
+    """
+    first = calls[0]
+    if len(calls) == 1:
+        return first
+    args = _common_items([call.args for call in calls])
+    kwargs = first.kwargs
+    if any(call.kwargs for call in calls):
+        kwargs = _common_named([call.kwargs for call in calls])
+    return replace(first, args=args, kwargs=kwargs)
+
+
+def _common_items(every: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The arguments at each position; a sign at the end if some calls have more of them."""
+    items = tuple(map(common_item, zip(*every, strict=False)))
+    if any(len(args) != len(items) for args in every):
+        return (*items, OTHER)
+    return items
+
+
+def _common_named(every: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    names = dict.fromkeys(chain.from_iterable(every))
+    return {name: common_item([kwargs.get(name, OTHER) for kwargs in every]) for name in names}
+
+
+def common_item(items: Sequence[Any]) -> Any:
+    """One of several arguments or results: itself if all are equal, tensors with the range of their sizes."""
+    first = items[0]
+    kind = type(first)
+    if kind is TensorFacts:
+        return _common_tensor(items)
+    if any(type(item) is not kind for item in items):
+        return OTHER
+    if kind in (tuple, list):
+        return _common_sequence(items)
+    if kind is dict:
+        return _common_named(items)
+    if kind is Fields:
+        return Fields(first.type, _common_named([item.items for item in items]))
+    if _are_equal(items):
+        return first
+    return OTHER
+
+
+def _are_equal(items: Iterable[Any]) -> bool:
+    """Whether all items are the same, or print the same: what an argument holds may refuse to be compared."""
+    first, *others = items
+    try:
+        return all(first is item or bool(first == item) for item in others)
+    except Exception:
+        return False
+
+
+def _common_sequence(items: Sequence[Any]) -> Any:
+    kind = type(items[0])
+    if len(set(map(len, items))) > 1:
+        return OTHER
+    parts = [common_item(parts) for parts in zip(*items, strict=True)]
+    if len(parts) > 1 and all(part is OTHER for part in parts):
+        return OTHER
+    return kind(parts)
+
+
+def _common_tensor(items: Sequence[Any]) -> Any:
+    first = items[0]
+    if not all(type(item) is TensorFacts for item in items):
+        return OTHER
+    shapes = {item.shape for item in items}
+    dtypes = {item.dtype for item in items}
+    if len(shapes) == 1 and len(dtypes) == 1:
+        return first
+    if len(dtypes) > 1:
+        return OTHER
+    return replace(first, shape=common_shape(list(shapes)))
+
+
+def common_shape(shapes: Sequence[tuple[int | str, ...]]) -> tuple[int | str, ...]:
+    """The sizes of several shapes, with the least and the largest where they differ.
+
+    >>> common_shape([(1, 5, 64), (1, 500, 64)])
+    (1, '5 … 500', 64)
+    """
+    if len(set(map(len, shapes))) > 1:
+        return (OTHER,)
+    return tuple(map(_common_size, zip(*shapes, strict=True)))
+
+
+def _common_size(sizes: Sequence[int | str]) -> int | str:
+    if len(set(sizes)) == 1:
+        return sizes[0]
+    if any(isinstance(size, str) for size in sizes):
+        return OTHER
+    return f"{min(sizes)} … {max(sizes)}"
