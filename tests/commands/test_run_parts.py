@@ -209,7 +209,7 @@ def test_name_that_matches_nothing_is_told_early_and_at_the_end(run: Run) -> Non
     assert "insitu: --record forward.logit: nothing in the first 5 steps had this path" in said
     assert said.count("(did you mean 'forward.logits'?)") == 2
     code, _, said = run("--record", "x.y", "--quiet", "--overwrite", "train.py", program="print(1)")
-    assert code == 0 and "nothing was recorded: the script called no model, and no function that is recorded" in said
+    assert code == 0 and "nothing was recorded: the script called no model, and nothing that has 'x.y'" in said
 
 
 def test_functions_and_classes_of_other_modules_are_found(run: Run) -> None:
@@ -241,6 +241,9 @@ def test_functions_and_classes_of_other_modules_are_found(run: Run) -> None:
     assert recorded["train.loss"].values.tolist() == [0, 2, 4] and steps_of("train.loss") == [0, 1, 2]
     assert recorded["engine.loop.train.number"].values.tolist() == [0, 1, 2]
     assert recorded["Trainer.fit.self.loss"].values.tolist() == [0, 1]
+    for wrong, near in (("Trainer.fit.self.los", "Trainer.fit.self.loss"), ("Trainer.fit.nmber", "Trainer.fit.number")):
+        _, _, said = run("--record", wrong, "--quiet", "--overwrite", "train.py", program=program)
+        assert f"{wrong!r} (did you mean {near!r}?)" in said
 
 
 def test_second_model_has_the_name_of_its_class(run: Run) -> None:
@@ -507,6 +510,26 @@ def test_only_modules_are_traced_and_not_both(run: Run) -> None:
     assert code == 2 and "got 'train', a function, and 'head'" in said
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "tset"], "--only also takes functions of the script (did you mean 'test'?)"),
+        (["--only", "unused"], "--only unused: the script did not call this function"),
+        (["--only", "Net.run"], "--only Net.run: the script has no such function; a method is named with its class"),
+        (["--only", "empty"], "--only empty: no call of torch was recorded there"),
+        (["--only", "test", "--steps", "1"], "--only test --steps 1: no call of torch was recorded there"),
+        (["--only", "test", "--steps", "9"], "--steps 9: none of these steps ran; the script made 6 steps: 0 … 5"),
+    ],
+)
+def test_empty_trace_of_a_part_says_why(run: Run, words: list[str], message: str) -> None:
+    program = textwrap.dedent(TRAINING) + "def empty(): pass\ndef unused(): pass\nempty()\n"
+    code, out, said = run(*words, "--to", "step.h5", "train.py", program=program)
+    assert (code, out) == (0, "done\n")
+    last = said.splitlines()[-1]
+    assert last.startswith(f"insitu: {message}") and last.endswith("; step.h5 was not written")
+    assert not Path("step.h5").exists()
+
+
 # --guard
 
 BROKEN = """
@@ -531,6 +554,8 @@ def test_guard_without_the_trace(run: Run) -> None:
     _, _, said = run("--guard", "--quiet", "train.py", program=BROKEN)
     assert "produced Inf" in said and "torch.tensor([" not in said
     assert run("--guard", "--quiet", "train.py", program="print(1)") == (0, "1\n", "")
+    _, _, said = run("--guard", "train.py")
+    assert said.endswith("insitu: the guard found nothing\n")
 
 
 def test_guard_can_stop_the_program(run: Run) -> None:

@@ -195,18 +195,27 @@ def _deliver(observation: Observation, failure: BaseException | None, options: a
 def _say_observed(observation: Observation, failure: BaseException | None, options: argparse.Namespace) -> None:
     """Save and print the trace; then say what was recorded, and what the guard has found."""
     if observation.empty_text is not None:
-        say(observation.empty_text)
+        say(observation.empty_text + _unwritten_text(options))
     elif observation.trace is not None:
         deliver(observation.trace, failure, options)
     if observation.run_summary is not None and not options.quiet:
         say(observation.run_summary)
-    if observation.guard is not None and observation.guard.findings:
-        say(_findings_text(observation.guard))
+    guard = observation.guard
+    if guard is not None and (guard.findings or not options.quiet):
+        say(_findings_text(guard))
+
+
+def _unwritten_text(options: argparse.Namespace) -> str:
+    """The files that an empty trace is not written to."""
+    names = [os.path.basename(path) for path in (options.to, options.html) if path is not None]
+    return "".join(f"; {name} was not written" for name in names)
 
 
 def _findings_text(guard: Guard) -> str:
     """The findings of a guard once more, in a line each: what, where, and how often."""
     count = len(guard.findings)
+    if count == 0:
+        return "the guard found nothing"
     lines = [f"  {finding.text.splitlines()[0]}{_times_text(guard.times(finding))}" for finding in guard.findings]
     return "\n".join([f"the guard found {count} thing{'s' * (count != 1)}:", *lines])
 
@@ -357,4 +366,5 @@ def _trace_wish(options: argparse.Namespace, program: Program) -> TraceWish:
         memory=options.memory,
         overflow=options.overflow,
         folder=os.path.dirname(options.to) if options.overflow == "disk" else None,
+        definitions=known,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,8 @@ from insitu.session.run_options import RunOptions
 from insitu.session.script_run import ScriptEntry, ScriptRun, ScriptSteps, number_or_statistics
 from insitu.session.script_source import parsed, with_reports
 from insitu.session.switch import is_off
-from insitu.session.trace_gate import FunctionCondition, StepCondition, TraceGate
+from insitu.session.trace_gate import Condition, FunctionCondition, StepCondition, TraceGate
+from insitu.trace.path import suggestion
 from insitu.trace.step_choice import StepChoice
 from insitu.trace.trace import Trace
 
@@ -38,6 +39,22 @@ class TraceWish:
     memory: int
     overflow: str
     folder: str | None
+    definitions: frozenset[str] = frozenset()  # names that the script defines, to suggest one
+
+    @property
+    def part(self) -> str:
+        """The options that name a part of the script; empty if all of it is traced."""
+        names = [f"--only {name}" for name in self.functions]
+        steps = [f"--steps {self.steps.text}"] if self.steps is not None else []
+        return " ".join(names + steps)
+
+    @property
+    def near_text(self) -> str | None:
+        """The function of the script that the user may have meant; None if none is close to the path of a module."""
+        hints = [hint for name in self.modules if (hint := suggestion(name, self.definitions))]
+        if not hints:
+            return None
+        return f"--only also takes functions of the script{hints[0]}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +78,7 @@ class Observation:
     ) -> None:
         self._trace_wish, self._run_wish, self._action, self._say = trace, run, guard, say
         self._steps = ScriptSteps()
-        self._step_condition: StepCondition | None = None
+        self._conditions: Sequence[Condition] = ()
         self._entry: ScriptEntry | None = None
         self.trace: Trace | None = None
         self.guard: Guard | None = None
@@ -86,12 +103,16 @@ class Observation:
 
     @property
     def empty_text(self) -> str | None:
-        """Why the trace is empty, if that is because of its steps."""
-        wish, condition = self._trace_wish, self._step_condition
-        is_empty = self.trace is not None and not self.trace.events
-        if wish is None or wish.steps is None or condition is None or not is_empty:
+        """Why the trace is empty, if that is because of the part of the program that was to be traced."""
+        wish = self._trace_wish
+        if wish is None or self.trace is None or self.trace.events:
             return None
-        return f"--steps {wish.steps.text}: none of these steps ran; {condition.text}"
+        unmet = [text for condition in self._conditions if (text := condition.unmet_text) is not None]
+        if unmet:
+            return unmet[0]
+        if wish.modules:
+            return wish.near_text
+        return f"{wish.part}: no call of torch was recorded there" if wish.part else None
 
     def _rewrite(self, code: CodeType, source: bytes) -> CodeType:
         """The code of the script as it is run: with reports, if variables or functions of it are named."""
@@ -171,8 +192,8 @@ class Observation:
         """What lets parts of the program into the trace; None if all of it is traced."""
         gate = TraceGate()
         if wish.steps is not None:
-            self._step_condition = StepCondition(wish.steps, self._steps.rule)
-            gate.conditions.append(self._step_condition)
+            gate.conditions.append(StepCondition(wish.steps, self._steps.rule))
         if wish.functions:
             gate.conditions.append(FunctionCondition(wish.functions))
+        self._conditions = gate.conditions
         return gate if gate.conditions else None

@@ -16,8 +16,9 @@ from insitu.capture.names import innermost_module
 from insitu.capture.statistics import stats
 from insitu.capture.step_rule import StepRule
 from insitu.capture.updates import Updates
-from insitu.capture.values.loop_targets import FunctionSearch, LoopTarget, is_code
-from insitu.capture.values.targets import Targets, TargetSearch
+from insitu.capture.values.loop_targets import FunctionSearch, LoopTarget, is_code, own_names
+from insitu.capture.values.targets import Targets, TargetSearch, join
+from insitu.capture.variables.follow.instructions import global_names, stored_attributes
 from insitu.capture.variables.follow.rewrite import ReportPoint
 from insitu.capture.variables.reporters import recordings
 from insitu.errors import Troubles, is_interrupt, outside, tell
@@ -88,6 +89,7 @@ class ScriptTargets:
         for text, segments in self._patterns.items():
             is_settled = text in self.paths or text in self._in_models
             if not is_settled or is_code(namespace.get(segments[0])):
+                self.known.update(variables_near(search, segments))
                 self.paths.setdefault(text, set()).update(add_function(search, segments, found))
                 if not self.paths[text]:
                     del self.paths[text]
@@ -139,6 +141,21 @@ def add_function(search: FunctionSearch, segments: Segments, found: dict[tuple[s
     return set()
 
 
+def variables_near(search: FunctionSearch, segments: Segments) -> Iterator[str]:
+    """The paths of the variables of the functions that a pattern may begin with."""
+    for length in range(1, len(segments) + 1):
+        name = segments[:length]
+        for function in search.named(name):
+            yield from (join(*name, each) for each in variables_with_attributes(function.__code__))
+
+
+def variables_with_attributes(code: CodeType) -> Iterator[str]:
+    """The variables of a function without globals, and the attributes that it sets of its first argument (`self`)."""
+    yield from own_names(code).difference(global_names(code))
+    for owner in code.co_varnames[: code.co_argcount][:1]:
+        yield from (join(owner, name) for name in stored_attributes(code, owner))
+
+
 class ScriptEntry(RunEntry):
     """The recording of one script: adds what it finds while the script runs."""
 
@@ -154,8 +171,9 @@ class ScriptEntry(RunEntry):
 
     def prepare(self, code: CodeType, tree: ast.Module) -> Collection[str]:
         """The script is about to run: the names of its own variables that are recorded."""
-        self._found.known.update(paths_in(code))
-        own = self._found.add_own(code, definitions_in(tree))
+        definitions = definitions_in(tree)
+        self._found.known.update(paths_in(code, definitions))
+        own = self._found.add_own(code, definitions)
         if own is None:
             return ()
         self.recorder.add_loop(own)
@@ -208,7 +226,8 @@ class ScriptEntry(RunEntry):
         return suggestion(pattern, known)
 
     def _nothing_text(self, options: RunOptions) -> str:
-        return "the script called no model, and no function that is recorded"
+        names = ", ".join(f"{pattern!r}{self._nearest(pattern)}" for pattern in options.only)
+        return f"the script called no model, and nothing that has {names}"
 
     def stop(self, error: BaseException | None) -> None:
         """Hear nothing any more, and end the recording."""

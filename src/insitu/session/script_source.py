@@ -64,7 +64,8 @@ def check_patterns(patterns: Iterable[str], source: bytes, filename: str) -> Non
     functions = functions_in(code)
     for pattern in patterns:
         if is_unknown(pattern, code, functions):
-            raise PatternError(f"{filename} has no variable {pattern!r}{suggestion(pattern, paths_in(code))}")
+            paths = paths_in(code, definitions_in_source(source, filename))
+            raise PatternError(f"{filename} has no variable {pattern!r}{suggestion(pattern, paths)}")
 
 
 def functions_in(code: CodeType) -> dict[str, CodeType]:
@@ -86,8 +87,8 @@ def is_unknown(pattern: str, code: CodeType, functions: dict[str, CodeType]) -> 
     return not is_own and any(first in own_names(each) for each in functions.values())
 
 
-def paths_in(code: CodeType) -> Iterator[str]:
-    """The paths of the variables of a script and of its functions."""
-    yield from own_names(code)
+def paths_in(code: CodeType, definitions: frozenset[str]) -> Iterator[str]:
+    """The paths of the variables of a script and of its functions; what the script defines is not a variable."""
+    yield from own_names(code) - definitions
     for name, function in functions_in(code).items():
-        yield from (join(name, each) for each in own_names(function))
+        yield from (join(name, each) for each in own_names(function) - definitions)

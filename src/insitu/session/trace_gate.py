@@ -33,7 +33,7 @@ class TraceGate:
         self._unmet: set[object] = set()
         self._step: int | None = None  # the step that runs now, if its mark is not in the trace yet
         self._trouble = Troubles()
-        self.conditions: list[StepCondition | FunctionCondition] = []
+        self.conditions: list[Condition] = []
 
     def start(self, recorder: Recorder, undo: ExitStack) -> None:
         """Record nothing until all conditions are met."""
@@ -74,12 +74,13 @@ class TraceGate:
 
 
 class StepCondition:
-    """A step is wanted; `count` is how many steps have begun."""
+    """A step is wanted."""
 
     def __init__(self, choice: StepChoice, rule: StepRule) -> None:
         self._choice, self._rule = choice, rule
         self._gate: TraceGate | None = None
-        self.count = 0
+        self._count = 0  # how many steps have begun
+        self._was_met = False
 
     def start(self, gate: TraceGate, undo: ExitStack) -> None:
         """Begin to count."""
@@ -89,17 +90,24 @@ class StepCondition:
 
     def _begin(self, training: bool | None) -> None:
         assert self._gate is not None
-        number, self.count = self.count, self.count + 1
+        number, self._count = self._count, self._count + 1
+        is_met = number in self._choice
+        self._was_met = self._was_met or is_met
         self._gate.begin_step(number)
-        self._gate.set(self, is_met=number in self._choice)
+        self._gate.set(self, is_met=is_met)
 
     @property
-    def text(self) -> str:
-        """Why there is nothing in the trace."""
-        if self.count == 0:
+    def unmet_text(self) -> str | None:
+        """Why the condition was never met; None if it was."""
+        if self._was_met:
+            return None
+        return f"--steps {self._choice.text}: none of these steps ran; {self._steps_text()}"
+
+    def _steps_text(self) -> str:
+        if self._count == 0:
             return "no model was called, and no optimizer made an update"
-        last = "" if self.count == 1 else f" … {self.count - 1}"
-        return f"the script made {self.count:,} step{'s' * (self.count != 1)}: 0{last}"
+        last = "" if self._count == 1 else f" … {self._count - 1}"
+        return f"the script made {self._count:,} step{'s' * (self._count != 1)}: 0{last}"
 
 
 class FunctionCondition:
@@ -112,6 +120,7 @@ class FunctionCondition:
         self._undo = ExitStack()
         self._places: dict[Place, str] = {}
         self._running = 0
+        self._called: set[str] = set()
 
     def start(self, gate: TraceGate, undo: ExitStack) -> None:
         """Begin to look for the functions."""
@@ -126,8 +135,19 @@ class FunctionCondition:
             self._find(frame.f_globals)
         elif point.moment in ("entered", "left") and (point.file, point.function) in self._places:
             assert self._gate is not None
+            self._called.add(self._places[point.file, point.function])
             self._running += 1 if point.moment == "entered" else -1
             self._gate.set(self, is_met=self._running > 0)
+
+    @property
+    def unmet_text(self) -> str | None:
+        """Why the condition was never met; None if it was."""
+        if self._called:
+            return None
+        name = next(iter(self._names))
+        if name in self._places.values():
+            return f"--only {name}: the script did not call this function"
+        return f"--only {name}: the script has no such function; a method is named with its class, as in Trainer.run"
 
     def _find(self, namespace: Mapping[str, Any]) -> None:
         search = self._functions.search(namespace)
@@ -137,3 +157,6 @@ class FunctionCondition:
                 self._places[code.co_filename, code.co_qualname] = name
                 self._undo.enter_context(swaps.swapped([function], (), ENDS))
                 break
+
+
+Condition = StepCondition | FunctionCondition

@@ -72,7 +72,10 @@ def _range(option: str, text: str, part: str) -> StepRange:
     if found is None:
         raise ChoiceError(f"{option} expects steps such as {GRAMMAR}, got {text!r}")
     first, end = int(found[1] or 0), int(found[2]) if found[2] else None
+    every = int(found[3] or 1)
+    if every == 0:
+        raise ChoiceError(f"{option} {text}: the last number of {part} must be 1 or more, as in 0:1000:100")
     is_empty = end is not None and end <= first
-    if is_empty or found[3] == "0":
+    if is_empty:
         raise ChoiceError(f"{option} {text}: {part} names no step; the end is left out, as in 10:12 for 10 and 11")
-    return StepRange(first, end, int(found[3] or 1))
+    return StepRange(first, end, every)
