@@ -26,12 +26,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `insitu export`."""
     parser.add_argument("file", help="a saved trace or a recorded run, as in step.h5 or run.h5")
     parser.add_argument("target", help="the file to make, as in run.html")
-    parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
     parser.add_argument(
         "--only", action="append", metavar="PATTERN", help="in a page, only these paths; may be repeated"
     )
     parser.add_argument("--steps", metavar="STEPS", help="in a page, only these steps, as in 0,3 or 10:12 (10 and 11)")
-    parser.add_argument("--depth", type=int, metavar="N", help="in a page, only so many levels of the tree")
+    parser.add_argument("--depth", type=int, metavar="N", help="in a page, only the first N levels of the tree")
     add_memory(parser)
     parser.add_argument("--no-source", dest="source", action="store_false", help="leave source code out of a page")
 

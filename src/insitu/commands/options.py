@@ -82,14 +82,18 @@ def _wrapped(paragraph: str, width: int) -> str:
 
 def add_appearance(parser: argparse.ArgumentParser) -> None:
     """How the terminal is written to."""
-    parser.add_argument("--color", action=argparse.BooleanOptionalAction, help="colour, whatever the terminal says")
+    parser.add_argument(
+        "--color",
+        action=argparse.BooleanOptionalAction,
+        help="print with or without colours (default: colours in a terminal)",
+    )
     parser.add_argument("--width", type=_columns, metavar="N", help="columns to use (default: those of the terminal)")
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:
     """How much of a long trace is read."""
     parser.add_argument(
-        "--memory", metavar="SIZE", help="of a trace that is longer, only the last steps, as in 4GB (default: 1GiB)"
+        "--memory", metavar="SIZE", help="read at most so much of a trace, its last steps, as in 4GB (default: 1GiB)"
     )
 
 
@@ -110,11 +114,11 @@ def view_names() -> str:
     return f"{', '.join([f'{first} (default)', *others])} or {last}"
 
 
-def add_view_flags(parser: argparse.ArgumentParser, help: str = "") -> None:
+def add_view_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that the views declare."""
     for view in VIEWS:
         for flag, text in traits(view).flags.items():
-            parser.add_argument(f"--{flag}", action="store_true", help=f"{help}in the {view}: {text}")
+            parser.add_argument(f"--{flag}", action="store_true", help=f"in the {view}: {text}")
 
 
 def view_flags(options: argparse.Namespace, view: str) -> dict[str, Any]:

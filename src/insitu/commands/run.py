@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,14 +81,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         *("--level",),
         choices=LEVELS,
         metavar="NAME",
-        help="modules, functions (default) or aten (default of --view code)",
+        help="which calls to trace: modules, functions (default) or aten (default of --view code)",
     )
     parser.add_argument(
         *("--keep",),
         choices=("meta", "stats"),
         default="meta",
         metavar="NAME",
-        help="meta (default): shapes and dtypes; stats: statistics of all values",
+        help="of each tensor, keep meta (default): shape and dtype, or stats: also statistics of its values",
     )
     parser.add_argument(
         "--only",
@@ -117,20 +116,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", help="also make a page, as in run.html")
     parser.add_argument("--to", metavar="FILE", help="also save the trace, as in step.h5")
     parser.add_argument(
-        "--memory", metavar="SIZE", help="what the trace may take, as in 500MB (default: 1GiB); the last steps are kept"
+        "--memory", metavar="SIZE", help="limit of the trace, as in 500MB (default: 1GiB); it keeps the last steps"
     )
     parser.add_argument(
         *("--overflow",),
         choices=("disk", "drop"),
         metavar="WAY",
-        help="where the rest goes: disk (default with --to FILE.h5, which then holds everything) or drop",
+        help="where earlier steps go: disk (default with --to FILE.h5, which then holds all steps) or drop",
     )
-    parser.add_argument("--overwrite", action="store_true", help="let --to, --html and --run replace files")
+    parser.add_argument("--overwrite", action="store_true", help="let --to, --html and --run replace existing files")
     parser.add_argument(
-        "--all", action="store_true", help=f"print every row: not one screen of the tree, {MOST_LINES} lines of others"
+        "--all",
+        action="store_true",
+        help=f"print every row; without it, one screen of the tree, or {MOST_LINES} lines of another view",
     )
     add_view_flags(parser)
-    parser.add_argument("--quiet", action="store_true", help="do not print the trace")
+    parser.add_argument(
+        "--quiet", action="store_true", help="print neither the trace nor a summary; findings of --guard are printed"
+    )
 
 
 def main(options: argparse.Namespace, command: list[str]) -> int:
