@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,49 @@ def training(layers: int, width: int, batch: int) -> tuple[nn.Module, Any]:
     return model, steps
 
 
+def train(model: nn.Module, optimizer: Any, data: torch.Tensor, number: int = STEPS) -> None:
+    """A training loop with variables of its own."""
+    for _ in range(number):
+        optimizer.zero_grad()
+        loss = model(data).square().mean()
+        loss.backward()
+        optimizer.step()
+        value = loss.item()
+    assert value >= 0
+
+
+def loops(effort: Effort) -> Iterator[Row]:
+    """Two variables of the training loop: of a function that is rewritten, and of a block, which is followed."""
+    model = Net(8, 256)
+    optimizer, data = torch.optim.SGD(model.parameters(), 1e-3), torch.randn(128, 256)
+    steps = partial(train, model, optimizer, data)
+
+    def block() -> None:
+        with insitu.record_run(model, only=["loss", "value"], to=lambda *values: None):
+            for _ in range(STEPS):
+                optimizer.zero_grad()
+                loss = model(data).square().mean()
+                loss.backward()
+                optimizer.step()
+                value = loss.item()
+        assert value >= 0
+
+    with tempfile.TemporaryDirectory() as folder:
+        session = Recorded(model, ["train.loss", "train.value"], "values", Path(folder))
+        function = Case(steps, before=session.start, after=session.stop)
+        cases = {"alone": Case(steps), "function": function, "block": Case(block)}
+        times = in_turn(cases, effort.repeats(20))
+    yield Row(
+        "recording two variables of the training loop, in a function / alone",
+        times.ratio("function", "alone"),
+        at_most(1.07),
+    )
+    yield Row("recording two variables of the training loop, in a block / alone", times.ratio("block", "alone"))
+
+
 def rows(effort: Effort) -> Iterator[Row]:
     """Each way of recording against none."""
+    yield from loops(effort)
     yield from recorded(
         effort, "two small variables", (8, 256, 128), ["layers.0.forward.mean", "layers.1.forward.mean"], 1.05
     )

@@ -11,8 +11,8 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,24 @@ def recorded(**options: Any) -> Program:
     return Program(step, session, lambda _: len(taken) // (PASSES + 3))
 
 
+def looped(value: Any, passes: int = 50) -> Program:
+    """A training loop whose variable is recorded: an event is a value, with the reports of the lines around it."""
+
+    def loop() -> Any:
+        loss = value
+        for _ in range(passes):
+            loss = loss * 0.5
+            hash(None)  # any call may have changed the variable
+        return loss
+
+    @contextmanager
+    def session() -> Iterator[Any]:
+        with insitu.record_run(only="loop.loss", to=lambda path, value, step, rank: None) as live:
+            yield loop and live
+
+    return Program(loop, session, lambda _: passes)
+
+
 class flagged:
     """A session that says when it is on."""
 
@@ -154,6 +172,8 @@ CASES: dict[str, Callable[[], Program]] = {
     "a variable, a number": lambda: watched(1.0),
     "a variable, a tensor": lambda: watched(torch.ones(4)),
     "values of variables, recorded": lambda: recorded(only=["forward.weights", "forward.mean"], keep="values"),
+    "a variable of the loop, a number": lambda: looped(1.0),
+    "a variable of the loop, a tensor": lambda: looped(torch.ones(4)),
     "statistics of outputs, recorded": lambda: recorded(only=["first", "norm", "last"], keep="stats"),
 }
 

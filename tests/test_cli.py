@@ -95,7 +95,7 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
     ("words", "message"),
     [
         (["show", "nowhere.h5"], "insitu: 'nowhere.h5' cannot be loaded: the file does not exist"),
-        (["show", "run.txt"], "insitu: 'run.txt' does not end in one of '.h5', '.hdf5', '.trace', as"),
+        (["show", "run.txt"], "insitu: unknown file format '.txt' in 'run.txt': choose .h5, .hdf5 or .trace\n"),
         (["show", "run.h5", "--view", "tre"], "did you mean 'tree'?"),
         (["show", "run.h5", "--view", "code", "--unfold"], "--unfold is an option of the view 'tree', got --view code"),
         (["show", "run.h5", "--only", "a..b"], "path pattern: write segments with dots between"),
@@ -109,17 +109,31 @@ def test_show_imports_neither_torch_nor_pandas(saved: Path) -> None:
             ["recover", "nowhere.h5"],
             "insitu: nothing to recover: 'nowhere.h5.parts' does not exist",
         ),
-        (["recover", "run.txt"], "'.h5', '.hdf5'"),
+        (["recover", "run.txt"], "unknown output format '.txt' in 'run.txt': choose .h5, .hdf5 or .trace"),
         (["run"], "insitu: run needs a script"),
         (["run", "-m"], "insitu: -m needs the name of a module"),
         (["run", "nowhere.py"], "insitu: script 'nowhere.py' not found"),
         (["run", "."], "insitu: the folder '.' has no __main__.py to run"),
-        (["run", "--quiet", "script.py"], "insitu: --quiet without --to FILE or --html FILE would"),
-        (["run", "--html", "x.h5", "script.py"], "insitu: 'x.h5' does not end in '.html'\n"),
+        (["run", "--quiet", "script.py"], "insitu: --quiet would show nothing: add --to FILE, --html FILE,"),
+        (["run", "--html", "x.h5", "script.py"], "insitu: unknown output format '.h5' in 'x.h5': choose .html\n"),
         (["run", "--to", "x.html", "--html", "./x.html", "script.py"], "insitu: --to and --html are both './x.html'"),
-        (["run", "--to", "run.txt", "script.py"], "'.h5', '.hdf5'"),
+        (["run", "--to", "run.txt", "script.py"], "unknown output format '.txt' in 'run.txt': choose .h5, .hdf5"),
         (["run", "--to", "run.h5", "script.py"], "run.h5' is there already"),
-        (["run", "--view", "nice", "script.py"], "view='nice' is not one of"),
+        (["run", "--view", "nice", "script.py"], "insitu: --view='nice' is not one of"),
+        (["run", "--guard=stop", "script.py"], "insitu: --guard='stop' is not one of 'warn', 'raise'"),
+        (
+            ["run", "--steps", "a", "script.py"],
+            "insitu: --steps expects steps such as 3, 0,3,4, 10:12 (steps 10 and 11)",
+        ),
+        (["run", "--steps", "5:2", "script.py"], "insitu: --steps 5:2: 5:2 names no step"),
+        (["run", "--run", "b.h5", "script.py"], "insitu: --run b.h5 is the file that --record writes: add --record"),
+        (["run", "--record", "x", "--run", "b.txt", "script.py"], "unknown output format '.txt'"),
+        (["run", "--record", "x", "--run", "run.h5", "script.py"], "run.h5' is there already"),
+        (["run", "--record", "x", "--to", "b.h5", "--run", "b.h5", "script.py"], "b.h5' cannot be two files"),
+        (["run", "--record", "a..b", "script.py"], "'a..b' is not a path pattern"),
+        (["open", "nowhere.h5"], "insitu: 'nowhere.h5' cannot be loaded: the file does not exist"),
+        (["open", "nowhere.html"], "insitu: 'nowhere.html' does not exist"),
+        (["open", "run.txt"], "insitu: unknown file format '.txt' in 'run.txt': choose .h5, .hdf5 or .trace"),
     ],
 )
 def test_an_error_is_one_line_and_code_2(
@@ -162,7 +176,7 @@ def test_every_help_has_an_example(capsys: pytest.CaptureFixture[str], words: li
     assert "example:\n  insitu " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["run", "show", "diff", "export", "recover", "completion", "demo"])
+@pytest.mark.parametrize("command", ["run", "show", "open", "diff", "export", "recover", "completion", "demo"])
 def test_every_help_fits_into_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

@@ -144,8 +144,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "argv", ["example.py"])
     monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    for name in ("INSITU", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "CI"):
+    for name in ("INSITU", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "CI", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with torch.random.fork_rng():

@@ -17,6 +17,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
@@ -75,11 +76,23 @@ class InsituWarning(UserWarning):
     """Something about the tracing that the user should know; the run goes on."""
 
 
+class Outside(threading.local):
+    """How the command `insitu` says something when no code of the user's program is running."""
+
+    say: Callable[[str], None] | None = None
+
+
+outside = Outside()
+
+
 def tell(text: str) -> None:
     """Warn the user; print the text where warnings are errors, because the user's program did nothing wrong."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
         frame, level = frame.f_back, level + 1
+    if outside.say is not None and frame.f_back is None:
+        outside.say(text)
+        return
     try:
         warnings.warn(text, InsituWarning, stacklevel=level)
     except InsituWarning:

@@ -61,12 +61,15 @@ def test_each_form_is_made_by_its_suffix(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run.h5", "run.txt"], "'run.txt' does not end in one of"),
+        (
+            ["run.h5", "run.txt"],
+            "unknown output format '.txt' in 'run.txt': choose .h5, .hdf5, .trace, .html, .graph.json",
+        ),
         (["missing.h5", "run.html"], "missing.h5"),
         (["run.h5", "run.csv", "--no-source"], "are for pages"),
         (["run.h5", "there.html"], "there.html"),
         (["run.h5", "run.html", "--only", "nowhere.*"], "nowhere.*"),
-        (["run.h5", "run.html", "--steps", "99"], "steps=[99]: none of these steps is in the trace, which has 0 … 1"),
+        (["run.h5", "run.html", "--steps", "99"], "run.h5', which has 0 … 1"),
         (["run.h5", "run.html", "--depth", "0"], "depth expects a number of levels from 1, got 0"),
     ],
 )

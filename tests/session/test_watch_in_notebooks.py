@@ -202,9 +202,8 @@ def test_a_block_that_takes_long_is_updated_while_it_runs(tmp_path_factory: pyte
     with pytest.MonkeyPatch.context() as patch:
         sent = messages([MODEL, AT_ONCE], tmp_path_factory.mktemp("updates"), patch)
     assert sent.count("display_data") == 1
-    assert (
-        sent.count("update_display_data") == 4 + 2
-    )  # at the end, the footer comes, and the last call is folded with the others
+    # At the end, the footer comes, and the last call is folded with the others.
+    assert sent.count("update_display_data") == 4 + 2
 
 
 def test_ipython_in_a_terminal_shows_text(tmp_path: Path) -> None:

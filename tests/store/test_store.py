@@ -29,7 +29,7 @@ def test_the_suffix_chooses_the_form(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["run.html", "run", "run.h5.txt", ".h5"])
 def test_an_unknown_suffix_names_the_ones_there_are(tmp_path: Path, name: str) -> None:
     for verb in (lambda: save(ONE, tmp_path / name), lambda: load(tmp_path / name)):
-        with pytest.raises(ChoiceError, match=r"does not end in one of '\.h5', '\.hdf5'"):
+        with pytest.raises(ChoiceError, match=r"choose \.h5, \.hdf5 or \.trace"):
             verb()
 
 

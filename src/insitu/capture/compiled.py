@@ -210,12 +210,12 @@ def _enter(frame: FrameType, ident: int) -> list[Region | ValueRegion]:
     if owner is None:
         owner = getattr(function, "__wrapped__", None)
     called: Any = owner if isinstance(owner, nn.Module) else function
-    probes = patch.probes.get(ident, ())
     value_probes = patch.value_probes if isinstance(called, nn.Module) else ()
     opened: list[Region | ValueRegion] = [
         ValueRegion(each, called) for each in value_probes if id(called) in each.modules
     ]
     patch.compiled.add(ident)
+    probes = patch.probes.get(ident, ())  # now: a value probe may have started a session
     opened += [Region(probe, called, args, kwargs, frame) for probe in probes]
     return opened
 

@@ -70,6 +70,7 @@ class Patch:
         self.value_probes: tuple[ValueProbe, ...] = ()
         self.compiled: set[int] = set()  # the threads in which a compiled region runs: nothing is taken in there
         self.original: Callable[..., Any] = module_call()
+        self.inner = self.original  # what the value probes run
         self._lock = threading.RLock()
         self._pauses = 0
 
@@ -105,7 +106,11 @@ class Patch:
 
     def _learn_original(self) -> None:
         if not self.sessions and not self.value_probes:  # others may have replaced it too, and stay in it
-            self.original = module_call()
+            self.original = self.inner = module_call()
+
+    def expect_sessions(self) -> None:
+        """A value probe may start a session when it hears of a call: that call is recorded, too."""
+        self.inner = call_when_heard
 
     def pause(self, by: int) -> None:
         """Take the replacement out for a while (1), or put it back (-1): dynamo must see the original."""
@@ -202,11 +207,18 @@ def call_for_value_probes(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
     A second replacement: without a recording of values, a module call costs one function call less.
     """
-    run: Callable[..., Any] = call_for_probes if patch.sessions else patch.original
+    run: Callable[..., Any] = call_for_probes if patch.sessions else patch.inner
     for value_probe in patch.value_probes:
         if id(self) in value_probe.modules and get_ident() not in patch.compiled:
             run = partial(value_probe.on_module, run)
     return run(self, *args, **kwargs)
+
+
+def call_when_heard(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Runs a module after the value probes have heard of the call."""
+    if patch.sessions:
+        return call_for_probes(self, *args, **kwargs)
+    return patch.original(self, *args, **kwargs)
 
 
 def call_unrecorded(module: nn.Module, probes: tuple[Probe, ...], args: Any, kwargs: Any) -> Any:
@@ -339,5 +351,6 @@ def make_module_result(probe: Probe, values: Values) -> tuple[Callable[..., Any]
 
 
 skip_when_compiling(
-    call_for_probes, call_for_value_probes, call_unrecorded, call_in_new_thread, run_specially, run_fused
+    *(call_for_probes, call_for_value_probes, call_when_heard, call_unrecorded, call_in_new_thread),
+    *(run_specially, run_fused),
 )

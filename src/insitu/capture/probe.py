@@ -190,6 +190,18 @@ class Probe:
         if not self.scope.is_lazy:
             self.modes.enter()
 
+    def rest(self) -> None:
+        """Record nothing until `resume`. The modes belong to a thread: only there they can be switched off."""
+        self.paused, self.taking = True, False
+        self.modes.leave()
+        self.table.clear()  # what is known of tensors may not be true any more when it goes on
+        self.writes.clear()
+
+    def resume(self) -> None:
+        """Record again, once the modes are on."""
+        if not self.over:
+            self.paused, self.taking = False, self.scope.everywhere
+
     def silence(self) -> None:
         """Record nothing any more, even where a mode could not be switched off, and free what only recording needs."""
         self.modes.silence()
@@ -284,9 +296,9 @@ class Probe:
         self.tape.extend(record)
         return at
 
-    def mark(self, mark: MarkKind, text: str) -> None:
+    def mark(self, mark: MarkKind, text: str, number: int | None = None) -> None:
         """Put a mark on the tape."""
-        at = self.append(new_record(MarkEntry(mark, text), self.parent))
+        at = self.append(new_record(MarkEntry(mark, text, number), self.parent))
         self.tape.finish(at, self.tape.start(at), None)
         if self.close is not None:
             self.close(self, at)

@@ -70,6 +70,7 @@ class Recorder:
         self._threads: dict[int, Probe] = {}
         self._earlier_threads: WeakSet[threading.Thread] = WeakSet()
         self._undo = ExitStack()
+        self._is_resting = False
         tensor_swaps.hold(self)
 
     def _wanted(self, path: str) -> bool:
@@ -174,9 +175,31 @@ class Recorder:
             return callee is not None and callee.ref() is module
         return threading.current_thread() not in self._earlier_threads
 
-    def step(self) -> None:
-        """A new step begins."""
-        self._mark("step", "")
+    def step(self, number: int | None = None) -> None:
+        """A new step begins, with this number or the next one."""
+        self._mark("step", "", number)
+
+    def rest(self) -> None:
+        """Record nothing for a while: nothing of torch is replaced meanwhile, as far as this recording goes."""
+        if self._is_resting:
+            return
+        self._is_resting = True
+        patch.end(self)
+        for ident, probe in self._threads.items():
+            probe.rest()
+            patch.unlisten(probe, ident)
+
+    def resume(self) -> None:
+        """Record again what this thread does, and the threads that call modules meanwhile."""
+        if not self._is_resting:
+            return
+        self._is_resting = False
+        patch.begin(self)
+        for each in self.probes:
+            each.resume()
+        probe = self._threads.get(get_ident()) or self._probe(Base(None))
+        patch.listen(probe)
+        probe.start()
 
     def events(self, last: bool) -> tuple[list[Event], Missing | None]:
         """Every event so far that is still there, and what no longer is; the last time, the tapes are let go."""
@@ -206,12 +229,12 @@ class Recorder:
         unmatched = [text for text in self.only if not any(map(Pattern.of(text).match, called))]
         return [f"no module that was called matches {text!r}{Pattern.of(text).nearest(known)}" for text in unmatched]
 
-    def _mark(self, kind: MarkKind, text: str) -> None:
+    def _mark(self, kind: MarkKind, text: str, number: int | None = None) -> None:
         """Put a mark on the tape of this thread: that of another one may be written to at this very moment."""
         if not self.probes:
             return
         probe = self._threads.get(get_ident()) or self._probe(Base(None))
-        probe.mark(kind, text)
+        probe.mark(kind, text, number)
 
 
 def whole_steps(

@@ -16,13 +16,18 @@ class StepCounter:
     """
 
     def __init__(self) -> None:
-        self.current = 0
         self._said = self._begun = self._called = False
+        self._numbers = [0]
         self._begins: list[float] = []  # when each step but the first one began
+
+    @property
+    def current(self) -> int:
+        """The number of the step that began last."""
+        return self._numbers[-1]
 
     def __copy__(self) -> StepCounter:
         same = StepCounter()
-        same.__dict__.update(self.__dict__, _begins=list(self._begins))
+        same.__dict__.update(self.__dict__, _begins=list(self._begins), _numbers=list(self._numbers))
         return same
 
     def of(self, callee: Any, inherited: int | None, time: float) -> int:
@@ -34,8 +39,8 @@ class StepCounter:
             return inherited
         is_late = bool(self._begins) and time < self._begins[-1]
         if is_late:
-            return bisect_right(self._begins, time)
-        return self.current
+            return self._numbers[bisect_right(self._begins, time)]
+        return self._numbers[-1]
 
     def _look_at(self, callee: MarkEntry | ModuleCallee, time: float, *, is_outermost: bool) -> None:
         """Count a step that a record begins."""
@@ -49,10 +54,12 @@ class StepCounter:
 
     def _look_at_mark(self, entry: MarkEntry, time: float) -> None:
         if entry.mark == "step":
-            self._count(time, is_new=self._begun or self._said)
+            self._count(time, is_new=self._begun or self._said, number=entry.number)
             self._said = True
 
-    def _count(self, time: float, *, is_new: bool) -> None:
+    def _count(self, time: float, *, is_new: bool, number: int | None = None) -> None:
         if is_new:
-            self.current += 1
+            self._numbers.append(self.current + 1 if number is None else number)
             self._begins.append(max([time, *self._begins[-1:]]))
+        elif number is not None:
+            self._numbers[-1] = number

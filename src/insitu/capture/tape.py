@@ -77,14 +77,15 @@ def arguments_of(error: BaseException) -> tuple[Any, ...]:
 
 
 class MarkEntry:
-    """A mark, in the slot of the callee."""
+    """A mark, in the slot of the callee; that of a step may have the number of the step."""
 
-    __slots__ = ("kind", "mark", "text")
+    __slots__ = ("kind", "mark", "number", "text")
 
-    def __init__(self, mark: MarkKind, text: str) -> None:
+    def __init__(self, mark: MarkKind, text: str, number: int | None = None) -> None:
         self.kind = "mark"
         self.mark = mark
         self.text = text
+        self.number = number
 
 
 class VariableEntry:

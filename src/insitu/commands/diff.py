@@ -23,19 +23,19 @@ example:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `insitu diff`."""
     parser.add_argument("a", help="a saved trace or a recorded run, as in before.h5")
-    parser.add_argument("b", help="another one")
+    parser.add_argument("b", help="the trace or run to compare it with, as in after.h5")
     parser.add_argument(
         "--rename",
         action="append",
         default=[],
         metavar="OLD=NEW",
-        help="a path of a, and its name in b; may be repeated",
+        help="a path in a, and its name in b; may be repeated",
     )
     parser.add_argument("--rtol", type=float, help="relative tolerance (default: by dtype, as in torch.testing)")
-    parser.add_argument("--atol", type=float, help="absolute tolerance; give both or neither")
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--atol", type=float, help="absolute tolerance; give --rtol and --atol, or neither")
+    parser.add_argument("--json", action="store_true", help="print the differences as JSON")
     parser.add_argument("--html", metavar="FILE", help="also make a page with both side by side, as in diff.html")
-    parser.add_argument("--overwrite", action="store_true", help="let --html replace a file that is there")
+    parser.add_argument("--overwrite", action="store_true", help="let --html replace an existing file")
     add_appearance(parser)
 
 

@@ -31,13 +31,18 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Raise `ChoiceError`, which names the nearest choice, for a value that is not one of the choices."""
         if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
-            choose(action.dest, value, action.choices)
+            choose(option_name(action), value, action.choices)
 
     def refuse(self, message: str, word: str, known: Sequence[str]) -> NoReturn:
         """Print the usage and the message, with the nearest of the words that are known, and exit with 2."""
         for near in get_close_matches(word, known, n=1):
             message += f" (did you mean {near!r}?)"
         self.error(message)
+
+
+def option_name(action: argparse.Action) -> str:
+    """How the user writes an option or argument."""
+    return action.option_strings[0] if action.option_strings else action.dest
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -57,6 +62,12 @@ def described(parser: Parser, description: str, example: str) -> Parser:
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Wraps sentences to the width of the terminal; examples keep their lines."""
 
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """How an option is written; a value that may be left out comes after `=`."""
+        if action.nargs == argparse.OPTIONAL and action.option_strings:
+            return f"{action.option_strings[0]}[={action.metavar}]"
+        return super()._format_action_invocation(action)
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = [_wrapped(paragraph, width) for paragraph in text.split("\n\n")]
         return "\n\n".join(paragraphs)
@@ -71,14 +82,18 @@ def _wrapped(paragraph: str, width: int) -> str:
 
 def add_appearance(parser: argparse.ArgumentParser) -> None:
     """How the terminal is written to."""
-    parser.add_argument("--color", action=argparse.BooleanOptionalAction, help="colour, whatever the terminal says")
+    parser.add_argument(
+        "--color",
+        action=argparse.BooleanOptionalAction,
+        help="print with or without colours (default: colours in a terminal)",
+    )
     parser.add_argument("--width", type=_columns, metavar="N", help="columns to use (default: those of the terminal)")
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:
     """How much of a long trace is read."""
     parser.add_argument(
-        "--memory", metavar="SIZE", help="of a trace that is longer, only the last steps, as in 4GB (default: 1GiB)"
+        "--memory", metavar="SIZE", help="read at most so much of a trace, its last steps, as in 4GB (default: 1GiB)"
     )
 
 
@@ -99,11 +114,11 @@ def view_names() -> str:
     return f"{', '.join([f'{first} (default)', *others])} or {last}"
 
 
-def add_view_flags(parser: argparse.ArgumentParser, help: str = "") -> None:
+def add_view_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that the views declare."""
     for view in VIEWS:
         for flag, text in traits(view).flags.items():
-            parser.add_argument(f"--{flag}", action="store_true", help=f"{help}in the {view}: {text}")
+            parser.add_argument(f"--{flag}", action="store_true", help=f"in the {view}: {text}")
 
 
 def view_flags(options: argparse.Namespace, view: str) -> dict[str, Any]:

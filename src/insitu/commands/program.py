@@ -6,13 +6,17 @@ import builtins
 import os
 import runpy
 import sys
-from collections.abc import Iterator
-from importlib.machinery import SourceFileLoader
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import Any
 
 from insitu.errors import InsituError
 from insitu.tracebacks import without_own_frames
+
+# Takes the code and the source of a script, and returns the code that is run.
+Rewrite = Callable[[CodeType, bytes], CodeType]
 
 
 class Program:
@@ -27,21 +31,38 @@ class Program:
         if not self.as_module:
             _check_script(self.name)
 
-    def run(self) -> None:
-        """Run it as `__main__`. What it changes stays changed: threads and exit handlers outlive the script."""
+    @property
+    def is_archive(self) -> bool:
+        """Whether it is a zip file, whose code cannot be changed before it runs."""
+        return not self.as_module and _is_archive(self.name)
+
+    def source(self) -> bytes | None:
+        """The source of a script; None for a module or an archive, which Python finds when it runs."""
+        path = os.path.join(self.name, "__main__.py") if os.path.isdir(self.name) else self.name
+        is_script = not self.as_module and not self.is_archive and os.path.isfile(path)
+        if is_script:
+            return Path(path).read_bytes()
+        return None
+
+    def run(self, rewrite: Rewrite = lambda code, source: code) -> None:
+        """Run it as `__main__`. What it changes stays changed: threads and exit handlers outlive the script.
+
+        `rewrite` may change the code of the script, or of the module, before it runs.
+        """
         sys.argv = [self.name, *self.arguments]
         if self.as_module:
             self._set_path(os.getcwd())
             sys.argv[0] = "-m"
-            runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+            with ProgramFinder(self.name, rewrite):
+                runpy.run_module(self.name, run_name="__main__", alter_sys=True)
         elif os.path.isdir(self.name):
             self._set_path(os.path.abspath(self.name))
-            _run_file(os.path.abspath(os.path.join(self.name, "__main__.py")))
+            _run_file(os.path.abspath(os.path.join(self.name, "__main__.py")), rewrite)
         elif _is_archive(self.name):
             runpy.run_path(self.name, run_name="__main__")
         else:
             self._set_path(os.path.dirname(os.path.realpath(self.name)))
-            _run_file(os.path.abspath(self.name))
+            _run_file(os.path.abspath(self.name), rewrite)
 
     def _set_path(self, first: str) -> None:
         if not getattr(sys.flags, "safe_path", False):
@@ -62,14 +83,54 @@ def _is_archive(path: str) -> bool:
         return file.read(4) == b"PK\x03\x04"
 
 
-def _run_file(path: str) -> None:
+class ProgramFinder:
+    """Waits in `sys.meta_path` for the module that `runpy` runs, and rewrites its code; imports are left alone."""
+
+    def __init__(self, name: str, rewrite: Rewrite) -> None:
+        self._names, self._rewrite = (name, f"{name}.__main__"), rewrite
+
+    def __enter__(self) -> None:
+        sys.meta_path = [self, *sys.meta_path]
+
+    def __exit__(self, *raised: object) -> None:
+        sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        """The spec of the module as the next finder has it, with a loader that rewrites its code for `runpy`."""
+        if name not in self._names:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        loader = spec.loader if spec is not None else None
+        if isinstance(loader, SourceFileLoader):
+            rewrite_for_runpy(loader, self._rewrite)
+        return spec
+
+
+def rewrite_for_runpy(loader: SourceFileLoader, rewrite: Rewrite) -> None:
+    """Let a loader rewrite the code that `runpy` asks it for; the code of an import stays as it is."""
+    original, execute = loader.get_code, loader.exec_module
+
+    def get_code(fullname: str) -> CodeType | None:
+        code = original(fullname)
+        if code is None:
+            return None
+        return rewrite(code, Path(loader.path).read_bytes())
+
+    def exec_module(module: ModuleType) -> None:
+        loader.get_code = original  # type: ignore[method-assign]
+        execute(module)
+
+    loader.get_code, loader.exec_module = get_code, exec_module  # type: ignore[method-assign]
+
+
+def _run_file(path: str, rewrite: Rewrite) -> None:
     # runpy.run_path would set sys.argv[0] to the full path and put the old __main__ back while threads still run.
     main = ModuleType("__main__")
     facts = {"__file__": path, "__cached__": None, "__builtins__": builtins}
     main.__dict__.update(facts, __loader__=SourceFileLoader("__main__", path))
     sys.modules["__main__"] = main
     source = Path(path).read_bytes()
-    exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+    exec(rewrite(compile(source, path, "exec", dont_inherit=True), source), main.__dict__)
 
 
 def exit_code(failure: BaseException | None) -> int:

@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--run",
         action="append",
         metavar="ID",
-        help="which run, if there are several; given more than once, their ranks are merged as one run",
+        help="which run, if the journals hold several; may be repeated, to merge the ranks into one run",
     )
 
 

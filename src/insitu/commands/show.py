@@ -32,17 +32,17 @@ example:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `insitu show`."""
     parser.add_argument("file", help="a saved trace or a recorded run, as in run.h5 or run.h5.parts")
-    add_view(parser, "of a trace")
+    add_view(parser, "how to show a trace")
     parser.add_argument(
         *("--path", "--only"), dest="only", action="append", metavar="PATTERN", help="only these paths; may be repeated"
     )
-    parser.add_argument("--plot", metavar="FILE", help="of a run: draw the variables over the steps, as in loss.png")
+    parser.add_argument("--plot", metavar="FILE", help="draw the variables of a run over the steps, as in loss.png")
     parser.add_argument(
-        "--json", action="store_true", help="print it as JSON: a list of the calls, or of what was recorded"
+        "--json", action="store_true", help="print JSON: a list of the calls of a trace, or of the variables of a run"
     )
     add_appearance(parser)
     add_memory(parser)
-    add_view_flags(parser, "of a trace, ")
+    add_view_flags(parser)
 
 
 def main(options: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ def about_trace(subject: nn.Module | None, level: str) -> dict[str, Any]:
     return {**_versions(), "subject": name_of(subject), "level": level}
 
 
-def about_run(model: nn.Module, *, patterns: Iterable[str], every: int, when: str | None) -> dict[str, Any]:
+def about_run(model: nn.Module | None, *, patterns: Iterable[str], every: int, when: str | None) -> dict[str, Any]:
     """What a recorded run says of itself."""
     return {
         **_versions(),
@@ -33,10 +33,24 @@ def about_run(model: nn.Module, *, patterns: Iterable[str], every: int, when: st
         "patterns": list(patterns),
         "settings": {"every": every, "when": when},
         "model": name_of(model),
-        "parameters": sum(map(count, innermost_module(model).parameters())),
-        "modules": dict(islice(tensor_names(model).items(), MOST_MODULES)),
+        "parameters": parameter_count(model),
+        "modules": _module_names(model),
         "world_size": dist.world_size(),
     }
+
+
+def parameter_count(model: nn.Module | None) -> int | None:
+    """How many numbers the parameters of a model hold; None without a model."""
+    if model is None:
+        return None
+    return sum(map(count, innermost_module(model).parameters()))
+
+
+def _module_names(model: nn.Module | None) -> dict[str, Any]:
+    """The modules in the order in which the model holds them; none without a model."""
+    if model is None:
+        return {}
+    return dict(islice(tensor_names(model).items(), MOST_MODULES))
 
 
 def name_of(subject: object) -> str | None:

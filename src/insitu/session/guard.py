@@ -71,10 +71,18 @@ def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str
 
 
 class Guard(Session["GuardEntry"]):
-    """A `with` block, or a decorator, that checks; `findings` is what it has found."""
+    """A `with` block, or a decorator, that checks; `findings` is what it has found, `tell` warns of one."""
 
-    def __init__(self, subject: nn.Module | None, *, action: str, allow: str | Iterable[str]) -> None:
+    def __init__(
+        self,
+        subject: nn.Module | None,
+        *,
+        action: str,
+        allow: str | Iterable[str],
+        tell: Callable[[str], None] = tell,
+    ) -> None:
         super().__init__()
+        self._tell = tell
         self._subject = check_subject("guard", subject)
         self._action = choose("action", action, ACTIONS)
         self._allow = allowed_names(allow, subject)
@@ -114,7 +122,7 @@ class Guard(Session["GuardEntry"]):
         if may_raise and self._action == "raise" and finding.severity == "error":
             raise NonFiniteError(first.text, first)
         if is_new and self._action != "record" and finding.severity != "info":
-            tell(finding.text)
+            self._tell(finding.text)
 
     def times(self, finding: Finding) -> int:
         """How often a finding of this guard was found at its place."""

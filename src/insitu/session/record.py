@@ -23,6 +23,7 @@ from insitu.session.session import Entry, Session
 from insitu.session.signals import SignalShield
 from insitu.session.subject import check_subject, module_patterns
 from insitu.session.switch import is_off
+from insitu.session.trace_gate import TraceGate
 from insitu.store.trace.archive import Archive
 from insitu.trace.capacity import MEMORY, capacity
 from insitu.trace.event import Event
@@ -102,8 +103,10 @@ class TraceSession(Session["TraceEntry"]):
         memory: int | str | None = None,
         overflow: str | None = None,
         folder: str | None = None,
+        gate: TraceGate | None = None,
     ) -> None:
         super().__init__()
+        self._gate = gate
         self._memory = MEMORY if memory is None else capacity("memory", memory)
         self._overflow = choose("overflow", overflow or "drop", OVERFLOWS)
         self._folder = folder  # for events beyond the memory; None for a temporary folder
@@ -135,6 +138,8 @@ class TraceSession(Session["TraceEntry"]):
             trace._archive = Archive(self._folder, shield=SignalShield)
         entry = TraceEntry(trace, self._recorder(printer, trace), printer)
         entry.start(frame, variables)
+        if self._gate is not None and entry.recorder is not None:
+            self._gate.start(entry.recorder, entry.undo)
         return entry
 
     def _recorder(self, printer: Sink | None, trace: Trace) -> Recorder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable
+from types import FrameType
 
 from insitu.capture.explain.note import add_note
 from insitu.capture.values.intake import ValueSink
@@ -13,7 +14,7 @@ from insitu.errors import Troubles, tell
 from insitu.session.about import about_run
 from insitu.session.dist import current_rank
 from insitu.session.live_run import LiveRun
-from insitu.session.run_options import RunOptions
+from insitu.session.run_options import RunOptions, RunPlan
 from insitu.session.run_writer import RunWriter
 from insitu.session.session import Entry
 from insitu.session.signals import Termination
@@ -27,8 +28,9 @@ PATIENCE = 60.0  # seconds that rank 0 waits for the others to end
 class RunEntry(Entry):
     """Records the values of one run in this process; the child of a fork leaves everything to its parent."""
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, options: RunOptions, plan: RunPlan) -> None:
         super().__init__()
+        self._loop_paths = plan.loop_paths
         self._options: RunOptions | None = options  # None after the end: the model may be large
         self.is_off = is_off()
         self.is_on = not self.is_off  # until the block ends
@@ -40,15 +42,18 @@ class RunEntry(Entry):
         self._termination: Termination | None = None
         self.recorder = ValueRecorder(
             options.model,
-            options.targets,
+            plan.targets,
             keep_of=options.keep_of,
             every=options.every,
             when=options.when,
             sink=self._sink(options),
             trouble=self.trouble,
+            rule=plan.rule,
         )
+        if plan.has_updates:
+            self.recorder.updates.expect()
         if self.is_on:
-            self._start()
+            self._start(plan.frame)
 
     def _open_writer(self, options: RunOptions) -> RunWriter | None:
         if self.is_off or options.function is not None:
@@ -66,9 +71,9 @@ class RunEntry(Entry):
             return JournalSink(self.writer.journal, self._tell_left_out)
         return EmptySink()
 
-    def _start(self) -> None:
+    def _start(self, frame: FrameType | None) -> None:
         try:
-            self.recorder.start()
+            self.recorder.start(frame)
             self._termination = Termination(self._end_at_once, self._defer)
             atexit.register(self._end_at_once)
         except BaseException:
@@ -84,9 +89,30 @@ class RunEntry(Entry):
 
     def _end_at_once(self) -> None:
         """End the recording because the process ends, and wait for no other rank."""
+        self.end(patience=0.0)
+
+    def pause(self, error: BaseException | None) -> None:
+        """Write the last step and record nothing until `resume`: a call of the decorated function has ended."""
+        if not self.is_on or not self._is_owner:
+            return
+        if error is not None:
+            add_note(error, None, None)
+        try:
+            self._stop_recorder()
+        finally:
+            if error is not None and self.writer is not None:
+                self.writer.note_error(error, self.recorder.step)
+
+    def resume(self) -> None:
+        """Record again."""
+        if self.is_on and self._is_owner:
+            self.recorder.start()
+
+    def end(self, *, patience: float = PATIENCE) -> None:
+        """End the recording outside of a block, and make the file; another time, do nothing."""
         if self.is_on:
             self.stop(None)
-            self._finish(patience=0.0)
+            self._finish(patience=patience)
             self.release()
 
     @property
@@ -171,15 +197,32 @@ class RunEntry(Entry):
     def _complain(self, options: RunOptions) -> None:
         """Warn about patterns that matched nothing."""
         if self.recorder.step < 0:
-            tell("nothing was recorded: the model was not called in this block")
+            tell(f"nothing was recorded: {self._nothing_text(options)}")
             return
         paths = self.recorder.seen
         for pattern in options.only:
-            if not names_output(pattern, paths):
-                tell(f"nothing was recorded at {pattern!r}{Pattern.of(pattern).nearest(paths)}")
+            if not self._is_recorded(pattern):
+                tell(f"nothing was recorded at {pattern!r}{self._nearest(pattern)}")
         for pattern in options.keeps:
             if pattern != "**" and not has_match(pattern, paths):
                 tell(f"keep has {pattern!r}, where nothing was recorded{Pattern.of(pattern).nearest(paths)}")
+
+    def _nearest(self, pattern: str) -> str:
+        """What the user may have meant."""
+        return Pattern.of(pattern).nearest(self.recorder.seen)
+
+    def _nothing_text(self, options: RunOptions) -> str:
+        """Why no step has begun."""
+        if options.model is not None:
+            return "the model was not called in this block"
+        return "none of the functions that are recorded ran in this block"
+
+    def _is_recorded(self, pattern: str) -> bool:
+        """Whether a pattern has named a value."""
+        paths = self.recorder.seen
+        if pattern in self._loop_paths:
+            return any(has_match(path, paths) for path in self._loop_paths[pattern])
+        return names_output(pattern, paths)
 
     def _tell_left_out(self, path: str, reason: str) -> None:
         """Tell the user, once for each reason, that values are not recorded."""

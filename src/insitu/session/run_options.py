@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
 
 from insitu.capture.statistics import stats
+from insitu.capture.step_rule import StepRule
 from insitu.capture.values.intake import Keep
-from insitu.capture.values.targets import targets
-from insitu.errors import ChoiceError, SubjectError, choose
+from insitu.capture.values.loop_targets import LoopScope, LoopSearch
+from insitu.capture.values.targets import Targets, TargetSearch
+from insitu.errors import ChoiceError, PatternError, SubjectError, brief, choose
 from insitu.session.dist import current_rank
+from insitu.session.run_block import RunBlock
 from insitu.session.subject import pattern_list
 from insitu.session.switch import is_off
 from insitu.store import RUN_SUFFIXES, check
@@ -32,7 +37,7 @@ class RunOptions:
 
     def __init__(
         self,
-        model: Any,
+        model: nn.Module | None,
         *,
         only: str | Iterable[str] | None,
         keep: KeepOption | dict[str, KeepOption],
@@ -43,23 +48,60 @@ class RunOptions:
         resume: bool,
         compression: str,
     ) -> None:
-        if not isinstance(model, nn.Module):
-            raise SubjectError(f"insitu.record_run needs a torch.nn.Module, got {model!r:.80}")
+        check_model(model, only=only, when=when)
         check_steps(every, when)
         check_target(to)
         check_compression(compression)
         if resume:
             check_resume(to, overwrite=overwrite)
-        self.model: nn.Module = model
+        self.model = model
         self.only = pattern_list("only", only, "'encoder.*'") or ("**",)
         self.every, self.when = every, when
         self.keeps = keep_by_pattern(keep)
-        self.targets = targets(model, self.only)
+        self._search = TargetSearch(model) if model is not None else None
+        self.loop_patterns = [pattern for pattern in self.only if not self._names_model(pattern)]
         self.function: Callable[..., Any] | None = to if callable(to) else None
-        self.to = Path(to) if isinstance(to, (str, os.PathLike)) else None
+        # Absolute: the program may change the directory before the file is made.
+        self.to = Path(to).absolute() if isinstance(to, (str, os.PathLike)) else None
         self.overwrite, self.resume, self.compression = overwrite, resume, compression
         self._keep_by_path: dict[tuple[str, str], Keep | None] = {}
         self.check_free()
+
+    def _names_model(self, pattern: str) -> bool:
+        """Whether a pattern names something in the model; an error if it begins like one that does."""
+        if self._search is None:
+            return False
+        is_found = self._search.add(pattern)
+        if not is_found and self._search.begins(pattern):
+            raise self._search.nothing(pattern)
+        return is_found
+
+    def plan(self, block: RunBlock) -> RunPlan:
+        """What the patterns name in the model, and in the function or block that is recorded."""
+        found = self._search.found if self._search is not None else Targets()
+        if not self.loop_patterns:
+            return RunPlan(found)
+        if block.scope is None:
+            raise self._nothing(self.loop_patterns[0])
+        search = LoopSearch(block.scope)
+        for pattern in self.loop_patterns:
+            search.require(pattern, self._paths_in_model)
+        has_updates = self.model is None and block.expects_updates()
+        return RunPlan(replace(found, loops=search.found), search.paths, block.frame, has_updates=has_updates)
+
+    def check_names(self, scope: LoopScope) -> None:
+        """Raise if a decorated function has no variable of a name; functions that it calls may be defined later."""
+        for pattern in self.loop_patterns:
+            if "." not in pattern:
+                LoopSearch(scope).require(pattern, self._paths_in_model)
+
+    def _paths_in_model(self) -> list[str]:
+        return list(self._search.paths()) if self._search is not None else []
+
+    def _nothing(self, pattern: str) -> PatternError:
+        if self._search is not None:
+            return self._search.nothing(pattern)
+        return PatternError(f"nothing has the path {pattern!r}: no model and no block is recorded here")
 
     def check_free(self) -> None:
         """Raise if the file cannot be written: better before a long run than after it.
@@ -83,6 +125,38 @@ class RunOptions:
             if Pattern.of(pattern).match(path) or Pattern.of(pattern).match(whole):
                 return keep
         return None
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What is recorded: the targets, and the frame of the block.
+
+    `loop_paths` says where the values go of a pattern that names variables outside the model. With `has_updates` the
+    program has an optimizer. A `rule` from outside says where steps begin.
+    """
+
+    targets: Targets
+    loop_paths: dict[str, set[str]] = field(default_factory=dict)
+    frame: FrameType | None = None
+    has_updates: bool = False
+    rule: StepRule | None = None
+
+
+def check_model(model: object, *, only: object, when: str | None) -> None:
+    """Refuse what is not a model; without a model, refuse options that need one."""
+    if isinstance(model, nn.Module):
+        return
+    if callable(model):
+        raise SubjectError(
+            f"insitu.record_run cannot record {brief(model)}: it takes a model. To decorate a function, write "
+            f"@insitu.record_run(only=['loss'], to='run.h5') above it"
+        )
+    if model is not None:
+        raise SubjectError(f"insitu.record_run needs a torch.nn.Module, or nothing, got {model!r:.80}")
+    if not only:
+        raise ChoiceError("insitu.record_run without a model records variables: name them, as in only=['loss']")
+    if when is not None:
+        raise ChoiceError(f"when={when!r} asks a model whether it trains: pass the model, record_run(model, ...)")
 
 
 def check_steps(every: object, when: str | None) -> None:

@@ -31,7 +31,7 @@ class RunWriter:
 
     def __init__(self, to: Path | None, journal: JournalWriter, start: Start, folder: Path) -> None:
         self.to, self.journal, self.start, self.folder = to, journal, start, folder
-        self.rank = dist.current_rank()
+        self.rank, self._ranks = dist.current_rank(), dist.world_size()
 
     @classmethod
     def open(cls, to: Path, about: dict[str, Any], *, overwrite: bool, resume: bool) -> RunWriter:
@@ -66,9 +66,13 @@ class RunWriter:
         """Close the journal; `error` is the exception that ended the recording."""
         self.journal.dropped += is_incomplete
         if error is not None:
-            with suppress(StoreError):
-                self.journal.event("raised", type(error).__name__, step=step, time=time.time())
+            self.note_error(error, step)
         self.journal.close()
+
+    def note_error(self, error: BaseException, step: int) -> None:
+        """Write that an exception has ended a part of the recording."""
+        with suppress(StoreError):
+            self.journal.event("raised", type(error).__name__, step=step, time=time.time())
 
     def discard(self) -> None:
         """Remove the journal, which is empty."""
@@ -83,7 +87,8 @@ class RunWriter:
         if self.to is None or self.rank != 0:
             return
         try:
-            waiting = wait_for_ranks(self.folder, self.start, dist.world_size(), patience=patience)
+            ranks = max(self._ranks, dist.world_size())  # the process group may be gone by now
+            waiting = wait_for_ranks(self.folder, self.start, ranks, patience=patience)
             if waiting and patience == 0.0:  # the other ranks may run for a long time
                 self._tell_waiting(waiting)
                 return

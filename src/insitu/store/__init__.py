@@ -140,15 +140,23 @@ def check(path: str | os.PathLike[str], *, overwrite: bool = False, suffixes: tu
     """The path, if a trace can be saved there; the error that `save` would raise, if not."""
     from insitu.store.files import check_free
 
-    target = _known(path, parts=False, suffixes=suffixes)
+    target = _known(path, is_read=False, suffixes=suffixes)
     check_free(target, overwrite=overwrite)
     return target
 
 
-def _known(path: str | os.PathLike[str], *, parts: bool = True, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
+def _known(path: str | os.PathLike[str], *, is_read: bool = True, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
     found = Path(path)
-    name = found.name.removesuffix(PARTS if parts else "").lower()
+    name = found.name.removesuffix(PARTS if is_read else "").lower()
     if not name.lstrip(".").endswith(suffixes):
-        endings = f"one of {', '.join(map(repr, suffixes))}, as files of traces do"
-        raise ChoiceError(f"{str(found)!r} does not end in {endings if len(suffixes) > 1 else repr(suffixes[0])}")
+        raise ChoiceError(_unknown_format(found, suffixes, is_read=is_read))
     return found
+
+
+def _unknown_format(path: Path, suffixes: tuple[str, ...], *, is_read: bool) -> str:
+    """What is wrong with the name of a file, and which endings it may have."""
+    *others, last = suffixes
+    choices = f"{', '.join(others)} or {last}" if others else last
+    kind = "file" if is_read else "output"
+    what = f"unknown {kind} format {path.suffix!r}" if path.suffix else f"no {kind} format"
+    return f"{what} in {str(path)!r}: choose {choices}"

@@ -306,7 +306,7 @@ def test_text_file_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_a_run_is_not_written_as_text(tmp_path: Path) -> None:
-    with pytest.raises(ChoiceError, match=r"run\.trace' does not end in one of '\.h5', '\.hdf5',"):
+    with pytest.raises(ChoiceError, match=r"unknown output format '\.trace' in .*run\.trace': choose \.h5 or \.hdf5"):
         insitu.record_run(Net(), keep="values", to=tmp_path / "run.trace")
 
 

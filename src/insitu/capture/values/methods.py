@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import FrameType, FunctionType
@@ -13,7 +12,7 @@ from insitu.capture.changes import Print, print_of
 from insitu.capture.values.intake import text_of
 from insitu.capture.values.leaves import parts
 from insitu.capture.values.method_patch import MethodPatch
-from insitu.capture.values.targets import MethodTarget
+from insitu.capture.values.targets import MethodTarget, Targets
 from insitu.capture.variables.follow.rewrite import ReportPoint
 from insitu.capture.variables.frame_states import FrameStates
 from insitu.capture.variables.reporters import recordings
@@ -43,33 +42,22 @@ class MethodValues:
         self._recorder = recorder
         self._clock = recorder.clock
         self._methods = recorder.targets.methods
-        self._functions = recorder.targets.functions
-        self._with_variables = {place_of(target.function): target for target in self._targets() if target.variables}
+        self._with_variables: dict[tuple[str, str], MethodTarget] = {}
         self._calls: FrameStates[MethodCall] = FrameStates()
 
-    def _targets(self) -> Iterator[MethodTarget]:
-        yield from self._methods.values()
-        yield from self._functions.values()
-
-    def start(self, undo: ExitStack) -> None:
-        """Let the functions report their variables, and the methods their results."""
-        for function, names in self._variables():
-            undo.enter_context(swaps.swapped([function], tuple(sorted(names))))
-        if self._with_variables:
+    def start(self, undo: ExitStack, targets: Targets) -> None:
+        """Let the functions report their variables, and the methods their results: those of one model."""
+        if self.hear not in recordings:
             recordings.append(self.hear)
             undo.callback(recordings.remove, self.hear)
-        with_results = {(target.owner, target.name) for target in self._methods.values() if target.result}
+        following = [target for target in targets_in(targets) if target.variables]
+        self._with_variables.update((place_of(target.function), target) for target in following)
+        for function, names in variables_by_function(following):
+            undo.enter_context(swaps.swapped([function], tuple(sorted(names))))
+        with_results = {(target.owner, target.name) for target in targets.methods.values() if target.result}
         for owner, name in with_results:
             method = MethodPatch.of(owner, name)
             undo.callback(method.forget, method.listen(functools.partial(self._take_result, name)))
-
-    def _variables(self) -> list[tuple[FunctionType, set[str]]]:
-        """The functions, each once, with the variables of it that any module wants."""
-        names: dict[int, tuple[FunctionType, set[str]]] = {}
-        for target in self._targets():
-            if target.variables:
-                names.setdefault(id(target.function), (target.function, set()))[1].update(target.variables)
-        return list(names.values())
 
     def forget(self) -> None:
         """No call of the model runs: all frames have ended."""
@@ -126,6 +114,19 @@ class MethodValues:
 
     def _any_target(self, name: str) -> MethodTarget | None:
         return next((target for target in self._methods.values() if target.name == name and target.result), None)
+
+
+def targets_in(targets: Targets) -> list[MethodTarget]:
+    """The methods of a model, and the functions that it calls."""
+    return [*targets.methods.values(), *targets.functions.values()]
+
+
+def variables_by_function(targets: list[MethodTarget]) -> list[tuple[FunctionType, set[str]]]:
+    """The functions, each once, with the variables of it that any module wants."""
+    names: dict[int, tuple[FunctionType, set[str]]] = {}
+    for target in targets:
+        names.setdefault(id(target.function), (target.function, set()))[1].update(target.variables)
+    return list(names.values())
 
 
 def place_of(function: FunctionType) -> tuple[str, str]:

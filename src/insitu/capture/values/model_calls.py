@@ -21,15 +21,22 @@ class Output(NamedTuple):
 
 
 class ModelCalls:
-    """The calls of one model. The outermost call of the model, or of a wrapper around it, is a step."""
+    """The calls of a model, or of several. The outermost call of a model, or of a wrapper around it, is a step."""
 
     def __init__(self, model: nn.Module, targets: Targets) -> None:
         self.model = innermost_module(model)
-        self._roots = {id(module) for module in wrapping(model)}
-        self.modules: dict[int, Wanted | None] = {**targets.outputs}
-        self.modules.update(dict.fromkeys(self._roots, targets.outputs.get(id(self.model))))
+        self._roots: set[int] = set()
+        self.modules: dict[int, Wanted | None] = {}
+        self.add(model, targets)
         self.threads: set[int] = set()  # those in which the model runs
         self.outputs: list[Output] = []
+
+    def add(self, model: nn.Module, targets: Targets) -> None:
+        """Hear the calls of one more model."""
+        roots = {id(module) for module in wrapping(model)}
+        self._roots |= roots
+        self.modules.update(targets.outputs)
+        self.modules.update(dict.fromkeys(roots, targets.outputs.get(id(innermost_module(model)))))
 
     def is_outermost(self, module: nn.Module, ident: int) -> bool:
         """Whether a call of a module is the outermost one of the model in a thread."""

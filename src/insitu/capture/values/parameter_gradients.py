@@ -13,6 +13,7 @@ from insitu.capture.isolation import run_isolated
 from insitu.capture.modes import skip_all_when_compiling
 from insitu.capture.tensor_memory import local_part
 from insitu.capture.values.intake import text_of
+from insitu.capture.values.targets import Targets
 from insitu.errors import is_interrupt
 
 if TYPE_CHECKING:
@@ -31,24 +32,32 @@ class ParameterGradients:
         self._pending: dict[str, Tensor] = {}
         self._stash: dict[str, Tensor] = {}
         self._has_optimizer = False
+        self._is_listening = False
 
     @property
     def are_pending(self) -> bool:
         """Whether there are gradients that no optimizer has used."""
         return bool(self._pending)
 
-    def start(self, undo: ExitStack) -> None:
-        """Listen to the backward passes and to the optimizers."""
-        targets = self._recorder.targets
+    def start(self, undo: ExitStack, targets: Targets) -> None:
+        """Listen to the backward passes of one model, and to the optimizers."""
         for target in targets.gradients:
             parameter = getattr(target.module, target.name)
             if parameter.requires_grad and parameter.is_leaf:
                 hook = parameter.register_post_accumulate_grad_hook(functools.partial(self._ready, target.path))
                 undo.callback(hook.remove)
-        if targets.gradients:
-            undo.callback(register_optimizer_step_pre_hook(self._before_update).remove)
-        if targets.gradients or (targets.parameters and self._recorder.sink.is_early):
-            undo.callback(register_optimizer_step_post_hook(self._after_update).remove)
+        if not self._is_listening:
+            self._listen(undo, targets)
+
+    def _listen(self, undo: ExitStack, targets: Targets) -> None:
+        """Listen to the optimizers, which are those of all models."""
+        needs_updates = bool(targets.gradients) or (bool(targets.parameters) and self._recorder.sink.is_early)
+        if not needs_updates:
+            return
+        self._is_listening = True
+        undo.callback(setattr, self, "_is_listening", False)
+        undo.callback(register_optimizer_step_pre_hook(self._before_update).remove)
+        undo.callback(register_optimizer_step_post_hook(self._after_update).remove)
 
     def _ready(self, path: str, parameter: Tensor) -> None:
         if not self._recorder.is_active:

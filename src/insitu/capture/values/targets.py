@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
@@ -26,6 +26,9 @@ from insitu.capture.variables.follow.rewrite import bound_names, known_names
 from insitu.capture.variables.reach import original_of
 from insitu.errors import PatternError
 from insitu.trace.path import Pattern, Segments, fits, is_wild, suggestion
+
+if TYPE_CHECKING:
+    from insitu.capture.values.loop_targets import LoopTarget
 
 GRADIENT = ("grad",)
 
@@ -71,9 +74,19 @@ class Targets:
     functions: dict[str, MethodTarget] = field(default_factory=dict)
     parameters: list[TensorTarget] = field(default_factory=list)
     gradients: list[TensorTarget] = field(default_factory=list)
+    # Code outside of the model, by its file and name.
+    loops: dict[tuple[str, str], LoopTarget] = field(default_factory=dict)
+
+    def extend(self, other: Targets) -> None:
+        """Add the targets of another model."""
+        self.outputs.update(other.outputs)
+        self.methods.update(other.methods)
+        self.functions.update(other.functions)
+        self.parameters += other.parameters
+        self.gradients += other.gradients
 
     def __len__(self) -> int:
-        found = len(self.outputs) + len(self.methods) + len(self.functions)
+        found = len(self.outputs) + len(self.methods) + len(self.functions) + len(self.loops)
         return found + len(self.parameters) + len(self.gradients)
 
 
@@ -81,22 +94,21 @@ def targets(model: nn.Module, patterns: Iterable[str]) -> Targets:
     """What the patterns name in a model; a PatternError, with the nearest paths, if one can never match."""
     search = TargetSearch(model)
     for pattern in patterns:
-        Pattern.of(pattern)
         if not search.add(pattern):
-            raise PatternError(f"nothing in the model has the path {pattern!r}{suggestion(pattern, search.paths())}")
+            raise search.nothing(pattern)
     return search.found
 
 
 class TargetSearch:
-    """Looks patterns up in one model."""
+    """Looks patterns up in one model; `base` is the path of the model, if it is one of several."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, base: str = "") -> None:
         self._model = innermost_module(model)
         self.found = Targets()
         callees = [
             callee for callee in ModuleNames(model, lambda path: True).callees.values() if not callee.transparent
         ]
-        modules = [(callee.path, callee.ref()) for callee in callees]
+        modules = [(join(base, callee.path), callee.ref()) for callee in callees]
         code = ModelCode({type(module) for _, module in modules if module is not None})
         self._modules = [ModuleSearch(path, each, code, self.found) for path, each in modules if each is not None]
 
@@ -120,6 +132,16 @@ class TargetSearch:
         """Paths in the model, to suggest one."""
         for module in self._modules:
             yield from module.paths()
+
+    def nothing(self, pattern: str) -> PatternError:
+        """The error for a pattern that names nothing in the model."""
+        return PatternError(f"nothing in the model has the path {pattern!r}{suggestion(pattern, self.paths())}")
+
+    def begins(self, pattern: str) -> bool:
+        """Whether something in the model has the first segment of a pattern as its path, or may have it."""
+        first = Pattern.of(pattern).segments[0]
+        is_module = any(module.path.partition(".")[0] == first for module in self._modules)
+        return is_wild(first) or is_module or any(module.has(first) for module in self._modules if not module.path)
 
 
 class ModelCode:
@@ -230,6 +252,10 @@ class ModuleSearch:
         if rest or not is_known:
             wanted.setdefault(path, set()).add(shortest(rest))
         return True
+
+    def has(self, name: str) -> bool:
+        """Whether the module has a method, a parameter or a buffer of this name."""
+        return any(name in names for names in (self._methods, own_parameters(self._module), own_buffers(self._module)))
 
     def paths(self) -> Iterator[str]:
         """The paths in the module, to suggest one."""

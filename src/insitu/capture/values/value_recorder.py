@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
 from threading import RLock, get_ident
+from types import FrameType
 from typing import Any
 
 import torch
@@ -25,7 +26,12 @@ from insitu.capture.compiled import regions
 from insitu.capture.isolation import run_isolated
 from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
 from insitu.capture.modules import patch
+from insitu.capture.program_calls import ProgramCalls
+from insitu.capture.step_rule import StepRule
+from insitu.capture.updates import Updates
 from insitu.capture.values.intake import Intake, Keep, ValueSink, text_of
+from insitu.capture.values.loop_targets import LoopTarget
+from insitu.capture.values.loop_values import LoopValues
 from insitu.capture.values.methods import MethodValues
 from insitu.capture.values.model_calls import ModelCalls, Output
 from insitu.capture.values.parameter_gradients import ParameterGradients
@@ -48,7 +54,7 @@ class ValueRecorder:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module | None,
         targets: Targets,
         *,
         keep_of: Callable[[str, str], Keep | None],
@@ -56,19 +62,27 @@ class ValueRecorder:
         when: str | None,
         sink: ValueSink,
         trouble: Callable[[str, Exception], None],
+        rule: StepRule | None = None,
     ) -> None:
         self.targets, self.trouble = targets, trouble
+        # Without a model, steps are passes of a loop until there is an optimizer. A rule from outside hears calls.
+        self._counts_calls = model is not None and rule is None
+        self.rule = rule or StepRule("call" if self._counts_calls else "value")
+        self.rule.listeners.append(self._begin_by_rule)
+        self.is_open_to_more = rule is not None  # targets are found while the program runs
         self.lock = RLock()
         self.afterwards: Callable[[], None] | None = None  # to be done once nothing is being written
         self._undo = ExitStack()
         self.clock = StepClock(every, when)
         self.writer = StepWriter(sink, trouble)
         self._intake = Intake(keep_of, sink)
-        self._calls = ModelCalls(model, targets)
+        self._calls = ModelCalls(model if model is not None else nn.Module(), targets)
         self.modules = self._calls.modules
         self._parameters = ParameterValues(self)
         self._gradients = ParameterGradients(self)
         self._methods = MethodValues(self)
+        self._loops = LoopValues(self)
+        self.updates = Updates(self.rule, self._commit_loops, is_fixed=self._counts_calls)
 
     # ---- what its parts and its session ask
 
@@ -112,21 +126,44 @@ class ValueRecorder:
 
     # ---- begin and end
 
-    def start(self) -> None:
-        """Begin to record."""
+    def start(self, frame: FrameType | None = None) -> None:
+        """Begin to record; `frame` is the one whose block is recorded."""
         with ExitStack() as undo:
             regions.begin()  # code that is compiled meanwhile must be the original
             undo.callback(regions.end)
             patch.add_value_probe(self)
             undo.callback(patch.remove_value_probe, self)
-            self._gradients.start(undo)
-            self._methods.start(undo)
+            self._start_model(undo, self.targets)
+            if self.targets.loops or self.is_open_to_more:
+                self.updates.start(undo)
+            if not self._counts_calls and not self.is_open_to_more:
+                ProgramCalls(self.rule, is_counted=False).start(undo)
+            self._loops.start(undo, frame)
             self._undo = undo.pop_all()
+
+    def _start_model(self, undo: ExitStack, targets: Targets) -> None:
+        self._gradients.start(undo, targets)
+        if targets.methods or targets.functions:
+            self._methods.start(undo, targets)
+
+    def add_model(self, model: nn.Module, targets: Targets) -> None:
+        """Record a model that was called for the first time."""
+        with self.lock:
+            self.targets.extend(targets)
+            self._calls.add(model, targets)
+            self._start_model(self._undo, targets)
+
+    def add_loop(self, target: LoopTarget) -> None:
+        """Record variables of a function that was defined just now."""
+        with self.lock:
+            self._loops.add(target, self._undo)
 
     def stop(self) -> None:
         """Write the last step and undo everything; called again after an interrupt, it does the rest."""
         try:
+            self._loops.stop_lines()
             self._finish_step(is_last=True)
+            self.rule.is_over = True
         finally:
             self._undo.close()
 
@@ -137,12 +174,19 @@ class ValueRecorder:
         self._calls = ModelCalls(nn.Module(), self.targets)
         self.modules = self._calls.modules
         self._parameters = ParameterValues(self)
-        self._gradients, self._methods = ParameterGradients(self), MethodValues(self)
+        self._gradients, self._methods, self._loops = ParameterGradients(self), MethodValues(self), LoopValues(self)
 
     def begin_step(self, number: int | None = None) -> None:
-        """Begin a step with this number, or the next one; from now on a call of the model does not begin one."""
+        """Begin a step with this number, or the next one; from now on nothing else begins one."""
         self.clock.is_announced = True
-        self._begin(self._calls.model, number)
+        self._begin(self._calls.model.training, number)
+
+    def begin_pass(self) -> None:
+        """A pass of a loop begins, or a function whose variables are recorded: that may begin a step."""
+        if self.rule.is_over and not self.clock.is_announced:
+            with self.lock:
+                self.rule.begin()
+            self._do_afterwards()
 
     def end_step(self) -> None:
         """End the step: values before the next one begins belong to no step."""
@@ -196,9 +240,21 @@ class ValueRecorder:
     def _begin_call(self, module: nn.Module, ident: int) -> None:
         with self.lock:
             is_first = not self._calls.threads  # calls of several threads at a time are one step
-            if is_first and not self.clock.is_announced:
-                self._begin(module)
+            counts = is_first and not self.clock.is_announced and self._counts_calls
+            if counts and self.targets.loops:
+                self._begin_at_call(training=module.training)
+            elif counts:  # nothing but a call can begin a step
+                self._begin(module.training)
             self._calls.threads.add(ident)
+
+    def _begin_at_call(self, *, training: bool) -> None:
+        """A call of the model begins a step, or is in the step that a pass of a loop began."""
+        self.rule.begin(training)
+        if not self.clock.step.is_settled:
+            self.clock.step = self.clock.settled(training=training)
+            if not self.is_active:
+                self.writer.now = StepValues(self.step)
+        self.rule.note("call")
 
     def _add_output(self, module: nn.Module, result: Any, *, is_step: bool) -> None:
         if self.clock.step.is_recorded:
@@ -243,6 +299,7 @@ class ValueRecorder:
                 if not may_train:
                     self._collect(self._parameters.take_all)
                 is_waiting = may_train and bool(self.targets.parameters or self.targets.gradients)
+                is_waiting = is_waiting or len(self._loops) > 0
                 self.writer.commit(is_open=self.clock.is_announced or is_waiting)
         self._do_afterwards()
 
@@ -252,15 +309,28 @@ class ValueRecorder:
             return
         with self.lock:
             self._collect(lambda: self._parameters.take_updated(owned))
-            is_waiting = not self._parameters.are_taken or self._gradients.are_pending
+            is_waiting = not self._parameters.are_taken or self._gradients.are_pending or len(self._loops) > 0
             self.writer.commit(is_open=self.clock.is_announced or is_waiting)
+        self._do_afterwards()
+
+    def _commit_loops(self) -> None:
+        """An optimizer has made an update: write the variables of the loop so far. More may follow in this step."""
+        if not self.is_active or not self.sink.is_early:
+            return
+        with self.lock:
+            if self.now.taken:
+                self.writer.commit(is_open=True)
         self._do_afterwards()
 
     # ---- steps
 
-    def _begin(self, module: nn.Module, number: int | None = None) -> None:
+    def _begin_by_rule(self, training: bool | None) -> None:
+        if not self.clock.is_announced:
+            self._begin(training)
+
+    def _begin(self, training: bool | None, number: int | None = None) -> None:
         self._finish_step()
-        step = self.clock.following(training=module.training, number=number)
+        step = self.clock.following(training=training, number=number)
         self.clock.step, self.writer.now = step, StepValues(step.number)  # one assignment, as in `commit`
 
     def _finish_step(self, *, is_last: bool = False) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from insitu.capture.modes import never_compile
 from insitu.capture.tape import VariableEntry
 from insitu.capture.variables.follow.definitions import nested_codes
+from insitu.capture.variables.follow.report_plan import NO_EXTRAS, Extras
 from insitu.capture.variables.follow.rewrite import Reporter, ReportPoint, Shortcut, rewrite
 from insitu.capture.variables.patterns import VariablePatterns, patterns_of
 from insitu.capture.variables.variable_tracker import is_number
@@ -121,11 +122,27 @@ os.register_at_fork(after_in_child=recordings.clear)
 watched_places: set[tuple[str, str]] = set()
 
 
+# The reports that no probe needs.
+FOR_RECORDINGS = ("pass", "defined", "left")
+
+
+def recordings_reporter(point: ReportPoint) -> Reporter:
+    """A reporter that only recordings hear."""
+
+    def report(value: Any) -> None:
+        for hear in recordings:
+            hear(point, value, _getframe(1))
+
+    return report
+
+
 def make_thread_reporter() -> Callable[[ReportPoint], Reporter]:
     """Reporters for code that any thread may run."""
     get = audiences.get
 
     def reporter(point: ReportPoint) -> Reporter:
+        if point.moment in FOR_RECORDINGS:
+            return recordings_reporter(point)
         own = (point.file, point.function) in watched_places
 
         def report(value: Any) -> None:
@@ -145,9 +162,10 @@ def rewritten(
     patterns: VariablePatterns,
     reporter: Callable[[ReportPoint], Reporter],
     shortcut: Shortcut | None = None,
+    extras: Extras = NO_EXTRAS,
 ) -> CodeType:
     """The code of a function with reports. Dynamo must pass over the functions nested in it: it cannot compile them."""
-    new = rewrite(code, patterns.wanted, reporter, shortcut)
+    new = rewrite(code, patterns.wanted, reporter, shortcut, extras)
     if new is not code:
         for inner in nested_codes(new):
             never_compile(inner)

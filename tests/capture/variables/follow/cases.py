@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
-from tests.capture.variables.follow import entering, following, joining, reaching, rewriting
+from tests.capture.variables.follow import entering, following, joining, looping, reaching, rewriting
 from tests.capture.variables.follow.table import PROGRAMS
 
 Case = Callable[[], None]
@@ -24,16 +24,17 @@ def in_a_way(way: Callable[[], object], case: Case) -> None:
         case()
 
 
-REWRITING = {**cases_of(rewriting), **cases_of(entering)}
+REWRITING = {**cases_of(rewriting), **cases_of(entering), **cases_of(looping)}
 PROGRAM_CASES: dict[str, Case] = {
     f"{program.name}: {check.__name__.replace('_', ' ')}": partial(check, program)
     for program in PROGRAMS
     if sys.version_info >= program.since
     for check in rewriting.PROGRAM_CHECKS
 }
+LINES = {"lines report as functions do": looping.case_lines_report_as_functions_do}
 FOLLOWING: dict[str, Case] = {
     f"{name} ({way.__name__})": partial(in_a_way, way, case)
-    for name, case in {**cases_of(following), **cases_of(joining)}.items()
+    for name, case in {**cases_of(following), **cases_of(joining), **LINES}.items()
     for way in following.WAYS
 }
 REACHING = cases_of(reaching)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from inspect import CO_OPTIMIZED, CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from insitu.capture.variables.follow.instructions import dictionary_names, global_names, hidden_names
+from insitu.capture.variables.follow.line_meanings import LineMeanings, line_meanings
 from insitu.capture.variables.follow.report_plan import Moment
 from insitu.capture.variables.follow.rewrite import ReportPoint
 
@@ -53,9 +54,17 @@ class CodeVariables:
     """
 
     def __init__(
-        self, code: CodeType, wanted: Callable[[str], bool], report: Report, frame: FrameType | None = None
+        self,
+        code: CodeType,
+        wanted: Callable[[str], bool],
+        report: Report,
+        frame: FrameType | None = None,
+        *,
+        closely: bool = False,
     ) -> None:
         self.code = code
+        self._meanings = line_meanings(code, wanted) if closely else None
+        self._raised: set[int] = set()  # the frames whose last line has raised
         self._report = report
         self._frame = frame
         self._points: dict[tuple[Moment, str, int], ReportPoint] = {}
@@ -70,6 +79,11 @@ class CodeVariables:
         # The last line and the values in each frame, by the id of the frame. No other frame has this id until the
         # frame has returned, yielded or raised.
         self._frames: dict[int, list[Any]] = {}
+
+    @property
+    def is_close(self) -> bool:
+        """Whether passes of loops, and bindings to the same value, are reported."""
+        return self._meanings is not None
 
     @property
     def has_names(self) -> bool:
@@ -108,13 +122,34 @@ class CodeVariables:
         state = self._frames.get(id(frame))
         if state is None:
             self._frames[id(frame)] = [line, *self._values(frame)]
+        elif self._meanings is not None:
+            self._step_closely(frame, state, line, self._meanings)
         else:
             self._compare(frame, state)
             state[0] = line
 
+    def _step_closely(self, frame: FrameType, state: list[Any], line: int, meanings: LineMeanings) -> None:
+        """A line is about to run, which may begin a pass of a loop; what the line of the loop binds is in the pass."""
+        before = state[0]
+        beginning = [loop for loop in meanings.loops if loop.begins(before, line)]
+        is_from_loop_line = any(before not in loop.body for loop in beginning)
+        if is_from_loop_line:
+            self._tell(frame, "pass", "", line, None)
+        self._compare(frame, state, () if id(frame) in self._raised else meanings.bound(before, line))
+        self._raised.discard(id(frame))
+        if beginning and not is_from_loop_line:
+            self._tell(frame, "pass", "", line, None)
+        state[0] = line
+
+    def note_raise(self, frame: FrameType) -> None:
+        """The line that runs has raised: it may not have bound what it binds."""
+        if self._meanings is not None:
+            self._raised.add(id(frame))
+
     def leave(self, frame: FrameType) -> None:
         """The frame returns, yields or raises, or is not followed any longer: nothing of it is held."""
         state = self._frames.pop(id(frame), None)
+        self._raised.discard(id(frame))
         if state is not None:
             self._compare(frame, state)
 
@@ -126,11 +161,13 @@ class CodeVariables:
         values = [UNKNOWN if name in hidden else inner.get(name, MISSING) for name in self._locals]
         return values + [frame.f_globals.get(name, MISSING) for name in self._globals]
 
-    def _compare(self, frame: FrameType, state: list[Any]) -> None:
-        """Report what the last line did; runs for every line."""
+    def _compare(self, frame: FrameType, state: list[Any], bound: Collection[str] = ()) -> None:
+        """Report what the last line did, and names that it has bound for certain; runs for every line."""
         for index, now in enumerate(self._values(frame)):
             before = state[index + 1]
             is_same = now is before and type(now) in ATOMS
+            if bound and self._names[index] in bound and now is not MISSING:
+                before, is_same = MISSING, False  # as if it had been unbound
             if is_same or now is UNKNOWN:
                 continue
             state[index + 1] = now

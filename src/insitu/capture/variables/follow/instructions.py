@@ -37,6 +37,29 @@ def stored_names(code: CodeType) -> frozenset[str]:
     return frozenset(_names(code, frozenset({"STORE_NAME"})))
 
 
+def stored_globals(code: CodeType) -> frozenset[str]:
+    """The globals that a function binds."""
+    return frozenset(_names(code, frozenset({"STORE_GLOBAL"})))
+
+
+def stored_attributes(code: CodeType, owner: str) -> frozenset[str]:
+    """The attributes of a variable that a function sets.
+
+    >>> def train(self, config): self.loss = config.rate = 1
+    >>> sorted(stored_attributes(train.__code__, "self"))
+    ['loss']
+    """
+    steps = pairwise(dis.get_instructions(code))
+    return frozenset(step.argval for before, step in steps if step.opname == "STORE_ATTR" and _loads(before, owner))
+
+
+def _loads(step: dis.Instruction, name: str) -> bool:
+    """Whether a variable is what an instruction has loaded last; since Python 3.13, one can load two."""
+    if isinstance(step.argval, tuple):
+        return bool(step.argval[-1] == name)
+    return bool(step.argval == name)
+
+
 def _names(code: CodeType, instructions: frozenset[str]) -> tuple[str, ...]:
     found = (step.argval for step in dis.get_instructions(code) if step.opname in instructions)
     return tuple(dict.fromkeys(found))

@@ -48,16 +48,19 @@ class LineFollower:
         wanted: Callable[[str], bool],
         report: Report,
         frame: FrameType | None = None,
+        *,
+        closely: bool = False,
     ) -> None:
         """Follow the wanted names in these functions, and in those nested in them; `report` must not raise.
 
         A `frame` that runs already is followed from its current line on: what it has now is reported as given. Other
-        calls of the same function are not followed, unless its code is among `codes`.
+        calls of the same function are not followed, unless its code is among `codes`. With `closely`, each pass of a
+        loop that changes a wanted variable is reported, and each binding even to the value that was there before.
         """
         if self._probe is not None:
             raise RuntimeError("this LineFollower was started already: stop it first, or make another one")
-        found = watched_in(codes, wanted, report)
-        self._running = joined(frame, found, wanted, report)
+        found = watched_in(codes, wanted, report, closely=closely)
+        self._running = joined(frame, found, wanted, report, closely=closely)
         tool = free_tool()
         joining = self._running and self._running[1]
         self._probe = TraceFunctions(found, joining) if tool is None else MonitoringEvents(found, tool)
@@ -73,20 +76,27 @@ class LineFollower:
         self._probe = self._running = None
 
 
-def watched_in(codes: Iterable[CodeType], wanted: Callable[[str], bool], report: Report) -> dict[int, CodeVariables]:
+def watched_in(
+    codes: Iterable[CodeType], wanted: Callable[[str], bool], report: Report, *, closely: bool
+) -> dict[int, CodeVariables]:
     """The variables to follow in each code object, by the id of the code."""
     every = [each for code in codes for each in (code, *nested_codes(code)) if is_function(each)]
-    watched = [CodeVariables(code, wanted, report) for code in every]
+    watched = [CodeVariables(code, wanted, report, closely=closely) for code in every]
     return {id(each.code): each for each in watched if each.has_names}
 
 
 def joined(
-    frame: FrameType | None, found: dict[int, CodeVariables], wanted: Callable[[str], bool], report: Report
+    frame: FrameType | None,
+    found: dict[int, CodeVariables],
+    wanted: Callable[[str], bool],
+    report: Report,
+    *,
+    closely: bool,
 ) -> tuple[CodeVariables, FrameType] | None:
     """The variables to follow in a frame that runs already, added to `found`; None if there are none."""
     if frame is None:
         return None
-    watched = found.get(id(frame.f_code)) or CodeVariables(frame.f_code, wanted, report, frame)
+    watched = found.get(id(frame.f_code)) or CodeVariables(frame.f_code, wanted, report, frame, closely=closely)
     if not watched.has_names:
         return None
     found[id(frame.f_code)] = watched
@@ -124,8 +134,9 @@ class MonitoringEvents:
             local = events.LINE | events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
             for watched in self._watched.values():
                 monitoring.set_local_events(self._tool, watched.code, local)
-            # `sys.monitoring` has no local event for a frame that raises.
-            monitoring.set_events(self._tool, events.PY_UNWIND)
+            # `sys.monitoring` has no local events for a frame that raises.
+            raising = events.RAISE if any(watched.is_close for watched in self._watched.values()) else 0
+            monitoring.set_events(self._tool, events.PY_UNWIND | raising)
 
         def stop(self) -> None:
             """Turn the events off, and free the tool id."""
@@ -145,6 +156,7 @@ class MonitoringEvents:
                 events.PY_RETURN: self._leave,
                 events.PY_YIELD: self._leave,
                 events.PY_UNWIND: self._leave,
+                events.RAISE: self._raise,
             }
 
     else:
@@ -168,6 +180,11 @@ class MonitoringEvents:
         watched, frame = self._watched[id(code)], sys._getframe(1)
         if watched.covers(frame):
             watched.resume(frame)
+
+    def _raise(self, code: CodeType, offset: int, error: BaseException) -> None:
+        watched = self._watched.get(id(code))
+        if watched is not None:
+            watched.note_raise(sys._getframe(1))
 
     def _leave(self, code: CodeType, offset: int, value: Any) -> None:
         watched = self._watched.get(id(code))

@@ -10,8 +10,8 @@ from typing import Literal
 from insitu.capture.variables.follow.nodes import extending, reporting, unplaced
 from insitu.capture.variables.follow.scopes import evaluated
 
-Moment = Literal["entered", "given", "bound", "maybe", "deleted"]
-WITHOUT_VALUE = ("deleted", "entered")
+Moment = Literal["entered", "given", "bound", "maybe", "deleted", "pass", "defined", "left"]
+WITHOUT_VALUE = ("deleted", "entered", "pass", "defined", "left")
 Report = tuple[Moment, str, int]
 
 # Builtins that change none of their arguments, unless the program redefines them.
@@ -26,6 +26,22 @@ ALWAYS = (ast.AugAssign, ast.Import, ast.ImportFrom, ast.ClassDef, ast.With, ast
 RUNS_OTHERS = (ast.Await, ast.Yield, ast.YieldFrom)
 
 
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Reports without a variable: what else the code says of itself.
+
+    `passes`: a pass begins, in a loop that changes a wanted variable. `ends`: the function has ended. `definitions`: a
+    function or class was defined, or something imported.
+    """
+
+    passes: bool = False
+    ends: bool = False
+    definitions: bool = False
+
+
+NO_EXTRAS = Extras()
+
+
 @dataclass(slots=True)
 class ReportPlan:
     """The reports for a function and its nested functions, and the placeholders that were put in so far."""
@@ -37,10 +53,13 @@ class ReportPlan:
     guards: int
     # Where the functions begin, by name and first line.
     first_places: dict[tuple[str, int], ast.AST | None]
+    extras: Extras = NO_EXTRAS
     placeholders: dict[Report, str] = field(default_factory=dict)
     # Names whose bindings in the outermost function go to a list where the value is of one of so many kinds.
     shortcuts: Callable[[str], bool] = lambda name: False
     kinds: int = 0
+    # Whether reports are put into the functions that are defined in this one.
+    is_deep: bool = True
     # Whether anything was put into the function that is at hand, and how deep it is nested.
     is_reported: bool = False
     depth: int = 0

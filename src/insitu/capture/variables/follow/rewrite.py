@@ -22,18 +22,20 @@ from insitu.capture.variables.follow.definitions import (
     FUNCTIONS,
     Definition,
     NoSource,
+    bound_anywhere,
     clone,
+    compiled,
     find,
     nested_codes,
     source_of,
 )
 from insitu.capture.variables.follow.instructions import dictionary_names, global_names, stored_names
 from insitu.capture.variables.follow.nodes import ANY_ERROR, ENTRY, EXTEND, KIND, NAME_ERROR, TYPE, first_places
-from insitu.capture.variables.follow.report_plan import Moment, Report, ReportPlan
+from insitu.capture.variables.follow.report_plan import NO_EXTRAS, Extras, Moment, Report, ReportPlan
 from insitu.capture.variables.follow.scopes import Function, scope_of
 from insitu.capture.variables.follow.statements import insert
 
-__all__ = ["NoSource", "ReportPoint", "Reporter", "Shortcut", "bound_names", "known_names", "rewrite"]
+__all__ = ["NoSource", "ReportPoint", "Reporter", "Shortcut", "bound_names", "known_names", "rewrite", "rewrite_module"]
 
 Reporter = Callable[[Any], Any]
 PRIVATE = re.compile(r"_.+?(__.*)", re.DOTALL)  # `_Class__name`
@@ -74,6 +76,7 @@ def rewrite(
     wanted: Callable[[str], bool],
     reporter: Callable[[ReportPoint], Reporter],
     shortcut: Shortcut | None = None,
+    extras: Extras = NO_EXTRAS,
 ) -> CodeType:
     """Code that does the same and calls the reporter of each point with the value of the variable.
 
@@ -91,16 +94,59 @@ def rewrite(
     (12, ['entered  = None', 'given width = 3', 'bound size = 12'])
     """
     wanted = cache(wanted)
-    if not any(map(wanted, names_of(code))):
+    if not extras.ends and not any(map(wanted, names_of(code))):
         return code
     definition = find(code)
     places = first_places((code, *nested_codes(code)))
-    for guards in (2, 1, 0):
-        plan = ReportPlan(wanted, definition.source.is_builtin, guards, places)
+
+    def with_reports(guards: int) -> CodeType:
+        plan = ReportPlan(wanted, definition.source.is_builtin, guards, places, extras)
         if shortcut is not None:
             plan.shortcuts, plan.kinds = shortcut.names, len(shortcut.kinds)
+        return _code_with_reports(definition, plan, reporter, shortcut)
+
+    return _with_most_guards(code, with_reports)
+
+
+def rewrite_module(
+    code: CodeType,
+    tree: ast.Module,
+    wanted: Callable[[str], bool],
+    reporter: Callable[[ReportPoint], Reporter],
+    extras: Extras = NO_EXTRAS,
+) -> CodeType:
+    """The code of a module that reports its own variables, made from its tree; its functions stay as they are.
+
+    >>> text, seen = "total = 0\\nfor part in (1, 2): total += part", []
+    >>> code = compile(text, "sums.py", "exec")
+    >>> def reporter(point):
+    ...     return lambda value: seen.append(f"{point.moment} {value}")
+    >>> exec(rewrite_module(code, ast.parse(text), {"total"}.__contains__, reporter, Extras(passes=True)), {})
+    >>> seen
+    ['entered None', 'bound 0', 'pass None', 'bound 1', 'pass None', 'bound 3']
+    """
+    bound = frozenset(bound_anywhere(tree))
+
+    def is_builtin(name: str) -> bool:
+        return name in vars(builtins) and name not in bound and "*" not in bound
+
+    def is_wanted(name: str) -> bool:
+        return name.isidentifier() and wanted(name)
+
+    def with_reports(guards: int) -> CodeType:
+        plan = ReportPlan(cache(is_wanted), is_builtin, guards, {}, extras, is_deep=False)
+        module = clone(tree)
+        insert(module, plan)
+        return ConstantFiller(plan, reporter, None).filled(compiled(module, code), code.co_qualname)
+
+    return _with_most_guards(code, with_reports)
+
+
+def _with_most_guards(code: CodeType, with_reports: Callable[[int], CodeType]) -> CodeType:
+    """The code with as many blocks around its statements as Python can nest."""
+    for guards in (2, 1, 0):
         try:
-            return _code_with_reports(definition, plan, reporter, shortcut)
+            return with_reports(guards)
         except (SyntaxError, RecursionError) as error:
             failed = error
             if TOO_DEEP not in str(error):

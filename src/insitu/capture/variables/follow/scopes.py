@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Block = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 LAMBDA = "<lambda>"
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -29,11 +30,12 @@ class Scope:
     shared: set[str] = field(default_factory=set)
 
 
-def scope_of(function: Function) -> Scope:
-    """The names of a function."""
+def scope_of(function: Function | ast.Module) -> Scope:
+    """The names of a function or a module."""
     body = [function.body] if isinstance(function, ast.Lambda) else function.body
     scope = names_in(body)
-    scope.parameters = parameters(function.args)
+    if not isinstance(function, ast.Module):
+        scope.parameters = parameters(function.args)
     return scope
 
 
@@ -96,6 +98,35 @@ def add_name(node: ast.Name, scope: Scope) -> None:
     scope.bound.add(node.id)
     if isinstance(node.ctx, ast.Del):
         scope.lost.add(node.id)
+
+
+def changed_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names that these nodes bind, those whose attributes and items they set, and those whose methods they call.
+
+    >>> sorted(changed_names(ast.parse("loss = model(x); self.total += loss; losses.append(loss)").body))
+    ['loss', 'losses', 'self']
+    """
+    waiting = list(nodes)
+    found = names_in(waiting).bound
+    while waiting:
+        node = waiting.pop()
+        changed = changed_part(node)
+        while isinstance(changed, ast.Attribute | ast.Subscript):
+            changed = changed.value
+        if isinstance(changed, ast.Name):
+            found.add(changed.id)
+        waiting += evaluated(node)
+    return found
+
+
+def changed_part(node: ast.AST) -> ast.AST | None:
+    """The object that a node changes: of which it sets an attribute or item, or calls a method."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=owner)):
+            return owner
+        case ast.Attribute(value=owner, ctx=ast.Store()) | ast.Subscript(value=owner, ctx=ast.Store()):
+            return owner
+    return None
 
 
 def captured(node: ast.AST) -> list[str]:

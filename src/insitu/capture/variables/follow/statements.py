@@ -20,8 +20,10 @@ from insitu.capture.variables.follow.scopes import (
     LAMBDA,
     TYPE_ALIAS,
     UNSEEN,
+    Block,
     Function,
     captured,
+    changed_names,
     children,
     evaluated,
     first_line,
@@ -33,10 +35,11 @@ from insitu.capture.variables.follow.scopes import (
 
 # A name for `global` that declares nothing: it replaces declarations that were moved to the top of their function.
 NOTHING = "insitu: moved"
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 
-def insert(function: Function, plan: ReportPlan) -> None:
-    """Put the reports into a function, in place; the first one says that it was entered."""
+def insert(function: Function | ast.Module, plan: ReportPlan) -> None:
+    """Put the reports into a function or a module, in place; the first one says that it was entered."""
     outer, plan.is_reported = plan.is_reported, False
     plan.depth += 1
     if isinstance(function, ast.Lambda):
@@ -48,9 +51,9 @@ def insert(function: Function, plan: ReportPlan) -> None:
 
 
 class ReportInserter:
-    """Puts the reports into one function, statement by statement, in order."""
+    """Puts the reports into one function or module, statement by statement, in order."""
 
-    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, plan: ReportPlan) -> None:
+    def __init__(self, function: Block, plan: ReportPlan) -> None:
         self.function = function
         self.plan = plan
         self.scope = scope = scope_of(function)
@@ -68,15 +71,32 @@ class ReportInserter:
 
     def insert(self) -> None:
         """Put the reports in, in place."""
-        node = self.function
-        start = int(is_docstring(node.body[0]))
-        given = self.plan.select(self.scope.parameters)
-        first = self.plan.first_places.get((node.name, first_line(node)))
-        entry = self.reports("given", given, node, first)
-        rest = self.block(node.body[start:])
+        body = self.function.body
+        start = beginning(body)
+        if isinstance(self.function, ast.Module) and start == len(body):
+            return
+        node, first = self._entrance(start)
+        entry = self.reports("given", self.plan.select(self.scope.parameters), node, first)
+        last = self._end(node)
+        rest = self.block(body[start:])
         if self.plan.is_reported:
             entry = [*self.reports("entered", [""], node, first), *entry]
-        node.body = [*node.body[:start], *self.declarations, *entry, *rest]
+        if last and rest:
+            rest = [unplaced(ast.Try(body=rest, handlers=[], orelse=[], finalbody=last))]
+        self.function.body = [*body[:start], *self.declarations, *entry, *rest]
+
+    def _entrance(self, start: int) -> tuple[Any, Any]:
+        """The node whose line the first reports have, and the node in whose place they are."""
+        node = self.function
+        if isinstance(node, ast.Module):
+            return node.body[start], node.body[start]
+        return node, self.plan.first_places.get((node.name, first_line(node)))
+
+    def _end(self, node: ast.stmt) -> list[ast.stmt]:
+        """The report that the function has ended, if it is wanted."""
+        if self.plan.extras.ends and self.plan.depth == 1:
+            return self.reports("left", [""], node)
+        return []
 
     def block(self, nodes: list[ast.stmt], sure: Iterable[str] = ()) -> list[ast.stmt]:
         """The statements of a suite with their reports; `sure` are the names that are bound whenever the suite runs."""
@@ -88,6 +108,13 @@ class ReportInserter:
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         """A statement with the reports that belong to it."""
+        done = self._reported(node)
+        if self.plan.extras.definitions and isinstance(node, DEFINITIONS):
+            done += self.reports("defined", [""], node)
+        return done
+
+    def _reported(self, node: ast.stmt) -> list[ast.stmt]:
+        """A statement with the reports of its variables."""
         match node:
             case ast.Global() | ast.Nonlocal():
                 return [self.move_to_top(node)]
@@ -132,29 +159,37 @@ class ReportInserter:
 
     def inside(self, node: ast.stmt) -> None:
         """Put the reports into the functions that a statement defines."""
-        for function in functions_of(node):
-            insert(function, self.plan)
+        if self.plan.is_deep:
+            for function in functions_of(node):
+                insert(function, self.plan)
 
     def test(self, node: ast.If | ast.While) -> list[ast.stmt]:
         """`if` and `while`: what the test may have changed is reported on both ways that lead on from it."""
-        changing = self.plan.may_change(node)
+        changing, first = self.plan.may_change(node), self.passes(node)
         self.header(node)
         if isinstance(node, ast.While):
             self.possible |= names_in([node]).bound
-        node.body = [*self.start(node, changing), *self.block(node.body)]
+        node.body = [*first, *self.start(node, changing), *self.block(node.body)]
         node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
         return self.reporting_errors(node, self.followed if changing else [], need=2)
 
     def loop(self, node: ast.For | ast.AsyncFor) -> list[ast.stmt]:
         """`for`: what it binds is reported first in its body."""
-        changing, names = self.plan.may_change(node), bound_by(node)
+        changing, names, first = self.plan.may_change(node), bound_by(node), self.passes(node)
         self.header(node)
         self.possible |= names_in([node]).bound
         others = self.followed_except(names) if changing else []
         bindings = self.bindings(self.plan.select(names), node)
-        node.body = [*bindings, *self.maybes(node, others), *self.block(node.body, names)]
+        node.body = [*first, *bindings, *self.maybes(node, others), *self.block(node.body, names)]
         node.orelse = [*self.start(node, changing), *self.block(node.orelse)]
         return self.reporting_errors(node, self.followed if changing else [], need=2)
+
+    def passes(self, node: ast.AST) -> list[ast.stmt]:
+        """The report that a pass begins, of a loop that changes a wanted variable."""
+        is_loop = isinstance(node, ast.For | ast.AsyncFor | ast.While)
+        if self.plan.extras.passes and is_loop and self.plan.select(changed_names([node])):
+            return self.reports("pass", [""], node)
+        return []
 
     def context(self, node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
         """`with`: entering and leaving run code of the context manager."""
@@ -267,6 +302,19 @@ class ReportInserter:
         return unplaced(ast.Try(body=body, handlers=[passing], orelse=[], finalbody=[]))
 
 
+def beginning(body: list[ast.stmt]) -> int:
+    """The index of the first statement that is neither a docstring nor an import from `__future__`."""
+    start = int(bool(body) and is_docstring(body[0]))
+    while start < len(body) and is_future_import(body[start]):
+        start += 1
+    return start
+
+
+def is_future_import(node: ast.stmt) -> bool:
+    """Whether a statement imports from `__future__`: no other statement may come before."""
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
 def empty_case(last: ast.match_case) -> ast.match_case:
     """A case for what no case before matches: Python does nothing there, and the reports go there."""
     wildcard = unplaced(ast.MatchAs(pattern=None, name=None))
@@ -331,7 +379,8 @@ def is_expression_part(part: Any) -> bool:
 def with_report(node: Any, plan: ReportPlan, line: int) -> Any:
     """The expression, or one that also reports what it binds."""
     if isinstance(node, ast.Lambda):
-        insert(node, plan)
+        if plan.is_deep:
+            insert(node, plan)
     elif isinstance(node, ast.NamedExpr) and plan.wanted(node.target.id):
         return in_sequence([], node, [plan.report("bound", node.target.id, line)])
     return node

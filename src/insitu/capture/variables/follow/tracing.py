@@ -118,6 +118,8 @@ class FrameTracer:
             self._watched.step(frame, frame.f_lineno)
         elif event == "return":
             self._watched.leave(frame)
+        elif event == "exception":
+            self._watched.note_raise(frame)
         return self
 
     def below(self) -> Tracer | None:
