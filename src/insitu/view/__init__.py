@@ -178,7 +178,7 @@ def _check_no_view(subject: object, view: AnyView, only: object, options: Mappin
     if view != "tree":
         names.insert(0, "view")
     if names and isinstance(subject, (Diff, Explanation, Finding, Call)):
-        raise ChoiceError(f"{names[0]} is an argument for a Trace, and this is a {type(subject).__name__}: leave it out")
+        raise ChoiceError(f"{names[0]} is for a Trace, and this is a {type(subject).__name__}: leave it out")
 
 
 def _stream_options(view: AnyView, file: IO[str] | None, width: int | None) -> Mapping[str, Any]:
