@@ -194,8 +194,16 @@ function foldNote(app, row) {
 function foldedCallsText({ calls }, row, likes) {
   const { values, time: total } = calls.together(likes);
   const sums = [values ? ` Range of all: ${values}.` : "", total ? ` Sum of all times: ${time(total)}.` : ""];
-  const text = `One row for ${many(likes.length)} calls that are alike.${sums.join("")}`;
-  return make("p", "fold-note", `${text} Below is the first of them, #${calls.row.id[row]}.`);
+  const text = `One row for ${many(likes.length)} ${pluralOf(calls, row)} that are alike.${sums.join("")}`;
+  const number = calls.row.id[row] >= 0 ? `, #${calls.row.id[row]}` : "";
+  return make("p", "fold-note", `${text} Below is the first of them${number}.`);
+}
+
+/** What rows like this one are. @param {Calls} calls @param {number} row */
+function pluralOf(calls, row) {
+  const kind = calls.row.kind[row];
+  if (kind <= PYTHON) return "calls";
+  return kind >= STEP ? `${KINDS[kind]}s`.replace("expressions", "groups of calls").replace("passs", "passes") : "rows";
 }
 
 /** That another of the calls has NaN or Inf. @param {App} app @param {number} row @param {number[]} likes */

@@ -187,7 +187,8 @@ function timesInside(app, row) {
   const found = new Map();
   for (let inner = row + 1; inner < app.callTree.end[row]; inner++) {
     const own = columns.duration[inner] - 1 - columns.inside[inner];
-    if (own <= 0) continue;
+    const isCall = columns.kind[inner] <= PYTHON;
+    if (!isCall || own <= 0) continue;
     const known = found.get(columns.name[inner]) ?? { first: inner, count: 0, total: 0 };
     known.count += 1;
     known.total += own;

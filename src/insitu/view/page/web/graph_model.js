@@ -132,6 +132,7 @@ class GraphModel {
     const folds = tree.isFolded(row) ? [...around, node] : around;
     this.nodes[node].folds = folds;
     this.claim(row, isOpen ? row + 1 : tree.end[row], node);
+    this.claimWrappers(row, parent, node);
     if (isOpen) this.addNodes(this.windowOf(childRows(app, row)), node, folds);
     if (tree.isFolded(row)) this.copyClaims(row);
   }
@@ -139,6 +140,13 @@ class GraphModel {
   /** Note the node of the rows up to an end. @param {number} row @param {number} end @param {number} node */
   claim(row, end, node) {
     this.nodeOf.fill(node, row - this.flow.first, end - this.flow.first);
+  }
+
+  /** Groups around a node that are not nodes themselves are shown as this node. */
+  claimWrappers(/** @type {number} */ row, /** @type {number} */ parent, /** @type {number} */ node) {
+    const { tree, scope } = this.flow;
+    const box = parent < 0 ? scope : this.nodes[parent].row;
+    for (let around = tree.parent[row]; around > box; around = tree.parent[around]) this.claim(around, around + 1, node);
   }
 
   /** The copies of a folded row have the same nodes. @param {number} row */

@@ -16,11 +16,25 @@ function childRows(app, parent) {
   const tree = app.callTree;
   const end = parent < 0 ? app.calls.size : tree.end[parent];
   const found = [];
-  for (let row = parent + 1; row < end; row = tree.end[row]) {
-    const isFoldedAway = !tree.run[row] && !tree.isUnfolded[tree.head[row]];
-    if (!isFoldedAway && isDrawn(app, row)) found.push(row);
-  }
+  for (let row = parent + 1; row < end; row = tree.end[row]) if (isNode(app, row)) found.push(withoutWrapper(app, row));
   return found;
+}
+
+/** @param {App} app @param {number} row */
+const isNode = (app, row) => !app.callTree.isFoldedAway(row) && isDrawn(app, row);
+
+/** The row that is the node of a row: a group around one node is that node, as a loop around blocks that are alike. */
+function withoutWrapper(/** @type {App} */ app, /** @type {number} */ row) {
+  const tree = app.callTree;
+  const isGroup = app.calls.row.kind[row] > STEP;
+  if (!isGroup || tree.isFolded(row)) return row;
+  let only = -1;
+  for (let inner = row + 1; inner < tree.end[row]; inner = tree.end[inner]) {
+    if (!isNode(app, inner)) continue;
+    if (only >= 0) return row;
+    only = inner;
+  }
+  return only < 0 ? row : withoutWrapper(app, only);
 }
 
 /** Whether a row is a node: a call or a group of calls in which there are tensors, or a call that raised. */
