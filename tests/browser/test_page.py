@@ -448,7 +448,7 @@ def test_nan_in_a_later_copy_is_shown_on_the_folded_row(open_page: Open) -> None
     assert "✗ Inf in 1 of them, first in" in opened.details
 
 
-def test_copies_have_the_same_rows_even_where_their_lines_differ(open_page: Open) -> None:
+def test_blocks_whose_calls_are_on_other_lines_are_not_folded(open_page: Open) -> None:
     """The first block calls one line three times, the second three lines once."""
     run = Run()
     for number in range(2):
@@ -459,8 +459,12 @@ def test_copies_have_the_same_rows_even_where_their_lines_differ(open_page: Open
                 run.call("function", "torch.relu", out=out, site=PLACES.setdefault((number, place.line), place))
     opened = open_page(page(run.trace))
     assert list(zip(opened.rows, cells(opened, 3), cells(opened, 5), strict=True)) == [
-        ("▾ h.0 … h.1 × 2 alike Block", "", ""),
-        ("torch.relu() × 3 alike", "0 … 12", "train.py:5 …"),
+        ("▾ h.0 Block", "", ""),
+        ("torch.relu() × 3 alike", "0 … 2", "train.py:5"),
+        ("▾ h.1 Block", "", ""),
+        ("torch.relu()", "0 … 10", "train.py:5"),
+        ("torch.relu()", "1 … 11", "train.py:6"),
+        ("torch.relu()", "2 … 12", "train.py:7"),
     ]
 
 

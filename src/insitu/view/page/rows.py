@@ -115,7 +115,7 @@ def row_facts(events: Iterable[Event]) -> RowFacts:
 
 def _stepped(roots: list[Node], forest: Forest) -> Iterator[PageRow]:
     """The rows below those of their steps, if there is more than one step."""
-    groups = steps([_with_passes(_arranged([nodes], None, forest))[0] for nodes in by_step(roots)])
+    groups = steps([_top_nodes(nodes, forest) for nodes in by_step(roots)])
     ranked = len({node.first.rank for node in roots}) > 1
     titled = sum(group.count for group in groups) > 1
     for group in groups:
@@ -131,6 +131,12 @@ def _stepped(roots: list[Node], forest: Forest) -> Iterator[PageRow]:
                 yield from _nested(run, int(titled), inside)
 
 
+def _top_nodes(roots: list[Node], forest: Forest) -> list[Node]:
+    """The outermost nodes of a step, in groups."""
+    (nodes,) = _without_frames(_arranged([roots], None, forest), "", is_inside_call=False)
+    return nodes
+
+
 def _inside(folds: list[Fold], forest: Forest) -> Inside:
     """The runs of siblings in each node; in nodes that are alike they are the same, so that their rows are too."""
     found: Inside = {}
@@ -143,7 +149,7 @@ def _inside(folds: list[Fold], forest: Forest) -> Inside:
         columns = [node.children for node in item.nodes]
         if not isinstance(item.event, Group):
             columns = _arranged(columns, item.event, forest)
-        columns = _with_passes(columns)
+        columns = _without_frames(columns, path, is_inside_call=not isinstance(item.event, Group))
         places = identical_ranges(columns[0], path)
         for node, column in zip(item.nodes, columns, strict=True):
             found[id(node)] = [column[start:end] for start, end in places]
@@ -207,25 +213,46 @@ def _arranged(columns: Columns, around: Event | None, forest: Forest) -> Columns
     return arrange([list(compress(nodes, seen)) for nodes in columns], around, forest)
 
 
-def _with_passes(columns: Columns) -> Columns:
-    """Siblings with the passes of a loop in place of the loop if they are alike: then they are one row."""
-    are_even = list(map(_is_even_loop, columns[0]))
-    if not any(are_even):
-        return columns
-    return [list(chain.from_iterable(map(_expanded, nodes, are_even))) for nodes in columns]
+def _without_frames(columns: Columns, path: str, *, is_inside_call: bool) -> Columns:
+    """Siblings with what is in a loop or line in its place, where that says as much; as in the tree.
+
+    The passes of a loop that are alike are one row. A single pass inside a call, and a line around calls that are
+    alike, are the calls in them.
+    """
+    while True:
+        inner = [_without_frame(node, path, is_inside_call) for node in columns[0]]
+        if not any(inner):
+            return columns
+        columns = [list(chain.from_iterable(map(_opened, nodes, inner))) for nodes in columns]
 
 
-def _is_even_loop(node: Node) -> bool:
-    """Whether a node is a loop whose passes are alike."""
-    if not isinstance(node.event, Group) or node.event.kind not in ("loop", "function"):
-        return False
-    return len({step.signature for step in node.children}) == 1
+def _without_frame(node: Node, path: str, is_inside_call: bool) -> int:
+    """How many levels of a node are left out: a loop, or a loop and its only pass, or a line; 0 if it stays."""
+    if not isinstance(node.event, Group):
+        return 0
+    if node.event.kind == "line":
+        return int(_is_one_run(node, path))
+    is_even_loop = node.event.kind in ("loop", "function") and len({step.signature for step in node.children}) == 1
+    if not is_even_loop:
+        return 0
+    if len(node.children) > 1:
+        return 1
+    is_left_out = is_inside_call or _is_one_run(node.children[0], path)
+    return 1 + int(is_left_out)
 
 
-def _expanded(node: Node, is_even_loop: bool) -> list[Node]:
-    if is_even_loop:
-        return node.children
-    return [node]
+def _is_one_run(node: Node, path: str) -> bool:
+    """Whether all that is in a node are calls that are alike."""
+    is_call = isinstance(node.children[0].event, Call)
+    return is_call and len(identical_ranges(node.children, path)) == 1
+
+
+def _opened(node: Node, levels: int) -> list[Node]:
+    """What is so many levels inside a node."""
+    nodes = [node]
+    for _ in range(levels):
+        nodes = [child for each in nodes for child in each.children]
+    return nodes
 
 
 def _stacked(run: list[Node], depth: int) -> list[tuple[Node, int, int]]:
