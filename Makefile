@@ -10,7 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
 ZOO := .venv-zoo
-CODE := src tests dropins docs/make_pictures.py $(wildcard benchmarks)
+CODE := src tests dropins docs $(wildcard benchmarks)
 
 .PHONY: test demo bench browser bugs faults zoo soak lint types unit format clean
 .DELETE_ON_ERROR:

@@ -30,6 +30,7 @@ TOPICS = {
     "storage": "the journal and the file of a recorded run",
     "large": "Llama-70B on the meta device: time and memory",
     "text": "100,000 events as text, and as a page",
+    "pages": "pages of 100,000 and of 1,000,000 events: made, opened, searched",
     "command": "the time that `insitu show` of a small file takes",
     "peers": "DebugMode, torchlens, torch-code-tracing, torchview, torchinfo",
 }

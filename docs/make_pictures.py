@@ -1,67 +1,81 @@
 """The pictures of the documentation, made by the tool: `python docs/make_pictures.py`.
 
-It traces a small training that goes wrong and two runs that differ, writes the pages and photographs them in a browser.
+It makes the pages of the gallery, opens them in a browser, does what a user would do, and photographs them. The moving
+picture of the README shows a terminal first, then these pages.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
-from torch.nn import functional as F
 
-import insitu
-from insitu.demo import GPT
-from insitu.view.html import page as page_of
+DOCS = Path(__file__).parent
+PICTURES = DOCS / "pictures"
+sys.path.insert(0, str(DOCS / "site"))
+from gallery import make_page  # noqa: E402
+from real_terminal import printed_in_a_terminal  # noqa: E402
+from terminal_svg import terminal_svg  # noqa: E402
 
-PICTURES = Path(__file__).parent / "pictures"
-WIDTH = 1400
+SIZE = (1280, 760)  # pixels of a photographed page
+FRAME = (960, 570)  # pixels of the moving picture
+COLOURS = 64  # of the moving picture: it must be small
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
+COLUMNS, ROWS = 112, 36  # of the terminal
+COMMAND = "insitu run train.py"
+TRAIN = """\
+import torch
+from torch.nn import functional as F
+from insitu.demo import GPT
+
+model = GPT()
+optimizer = torch.optim.AdamW(model.parameters())
+data = torch.randint(256, (32, 25))
+for batch in data.split(4):
+    loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 
 
-def training() -> insitu.Trace:
-    """Four steps of training; in the third a weight has grown so large that the scores overflow."""
-    torch.manual_seed(0)
-    model, tokens = GPT(), torch.randint(256, (2, 25))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    trace: insitu.Trace
-    with insitu.record(keep="stats") as trace:
-        for step in range(4):
-            trace.step()
-            if step == 2:
-                model.get_parameter("h.2.attn.c_attn.weight").data *= 1e20
-            loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-    return trace
+@dataclass(frozen=True)
+class Visit:
+    """A page of the gallery, its picture, and what to press and to click before it is taken."""
+
+    page: str
+    picture: str
+    keys: tuple[str, ...] = ()
+    click: str = ""
+    seconds: float = 3.0
 
 
-def difference() -> insitu.Diff:
-    """Two runs of a model: in one, a LayerNorm has another epsilon."""
-    torch.manual_seed(0)
-    model, tokens = GPT(), torch.randint(256, (2, 24))
-    with insitu.record(model, keep="stats") as before:
-        model(tokens)
-    setattr(model.get_submodule("h.2.ln_1"), "eps", 1e-3)  # noqa: B010
-    with insitu.record(model, keep="stats") as after:
-        model(tokens)
-    return insitu.compare(before, after)
+VISITS = (
+    Visit("model.html", "model.png", keys=("g",)),
+    Visit("nan.html", "nan.png"),
+    Visit("diff.html", "diff.png"),
+    Visit("training.html", "training.png"),
+)
 
 
-def opened(browser: Browser, path: Path, *, height: int, dark: bool = False) -> Page:
+def opened(browser: Browser, path: Path, *, dark: bool = False) -> Page:
     """A page in a tab, once it has drawn itself."""
-    page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme="dark" if dark else "light")
+    width, height = SIZE
+    page = browser.new_page(
+        viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", device_scale_factor=1.5
+    )
     page.goto(path.as_uri())
     for _ in range(500):
         if page.evaluate("document.body.dataset.ready"):
@@ -70,29 +84,73 @@ def opened(browser: Browser, path: Path, *, height: int, dark: bool = False) -> 
     sys.exit(f"{path.name} never became ready")
 
 
-def photograph(page: Page, path: Path) -> None:
-    """Take the picture when all is drawn."""
-    page.wait_for_timeout(300)
-    page.screenshot(path=path)
+def photograph(page: Page, visit: Visit) -> bytes:
+    """Do what the visit says, and take the picture when all is drawn."""
+    for key in visit.keys:
+        page.keyboard.press(key)
+    if visit.click:
+        page.click(visit.click)
+    page.wait_for_timeout(600)
+    taken: bytes = page.screenshot()
     page.close()
+    return taken
 
 
-def main(folder: Path = PICTURES) -> None:
+def terminal_frames(browser: Browser, folder: Path) -> list[tuple[bytes, float]]:
+    """A command that is typed, and what it prints."""
+    (folder / "train.py").write_text(TRAIN)
+    command = [sys.executable, "-m", *COMMAND.split()]
+    output = printed_in_a_terminal(command, folder, columns=COLUMNS, rows=ROWS)
+    typed = [f"$ {COMMAND[:length]}▏" for length in (0, 6, 10, len(COMMAND))]
+    texts = [(text + "\n" * ROWS, 0.3) for text in typed]
+    texts.append((f"$ {COMMAND}\n{output}", 4.0))
+    width, height = FRAME
+    frames: list[tuple[bytes, float]] = []
+    for text, seconds in texts:
+        page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=1)
+        picture = terminal_svg("\n".join(text.split("\n")[:ROWS]), "a training script, as it is")
+        page.set_content(f"<style>body{{margin:0}} svg{{width:100%;height:auto}}</style>{picture}")
+        frames.append((page.screenshot(), seconds))
+        page.close()
+    return frames
+
+
+def animate(frames: list[tuple[bytes, float]], path: Path) -> None:
+    """Write an animated PNG with few colours, the same in all its frames."""
+    pictures = [
+        Image.open(io.BytesIO(data)).convert("RGB").resize(FRAME, Image.Resampling.LANCZOS) for data, _ in frames
+    ]
+    width, height = FRAME
+    all_of_them = Image.new("RGB", (width, height * len(pictures)))
+    for number, picture in enumerate(pictures):
+        all_of_them.paste(picture, (0, number * height))
+    palette = all_of_them.quantize(COLOURS, dither=Image.Dither.NONE)
+    first, *others = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    durations = [round(seconds * 1000) for _, seconds in frames]
+    first.save(path, save_all=True, append_images=others, duration=durations, loop=0, optimize=True)
+
+
+def write_small(data: bytes, path: Path) -> None:
+    """Write a photograph with 256 colours."""
+    Image.open(io.BytesIO(data)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def main(pictures: Path = PICTURES) -> None:
     """Make all pictures."""
-    browser_path = os.environ.get("INSITU_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    folder.mkdir(exist_ok=True)
+    found = os.environ.get("INSITU_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    pictures.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        run, diff = Path(name) / "run.html", Path(name) / "diff.html"
-        run.write_text(page_of(training(), title="GPT"), encoding="utf-8")
-        diff.write_text(page_of(difference(), title="eps 1e-5 | eps 1e-3"), encoding="utf-8")
-        browser = playwright.chromium.launch(executable_path=browser_path, args=ARGUMENTS)
-        for picture, dark in (("page.png", False), ("page-dark.png", True)):
-            page = opened(browser, run, height=800, dark=dark)
-            page.keyboard.press("f")
-            page.mouse.move(400, 300)
-            page.mouse.wheel(0, -110)  # the modules around it, too
-            photograph(page, folder / picture)
-        photograph(opened(browser, diff, height=640), folder / "diff.png")
+        folder = Path(name)
+        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        frames = terminal_frames(browser, folder)
+        for visit in VISITS:
+            page = make_page(visit.page, folder)
+            taken = photograph(opened(browser, page), visit)
+            write_small(taken, pictures / visit.picture)
+            frames.append((taken, visit.seconds))
+        dark = photograph(opened(browser, folder / "nan.html", dark=True), VISITS[1])
+        write_small(dark, pictures / "nan-dark.png")
+        animate(frames, pictures / "insitu.png")
         browser.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import ast
 import contextlib
+import inspect
 import io
 import os
 import re
@@ -29,6 +30,11 @@ import insitu
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+
+# The pages that are made when the site is built.
+GALLERY = [
+    f"gallery/{name}" for name in re.findall(r'"(\w+\.html)":', (DOCS / "site" / "gallery.py").read_text("utf-8"))
+]
 
 FENCED = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -182,6 +188,8 @@ def anchors(page: Path) -> set[str]:
 def test_links_have_targets(page: Path) -> None:
     for target, anchor in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
         assert "://" not in target, f"{target}: the documentation is complete without a network"
+        if target in GALLERY:
+            continue
         found = (page.parent / target).resolve() if target else page
         assert found.is_file() and found.is_relative_to(DOCS), target
         assert not anchor or anchor in anchors(found), f"{target}#{anchor}"
@@ -195,6 +203,21 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_page_of_names_lists_every_public_name() -> None:
     text = (DOCS / "names.md").read_text(encoding="utf-8")
     assert [name for name in insitu.__all__ if not re.search(rf"`(insitu\.)?{name}`|insitu\.{name}\b", text)] == []
+
+
+VERBS = re.findall(r"^::: insitu\.(\w+)$", (DOCS / "api.md").read_text("utf-8"), re.MULTILINE)
+
+
+def test_reference_has_every_verb() -> None:
+    functions = [name for name in insitu.__all__ if inspect.isfunction(getattr(insitu, name))]
+    assert sorted(VERBS) == sorted(functions)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_reference_describes_every_parameter(verb: str) -> None:
+    function = getattr(insitu, verb)
+    described = re.findall(r"^ {8}\*{0,2}(\w+): ", inspect.getsource(function), re.MULTILINE)
+    assert [name for name in described if name != "Examples"] == list(inspect.signature(function).parameters)
 
 
 # In the documentation, `run.h5` is a recorded run; `insitu.save` and `insitu run --to` write traces.
@@ -215,14 +238,3 @@ ODD_PHRASES = re.compile(
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_page_has_no_odd_phrases(page: Path) -> None:
     assert [match[0] for match in ODD_PHRASES.finditer(FENCED.sub("", page.read_text(encoding="utf-8")))] == []
-
-
-def test_site_builds_without_a_network(tmp_path: Path) -> None:
-    words = ["mkdocs", "build", "--strict", "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(tmp_path)]
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    loaded = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"?https?:|<link[^>]*stylesheet[^>]*https?:")
-    built = sorted(tmp_path.rglob("*.html"))
-    assert len(built) >= len(PAGES)
-    for page in built:
-        assert loaded.search(page.read_text(encoding="utf-8")) is None, page.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,13 @@ def on_startup(**options: Any) -> None:
     LEXERS["OutputLexer"] = ("output_lexer", OutputLexer.name, tuple(OutputLexer.aliases), (), ())
 
 
-def on_post_build(config: Any, **options: Any) -> None:
-    """Make the pages that the gallery links to, by the insitu of this checkout."""
-    from gallery import make_gallery
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that the gallery links to, made by the insitu of this checkout."""
+    from gallery import PAGES, make_page
+    from mkdocs.structure.files import File
 
-    make_gallery(Path(config["site_dir"]) / "gallery")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in PAGES:
+            content = make_page(name, Path(folder)).read_text(encoding="utf-8")
+            files.append(File.generated(config, f"gallery/{name}", content=content))
+    return files

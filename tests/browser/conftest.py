@@ -46,7 +46,8 @@ class Opened:
             self.page.keyboard.press(key)
 
     def search(self, query: str) -> str:
-        """Type a query; returned is what is said of the hits."""
+        """Replace the query; returned is what is said of the hits."""
+        self("document.getElementById('clear').click()")
         self.page.fill("#query", query)
         return str(self("document.getElementById('hits').textContent"))
 

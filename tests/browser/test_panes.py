@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.resources import files
 
+import numpy
 import pytest
 from tests.browser.conftest import Opened
 from tests.browser.runs import HOSTILE, hostile, large, training
 from tests.trace.comparing import Program, fused, given
 from tests.trace.comparing import compared as compared_programs
+from tests.view.build import Run, tensor
 
 from insitu.trace.compare.change import EmptyRun
 from insitu.trace.compare.traces import compare_traces
 from insitu.trace.diff import Diff
-from insitu.trace.event import Call, Event, Variable
-from insitu.trace.run import Curve
+from insitu.trace.event import Call
 from insitu.trace.trace import Trace
 from insitu.view.html import page
 
@@ -33,15 +34,13 @@ def test_a_diff_shows_both_runs_and_begins_at_the_first_cause(open_page: Open) -
     diff = compared()
     assert diff.first is not None and isinstance(diff.first.a, Call) and diff.first.a.path == "h.1.attn"
     opened = open_page(page(diff))
-    assert opened.page.locator("#heads span").all_inner_texts() == ["where", "before", "after", "difference"]
+    assert opened.page.locator("#heads .name").all_inner_texts() == ["where", "before", "after", "difference"]
     assert opened.selected == "✗ h.1.attn"
     assert "first cause" in opened("document.querySelector('#rows [aria-selected=true]').innerText")
-    assert "h.1.attn F.softmax(dim=-1)" in opened("document.getElementById('verdict').innerText")
-    assert opened("[...document.querySelectorAll('#details .label')].map((one) => one.innerText)") == [
-        "before",
-        "after",
-    ]
-    assert "NaN begins here" in opened.details
+    assert "First difference: h.1.attn F.softmax (model.py:23)" in opened("document.getElementById('banner').innerText")
+    heads = opened("[...document.querySelectorAll('#details thead th')].map((one) => one.innerText)")
+    assert [head.split()[0] for head in heads] == ["before", "after"]
+    assert "after: NaN begins here" in opened.details
     assert opened.rows[0].endswith(" same") and "because of what came before" in opened.rows[-1]
 
 
@@ -93,7 +92,7 @@ def test_a_diff_counts_repeats_and_marks_close_values(open_page: Open) -> None:
         runs.append(run)
     diff = compared_programs(*runs)
     opened = open_page(page(diff))
-    assert "× 3" in opened("document.getElementById('verdict').innerText")
+    assert "× 3" in opened("document.getElementById('banner').innerText")
     assert opened("document.querySelectorAll('#rows .row.cause').length") == 3
     assert opened.rows[0].endswith("≈ 5 equal within the tolerance")
     agreed = diff_that_agrees()
@@ -120,57 +119,48 @@ def test_a_call_only_in_the_second_run_has_its_own_address(open_page: Open) -> N
     assert opened.selected.startswith("+")
 
 
-def test_variables_are_drawn_over_steps_and_lead_to_their_changes(open_page: Open) -> None:
-    trace = training()
-    opened = open_page(page(trace))
-    opened.page.click("#views [data-view=series]")
-    cards = "[...document.querySelectorAll('.card')].map((card) => card.querySelector('h2').innerText)"
-    assert opened(cards) == ["loss", "weights"]
-    assert not opened("document.getElementById('grid').checkVisibility()")
-    assert opened("document.querySelectorAll('.card')[0].querySelectorAll('.dot').length") == 3
-    assert opened("document.querySelectorAll('.card')[0].querySelectorAll('.odd').length") == 1
-    assert opened("document.querySelectorAll('.card')[1].querySelectorAll('.band').length") == 1
-    assert "✗ NaN or Inf in step 3" in opened("document.querySelector('.card').innerText")
-    box = opened.page.locator(".series-chart").first.bounding_box()
-    assert box is not None
-    opened.page.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2)
-    assert opened.selected == "loss = values" and opened("document.getElementById('grid').checkVisibility()")
-    assert "step 1" in opened.details and "2.5" in opened.details
-    opened.press("v")
-    opened.page.click(".card .red a")
-    assert "step 3" in opened.details and "NaN" in opened.details
-    opened.search("softmax")
-    opened.press("Escape", "v", "n")
-    assert "softmax" in opened.selected and opened("document.getElementById('grid').checkVisibility()")
+def values(factor: float = 1.0) -> Trace:
+    """Calls that kept arrays: planes with NaN, a row, an image."""
+    planes = numpy.arange(48.0).reshape(2, 4, 6) * factor - 20
+    planes[0, 0, 0] = numpy.nan
+    image = numpy.zeros((3, 20, 20), "u1")
+    run = Run()
+    for number, array in enumerate((planes, planes[0, 1] * 2, image)):
+        out = tensor(*array.shape, id=number, kept=array, producer=number)
+        run.call("function", f"torch.f{number}", tensor(2, kept=numpy.ones(2)), out=out)
+    return run.trace
 
 
-def test_a_recorded_run_is_drawn_without_a_trace(open_page: Open) -> None:
-    steps = list(range(100))
-    curve = Curve(0, steps, [0.0] * 100, [-1.0] * 100, [step / 100 for step in steps], [2.0] * 100, [40])
-    opened = open_page(page(curves=[("head.weight.grad", [curve]), ("loss", [curve, Curve(1)])], title="a run"))
-    assert opened("document.querySelectorAll('.card').length") == 3
-    assert opened("document.querySelectorAll('.series-chart .band').length") == 2
-    assert "head.weight.grad" in opened("document.getElementById('series').innerText")
-    assert not opened("document.getElementById('details').checkVisibility()")
-    opened.page.click(".series-chart >> nth=0")
+def values_apart() -> Diff:
+    return compare_traces(values(), values(1.5))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_accessibility_violations(open_page: Open, scheme: str) -> None:
-    for subject, states in ((training(), ("f", "v", "?")), (compared(), ("n",))):
+    every = (
+        (training(), ("f", "w", "v", "t", "o", "/", "Escape", "?")),
+        (compared(), ("n",)),
+        (values(), ("j", "Enter")),
+        (values_apart(), ("n",)),
+    )
+    for subject, states in every:
         opened = open_page(page(subject), color_scheme=scheme, bypass_csp=True)
         opened((files("axe_core_python") / "axe.min.js").read_text("utf-8"))
-        opened.press("/", "s", "o", "Escape")
+        for button in opened.page.locator("#banner >> text=explain").all():
+            button.click()
+        opened.page.focus("#query")
+        opened.page.keyboard.type("kind:function so")
+        opened.press("Escape")
         for key in states:
             opened.press(key)
             found = opened("axe.run().then((result) => result.violations)")
             assert [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found] == []
 
 
-def test_hostile_names_in_a_diff_and_in_curves(open_page: Open) -> None:
+def test_hostile_names_in_a_diff(open_page: Open) -> None:
     diff = compare_traces(hostile(), hostile(), labels=(HOSTILE, HOSTILE))
     diff.unpaired.append(EmptyRun(HOSTILE, 1))  # type: ignore[arg-type]
-    opened = open_page(page(diff, curves=[(HOSTILE, [Curve(0, [1, 2], [0.0, 0.0], *([[1.0, 2.0]] * 3))])]))
+    opened = open_page(page(diff))
     opened.press("j", "e", "v")
     assert opened("window.pwned") is None and len(opened.requests) == 1
 
@@ -193,30 +183,4 @@ def test_a_page_of_100000_events_opens_and_searches_quickly(open_page: Open) -> 
         assert min(opened(search, query) for _ in range(3)) <= 200
     assert opened.search("softmax kind:function").split("/")[1] == f"{len(trace.find('h.*.attn', name='softmax')):,}"
     opened.press("Escape", "End")
-    assert opened.selected == "weights = values"
-
-
-def cards(opened: Opened) -> list[str]:
-    """What stands at the head of each card, after the name."""
-    return list(opened("[...document.querySelectorAll('.card .last')].map((last) => last.innerText)"))
-
-
-def test_a_series_that_ends_in_nan_does_not_show_its_last_finite_value(open_page: Open) -> None:
-    mean: list[float | None] = [2.0, 1.5, None]
-    loss = Curve(0, [0, 1, 2], [0.0] * 3, mean, mean, mean, [2])
-    partly = Curve(0, [0, 1], [0.0] * 2, [1.0, 2.0], [1.5, 2.5], [2.0, 3.0], [1])
-    count = Curve(0, [0, 1], [0.0] * 2, *([[4096.0, 131_072.0]] * 3), is_whole=True)
-    opened = open_page(page(curves=[("loss", [loss]), ("x", [partly]), ("count", [count])]))
-    assert cards(opened) == ["NaN or Inf", "2.5 with NaN or Inf", "131072"]
-    scales = opened("[...document.querySelectorAll('.card .scale')].map((scale) => scale.innerText)")
-    assert scales[2].split() == ["131072", "4096"]
-
-
-def test_the_last_change_of_a_step_is_the_value_of_the_step(open_page: Open) -> None:
-    changes = [(0, 2.0), (1, 1.5), (1, float("nan"))]
-    events: list[Event] = [
-        Variable(place, None, "loss", value, ("values",), step=step) for place, (step, value) in enumerate(changes)
-    ]
-    events += [Variable(9 + step, None, "seen", 1_234_567 + step, ("values",), step=step) for step in range(2)]
-    opened = open_page(page(Trace(events)))
-    assert cards(opened) == ["NaN or Inf", "1234568"]
+    assert opened.selected == "weights f32[96] (values changed)"

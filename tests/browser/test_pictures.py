@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+MADE = ("model.png", "nan.png", "diff.png", "training.png", "nan-dark.png", "insitu.png")
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -21,5 +22,5 @@ def size(path: Path) -> tuple[int, int]:
 def test_the_pictures_can_be_made_anew(tmp_path: Path) -> None:
     runpy.run_path(str(DOCS / "make_pictures.py"))["main"](tmp_path)
     made = {path.name: size(path) for path in tmp_path.iterdir()}
-    assert made == {name: size(DOCS / "pictures" / name) for name in ("page.png", "page-dark.png", "diff.png")}
+    assert made == {name: size(DOCS / "pictures" / name) for name in MADE}
     assert all(path.stat().st_size > 50_000 for path in tmp_path.iterdir())  # something is drawn

@@ -39,7 +39,8 @@ def test_the_exit_code_is_0_1_or_2(files: tuple[str, str], capsys: pytest.Captur
 def test_tolerances_decide_what_differs(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", *files, "--rtol", "1", "--atol", "1"]) == 1
     assert capsys.readouterr().out.startswith(
-        "the results agree within rtol 1, atol 1 (largest difference Δ mean 0.5); 1 call is made differently on the way"
+        "the results agree within rtol 1, atol 1 (largest difference: relative error ≥ 0.143, Δ mean 0.5); "
+        "1 call is made differently on the way"
     )
     assert cli.main(["diff", *files, "--rtol", "1"]) == 2
     assert "give both" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.view.test_html import Parts, unpacked
 
 import insitu
 from insitu.cli import _parser, main
@@ -171,3 +172,16 @@ def test_only_long_work_shows_progress(monkeypatch: pytest.MonkeyPatch, capsys: 
         time.sleep(0.2)
     said = capsys.readouterr().err
     assert said.startswith("insitu: resting …\ninsitu: resting took 0.")
+
+
+def test_the_page_of_a_failed_script_explains_its_exception(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import torch\nx = torch.ones(2, 3)\ny = torch.ones(4, 5)\nx @ y\n")
+    run = [sys.executable, "-m", "insitu", "run", "--to", "run.h5", "--html", "run.html", "--quiet", "script.py"]
+    assert subprocess.run(run, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+    assert main(["export", str(tmp_path / "run.h5"), str(tmp_path / "again.html")]) == 0
+    for name in ("run.html", "again.html"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        (answer,) = unpacked(Parts(text).found["data"])["answers"]
+        assert answer["kind"] == "exception" and answer["row"] >= 0
+        assert "script.py:4" in answer["more"] and "╰ f32[4, 5]" in answer["more"]

@@ -711,3 +711,52 @@ def test_watch_ends_with_a_footer_and_the_first_nan() -> None:
     assert "step 4" in lines[first[0]] and lines[first[0]].endswith("an input already contained it")
     assert lines[-1].startswith("30 calls · ") and lines[-1].endswith("NaN in 5 calls")
     assert sum("calls ·" in line for line in lines) == 1
+
+
+# --- the exception that ends a block --------------------------------------------------------------------------------
+
+
+def test_a_trace_explains_the_exception_that_ended_it_even_in_a_file(tmp_path: Path) -> None:
+    model = nn.Embedding(4, 2)
+    with pytest.raises(IndexError) as caught, nothing_left(), insitu.record() as trace:
+        model(torch.arange(6))
+    explained = str(insitu.explain(caught.value))
+    assert "holds 0 … 5" in explained
+    assert str(trace.explanation) == explained
+    insitu.save(trace, tmp_path / "failed.h5")
+    again = insitu.load(tmp_path / "failed.h5")
+    assert isinstance(again, insitu.Trace)
+    assert str(again.explanation) == explained
+
+
+def test_the_explanation_is_made_while_the_tensors_are_alive() -> None:
+    with contextlib.suppress(IndexError), insitu.record() as trace:
+        nn.Embedding(4, 2)(torch.arange(6))
+    gc.collect()
+    assert "holds 0 … 5" in str(trace.explanation)
+
+
+def test_a_trace_that_ended_well_has_no_explanation() -> None:
+    with insitu.record() as trace, contextlib.suppress(RuntimeError):
+        x @ x
+    assert trace.explanation is None
+    with contextlib.suppress(KeyboardInterrupt), insitu.record() as trace:
+        raise KeyboardInterrupt
+    assert trace.explanation is None
+
+
+def test_an_error_of_a_guard_inside_explains_itself() -> None:
+    with contextlib.suppress(insitu.NonFiniteError), insitu.record() as trace, insitu.guard():
+        torch.zeros(2) / 0
+    assert trace.explanation is not None and "division by zero" in trace.explanation.message
+
+
+def test_an_explanation_that_fails_leaves_the_exception_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(error: BaseException) -> Any:
+        raise OSError("broken")
+
+    monkeypatch.setattr("insitu.session.record.explanation_for", fail)
+    told = pytest.warns(InsituWarning, match="explaining the exception")
+    with told, pytest.raises(ValueError, match="own"), insitu.record() as trace:
+        raise ValueError("own")
+    assert trace.explanation is None

@@ -8,7 +8,7 @@ import pytest
 from tests.store.example import ARRAYS, VALUES, _draw
 
 from insitu.errors import StoreError
-from insitu.store.json_reader import from_json
+from insitu.store.json_reader import from_json, plain_value, plain_values
 from insitu.store.json_writer import JsonWriter, Repr
 from insitu.trace.event import TensorFacts
 
@@ -128,3 +128,22 @@ def test_tensors_of_a_cut_container_are_not_stored() -> None:
 def test_text_that_no_writer_produces_is_refused(text: str) -> None:
     with pytest.raises(StoreError, match="cannot be read"):
         from_json(text, [])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [b"1", b"0.5", b"true", b"null"],
+        [b'{"float":"inf"}', b"-3", b'"1,2"', b'{"tuple":[1,"a"]}', b"[]"],
+        [b"1" + b"0" * 40, b'{"int":"ffff"}'],
+        [],
+    ],
+)
+def test_many_texts_are_read_as_each_of_them(texts: list[bytes]) -> None:
+    assert plain_values(texts) == [plain_value(text) for text in texts]
+
+
+@pytest.mark.parametrize("texts", [[b"1,2", b""], [b"1", b'2,"a', b'b"'], [b"NaN"], [b"1,2", b"3"], [b" [1", b"2]"]])
+def test_texts_that_are_values_only_together_are_damaged(texts: list[bytes]) -> None:
+    with pytest.raises(StoreError, match="cannot be read"):
+        plain_values(texts)

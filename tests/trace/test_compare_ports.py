@@ -159,7 +159,7 @@ def test_port_that_gives_the_same_results_has_no_cause(other: dict[str, Any], ke
     diff = compared(loaded(Language()), loaded(Language(**other)), keep)
     assert diff.first is None and diff.agrees and not diff.close and not diff.same, str(diff)
     text = str(diff).splitlines()[0]
-    within = "the results agree within rtol 1.3e-06, atol 1e-05 (largest difference "
+    within = "the results agree within rtol 1.3e-06, atol 1e-05 (largest difference: "
     assert text.startswith((within, "the results are the same; "))
     assert "made differently on the way" in text
     assert ("statistics" in text) == (keep == "stats")

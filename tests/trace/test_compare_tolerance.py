@@ -34,7 +34,7 @@ def test_equal_within_the_tolerance_is_not_the_same() -> None:
     assert diff.largest is not None and diff.largest.delta == pytest.approx(2e-6)
     assert str(diff) == (
         "equal within rtol 1.3e-06, atol 1e-05: 3 calls, 2 of them not exactly the same "
-        "(largest difference Δ mean 2e-06: torch.relu, model.py:1), "
+        "(largest difference: relative error ≥ 1e-06, Δ mean 2e-06, in torch.relu, model.py:1), "
         "compared by statistics, so equal only as far as these show"
     )
 
@@ -42,7 +42,8 @@ def test_equal_within_the_tolerance_is_not_the_same() -> None:
 def test_tolerance_of_the_user_is_the_one_that_is_named() -> None:
     a, b = chain(("relu", 1.0, ())), chain(("relu", 1.25, ()))
     assert str(compared(a, b, tolerance=Tolerance(0.5, 0.25))).startswith(
-        "equal within rtol 0.5, atol 0.25: 1 call, 1 of them not exactly the same (largest difference Δ mean 0.25"
+        "equal within rtol 0.5, atol 0.25: 1 call, 1 of them not exactly the same (largest difference: "
+        "relative error ≥ 0.111, Δ mean 0.25"
     )
 
 
@@ -82,7 +83,7 @@ def test_recorded_runs_have_values_and_not_calls(tmp_path: Path, capsys: pytest.
     assert cli.main(["diff", str(a), str(b), "--width", "200"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("equal within rtol 1.3e-06, atol 1e-05: 15 values of 3 variables, ")
-    assert "not exactly the same (largest difference max|Δ| " in text and "step" in text
+    assert "not exactly the same (largest difference: relative error " in text and "step" in text
     assert "compared by their values" in text and "call" not in text
     assert cli.main(["diff", str(a), str(a)]) == 0
     assert capsys.readouterr().out.startswith("the same: 15 values of 3 variables, compared by their values")

@@ -29,7 +29,7 @@ def found(*events: Call | Variable) -> dict[int, int]:
     search = NonFiniteSearch()
     for event in events:
         search.add(event)
-    return flags(search)
+    return flags(search.result())
 
 
 def test_nan_begins_in_one_call_and_is_wrong_from_there_on() -> None:

@@ -17,10 +17,10 @@ VERDICT = """\
      from f32[2]
   b  model.py:2  torch.softmax(f32[2], 0)  f32[2]  2.5 … 3.5
      from f32[2]
-  Δ mean 0.5; known from statistics; 2 calls after it differ because of it
+  relative error ≥ 0.143, Δ mean 0.5; known from statistics; 2 calls after it differ because of it
 
   =  calls  1 the same
-  ✗  torch.softmax(f32[2], -1)  f32[2]  Δ mean 0.5  argument 2 is 0 in b, -1 in a: the cause  model.py:2
+  ✗  torch.softmax(f32[2], -1)  f32[2]  relative ≥ 0.143  argument 2 is 0 in b, -1 in a: the cause  model.py:2
   ~  calls  2 differ because of it"""
 
 
@@ -106,6 +106,7 @@ def test_as_json() -> None:
     assert facts["same"] is False and facts["counts"] == {"same": 1, "argument": 1, "follows": 2}
     (cause,) = facts["causes"]
     assert (cause["kind"], cause["a"]["line"], cause["followers"], cause["delta"]) == ("argument", 2, 2, 0.5)
+    assert (cause["relative"], cause["relative_is_bound"]) == (pytest.approx(1 / 7), True)
     assert [row["status"] for row in facts["differences"]] == ["argument"]
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from array import array
+from collections import Counter
 from html.parser import HTMLParser
 from itertools import accumulate
 from math import isnan
@@ -21,12 +22,11 @@ from tests.view.build import Run, linear, site, tensor
 
 from insitu.errors import InsituWarning, PatternError, StoreError, SubjectError
 from insitu.trace.compare.traces import compare_traces
-from insitu.trace.event import Call, Event, Stats, TensorFacts, Variable
+from insitu.trace.event import Call, Event, TensorFacts
 from insitu.trace.trace import Trace
 from insitu.verbs.save import save
 from insitu.view import html
 from insitu.view.html import page
-from insitu.view.page.drawn_series import of_variables
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.tables import bars
 
@@ -88,6 +88,14 @@ def model() -> Run:
             for number in range(3):
                 linear(run, f"h.{number}", 4, 4, x, site=site("x = self.h(x)", 7, "Net.forward", mark="self.h(x)"))
     return run
+
+
+def test_no_name_is_declared_twice_by_the_scripts() -> None:
+    declared: list[str] = []
+    for name in html.SCRIPTS:
+        text = (Path(html.__file__).with_name("page") / "web" / f"{name}.js").read_text("utf-8")
+        declared += re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", text, re.MULTILINE)
+    assert len(declared) > 100 and sorted(declared) == sorted(set(declared))  # they share one scope
 
 
 def test_packed_columns_decode_to_the_same_values() -> None:
@@ -198,9 +206,9 @@ def test_the_policy_allows_this_script_and_this_style_only() -> None:
 
 
 def test_the_title_is_escaped_and_taken_from_the_subject() -> None:
-    assert Parts(page(Trace(about={"subject": "GPT"}))).found["title"] == "GPT"
+    assert Parts(page(Trace(about={"subject": "GPT"}))).found["title"] == "GPT · trace · insitu"
     text = page(Trace(), title="</title><script>\ud800\n")
-    assert "<title>&lt;/title&gt;&lt;script&gt;\\ud800\\n</title>" in text
+    assert "<title>&lt;/title&gt;&lt;script&gt;\\ud800\\n · trace · insitu</title>" in text
     text.encode("utf-8")
 
 
@@ -222,7 +230,7 @@ def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
         save(Trace(), tmp_path / "nowhere" / "run.html")
     with pytest.raises(SubjectError, match=r"to a file, not to a Trace: save\(trace, 'run\.h5'\)"):
         save("run.html", Trace())  # type: ignore[arg-type]
-    assert "<title>mine</title>" in page(Trace(), title="mine")
+    assert "<title>mine · trace · insitu</title>" in page(Trace(), title="mine")
 
 
 def test_a_large_page_warns_and_names_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,24 +239,18 @@ def test_a_large_page_warns_and_names_the_options(monkeypatch: pytest.MonkeyPatc
         page(Trace())
 
 
-def test_variables_are_points_over_steps() -> None:
-    changes = [
-        Variable(n, None, "loss", value, ("values",), step=n // 2) for n, value in enumerate([4.0, 3.0, 2.5, 1.0])
-    ]
-    (drawn,) = of_variables(changes, {0: 7, 1: 8, 2: 9, 3: 10})
-    assert (drawn.x, drawn.low, drawn.mean, drawn.high) == ([0, 1], [3.0, 1.0], [3.0, 1.0], [4.0, 2.5])
-    assert drawn.rows == [9, 11]
-    most = Stats(count=4, min=1e308, max=1.7e308, mean=1.5e308, std=0.0)
-    both = [TensorFacts(n, (2,), "f64", "cpu", stats=most) for n in range(2)]
-    (drawn,) = of_variables([Variable(0, None, "x", both, ("new",))], {})
-    assert drawn.mean == [1.5e308]
-    alone = [
-        Variable(n, None, "x", value, ("values",)) for n, value in enumerate([True, 2**5000, float("nan"), "text"])
-    ]
-    (drawn,) = of_variables(alone, {})
-    assert (drawn.x, drawn.mean, drawn.is_odd, drawn.unit) == ([0, 1], [1.0, None], [0, 1], "change")
-
-
 def test_bars_are_clamped() -> None:
     assert list(bars((1, 10**12, 0, -5))) == [1, 15, *[0] * 14]
     assert len(bars((7,) * 40)) == 16 and bars(()) == bytes(16)
+
+
+def test_no_two_scripts_declare_the_same_name() -> None:
+    """All scripts are joined into one function: there, the second of two functions of one name would win."""
+    folder = Path(html.__file__).parent / "page" / "web"
+    declared = Counter[str]()
+    for name in html.SCRIPTS:
+        text = (folder / f"{name}.js").read_text("utf-8")
+        declared.update(re.findall(r"^(?:async function|function|class|const|let) (\w+)", text, re.MULTILINE))
+    assert [name for name, count in declared.items() if count > 1] == []
+    assert {path.stem for path in folder.glob("*.js")} == set(html.SCRIPTS)
+    assert {path.stem for path in folder.glob("*.css")} == set(html.STYLES)

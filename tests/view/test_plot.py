@@ -12,7 +12,7 @@ from tests.store.rows import Rows
 
 from insitu.errors import ChoiceError, MissingError, StoreError
 from insitu.store.run.curves import curves
-from insitu.trace.run import Curve
+from insitu.trace.curve import Curve
 from insitu.view.plot import RED, draw
 
 NAN = float("nan")
@@ -59,12 +59,27 @@ def test_several_variables_are_drawn_one_below_the_other(tmp_path: Path) -> None
     assert imread(tmp_path / "two.png").shape[0] > imread(tmp_path / "one.png").shape[0] > 200
 
 
+def test_many_variables_are_small_drawings_side_by_side(tmp_path: Path) -> None:
+    rows = [(0, 0, 1.0), (9, 0, 2.0)]
+    draw(
+        drawn(*(Rows(rows, f"h.{number}.a.very.long.path.of.a.parameter.weight") for number in range(12))),
+        tmp_path / "few.png",
+    )
+    draw(
+        drawn(*(Rows(rows, f"h.{number}.a.very.long.path.of.a.parameter.weight") for number in range(40))),
+        tmp_path / "many.png",
+    )
+    few, many = imread(tmp_path / "few.png").shape, imread(tmp_path / "many.png").shape
+    assert few[0] > 3 * few[1] and many[0] < 1.5 * many[1]
+    assert count(tmp_path / "many.png", "C0") > 40 * 100
+
+
 def test_drawing_errors_name_the_reason(tmp_path: Path) -> None:
     one = drawn(Rows([(0, 0, 1.0)]))
     with pytest.raises(ChoiceError, match=r"'out.h5' does not end in one of '.png', '.pdf', '.svg'"):
         draw(one, "out.h5")
-    with pytest.raises(ChoiceError, match="13 variables do not fit into one picture"):
-        draw({str(number): [] for number in range(13)}, tmp_path / "out.png")
+    with pytest.raises(ChoiceError, match="401 variables do not fit into one picture: name 1 to 400"):
+        draw({str(number): [] for number in range(401)}, tmp_path / "out.png")
     with pytest.raises(StoreError, match="cannot be written: No such file"):
         draw(one, tmp_path / "nowhere" / "out.png")
 

@@ -12,7 +12,7 @@ import insitu
 from insitu.store.journal.journal_writer import JournalWriter
 from insitu.trace.run import Attempt, RunEvent, RunSummary, VariableSummary
 from insitu.view import Terminal
-from insitu.view.run_table import points_in, run_facts, run_lines, sparkline
+from insitu.view.run_table import matching_variables, points_in, run_facts, run_lines, sparkline
 
 BASE = VariableSummary(
     path="encoder.0.forward.h",
@@ -28,7 +28,12 @@ BASE = VariableSummary(
     means=(0.0, 1.0, None, 7.0),
     sampled=False,
     source="model.py:3",
+    mean=0.5,
+    last=2.5,
+    norms=(7.0, 1.0),
+    norm=40.0,
 )
+NOTHING: dict[str, Any] = {"mean": None, "last": None, "norm": None, "norms": (), "means": (), "source": None}
 
 
 def summary(*values: Any, **changes: Any) -> VariableSummary:
@@ -51,23 +56,34 @@ def cells(facts: VariableSummary) -> list[str]:
     [
         (
             summary(),
-            ["encoder.0.forward.h", "12,000 × bf16[2, 8–64]", "0–2999", "0–3", "-1.25 … 3", "▁▂·█", "model.py:3"],
+            [
+                *("encoder.0.forward.h", "12,000 × bf16[2, 8–64]", "0–2999", "0–3", "-1.25 … 3", "0.5", "2.5", "40"),
+                *("▁▂·█", "model.py:3"),
+            ],
         ),
         (
-            summary("", "float32", ((), ()), 1, (4, 4), (1, 3), 2.0, 2.0, sampled=True, source=None, means=(2.0,)),
-            ["(root)", "1 × f32[]", "4", "1, 3", "≈ 2", "▄", ""],
+            summary("", "float32", ((), ()), 1, (4, 4), (1, 3), 2.0, 2.0, sampled=True, **NOTHING | {"means": (2.0,)}),
+            ["(root)", "1 × f32[]", "4", "1, 3", "≈ 2", "", "", "", "▄", ""],
         ),
         (
-            summary("a\nb", "json", (), 3, (0, 2), (0,), None, None, means=(), source=None),
-            ["a\\nb", "3 × Python value", "0–2", "0", "", "", ""],
+            summary("a\nb", "json", (), 3, (0, 2), (1,), None, None, **NOTHING | {"last": "train\n" + "x" * 40}),
+            ["a\\nb", "3 × Python value", "0–2", "1", "", "", "train\\nxxxxxxxx…", "", "", ""],
         ),
         (
-            summary("x", "int64", ((3,), (2, 2)), 3, (0, 2), (0,), nan=4, inf=1, means=(), source=None),
-            ["x", "3 × i64[…]", "0–2", "0", "4 NaN, 1 Inf", "", ""],
+            summary("x", "int64", ((3,), (2, 2)), 3, (0, 2), (0,), nan=4, inf=1, **NOTHING),
+            ["x", "3 × i64[…]", "0–2", "", "✗ 4 NaN, 1 Inf", "", "", "", "", ""],
         ),
         (
-            summary("x", "float32", ((3,), (3,)), 3, (0, 2), (0,), nan=4, sampled=True, means=(), source=None),
-            ["x", "3 × f32[3]", "0–2", "0", "≥ 4 NaN", "", ""],
+            summary("x", "float32", ((3,), (3,)), 3, (0, 2), (0,), nan=4, sampled=True, **NOTHING | {"means": (None,)}),
+            ["x", "3 × f32[3]", "0–2", "", "✗ ≥ 4 NaN", "", "✗ not finite", "", "", ""],
+        ),
+        (
+            summary("w.grad", "statistics", (), 3, ranks=(0,), elements=(4096, 4096), role="gradient", source=None),
+            ["w.grad", "3 × 4,096 elements", "0–2999", "", "-1.25 … 3", "0.5", "2.5", "40", "█▁", ""],
+        ),
+        (
+            summary("done", "bool", (), 3, (0, 2), (0,), 0.0, 1.0, **NOTHING | {"mean": 0.5, "last": 1.0}),
+            ["done", "3 × bool", "0–2", "", "False, True", "", "True", "", "", ""],
         ),
     ],
 )
@@ -96,26 +112,42 @@ def test_an_empty_run_says_that_nothing_was_recorded() -> None:
 
 def test_an_empty_column_is_left_out() -> None:
     head, _ = run_lines(run_of(summary(source=None)))
-    assert str(head) == "path  values  steps  ranks  range  mean over steps"
+    assert str(head) == "path  values  steps  ranks  range  mean  last  norm  over steps"
 
 
-def test_patterns_choose_the_variables() -> None:
-    run = run_of(summary("a.x"), summary("a.y"), summary("b.x.mean"))
-    assert [str(line).split()[0] for line in run_lines(run, only=["a.*", "b.**"])][1:] == ["a.x", "a.y", "b.x.mean"]
-    assert [found["path"] for found in run_facts(run, ["*.x"])["variables"]] == ["a.x"]
+def test_the_first_nan_of_a_run_is_named_before_the_variables() -> None:
+    summaries = [summary("a", first_odd=7), summary("b"), summary("c", first_odd=3), summary("d", first_odd=3)]
+    assert str(next(run_lines(run_of(*summaries)))) == "✗ first NaN or Inf: step 3 in c and 1 other"
+
+
+NAMES, STATISTICS = ["a.losses", "b.x"], ["b.x.mean", "b.x.max"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ([], ["a.losses", "b.x"]),
+        (["**"], ["a.losses", "b.x"]),
+        (["b.x"], ["b.x"]),
+        (["b.x.m*"], ["b.x.mean", "b.x.max"]),
+        (["b.x.mean", "b.*"], ["b.x"]),
+    ],
+)
+def test_patterns_choose_variables_or_statistics_of_them(patterns: list[str], expected: list[str]) -> None:
+    assert matching_variables(NAMES, NAMES + STATISTICS, patterns) == expected
 
 
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
         ("a.loses", "'a.loses' was not recorded (did you mean 'a.losses'?)"),
-        ("b.x", "'b.x' was not recorded (b.x.* is what is in it)"),
-        ("zzzzzzz", "'zzzzzzz' was not recorded; there is 'a.losses', 'b.x.mean'"),
+        ("b", "'b' was not recorded (b.* is what is in it)"),
+        ("zzzzzzz", "'zzzzzzz' was not recorded; there is 'a.losses', 'b.x', 'b.x.mean', 'b.x.max'"),
     ],
 )
 def test_a_pattern_without_match_names_the_nearest_path(pattern: str, message: str) -> None:
     with pytest.raises(insitu.PatternError) as error:
-        list(run_lines(run_of(summary("a.losses"), summary("b.x.mean")), only=[pattern]))
+        matching_variables(NAMES, NAMES + STATISTICS, [pattern])
     assert str(error.value) == message
 
 
@@ -141,19 +173,19 @@ def test_a_recorded_run_is_shown(tmp_path: Path, width: int) -> None:
     with insitu.load(tmp_path / "run.h5") as run:
         Terminal(file, color=False, width=width).write(run_lines(run.summary(points_in(width))))
     text = file.getvalue()
-    assert "forward" in text and "9 × f32[3]" in text
+    assert "forward" in text and "0 … 8" in text
     if width == 200:
-        assert "0 … 8" in text and "▁▂▃▄▅▅▆▇█" in text and text.count("▁") == 2
+        assert "9 × f32[3]" in text and "▁▂▃▄▅▅▆▇█" in text and text.count("▁") == 2
 
 
 def shown(tmp_path: Path, **series: list[Any]) -> dict[str, list[str]]:
-    """The cells `range` and `mean over steps` of recorded Python values."""
+    """The cells `range` and `over steps` of recorded Python values."""
     with JournalWriter(tmp_path / "run.h5.parts") as journal:
         for step in range(len(next(iter(series.values())))):
             journal.step(step, 0.0, [(name, 0, None, (), values[step]) for name, values in series.items()])
     with insitu.load(tmp_path / "run.h5") as run:
-        lines = list(run_lines(run.summary(points_in(200))))[1:]
-    return {str(line.spans[0][0]): [line.cells[3][0], line.cells[4][0]] for line in lines}
+        lines = [line for line in run_lines(run.summary(points_in(200))) if line.cells][1:]
+    return {str(line.spans[0][0]): [line.cells[3][0], line.cells[7][0]] for line in lines}
 
 
 def test_integers_of_a_run_are_exact(tmp_path: Path) -> None:
@@ -169,5 +201,5 @@ def test_integers_of_a_run_are_exact(tmp_path: Path) -> None:
 def test_a_series_that_ends_in_nan_shows_no_bar_at_its_end(tmp_path: Path) -> None:
     steps = 400  # many more than there are bars
     found = shown(tmp_path, loss=[*[1.0] * (steps - 1), float("nan")], none=[*[0.5] * (steps - 1), None])
-    assert found["loss"][0] == "1 NaN" and found["loss"][1].endswith("▄·")
+    assert found["loss"][0] == "✗ 1 NaN" and found["loss"][1].endswith("▄·")
     assert found["none"] == ["0.5", "▄" * 32]

@@ -12,7 +12,7 @@ from torch import nn
 from insitu.capture.atoms import atom
 from insitu.capture.fused import FUSED
 from insitu.capture.torch_internals import WRAPPERS as TORCH_WRAPPERS
-from insitu.capture.torch_internals import DisableTorchFunction
+from insitu.capture.torch_internals import DisableTorchFunction, own_buffers, own_parameters
 from insitu.trace.event import ModuleFacts
 
 # Modules that only wrap another one, by module and class, and the attribute that holds it. Users call children
@@ -269,6 +269,23 @@ def wrapping(module: nn.Module) -> list[nn.Module]:
         module = getattr(module, name)
         found.append(module)
     return found
+
+
+def tensor_names(model: nn.Module) -> dict[str, list[str]]:
+    """The paths of all modules, in the order of the model, and the names of the parameters and buffers of each.
+
+    >>> tensor_names(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    {'': [], '0': ['weight', 'bias'], '1': []}
+    """
+    callees = ModuleNames(model, lambda path: True).callees.values()
+    modules = [(callee.path, callee.ref()) for callee in callees if not callee.transparent]
+    return {path: own_tensor_names(module) for path, module in modules if module is not None}
+
+
+def own_tensor_names(module: nn.Module) -> list[str]:
+    """The names of the parameters and buffers of a module, without those that are None."""
+    own = {**own_parameters(module), **own_buffers(module)}
+    return [name for name, tensor in own.items() if tensor is not None]
 
 
 def describe(module: nn.Module, facts: ModuleFacts, shared: dict[Any, Any]) -> None:

@@ -16,6 +16,7 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
+from insitu.commands.following import follow
 from insitu.commands.options import add_memory
 from insitu.errors import StoreError
 from insitu.view.progress import working
@@ -24,9 +25,13 @@ EXAMPLE = """\
 The page is written to your cache folder, and only you can read it; its path is printed. Each file has one page there,
 and pages that are older than a week are removed. To keep a page, or to send it, use insitu export.
 
+With --follow, the page of a run that is being recorded is served on this machine only, behind a secret address, until
+Ctrl-C or the end of the terminal. Steps appear as they are recorded; nothing is written to the disk.
+
 example:
   insitu open step.h5
   insitu open run.h5
+  insitu open run.h5 --follow
   BROWSER=firefox insitu open run.h5
 """
 PAGE = ".html"
@@ -36,11 +41,16 @@ WEEK = 7 * 24 * 3600.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `insitu open`."""
     parser.add_argument("file", help="a saved trace, a recorded run or a page, as in step.h5, run.h5 or step.html")
+    parser.add_argument(
+        "--follow", action="store_true", help="of a run that goes on: serve the page here, and add steps as they come"
+    )
     add_memory(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Make the page, print its path and open it."""
+    """Make the page, print its path and open it; or serve it."""
+    if options.follow:
+        return follow(options.file, open_in_browser)
     page = _page_of(options.file, options.memory)
     print(page)
     sys.stdout.flush()

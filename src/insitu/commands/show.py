@@ -108,8 +108,8 @@ def _show_run(run: Run, options: argparse.Namespace) -> None:
         _print_json(run, only)
     elif options.plot is None:
         width = options.width or terminal_width(sys.stdout) or 100
-        summary = run.summary(points_in(width))
-        write_all(run_lines(summary, only), None, options.color, options.width)
+        summary = run.summary(points_in(width), names=_names(run, only))
+        write_all(run_lines(summary), None, options.color, options.width)
     if options.plot is not None:
         _plot(run, only, options.plot)
 
@@ -135,7 +135,7 @@ def _print_json(run: Run, only: Sequence[str]) -> None:
         "world_size": run.world_size,
         "attempts": [asdict(attempt) for attempt in run.attempts],
     }
-    print(json.dumps({**about, **run_facts(run.summary(32), only)}, allow_nan=False))
+    print(json.dumps({**about, **run_facts(run.summary(32, names=_names(run, only)))}, allow_nan=False))
 
 
 def _ends(steps: Any) -> list[int] | None:
@@ -145,13 +145,23 @@ def _ends(steps: Any) -> list[int] | None:
     return [int(steps[0]), int(steps[-1])]
 
 
-def _plot(run: Run, only: Sequence[str], path: str) -> None:
-    from insitu.store.run.curves import curves
-    from insitu.view import plot
-    from insitu.view.run_table import matching_paths, troubles
+def _names(run: Run, only: Sequence[str]) -> list[str]:
+    """The variables, or statistics of them, that the patterns name."""
+    from insitu.store.run.curves import RunVariables
+    from insitu.view.run_table import matching_variables
 
-    names = matching_paths(run.paths, only)
+    variables = RunVariables(run)
+    return matching_variables(variables.names, variables.paths, only)
+
+
+def _plot(run: Run, only: Sequence[str], path: str) -> None:
+    from insitu.store.run.curves import RunVariables
+    from insitu.view import plot
+    from insitu.view.run_table import troubles
+
+    names = _names(run, only)
     plot.check(path, len(names))
-    plot.draw({name: curves(run[name].latest()) for name in names}, path)
+    variables = RunVariables(run)
+    plot.draw({name: variables[name].curves for name in names}, path)
     for text in troubles(run.missing, run.events):
         print(f"insitu: {text}", file=sys.stderr)

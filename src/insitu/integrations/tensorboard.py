@@ -11,7 +11,7 @@ from insitu.errors import ChoiceError, MissingError
 
 if TYPE_CHECKING:
     from insitu.store.run.run import Run
-    from insitu.trace.run import Curve
+    from insitu.trace.curve import Curve
 
 PathLike = str | os.PathLike[str]
 
@@ -64,8 +64,8 @@ def _add(writer: Any, path: str, curve: Curve, is_scalar: bool) -> list[str]:
     if not is_scalar:
         lines = {f"{path or 'root'}/{name}": getattr(curve, at) for name, at in _RANGE.items()}
     for tag, numbers in lines.items():
-        for step, time, number in zip(curve.steps, curve.times, numbers, strict=True):
-            writer.add_scalar(tag, float("nan") if number is None else number, step, walltime=time)
+        for step, time, number in zip(curve.steps.tolist(), curve.times.tolist(), numbers.tolist(), strict=True):
+            writer.add_scalar(tag, number, step, walltime=time)
     return list(lines)
 
 

@@ -7,13 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import nn
 
-from insitu.capture.names import count, innermost_module
+from insitu.capture.names import count, innermost_module, tensor_names
 from insitu.session import dist
+
+MOST_MODULES = 20_000  # that a run names, for the order of its layers
 
 
 def about_trace(subject: nn.Module | None, level: str) -> dict[str, Any]:
@@ -31,6 +34,7 @@ def about_run(model: nn.Module | None, *, patterns: Iterable[str], every: int, w
         "settings": {"every": every, "when": when},
         "model": name_of(model),
         "parameters": parameter_count(model),
+        "modules": _module_names(model),
         "world_size": dist.world_size(),
     }
 
@@ -40,6 +44,13 @@ def parameter_count(model: nn.Module | None) -> int | None:
     if model is None:
         return None
     return sum(map(count, innermost_module(model).parameters()))
+
+
+def _module_names(model: nn.Module | None) -> dict[str, Any]:
+    """The modules in the order in which the model holds them; none without a model."""
+    if model is None:
+        return {}
+    return dict(islice(tensor_names(model).items(), MOST_MODULES))
 
 
 def name_of(subject: object) -> str | None:

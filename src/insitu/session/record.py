@@ -10,13 +10,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from insitu.capture.explain.note import add_note
+from insitu.capture.explain.note import add_note, note_of
 from insitu.capture.keep import make_keep
 from insitu.capture.live import Sink
 from insitu.capture.recorder import LEVELS, Recorder
 from insitu.capture.variables.function_watch import probes_here
 from insitu.capture.variables.variants import in_block
-from insitu.errors import choose, not_entered, tell
+from insitu.errors import InsituError, choose, not_entered, tell
 from insitu.session.about import about_trace
 from insitu.session.dist import current_rank
 from insitu.session.session import Entry, Session
@@ -27,6 +27,8 @@ from insitu.session.trace_gate import TraceGate
 from insitu.store.trace.archive import Archive
 from insitu.trace.capacity import MEMORY, capacity
 from insitu.trace.event import Event
+from insitu.trace.explain.explanation import Explanation
+from insitu.trace.explain.explanation_data import plain_explanation
 from insitu.trace.trace import Trace
 
 OVERFLOWS = ("drop", "disk")
@@ -201,10 +203,24 @@ class TraceEntry(Entry):
         """Print the footer. If the block ended normally, warn about patterns that matched nothing."""
         if self.printer is not None:
             self._print(self.printer.finish)
-        if self.recorder is None or error is not None:
+        if self.recorder is None:
+            return
+        if error is not None:
+            self._keep_explanation(error, self.recorder)
             return
         for text in self.recorder.complaints():
             tell(text)
+
+    def _keep_explanation(self, error: BaseException, recorder: Recorder) -> None:
+        """Let the trace say why the exception was raised; now, because the explanation reads tensors that die soon."""
+        if self.printer is not None:
+            return
+        try:
+            found = explanation_for(error)
+            if found is not None:
+                self.trace.about["explanation"] = plain_explanation(found)
+        except Exception as own:
+            recorder.trouble("explaining the exception", own)
 
     def _print(self, write: Callable[[], None]) -> None:
         """Print the header or the footer; a view that fails there does not reach the user's code."""
@@ -222,6 +238,16 @@ def no_events(last: bool) -> tuple[list[Event], None]:
 
 def do_nothing() -> None:
     """A step of a session that is off."""
+
+
+def explanation_for(error: BaseException) -> Explanation | None:
+    """The explanation in the note of an exception; an error of insitu explains itself. None for Ctrl-C and the like."""
+    if isinstance(error, InsituError):
+        return Explanation(type(error).__name__, str(error))
+    note = note_of(error)
+    if note is None:
+        return None
+    return note.explanation
 
 
 def explain_error(error: BaseException | None, recorder: Recorder | None) -> None:

@@ -42,10 +42,6 @@ def record_run(
     >>> live["forward.input"].values.shape, live["weight"].steps.tolist()
     ((3, 4, 3), [0, 1, 2])
 
-    `only` is path patterns that name outputs (`encoder.1`), variables (`encoder.*.forward.scores`), parameters
-    (`head.weight`) and gradients (`head.weight.grad`) of the model. Other names are variables of the function or cell
-    that has the `with` block (`loss`), or of functions that the block calls (`train.loss`).
-
     As a decorator, it records the variables of the function, in all its calls:
 
     >>> @insitu.record_run(only=["loss", "rate"], to=lambda path, value, step, rank: print(path, step, value))
@@ -60,18 +56,25 @@ def record_run(
     rate 1 0.125
 
     A step is one outermost call of the model, with all of the pass of the loop in which the call is; `live.step()`
-    begins one elsewhere. Without a model it is one update of an optimizer or, without one, a pass of the loop.
-    `every=4` records each fourth step, `when="train"` those in which the model trains. Outputs and variables are
-    recorded when the program computes them, several in a step if there are; gradients when an optimizer is about to use
-    them; parameters and buffers after the update. Each value is written as soon as it is final: a killed process loses
-    no step that has ended. `keep` is "values", "stats" (`head.weight.mean`, …), a function of a tensor, or a dict of
-    these by pattern.
+    begins one elsewhere. Without a model it is one update of an optimizer or, without one, a pass of the loop. Outputs
+    and variables are recorded when the program computes them, several in a step if there are; gradients when an
+    optimizer is about to use them; parameters and buffers after the update. Each value is written as soon as it is
+    final: a killed process loses no step that has ended.
 
-    `to="run.h5"` writes a journal for each rank to `run.h5.parts` while the program runs, and merges them into the file
-    at the end: of the block or, for a decorated function, of the program. A function as `to` is called with path,
-    value, step and rank. Without `to`, the values of a block are in a temporary folder. An existing file is an error
-    unless `overwrite=True`; with `resume=True` the run in it continues as a new attempt. `compression` is "none",
-    "gzip", "lzf", or "blosc2" with hdf5plugin.
+    Args:
+        model: The model that `only` names parts of; a decorated function, or a script, can do without.
+        only: Path patterns that name outputs (`encoder.1`), variables (`encoder.*.forward.scores`), parameters
+            (`head.weight`) and gradients (`head.weight.grad`) of the model. Other names are variables of the function
+            or cell that has the `with` block (`loss`), or of functions that the block calls (`train.loss`).
+        keep: "values", "stats" (`head.weight.mean`, …), a function of a tensor, or a dict of these by pattern.
+        every: 4 records each fourth step.
+        when: "train" or "eval" records only the steps in which the model is in that mode.
+        to: "run.h5" writes a journal for each rank to `run.h5.parts` while the program runs, and merges them into the
+            file at the end: of the block or, for a decorated function, of the program. A function is called with path,
+            value, step and rank. Without `to`, the values of a block are in a temporary folder.
+        overwrite: Whether an existing file is replaced; it is an error otherwise.
+        resume: Whether the run in an existing file continues, as a new attempt.
+        compression: "none", "gzip", "lzf", or "blosc2" with hdf5plugin.
     """
     options = RunOptions(
         model,

@@ -51,10 +51,17 @@ def watch(
     ...         total += number
     ...     return total
 
-    `view` is "tree", "code", "table" or "variables", a view of your own (`insitu.view.View`), or a class of such views:
-    each thread that calls a watched function then has one of its own. `file` is where to print: a file, a logger, or a
-    path (with {pid}, {thread}, {rank} one file for each). `options` are those of the view, as for `show`. The rest is
-    as for `record`.
+    Args:
+        subject: A model, a function, a class, or names of variables; nothing for everything that torch does.
+        view: "tree", "code", "table" or "variables", a view of your own (`insitu.view.View`), or a class of such views:
+            each thread that calls a watched function then has one of its own.
+        level: The finest calls to show: "python", "modules", "functions" or "aten".
+        keep: What to know of each tensor: "meta" for shape and dtype, "stats", "values", or a function of a tensor.
+        only: Path patterns of modules; `*` is one name, `**` any number of names.
+        file: Where to print: a file, a logger, or a path (with {pid}, {thread}, {rank} one file for each).
+        color: Whether to write colours; None asks the terminal, `NO_COLOR` and `FORCE_COLOR`.
+        width: The number of columns; None asks the terminal.
+        options: Those of the view, as for `show`.
     """
     if options and view is None:
         view = "tree"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -16,6 +16,8 @@ from insitu.trace.event import Fields, Opaque, TensorFacts, Word
 
 Build = Callable[[Iterator[TensorFacts]], Any]
 
+_NESTED = (b"{", b"[", b'"')  # the first byte of a text that is not a number, a bool or None
+_NUMBERS = frozenset({int, float, bool, type(None)})
 _SOME_TENSOR = TensorFacts(0, (), "f32", "cpu")
 
 
@@ -42,6 +44,34 @@ def plain_value(text: str | bytes) -> Any:
     if template.tensors:
         raise StoreError(f"the value {text[:80]!r} holds tensors, which belong to traces")
     return template.build(iter(()))
+
+
+def plain_values(texts: Iterable[bytes]) -> list[Any]:
+    """The values of many texts. Numbers are read all at once: each by itself takes ten times as long.
+
+    >>> plain_values([b"1", b'"a"', b"0.5"])
+    [1, 'a', 0.5]
+    """
+    every = list(texts)
+    numbers = _numbers([text for text in every if text[:1] not in _NESTED])
+    if numbers is None:
+        return list(map(plain_value, every))
+    if len(numbers) == len(every):  # as most often
+        return numbers
+    following = iter(numbers)
+    return [plain_value(text) if text[:1] in _NESTED else next(following) for text in every]
+
+
+def _numbers(texts: list[bytes]) -> list[Any] | None:
+    """The numbers that these texts are; None if one of them is something else."""
+    try:
+        found = json.loads(b"[%b]" % b",".join(texts), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    # One text with two numbers and another with none would be as many as the texts, but an empty text does not parse.
+    if len(found) == len(texts) and _NUMBERS.issuperset(map(type, found)):
+        return list(found)
+    return None
 
 
 def from_json(text: str, arrays: list[Array]) -> Template:

@@ -20,8 +20,8 @@ class Progress:
 progress = Progress()
 
 
-def count_progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
-    """The items, counted in `progress` while they are taken.
+def count_progress(items: Iterable[T], total: int, what: str, *, stride: int = STRIDE) -> Iterator[T]:
+    """The items, counted in `progress` while they are taken: each `stride` of them.
 
     >>> [progress.total for _ in count_progress("ab", 2, "reading")], progress.total
     ([2, 2], 0)
@@ -29,7 +29,7 @@ def count_progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
     progress.what, progress.done, progress.total = what, 0, total
     try:
         for number, item in enumerate(items):
-            if not number % STRIDE:
+            if not number % stride:
                 progress.done = number
             yield item
     finally:

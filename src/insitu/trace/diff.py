@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from insitu.errors import MissingError
 from insitu.trace.compare.change import SAME_MANNER, Change, Changes, Manner, Remark
 from insitu.trace.compare.closeness import Certainty, Tolerance, weakest
+from insitu.trace.compare.relative import RelativeError
 from insitu.trace.event import Call, Site, Variable
+from insitu.trace.model_paths import ModelPaths
 
 if TYPE_CHECKING:
     import pandas
@@ -27,15 +29,17 @@ Compared = Call | Variable
 class Difference:
     """A call of the one run beside that of the other; of most of them nothing differs.
 
-    `status` is "same" where nothing differs, and "close" where values differ within the tolerance. "differs" is a cause
-    that shows in its output; "argument" a call with another argument, or with another tensor; "follows" a call that
-    differs because of what went into it; "structure" the same values in another dtype or shape, on another device,
-    without a gradient, in place, or by other calls; "raised" an exception on one side, or another one; "only in a" and
-    "only in b" calls that the other run does not make. `delta` is how large the difference is, and `measure` in which
-    measure; `certainty` says what that is known from. `cause` is the number in `Diff.causes` of the cause that it is,
-    or that it follows from. `what` says in words what `changes` and `outcome` are: how the calls are made differently,
-    and what becomes of that. The outcome "agrees" is a result that is the same, "undone" a difference that other calls
-    make up for, "replaced" the same result by other calls, "unseen" a call without an effect that anything shows.
+    `status` is "same" where nothing differs, and "close" where values differ within the tolerance. "differs" is a
+    cause that shows in its output; "argument" a call with another argument, or with another tensor; "follows" a
+    call that differs because of what went into it; "structure" the same values in another dtype or shape, on
+    another device, without a gradient, in place, or by other calls; "raised" an exception on one side, or another
+    one; "only in a" and "only in b" calls that the other run does not make. `relative` is how large the difference
+    is, as a part of the largest number: the one measure for all rows, None if it is not known. `delta` is the
+    difference itself, and `measure` what it is the difference of; `certainty` says what that is known from. `cause`
+    is the number in `Diff.causes` of the cause that it is, or that it follows from. `what` says in words what
+    `changes` and `outcome` are: how the calls are made differently, and what becomes of that. The outcome "agrees"
+    is a result that is the same, "undone" a difference that other calls make up for, "replaced" the same result by
+    other calls, "unseen" a call without an effect that anything shows.
     """
 
     status: Status
@@ -47,6 +51,7 @@ class Difference:
     certainty: Certainty = "structure"
     cause: int | None = None
     outcome: Outcome = ""
+    relative: RelativeError | None = None
 
     @property
     def events(self) -> list[Compared]:
@@ -118,6 +123,7 @@ class Cause:
     seen_at: Compared | None = None
     effect: Effect = "results"
     again: tuple[tuple[Compared | None, Compared | None], ...] = ()
+    relative: RelativeError | None = None
 
     @property
     def why(self) -> str:
@@ -165,6 +171,7 @@ class Diff:
     labels: tuple[str, str] = ("a", "b")
     tolerance: Tolerance = field(default_factory=Tolerance)
     results: list[Difference] = field(default_factory=list)
+    model: ModelPaths = field(default_factory=ModelPaths)  # of recorded runs: the order of its layers
 
     @property
     def remarks(self) -> list[str]:
@@ -242,7 +249,8 @@ def largest(rows: Iterable[Difference]) -> Difference | None:
 
 
 _COLUMNS = (
-    *("status", "cause", "name", "path_a", "path_b", "what", "delta", "measure", "certainty", "output_a", "output_b"),
+    *("status", "cause", "name", "path_a", "path_b", "what", "relative", "relative_is_bound", "delta", "measure"),
+    *("certainty", "output_a", "output_b"),
     *("a", "b", "file_a", "line_a", "file_b", "line_b", "step", "rank"),
 )
 
@@ -250,10 +258,23 @@ _COLUMNS = (
 def _row(row: Difference) -> tuple[Any, ...]:
     event = row.events[0]
     return (
-        *(row.status, row.cause, event.name, _path(row.a), _path(row.b), row.what, row.delta, row.measure),
-        *(row.certainty, _output(row.a), _output(row.b), row.a.id if row.a else None, row.b.id if row.b else None),
+        *(row.status, row.cause, event.name, _path(row.a), _path(row.b), row.what, *_relative(row), row.delta),
+        *(
+            row.measure,
+            row.certainty,
+            _output(row.a),
+            _output(row.b),
+            row.a.id if row.a else None,
+            row.b.id if row.b else None,
+        ),
         *(*_place(row.a), *_place(row.b), event.step, event.rank),
     )
+
+
+def _relative(row: Difference) -> tuple[float | None, bool]:
+    if row.relative is None:
+        return (None, False)
+    return row.relative
 
 
 def _path(event: Compared | None) -> str | None:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from insitu.trace.event import Call, TensorFacts, Variable
 from insitu.trace.explain.origins import MOST_STEPS
 from insitu.trace.findings import NonFinite, NonFiniteInput, NonFiniteLiteral, NonFiniteResult, TensorOperand
-from insitu.trace.nonfinite import NonFiniteEvent, nonfinite_among, passage_of
+from insitu.trace.kept_values import with_statistics
+from insitu.trace.nonfinite import NonFiniteEvent, finiteness_of, nonfinite_among, passage_of
 from insitu.trace.operation import operation
-from insitu.trace.origin import Beginning, beginning, finiteness
+from insitu.trace.origin import Beginning, beginning
 
 Events = Mapping[int, Call | Variable]
 
@@ -29,11 +30,12 @@ def first_origins(found: Mapping[int, NonFiniteEvent]) -> list[int]:
 
 def nonfinite_finding(call: Call, events: Events) -> NonFinite:
     """The finding of a call in which NaN or Inf began; `events` are those that may have produced its inputs, by id."""
-    output = _worst(nonfinite_among(call.outputs))
-    contents, passage = finiteness(output.stats), passage_of(call, output)
+    worst = _worst(nonfinite_among(call.outputs))
+    output = with_statistics(worst)
+    contents, passage = finiteness_of(output), passage_of(call, worst)
     begins = beginning(passage, contents)
     if begins is Beginning.EARLIER:
-        given = [facts for facts in nonfinite_among(call.inputs) if facts is not output]
+        given = [facts for facts in nonfinite_among(call.inputs) if facts is not worst]
         return NonFiniteInput(
             call=call,
             path=call.path,
@@ -51,23 +53,30 @@ def nonfinite_finding(call: Call, events: Events) -> NonFinite:
         site=call.site,
         phase=call.phase,
         output=output,
-        operands=tuple(_operand(facts, output, events) for facts in call.inputs),
+        operands=tuple(_operand(facts, worst, events) for facts in call.inputs),
         has_finite_inputs=passage.has_finite_inputs,
-        has_positive_infinity=None,  # statistics do not tell the sign
+        has_positive_infinity=_has_positive_infinity(call),
     )
+
+
+def _has_positive_infinity(call: Call) -> bool | None:
+    """Whether an input contains +inf; None if only statistics are known, which do not tell the sign."""
+    if any(facts.stats is not None and facts.stats.inf > 0 for facts in call.inputs):
+        return None
+    return any(finiteness_of(facts).inf for facts in call.inputs)
 
 
 def _worst(bad: list[TensorFacts]) -> TensorFacts:
     """The first tensor that contains NaN, else the first that contains Inf."""
-    return next((facts for facts in bad if finiteness(facts.stats).nan), bad[0])
+    return next((facts for facts in bad if finiteness_of(facts).nan), bad[0])
 
 
 def _operand(facts: TensorFacts, output: TensorFacts, events: Events) -> TensorOperand:
     """A tensor that went into a call; one that the call has changed is not what it was."""
     producer = _producer(facts, events)
     if facts is output:
-        facts = replace(facts, stats=None)
-    return TensorOperand(facts, "", producer, _source(producer, events))
+        return TensorOperand(replace(facts, stats=None, kept=None), "", producer, _source(producer, events))
+    return TensorOperand(with_statistics(facts), "", producer, _source(producer, events))
 
 
 def _producer(facts: TensorFacts, events: Events) -> Call | None:

@@ -8,6 +8,7 @@ from math import inf, isfinite
 
 from insitu.trace.dtype import dtype_named
 from insitu.trace.event import Call, TensorFacts, Variable, tensors
+from insitu.trace.kept_values import statistics_of
 from insitu.trace.operation import operation
 from insitu.trace.origin import (
     Beginning,
@@ -15,6 +16,7 @@ from insitu.trace.origin import (
     Passage,
     beginning,
     finiteness,
+    finiteness_of_values,
     literals,
     may_heal,
     reach_of,
@@ -111,7 +113,7 @@ class NonFiniteSearch:
             return
         bad = nonfinite_among(tensors(value))
         if bad:
-            is_wrong = any(self._wrong.get(key(facts), finiteness(facts.stats).nan) for facts in bad)
+            is_wrong = any(self._wrong.get(key(facts), finiteness_of(facts).nan) for facts in bad)
             self._keep(variable.id, bad, is_wrong=is_wrong, is_origin=False)
 
     def _add_call(self, call: Call) -> None:
@@ -149,12 +151,12 @@ class NonFiniteSearch:
         is_wrong, is_origin = self._verdict(call, facts)
         self._wrong[key(facts)] = is_wrong
         if is_origin and self._may_heal(call, facts):
-            self._chains[key(facts)] = Chain(finiteness(facts.stats).nan)
+            self._chains[key(facts)] = Chain(finiteness_of(facts).nan)
         return is_origin
 
     def _verdict(self, call: Call, facts: TensorFacts) -> tuple[bool, bool]:
         """Whether the NaN or Inf in an output is wrong, and whether it began in the call."""
-        output = finiteness(facts.stats)
+        output = finiteness_of(facts)
         begins = beginning(passage_of(call, facts), output)
         if begins in CERTAIN:
             return CERTAIN[begins]
@@ -177,7 +179,7 @@ class NonFiniteSearch:
 
     def _may_heal(self, call: Call, facts: TensorFacts) -> bool:
         has_gradient = facts.requires_grad or call.phase != "forward"
-        return may_heal(finiteness(facts.stats), has_gradient=has_gradient, is_in_model=call.module is not None)
+        return may_heal(finiteness_of(facts), has_gradient=has_gradient, is_in_model=call.module is not None)
 
     def _chain_behind(self, call: Call) -> Chain | None:
         """The NaN or Inf that may heal and goes into a call, or into the forward call whose gradient it computes."""
@@ -212,7 +214,14 @@ def reaches(call: Call, *, is_nan: bool) -> bool:
 
 def nonfinite_among(items: Iterable[TensorFacts]) -> list[TensorFacts]:
     """The tensors that are not finite."""
-    return [facts for facts in items if not finiteness(facts.stats).is_finite]
+    return [facts for facts in items if not finiteness_of(facts).is_finite]
+
+
+def finiteness_of(facts: TensorFacts) -> Finiteness:
+    """What a tensor contains that is not finite: as its statistics tell, or else the values that were kept of it."""
+    if facts.stats is None and facts.kept is not None:
+        return finiteness_of_values(facts)
+    return finiteness(facts.stats)
 
 
 def passage_of(call: Call, output: TensorFacts | None = None) -> Passage:
@@ -228,24 +237,25 @@ def passage_of(call: Call, output: TensorFacts | None = None) -> Passage:
 
 def contents(items: Iterable[TensorFacts]) -> tuple[Finiteness, ...]:
     """What each of some tensors contains that is not finite."""
-    return tuple(finiteness(facts.stats) for facts in items)
+    return tuple(finiteness_of(facts) for facts in items)
 
 
 def explaining(call: Call, output: TensorFacts, contents: Finiteness) -> Iterable[TensorFacts]:
     """The inputs that explain an output: NaN is explained by NaN."""
     for facts in nonfinite_among(call.inputs):
-        is_explanation = finiteness(facts.stats).nan or not contents.nan
+        is_explanation = finiteness_of(facts).nan or not contents.nan
         if is_explanation and facts is not output:
             yield facts
 
 
 def has_least(facts: TensorFacts, output: TensorFacts) -> bool:
     """Whether a tensor holds the least number of its dtype, or of the dtype of an output, as masks do."""
-    if facts.stats is None or facts.stats.min is None:
+    stats = statistics_of(facts)
+    if stats is None or stats.min is None:
         return False
     limits = (dtype_named(facts.dtype).largest, dtype_named(output.dtype).largest)
     smallest = min((limit for limit in limits if limit is not None), default=inf)
-    return facts.stats.min <= -NEARLY_LEAST * smallest
+    return stats.min <= -NEARLY_LEAST * smallest
 
 
 def key(facts: TensorFacts) -> Key:

@@ -30,8 +30,9 @@ from enum import Enum
 from math import inf, isnan
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from insitu.trace.event import Fields, Stats
+from insitu.trace.event import Fields, Stats, TensorFacts
 from insitu.trace.findings import Reach
+from insitu.trace.kept_values import has_all_values, is_array, real_numbers
 from insitu.trace.operation import Operation
 
 MOST_DEPTH = 8  # containers in each other that are searched for numbers
@@ -78,6 +79,29 @@ def finiteness(stats: Stats | None) -> Finiteness:
     if stats is None:
         return FINITE
     return Finiteness(nan=stats.nan > 0, minus_inf=stats.inf > 0)
+
+
+def finiteness_of_values(facts: TensorFacts) -> Finiteness:
+    """What the values that were kept of a tensor tell; nothing if they are not all of its values, or not numbers.
+
+    >>> finiteness_of_values(TensorFacts(0, (), "f32", "cpu", kept=-inf))
+    Finiteness(nan=False, inf=False, minus_inf=True)
+    """
+    if not has_all_values(facts):
+        return FINITE
+    if is_array(facts.kept):
+        return _finiteness_of_array(facts.kept)
+    return literals(facts.kept)
+
+
+def _finiteness_of_array(array: Any) -> Finiteness:
+    import numpy as np
+
+    numbers = real_numbers(array)
+    if numbers is None or numbers.dtype.kind != "f" or bool(np.isfinite(numbers).all()):
+        return FINITE
+    has_nan = bool(np.isnan(numbers).any())
+    return Finiteness(nan=has_nan, inf=bool((numbers == inf).any()), minus_inf=bool((numbers == -inf).any()))
 
 
 def literals(item: Any, depth: int = 0) -> Finiteness:

@@ -1,8 +1,14 @@
-"""A recorded run as plain data: a summary of its variables, its attempts, its events, and curves to draw."""
+"""A recorded run as plain data: a summary of its variables, its attempts and its events."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from insitu.trace.model_paths import Role
+
+if TYPE_CHECKING:
+    from insitu.trace.curve import Band, Curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +71,14 @@ class VariableSummary:
     `shapes` are the smallest and the largest shape: the least and the largest size of each dimension or, if the number
     of dimensions differs, the first and the last shape. `low` and `high` are those of the finite values, and are
     integers if all values are. `means` has the mean of each group of steps, each step as its last attempt recorded it;
-    a group in which a value has no finite number, such as a loss that became NaN, has None. `last` is the mean of the
-    last step; None if it is not finite, or not known. `dtype` is "float", "int" or "bool" for Python numbers, and
-    "json" for other Python values, which have no shapes. `sampled` says that range, counts and means were computed
-    from a sample.
+    a group in which a value has no finite number, such as a loss that became NaN, has None. `dtype` is "float", "int"
+    or "bool" for Python numbers, and "json" for other Python values, which have no shapes. `sampled` says that range,
+    counts and means were computed from a sample.
+
+    `mean` is that of all finite values, `last` the mean of the last step or, for a text, the last text. `norms` and
+    `norm` are the same as `means` and `last`, of the l2 norm of a tensor. A tensor of which only statistics were
+    recorded has the dtype "statistics", and the least and the largest number of its `elements`. `first_odd` is the
+    first step with a NaN or an Inf, as far as the values were looked at.
     """
 
     path: str
@@ -84,7 +94,13 @@ class VariableSummary:
     means: tuple[float | None, ...]
     sampled: bool
     source: str | None
-    last: float | None = None
+    mean: float | None = None
+    last: float | str | None = None
+    norms: tuple[float | None, ...] = ()
+    norm: float | None = None
+    elements: tuple[int, int] | None = None
+    role: Role = "variable"
+    first_odd: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,38 +117,6 @@ class RunSummary:
     events: tuple[RunEvent, ...] = ()
 
 
-@dataclass(slots=True)
-class Curve:
-    """One rank of a variable: a point for each step.
-
-    `low`, `mean` and `high` are those of the finite numbers of a step, None where there are none; `mean` is also None
-    where one of the values has no finite number. `odd` are the steps with a NaN or an Inf.
-    """
-
-    rank: int
-    steps: list[int] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    low: list[float | None] = field(default_factory=list)
-    mean: list[float | None] = field(default_factory=list)
-    high: list[float | None] = field(default_factory=list)
-    odd: list[int] = field(default_factory=list)
-    is_whole: bool = False  # all values are integers
-
-    @property
-    def is_flat(self) -> bool:
-        """Whether each step has one value, and so no range."""
-        return self.low == self.high
-
-
-@dataclass(frozen=True, slots=True)
-class TextStretch:
-    """Steps that follow each other in which a variable had the same value, and the text of it."""
-
-    first: int
-    last: int
-    text: str
-
-
 @dataclass(frozen=True, slots=True)
 class SeriesSummary:
     """One variable of a run, to be drawn: the curves of its ranks or, if it holds no numbers, its texts.
@@ -141,20 +125,19 @@ class SeriesSummary:
     """
 
     curves: tuple[Curve, ...] = ()
-    texts: tuple[TextStretch, ...] = ()
+    texts: tuple[Band, ...] = ()
     is_sample: bool = False
 
     @property
     def steps(self) -> tuple[int, int]:
         """The first and the last step of the curves."""
-        ends = [step for curve in self.curves for step in (curve.steps[0], curve.steps[-1])]
-        return min(ends), max(ends)
+        return min(int(curve.steps[0]) for curve in self.curves), max(curve.last_step for curve in self.curves)
 
     @property
     def ends(self) -> tuple[float, float] | None:
         """The least and the largest number; None if none is finite."""
-        low = [number for curve in self.curves for number in curve.low if number is not None]
-        high = [number for curve in self.curves for number in curve.high if number is not None]
+        low = [number for curve in self.curves for number in curve.low.tolist() if number == number]
+        high = [number for curve in self.curves for number in curve.high.tolist() if number == number]
         if not low or not high:
             return None
         return min(low), max(high)

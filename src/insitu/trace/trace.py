@@ -23,6 +23,8 @@ from insitu.trace.event import (
     TensorFacts,
     Variable,
 )
+from insitu.trace.explain.explanation import Explanation
+from insitu.trace.explain.explanation_data import explanation_of
 from insitu.trace.missing import Missing, missing_of
 from insitu.trace.order import children_by_parent
 from insitu.trace.path import Pattern
@@ -106,6 +108,14 @@ class Trace:
         if self._source is not None:
             self._read(self._source)
         return missing_of(self.about.get("missing"))
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """Why the exception was raised that ended the recording; None if no exception did.
+
+        It is what `insitu.explain` says of the exception. Files in HDF5 contain it, too.
+        """
+        return explanation_of(self.about.get("explanation"))
 
     @property
     def _index(self) -> _Index:

@@ -115,17 +115,20 @@ def _diff_page(diff: Diff, parts: PageParts) -> str:
 
 
 def _run_page(run: Any, parts: PageParts) -> str:
-    """The curves of a recorded run. h5py takes a tenth of a second to import; a program with a run has imported it."""
-    from insitu.store.run.curves import curves
+    """The variables of a recorded run. h5py takes a tenth of a second to import; a program with a run has done it."""
+    from insitu.store.run.curves import RunVariables
     from insitu.store.run.run import Run
+    from insitu.store.run.summary import condition_of
     from insitu.view.html import page
-    from insitu.view.run_table import matching_paths
+    from insitu.view.page.series_pane import pane_of_run
+    from insitu.view.run_table import matching_variables
 
     if not isinstance(run, Run):
         raise SubjectError(f"save() writes a Trace, a Diff or a Run, not a {type(run).__name__}: save(trace, 'run.h5')")
     only = [parts.only] if isinstance(parts.only, str) else parts.only or ()
-    drawn = [(name, curves(run[name].latest())) for name in matching_paths(run.paths, only)]
-    return page(None, curves=drawn, title=os.path.basename(run.path))
+    variables = RunVariables(run)
+    names = matching_variables(variables.names, variables.paths, only)
+    return page(None, series=pane_of_run(variables.drawn(names), condition_of(run)), title=os.path.basename(run.path))
 
 
 def _check_steps(steps: list[int] | None, known: set[int]) -> None:

@@ -15,7 +15,10 @@ from typing import IO, Any
 from insitu.errors import ChoiceError, SubjectError
 from insitu.trace.collector import pause_collector
 from insitu.trace.counter import count_progress
-from insitu.trace.event import Event
+from insitu.trace.diff import Diff
+from insitu.trace.event import Call, Event
+from insitu.trace.explain.explanation import Explanation
+from insitu.trace.findings import Finding
 from insitu.trace.order import completion_order, moments
 from insitu.trace.selection import select
 from insitu.trace.trace import Trace
@@ -23,6 +26,7 @@ from insitu.view.footer import Footer
 from insitu.view.line import Column, CountingView, Line, OpeningView, Span, View, ViewTraits
 from insitu.view.missing_text import missing_lines
 from insitu.view.name import function_name, is_inner, key_settings, method_name, operands
+from insitu.view.subject import subject_lines
 from insitu.view.terminal import Terminal, terminal_width, write_all
 from insitu.view.value import holds_tensor, safe, value_text
 from insitu.view.views import VIEWS, AnyView, check_view, is_ready, make, make_for_replay, traits
@@ -123,7 +127,7 @@ def render(
 
 
 def show(
-    trace: Trace,
+    subject: Trace | Diff | Explanation | Finding | Call,
     view: AnyView = "tree",
     *,
     file: IO[str] | None = None,
@@ -132,30 +136,49 @@ def show(
     only: str | Iterable[str] | None = None,
     **options: Any,
 ) -> None:
-    """Print a trace through a view: "tree", "code", "table", "variables", or one of your own.
+    """Print a trace through a view; or print a diff, an explanation, a finding or a call.
 
-    `only` is path patterns, `width` the number of columns, `color` overrides what the terminal says. The other options
-    are those of the view. The tree takes `unfold=True`, to show each of several blocks that are alike and what the leaf
-    modules do inside; `inputs=True`, for the shapes of the inputs; `costs=True`, for own time, memory, parameters and
-    operations; `backward=True`, for gradients and backward times beside the forward calls of a trace with
-    `level="aten"`.
+    Args:
+        subject: What to print. `view`, `only` and `options` are only for a `Trace`.
+        view: "tree", "code", "table", "variables", or a view of your own.
+        file: Where to write; standard output if None.
+        color: Whether to write colours; None asks the terminal, `NO_COLOR` and `FORCE_COLOR`.
+        width: The number of columns; None asks the terminal.
+        only: Path patterns; the calls of other modules are left out.
+        options: Those of the view. The tree takes `unfold=True`, to show each of several blocks that are alike and what
+            the leaf modules do inside; `inputs=True`, for the shapes of the inputs; `costs=True`, for own time, memory,
+            parameters and operations; `backward=True`, for gradients and backward times beside the forward calls of a
+            trace with `level="aten"`.
 
-    >>> from insitu.trace.event import Call, TensorFacts
+    >>> from insitu.trace.event import TensorFacts
     >>> show(Trace([Call(0, None, "function", "torch.ones", args=(3,), result=TensorFacts(0, (3,), "f32", "cpu"))]))
     torch.ones(3)  f32[3]
     """
-    if not isinstance(trace, Trace):
-        raise SubjectError(f"insitu.show needs a Trace, got {type(trace).__name__}: `with insitu.record(...) as trace`")
     if file is not None and not callable(getattr(file, "write", None)):
         raise SubjectError(f"file expects an open file or anything with write(), got {file!r:.80}")
     if width is not None and width < 1:
         raise ChoiceError(f"width expects a number of columns from 1, got {width!r}")
     check_view(view)
+    if not isinstance(subject, Trace):
+        _check_no_view(subject, view, only, options)
+        write_all(subject_lines(subject), file, color, width)
+        return
     if not is_ready(view):
         options = {**_stream_options(view, file, width), **options}
-    lines = replay(trace.events, make_for_replay(view, **options), only)
+    lines = replay(subject.events, make_for_replay(view, **options), only)
     with pause_collector():
-        write_all(chain(missing_lines(trace), lines), file, color, width)
+        write_all(chain(missing_lines(subject), lines), file, color, width)
+
+
+def _check_no_view(subject: object, view: AnyView, only: object, options: Mapping[str, Any]) -> None:
+    """Refuse the arguments that only a trace has."""
+    names = list(options)
+    if only is not None:
+        names.insert(0, "only")
+    if view != "tree":
+        names.insert(0, "view")
+    if names and isinstance(subject, (Diff, Explanation, Finding, Call)):
+        raise ChoiceError(f"{names[0]} is for a Trace, and this is a {type(subject).__name__}: leave it out")
 
 
 def _stream_options(view: AnyView, file: IO[str] | None, width: int | None) -> Mapping[str, Any]:

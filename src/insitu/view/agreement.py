@@ -6,7 +6,7 @@ from typing import Any
 
 from insitu.trace.diff import Compared, Diff, Difference, largest
 from insitu.trace.event import Call, tensors
-from insitu.view.headline import delta_text, has_steps, name_in_module
+from insitu.view.headline import has_steps, name_in_module, size_text
 from insitu.view.name import spot
 
 QUIET = ("same", "close", "follows")  # the statuses of calls that tell nothing new
@@ -51,7 +51,7 @@ def _within(diff: Diff) -> str:
     rtol, atol = tolerance_of(diff, row)
     return (
         f"equal within rtol {rtol:g}, atol {atol:g}: {_amount(diff)}, {diff.counts['close']:,} of them not exactly "
-        f"the same (largest difference {delta_text(row)}: {_where(diff, row)})"
+        f"the same (largest difference: {size_text(row)}, in {_where(diff, row)})"
     )
 
 
@@ -63,7 +63,7 @@ def results_text(diff: Diff) -> str:
     if row is None:
         return "the results are the same"
     rtol, atol = tolerance_of(diff, row)
-    return f"the results agree within rtol {rtol:g}, atol {atol:g} (largest difference {delta_text(row)})"
+    return f"the results agree within rtol {rtol:g}, atol {atol:g} (largest difference: {size_text(row)})"
 
 
 def tolerance_of(diff: Diff, row: Difference) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from typing import Any
 from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
 from insitu.trace.event import Call
 from insitu.view.agreement import QUIET, agreement, results_text
-from insitu.view.headline import again, called, called_in, delta_text, headline, output, seen
+from insitu.view.headline import again, called, called_in, headline, output, seen, size_cell, size_text
 from insitu.view.line import Column, Line, Span
 from insitu.view.name import spot
 from insitu.view.ranges import values_cell
@@ -163,7 +163,7 @@ _KNOWN_FROM = {"values": "values", "statistics": "statistics", "structure": "str
 def _size(diff: Diff, cause: Cause) -> str:
     """How large a difference is, how that is known, where else it occurs, and how much follows from it."""
     known = f"known from {_KNOWN_FROM[cause.certainty]}"
-    texts = [delta_text(cause), seen(cause), known, again(diff, cause), _followers(cause)]
+    texts = [size_text(cause), seen(cause), known, again(diff, cause), _followers(cause)]
     return "; ".join(filter(None, texts))
 
 
@@ -282,9 +282,9 @@ def _cause_that_begins(diff: Diff, row: Difference, heads: frozenset[int]) -> Ca
 def _size_cell(row: Difference, cause: Cause | None) -> str:
     """How large a difference is, or where it shows; nothing for calls that only one run makes."""
     if cause is not None:
-        return delta_text(row) or seen(cause)
+        return size_cell(row) or seen(cause)
     if len(row.events) == 2:
-        return delta_text(row)
+        return size_cell(row)
     return ""
 
 

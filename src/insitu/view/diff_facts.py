@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from insitu.trace.diff import Cause, Compared, Diff, Difference
@@ -60,8 +61,21 @@ def _row_facts(row: Difference) -> dict[str, Any]:
 
 
 def _size_facts(item: Cause | Difference) -> dict[str, Any]:
-    delta = item.delta if item.delta is None or abs(item.delta) < float("inf") else str(item.delta)
-    return {"delta": delta, "measure": item.measure, "certainty": item.certainty}
+    size, is_bound = item.relative or (None, False)
+    return {
+        "relative": _plain_number(size),
+        "relative_is_bound": is_bound,
+        "delta": _plain_number(item.delta),
+        "measure": item.measure,
+        "certainty": item.certainty,
+    }
+
+
+def _plain_number(number: float | None) -> float | str | None:
+    """A number as JSON has it; NaN and Inf are texts."""
+    if number is None or isfinite(number):
+        return number
+    return str(number)
 
 
 def _event_facts(event: Compared | None) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from typing import Literal
 from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, tensors
 from insitu.trace.findings import NonFinite, NonFiniteInput, NonFiniteLiteral
 from insitu.trace.first_findings import first_origins, nonfinite_finding
+from insitu.trace.kept_values import statistics_of
 from insitu.trace.nonfinite import NonFiniteEvent, NonFiniteSearch
 from insitu.trace.order import completion_order
 from insitu.trace.origin import literals
@@ -85,7 +86,7 @@ def _first(event: Call | Variable, events: Mapping[int, Call | Variable]) -> Fir
 
 def _first_in(event: Call | Variable, outputs: Iterable[TensorFacts], reason: str) -> FirstNonFinite:
     """What is not finite in the tensors of an event; a variable that is a number has none."""
-    stats = [facts.stats for facts in outputs if facts.stats is not None]
+    stats = [found for facts in outputs if (found := statistics_of(facts)) is not None]
     nan, inf = sum(each.nan for each in stats), sum(each.inf for each in stats)
     if nan:
         return FirstNonFinite(event, "NaN", nan, reason, event.site)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite
+
 from insitu.trace.diff import Cause, Compared, Diff, Difference
 from insitu.trace.event import Call
 from insitu.view.name import compact, function_name, module_type, spot
@@ -118,10 +120,48 @@ def output(event: Compared) -> str:
     return result(event.result)
 
 
-def delta_text(item: Cause | Difference) -> str:
-    """How large a difference is, and in which measure."""
+def size_text(item: Cause | Difference) -> str:
+    """How large a difference is, for a sentence: the relative error, and the difference that it was found by."""
+    relative, delta = relative_text(item), _delta_text(item)
+    if relative and delta:
+        return f"relative error {relative}, {delta}"
+    if relative:
+        return f"relative error {relative}"
+    return delta
+
+
+def size_cell(item: Cause | Difference) -> str:
+    """How large a difference is, for a column: the relative error if it is known, so that rows can be compared."""
+    relative = relative_text(item)
+    if relative:
+        return f"relative {relative}"
+    return _delta_text(item)
+
+
+def relative_text(item: Cause | Difference) -> str:
+    """The relative error of a difference, `≥` before one that may be larger; nothing if none is known.
+
+    >>> from insitu.trace.compare.relative import RelativeError
+    >>> error = RelativeError(0.25, is_bound=True)
+    >>> relative_text(Difference("differs", None, None, delta=0.5, measure="Δ mean", relative=error))
+    '≥ 0.25'
+    """
+    if not item.measure or item.relative is None:
+        return ""
+    size, is_bound = item.relative
+    if not 0 < size < inf:
+        return ""
+    if is_bound:
+        return f"≥ {size:.3g}"
+    return f"{size:.3g}"
+
+
+def _delta_text(item: Cause | Difference) -> str:
+    """The difference itself, and what it is the difference of."""
     if not item.measure or item.delta == 0:
         return ""
     if item.delta is None:
         return item.measure
+    if not isfinite(item.delta):
+        return "NaN or Inf in one run only"
     return f"{item.measure} {item.delta:.3g}"

@@ -42,7 +42,8 @@ def missing_lines(trace: Trace) -> list[Line]:
 
 
 def about_texts(about: dict[str, Any]) -> dict[str, str]:
-    """The facts about a trace as texts."""
+    """The facts about a trace as texts, without the explanation of its exception."""
+    about = {name: item for name, item in about.items() if name != "explanation"}
     missing = missing_of(about.get("missing"))
     if missing is not None:
         about = {**about, "missing": missing_text(missing)}

@@ -1,21 +1,54 @@
-"""A variable of a recorded run as a picture: its value, or the mean and range of a tensor, over the steps."""
+"""Variables of a recorded run as a picture: a value, or the mean and range of a tensor, over the steps."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from math import ceil
+from typing import TYPE_CHECKING, Any
 
 from insitu.errors import ChoiceError, MissingError, StoreError
-from insitu.trace.run import Curve
-from insitu.view.number import number_or_nan
 from insitu.view.value import safe
 
+if TYPE_CHECKING:
+    from insitu.trace.curve import Curve
+
 SUFFIXES = (".png", ".pdf", ".svg")
-MOST = 12  # variables in one picture
+MOST_LARGE = 12  # variables that are drawn one below the other; more of them are small and side by side
+MOST = 400  # variables in one picture
+MOST_POINTS = 4000  # of a curve
+LONGEST_TITLE = 42  # characters above a small drawing
 RED = "#d62728"
 INKS = ("C0", "C1", "C2", "C4", "C5", "C6", "C7", "C8", "C9")  # all but red, which is for NaN
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """How a picture is divided: rows and columns of drawings, and the size of each in inches."""
+
+    rows: int
+    columns: int
+    width: float
+    height: float
+
+    @classmethod
+    def of(cls, count: int) -> Sheet:
+        """A few drawings are one below the other; many are small, in about as many rows as columns.
+
+        >>> Sheet.of(3).columns, Sheet.of(100).columns
+        (1, 6)
+        """
+        if count <= MOST_LARGE:
+            return cls(count, 1, 8, 2.5)
+        columns = min(8, ceil((count / 3) ** 0.5))
+        return cls(ceil(count / columns), columns, 3, 1.5)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the drawings are too small for a legend."""
+        return self.columns > 1
 
 
 def check(path: str | os.PathLike[str], count: int = 1) -> None:
@@ -28,20 +61,27 @@ def check(path: str | os.PathLike[str], count: int = 1) -> None:
 
 
 def draw(curves: Mapping[str, Sequence[Curve]], path: str | os.PathLike[str]) -> None:
-    """Draw variables over the steps, one below the other, into a .png, .pdf or .svg; needs matplotlib.
+    """Draw variables over the steps into a .png, .pdf or .svg; needs matplotlib.
 
     Each rank is a line. For tensors the line is the mean, in a band from the least value to the largest. Red ticks at
-    the foot mark steps with a NaN or an Inf. Variables without numbers, such as texts, are left out.
+    the foot mark steps with a NaN or an Inf. Variables without numbers, such as texts, are left out. More than 12
+    variables are small drawings side by side.
     """
     check(path, len(curves))
-    drawn = {name: lines for name, lines in curves.items() if lines}
+    drawn = {name: [line.reduced(MOST_POINTS) for line in lines] for name, lines in curves.items() if lines}
     if not drawn:
         raise ChoiceError(f"{', '.join(map(repr, curves))}: no numbers, and nothing to draw")
-    figure = _matplotlib().Figure(figsize=(8, 1 + 2.5 * len(drawn)), layout="constrained")
-    axes = figure.subplots(len(drawn), 1, sharex=True, squeeze=False)[:, 0]
-    for axis, (name, lines) in zip(axes, drawn.items(), strict=True):
-        _draw(axis, name, lines)
-    axes[-1].set_xlabel("step")
+    sheet = Sheet.of(len(drawn))
+    size = (sheet.columns * sheet.width, 1 + sheet.rows * sheet.height)
+    figure = _matplotlib().Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(sheet.rows, sheet.columns, sharex=True, squeeze=False).ravel()
+    for axis, (name, lines) in zip(axes, drawn.items(), strict=False):
+        _draw(axis, name, lines, sheet)
+    for axis in axes[len(drawn) :]:
+        axis.set_axis_off()
+    for axis in axes[max(0, len(drawn) - sheet.columns) : len(drawn)]:
+        axis.tick_params(labelbottom=True)
+        axis.set_xlabel("step")
     try:
         figure.savefig(path, dpi=120)
     except OSError as error:
@@ -56,16 +96,26 @@ def _matplotlib() -> Any:
         raise MissingError("drawing needs matplotlib: pip install matplotlib") from None
 
 
-def _draw(axis: Any, name: str, lines: Sequence[Curve]) -> None:
-    axis.set_title(safe(name).replace("$", r"\$") or "(root)", loc="left", fontsize="medium")
+def _draw(axis: Any, name: str, lines: Sequence[Curve], sheet: Sheet) -> None:
+    axis.set_title(_title(name, sheet), loc="left", fontsize="x-small" if sheet.is_small else "medium")
     for curve in lines:
         _draw_curve(axis, curve)
-    odd = sorted({step for curve in lines for step in curve.odd})
+    odd = sorted({int(step) for curve in lines for step in curve.odd})
     if odd:
         _draw_ticks(axis, odd)
     _scale(axis, lines)
-    if len(lines) > 1 or odd:
+    if sheet.is_small:
+        axis.tick_params(labelsize="xx-small")
+    elif len(lines) > 1 or odd:
         axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1.02), frameon=False)
+
+
+def _title(name: str, sheet: Sheet) -> str:
+    """The path; above a small drawing its end, which tells it from the others."""
+    text = safe(name) or "(root)"
+    if sheet.is_small and len(text) > LONGEST_TITLE:
+        text = f"…{text[1 - LONGEST_TITLE :]}"
+    return text.replace("$", r"\$")
 
 
 def _draw_curve(axis: Any, curve: Curve) -> None:
@@ -73,10 +123,10 @@ def _draw_curve(axis: Any, curve: Curve) -> None:
     style = {"color": INKS[curve.rank % len(INKS)], "linewidth": 1.2, "label": f"rank {curve.rank}"}
     if len(curve.steps) < 40:
         style["marker"] = "."
-    axis.plot(curve.steps, _gaps(curve.mean), **style)
+    axis.plot(curve.steps, curve.mean, **style)
     if not curve.is_flat:
         band = {"color": style["color"], "alpha": 0.2, "linewidth": 0}
-        axis.fill_between(curve.steps, _gaps(curve.low), _gaps(curve.high), **band)
+        axis.fill_between(curve.steps, curve.low, curve.high, **band)
 
 
 def _draw_ticks(axis: Any, steps: list[int]) -> None:
@@ -95,7 +145,3 @@ def _scale(axis: Any, lines: Sequence[Curve]) -> None:
     axis.ticklabel_format(useOffset=False, style=style)
     axis.margins(x=0.02)
     axis.grid(alpha=0.25)
-
-
-def _gaps(numbers: list[float | None]) -> list[float]:
-    return list(map(number_or_nan, numbers))

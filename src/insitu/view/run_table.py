@@ -1,4 +1,4 @@
-"""A recorded run as lines: what is wrong with it, then each variable with its steps, ranks, type, range and mean."""
+"""A recorded run as lines: what is wrong with it, then each variable with its range, mean, last value and course."""
 
 from __future__ import annotations
 
@@ -11,36 +11,57 @@ from insitu.trace.dtype import dtype_named
 from insitu.trace.path import Pattern
 from insitu.trace.run import RunEvent, RunSummary, VariableSummary
 from insitu.view.line import Column, Line, Span
-from insitu.view.number import count_text, limits
+from insitu.view.number import count_text, figure, limits
 from insitu.view.value import safe, short
 
+COURSE = "over steps"
 COLUMNS = (
-    Column("values"),
+    Column("values", drop=5),
     Column("steps", drop=4),
     Column("ranks", drop=3),
-    Column("range", drop=5),
-    Column("mean over steps", drop=2),
+    Column("range", drop=9),
+    Column("mean", drop=2),
+    Column("last", drop=8),
+    Column("norm", drop=6),
+    Column(COURSE, drop=7),
     Column("source", drop=1),
 )
 TROUBLES = ("raised", "error", "trouble")  # kinds of events that come before everything else
+FLAG = "bool"  # the dtype of Python flags
 BARS = "▁▂▃▄▅▆▇█"
-MOST_RANKS, MOST_SOURCE = 12, 40  # characters
+MOST_RANKS, MOST_SOURCE, MOST_TEXT = 12, 40, 16  # characters
 
 
-def run_lines(run: RunSummary, only: Sequence[str] = ()) -> Iterator[Line]:
-    """The missing parts and the errors of a run, then its variables, or those that the patterns name."""
-    summaries = _summaries(run, only)
+def run_lines(run: RunSummary) -> Iterator[Line]:
+    """The missing parts and the errors of a run, then its variables.
+
+    The last column shows the mean over the steps or, for a gradient, the norm: the mean of a gradient is mostly noise.
+    """
     for text in troubles(run.missing, run.events):
         yield Line(((f"! {safe(text)}", "red"),))
     for text in remarks(run):
         yield Line(((safe(text), "grey"),))
-    if not summaries:
+    if odd := first_odd_text(run.variables):
+        yield Line(((odd, "red"),))
+    if not run.variables:
         yield Line((("nothing was recorded", "grey"),))
         return
-    rows = [tuple(variable_cells(summary).values()) for summary in summaries]
+    has_ranks = any(summary.ranks != (0,) for summary in run.variables)
+    rows = [tuple(variable_cells(summary, has_ranks=has_ranks).values()) for summary in run.variables]
     yield Line((("path", "bold"),), tuple(map(_heading, COLUMNS, zip(*rows, strict=True))), COLUMNS)
-    for summary, cells in zip(summaries, rows, strict=True):
+    for summary, cells in zip(run.variables, rows, strict=True):
         yield Line(((safe(summary.path) or "(root)", "bold"),), cells, COLUMNS)
+
+
+def first_odd_text(variables: Sequence[VariableSummary]) -> str:
+    """The variables in which the first NaN or Inf of a run appeared; empty if there is none."""
+    odd = {summary.path: summary.first_odd for summary in variables if summary.first_odd is not None}
+    if not odd:
+        return ""
+    step = min(odd.values())
+    first, *others = [path for path, own in odd.items() if own == step]
+    more = f" and {len(others):,} other{'s' * (len(others) > 1)}" if others else ""
+    return f"✗ first NaN or Inf: step {step} in {safe(first) or '(root)'}{more}"
 
 
 def _heading(column: Column, cells: Iterable[Span]) -> Span:
@@ -50,24 +71,19 @@ def _heading(column: Column, cells: Iterable[Span]) -> Span:
     return ("", "bold")
 
 
-def run_facts(run: RunSummary, only: Sequence[str] = ()) -> dict[str, Any]:
+def run_facts(run: RunSummary) -> dict[str, Any]:
     """The facts about a run as plain data, for JSON."""
     return {
         "missing": list(run.missing),
         "others": list(run.others),
         "troubles": _trouble_texts(run.events),
-        "variables": [asdict(summary) for summary in _summaries(run, only)],
+        "variables": [asdict(summary) for summary in run.variables],
     }
 
 
 def points_in(width: int) -> int:
     """How many means of a variable fit into a line of this width."""
     return max(8, min(32, width // 5))
-
-
-def _summaries(run: RunSummary, only: Sequence[str]) -> list[VariableSummary]:
-    found = {summary.path: summary for summary in run.variables}
-    return [found[path] for path in matching_paths(list(found), only)]
 
 
 def matching_paths(paths: Sequence[str], only: Sequence[str]) -> list[str]:
@@ -86,6 +102,20 @@ def matching_paths(paths: Sequence[str], only: Sequence[str]) -> list[str]:
     for pattern in patterns:
         found |= dict.fromkeys(filter(pattern.match, paths))
     return list(found)
+
+
+def matching_variables(names: Sequence[str], paths: Sequence[str], only: Sequence[str]) -> list[str]:
+    """The variables that the patterns name; and statistics, where a pattern names them and not their variable.
+
+    >>> paths = ["w", "w.mean", "w.max"]
+    >>> matching_variables(["w"], paths, ["**"]), matching_variables(["w"], paths, ["*.mean"])
+    (['w'], ['w.mean'])
+    """
+    if not only:
+        return list(names)
+    found = matching_paths(paths, only)
+    known = set(names).intersection(found)
+    return [path for path in found if path in known or path.rpartition(".")[0] not in known]
 
 
 def _examples(paths: Sequence[str]) -> str:
@@ -112,17 +142,59 @@ def remarks(run: RunSummary) -> Iterator[str]:
     yield from (f"{other} is in the same folder, and not shown" for other in run.others)
 
 
-def variable_cells(summary: VariableSummary) -> dict[str, Span]:
-    """The cells of a variable by the names of their columns."""
+def variable_cells(summary: VariableSummary, *, has_ranks: bool = True) -> dict[str, Span]:
+    """The cells of a variable by the names of their columns; the ranks of a run with one rank say nothing."""
     cells: tuple[Span, ...] = (
         (f"{summary.rows:,} × {_type(summary)}", "blue"),
         (_span(*summary.steps), ""),
-        (_ranks(summary.ranks), ""),
+        (_ranks(summary.ranks) if has_ranks else "", ""),
         _range_span(summary),
-        (sparkline(summary.means), "green"),
+        (_mean(summary), ""),
+        _last(summary),
+        (_number(summary.norm, summary), ""),
+        (sparkline(course(summary)), "green"),
         (short(safe(summary.source or ""), MOST_SOURCE), "grey"),
     )
     return {column.name: cell for column, cell in zip(COLUMNS, cells, strict=True)}
+
+
+def course(summary: VariableSummary) -> Sequence[float | None]:
+    """The numbers over the steps: of a gradient the norms, of a flag none."""
+    if summary.dtype == FLAG:
+        return ()
+    if summary.role == "gradient" and summary.norms:
+        return summary.norms
+    return summary.means
+
+
+def _mean(summary: VariableSummary) -> str:
+    if summary.dtype == FLAG:
+        return ""
+    return _number(summary.mean, summary)
+
+
+def _number(number: float | None, summary: VariableSummary) -> str:
+    """A number, marked if it comes from a sample; empty if it is not known."""
+    if number is None:
+        return ""
+    return _marked("≈", figure(number), summary)
+
+
+def _last(summary: VariableSummary) -> Span:
+    """The value of the last step: of a tensor its mean, of a text the text."""
+    if isinstance(summary.last, str):
+        return short(safe(summary.last), MOST_TEXT), ""
+    if summary.last is not None:
+        return _last_number(summary.last, summary), ""
+    if summary.means and summary.means[-1] is None:
+        return "✗ not finite", "red"
+    return "", ""
+
+
+def _last_number(number: float, summary: VariableSummary) -> str:
+    if summary.dtype == FLAG:
+        return str(bool(number))
+    return figure(number)
 
 
 def _span(least: int, largest: int) -> str:
@@ -138,6 +210,8 @@ def _span(least: int, largest: int) -> str:
 
 def _type(summary: VariableSummary) -> str:
     """Dtype and shape, or what else was recorded."""
+    if summary.elements is not None:
+        return _elements(*summary.elements)
     if not summary.shapes:
         return {"json": "Python value"}.get(summary.dtype, summary.dtype)
     least, largest = summary.shapes
@@ -145,6 +219,13 @@ def _type(summary: VariableSummary) -> str:
     if len(least) != len(largest):
         return f"{text}[…]"
     return f"{text}[{', '.join(map(_span, least, largest))}]"
+
+
+def _elements(least: int, largest: int) -> str:
+    """How many elements a tensor has."""
+    if least == largest:
+        return f"{least:,} elements"
+    return f"{least:,}–{largest:,} elements"
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
@@ -167,10 +248,19 @@ def _range(summary: VariableSummary) -> str:
     """The range of the values, or how many of them are not finite; marked if only a sample was looked at."""
     odd = count_text({"NaN": summary.nan, "Inf": summary.inf})
     if odd:
-        return _marked("≥", odd, summary)
+        return f"✗ {_marked('≥', odd, summary)}"
     if summary.low is None or summary.high is None:
         return ""
+    if summary.dtype == FLAG:
+        return _flags(summary.low, summary.high)
     return _marked("≈", limits(summary.low, summary.high), summary)
+
+
+def _flags(low: float, high: float) -> str:
+    """The values of a flag."""
+    if low == high:
+        return str(bool(low))
+    return "False, True"
 
 
 def _marked(sign: str, text: str, summary: VariableSummary) -> str:

@@ -6,9 +6,10 @@ import base64
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
-from insitu.trace.run import Curve
+from insitu.trace.curve import Curve, Numbers
 from insitu.view.notebook.picture import MOST_POINTS, RED, chart, histogram, spark
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -49,14 +50,17 @@ def test_the_words_of_a_spark_are_the_curve_as_text() -> None:
     assert 'alt="▁▄·█"' in spark([0.0, 3.0, None, 7.0]) and 'alt="no numbers"' in spark([])
 
 
-def curve(count: int, rank: int = 0) -> Curve:
-    steps = list(range(count))
-    return Curve(rank, steps, low=[-1.0] * count, mean=[0.0] * count, high=[1.0] * count)
+def curve(count: int, rank: int = 0, *, nan_at: int | None = None) -> Curve:
+    """A curve of tensors with -1 and 1; at one step all of it is NaN, between these numbers."""
+    values = np.tile([-1.0, 1.0], (count, 1))
+    numbers = Numbers.of_tensors(values)
+    if nan_at is not None:
+        numbers.mean[nan_at], numbers.nan[nan_at] = np.nan, 1
+    return Curve.of_points(rank, np.arange(count), np.zeros(count), numbers)
 
 
 def test_a_chart_has_a_line_and_a_band_for_each_rank_and_ticks_for_nan() -> None:
-    first, second = curve(10), curve(10, rank=1)
-    first.odd, first.mean[4] = [4], None
+    first, second = curve(10, nan_at=4), curve(10, rank=1)
     svg = drawing(chart([first, second], (-1.0, 1.0), (0, 9), "words"))
     assert len(svg.findall(f"{SVG}polygon")) == 2 and len(svg.findall(f"{SVG}polyline")) == 3
     assert len([tick for tick in svg.findall(f"{SVG}path") if tick.attrib["stroke"] == RED]) == 1

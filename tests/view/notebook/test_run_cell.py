@@ -52,7 +52,7 @@ def test_a_run_is_a_table_with_a_curve_for_each_variable(tmp_path: Path) -> None
     outline = Outline(forms["text/html"])
     assert outline.tags == TAGS
     assert [image["alt"] for image in outline.images] == ["█▃·▁"]
-    assert cells(forms, "loss") == ["loss", "4 × f32[]", "0–3", "1 NaN", "1", ""]
+    assert cells(forms, "loss") == ["loss", "4 × f32[]", "0–3", "✗ 1 NaN", "2.33", "1", ""]
     assert "ranks" not in body(forms)
 
 
@@ -63,7 +63,7 @@ def test_the_last_value_is_that_of_the_last_step(tmp_path: Path) -> None:
     ) as run:
         forms = run._repr_mimebundle_()
         assert [summary.last for summary in run.summary().variables] == [999.0, None]
-    assert cells(forms, "loss")[4] == "999" and cells(forms, "bad")[4] == "✗ not finite"
+    assert cells(forms, "loss")[5] == "999" and cells(forms, "bad")[5] == "✗ not finite"
 
 
 def test_what_is_missing_in_a_run_comes_first(tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ class Frame:
     length: int
 
 
+def position_of(frame: Frame) -> int:
+    """The byte of the file at which a frame begins."""
+    return frame.start - len(frame.index) - _HEAD_SIZE
+
+
 def last_bytes(tag: bytes) -> bytes:
     """The last bytes of a journal that has ended; not the tag itself, because a frame begins there."""
     return tag[::-1] + b"isjended"
@@ -114,10 +119,10 @@ class FrameScan:
     sequence: int = -1
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
-    def frames(self) -> Iterator[Frame]:
-        """All frames that are whole."""
+    def frames(self, start: int | None = None) -> Iterator[Frame]:
+        """All frames that are whole, or those from a byte on."""
         size = self.source.size
-        position = data = len(MAGIC) + len(self.tag)
+        position = data = len(MAGIC) + len(self.tag) if start is None else start
         while position < size:
             frame = self._frame(position, size)
             if frame is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from insitu.store.json_reader import plain_value
 from insitu.store.stored_type import Array
 from insitu.trace.run import RunEvent
 
-_FRAME_ERRORS = (StoreError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError)
+FRAME_ERRORS = (StoreError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,15 @@ class JournalFile:
     tag: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class FramePlace:
+    """Where a frame begins: the position of its file in the journal, the byte, and the sequence number before it."""
+
+    file: int
+    position: int
+    sequence: int
+
+
 @dataclass(slots=True)
 class StepCounts:
     """Which steps a journal holds. A step may have several frames."""
@@ -49,10 +58,13 @@ class StepCounts:
     first: int | None = None  # the lowest step
     last: int | None = None  # the step that was written last
     is_open: bool = False  # more of the last step was expected
+    last_place: FramePlace | None = None  # where the last step begins
 
-    def add(self, head: StepHead) -> None:
+    def add(self, head: StepHead, place: FramePlace) -> None:
         """Count a frame."""
-        self.steps += not head.continues(self.last)
+        if not head.continues(self.last):
+            self.steps += 1
+            self.last_place = place
         self.frames += 1
         self.is_open = bool(head.flags & frames.OPEN)
         self.last = head.step
@@ -82,6 +94,7 @@ class Shard:
     events: list[RunEvent] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)  # what is damaged, as sentences
     merged: ShardFacts | None = None
+    sequence: int = -1  # of the last frame that was read
 
     @property
     def rank(self) -> int:
@@ -104,28 +117,8 @@ class Shard:
 
         `number` is the position of this journal among all; its files are in `pool` from `first_file` on.
         """
-        step: list[StepFrame] = []
-        for file, frame in self._frames(pool, first_file):
-            head = step_head(frame)
-            if head is None:
-                continue
-            starts_step = not step or not head.continues(step[0].step)
-            if starts_step:
-                yield from step
-                step = []
-            found = StepFrame(
-                shard=number,
-                file=file,
-                step=head.step,
-                time=head.time,
-                start=frame.start,
-                length=frame.length,
-                entries=np.frombuffer(frame.index, frames.ENTRY, head.count, frames.STEP_HEAD.size),
-                is_replaced=np.zeros(head.count, bool),
-                starts_step=starts_step,
-            )
-            step = _with_replacements(step, found) if head.flags & frames.AGAIN else [*step, found]
-        yield from step
+        for step in steps_of(self._frames(pool, first_file), number):
+            yield from step
 
     def _frames(self, pool: FilePool, first_file: int) -> Iterator[tuple[int, frames.Frame]]:
         """All frames, each with the number of its file in the pool."""
@@ -135,6 +128,34 @@ class Shard:
             for frame in scan.frames():
                 yield number, frame
             sequence = scan.sequence
+
+
+def steps_of(found: Iterable[tuple[int, frames.Frame]], shard: int) -> Iterator[list[StepFrame]]:
+    """The frames of each step, from frames that are each with the number of its file."""
+    step: list[StepFrame] = []
+    for file, frame in found:
+        head = step_head(frame)
+        if head is None:
+            continue
+        starts_step = not step or not head.continues(step[0].step)
+        if starts_step:
+            if step:
+                yield step
+            step = []
+        read = StepFrame(
+            shard=shard,
+            file=file,
+            step=head.step,
+            time=head.time,
+            start=frame.start,
+            length=frame.length,
+            entries=np.frombuffer(frame.index, frames.ENTRY, head.count, frames.STEP_HEAD.size),
+            is_replaced=np.zeros(head.count, bool),
+            starts_step=starts_step,
+        )
+        step = _with_replacements(step, read) if head.flags & frames.AGAIN else [*step, read]
+    if step:
+        yield step
 
 
 def _with_replacements(step: list[StepFrame], again: StepFrame) -> list[StepFrame]:
@@ -269,15 +290,21 @@ def _read_file(shard: Shard, path: Path, scan: frames.FrameScan) -> None:
             )
         expected = frame.sequence + 1
         try:
-            _READERS[frame.kind & frames.KIND](shard, frame)
+            read_frame(shard, frame)
         except NewerVersionError:
             raise
-        except _FRAME_ERRORS as error:
+        except FRAME_ERRORS as error:
             shard.add_trouble(f"a frame of {path.name} cannot be understood: {error!r}")
     _check_magic(shard, path, scan, has_frames=scan.sequence > before)
     for start, end in scan.gaps:
         if end < size:
             shard.add_trouble(f"{end - start} bytes of {path.name} are damaged, from byte {start}")
+
+
+def read_frame(shard: Shard, frame: frames.Frame) -> None:
+    """Take a frame: count its step, read its declarations or its event; raises if it makes no sense."""
+    shard.sequence = frame.sequence
+    _READERS[frame.kind & frames.KIND](shard, frame)
 
 
 def _check_magic(shard: Shard, path: Path, scan: frames.FrameScan, *, has_frames: bool) -> None:
@@ -307,7 +334,8 @@ def _read_step(shard: Shard, frame: frames.Frame) -> None:
         raise ValueError(f"a step whose index has {len(frame.index)} bytes")
     if head.text:
         shard.names.read(json.loads(head.text))
-    shard.counts.add(head)
+    place = FramePlace(len(shard.files) - 1, frames.position_of(frame), frame.sequence - 1)
+    shard.counts.add(head, place)
 
 
 def _read_event(shard: Shard, frame: frames.Frame) -> None:

@@ -43,7 +43,8 @@ class JournalOwner:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[int]:
+def open_for_reading(path: Path) -> Iterator[int]:
+    """The number of an open file, which is not a link."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         yield file
@@ -55,7 +56,7 @@ def owner_of(folder: Path) -> JournalOwner:
     """The writer of the journal in this folder; empty if its first frame cannot be read."""
     with suppress(OSError, ValueError, AttributeError, RecursionError):
         for path, tag in journal_files(folder)[:1]:
-            with _open(path) as file:
+            with open_for_reading(path) as file:
                 frame = frames.FrameScan(frames.OpenFile(file), tag).first()
             if frame is not None and frame.kind == frames.ABOUT:
                 return JournalOwner.from_json(json.loads(frame.index))
@@ -67,7 +68,7 @@ def has_ended(folder: Path) -> bool:
     with suppress(OSError):
         for path, tag in journal_files(folder)[-1:]:
             last = frames.last_bytes(tag)
-            with _open(path) as file:
+            with open_for_reading(path) as file:
                 size = os.fstat(file).st_size
                 return size > len(last) and os.pread(file, len(last), size - len(last)) == last
     return False
@@ -110,7 +111,7 @@ def is_locked(folder: Path) -> bool | None:
     """Whether a process holds the lock of the last file of a journal; None if that cannot be known."""
     try:
         for path, _ in journal_files(folder)[-1:]:
-            with _open(path) as file:
+            with open_for_reading(path) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -110,12 +110,18 @@ def _world_size(shard: Shard) -> int:
     return shard.rank + 1
 
 
-def _missing_sentences(shard: Shard, is_merged: bool) -> Iterable[str]:
+def unfinished_sentences(shard: Shard, *, is_merged: bool = False) -> Iterable[str]:
+    """Sentences about a journal that has not ended; a running one may be followed, and then they say nothing new."""
     rank, last = f"rank {shard.rank}", shard.counts.last
     if shard.ended is None:
         yield f"{rank} {_state_text(shard, is_merged)}: {_last_step_text(shard, is_merged)}"
     if shard.counts.is_open:
         yield f"{rank}: step {last} had not ended: values of it may be missing"
+
+
+def _missing_sentences(shard: Shard, is_merged: bool) -> Iterable[str]:
+    rank = f"rank {shard.rank}"
+    yield from unfinished_sentences(shard, is_merged=is_merged)
     if shard.dropped:
         yield f"{rank}: {shard.dropped} step{'s' * (shard.dropped > 1)} could not be written"
     for (path, reason), step in shard.names.omissions.items():

@@ -39,6 +39,7 @@ class JoinedRun:
         self.others: list[str] = []
         self._in_file = {facts.key for facts in choice.from_file}
         self.variables = self._joined_variables()
+        self.journals = index.shards
 
     @property
     def steps(self) -> tuple[Array, Array]:

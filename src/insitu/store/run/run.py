@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, KeysView, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from insitu.errors import NotRecordedError, StoreError, tell
+from insitu.store.journal.journal_reader import Shard
 from insitu.store.journal.journaled_runs import run_to_merge, runs_in
 from insitu.store.journal.shard_facts import (
     ShardFacts,
@@ -21,13 +23,14 @@ from insitu.store.journal.shard_facts import (
     missing_ranks_of,
     world_size_of,
 )
+from insitu.store.run.curves import RunVariables
 from insitu.store.run.existing_file import is_same_run
 from insitu.store.run.joined_run import JoinedRun
 from insitu.store.run.run_file_reader import RunFileReader
 from insitu.store.run.run_journals import RunJournals
 from insitu.store.run.series import Series, VariableSource
 from insitu.store.run.source_choice import not_in_file
-from insitu.store.run.summary import summary_of
+from insitu.store.run.summary import condition_of
 from insitu.store.stored_type import Array
 from insitu.trace.path import Pattern
 from insitu.trace.run import Attempt, RunEvent, RunSummary
@@ -43,6 +46,7 @@ class RunSource(Protocol):
     shards: list[ShardFacts]
     excluded: list[str]
     others: list[str]
+    journals: list[Shard]  # those that are read, and not the file
 
     @property
     def variables(self) -> Sequence[VariableSource]: ...
@@ -88,6 +92,7 @@ class Run:
         self._closed = False
         self._missing = missing_of(source.shards) + source.excluded
         self._series = {recorded.name: recorded for recorded in source.variables}
+        self._names_with_dtype = [name for name in self._series if "@" in name]
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Run:
@@ -183,19 +188,15 @@ class Run:
         """The variables whose path the pattern matches."""
         return [self[path] for path in self._series if Pattern.of(pattern).match(path)]
 
-    def summary(self, points: int = 24) -> RunSummary:
+    def summary(self, points: int = 24, *, names: Sequence[str] | None = None) -> RunSummary:
         """The run in a few lines; the range and the mean of large variables are those of a sample.
 
-        Each variable has the means of up to `points` groups of steps.
+        The statistics of one tensor are one variable. Each variable has the means of up to `points` groups of steps.
+        `names` chooses variables; it may name a single statistic, such as `head.weight.grad.max`.
         """
-        every = [Series.whole(recorded) for recorded in self._series.values()]
-        return RunSummary(
-            variables=tuple(summary_of(series, points, len(every)) for series in every),
-            missing=tuple(self.missing),
-            others=tuple(self.others),
-            attempts=tuple(self.attempts),
-            events=tuple(self.events),
-        )
+        variables = RunVariables(self)
+        chosen = variables.names if names is None else names
+        return replace(condition_of(self), variables=tuple(variables.summary(name, points) for name in chosen))
 
     def close(self) -> None:
         """Close the files."""
@@ -205,7 +206,7 @@ class Run:
     def __getitem__(self, path: str) -> Series:
         if path not in self._series:
             raise NotRecordedError(f"{path!r} was not recorded in {self.path.name!r}{self._near(path)}")
-        others = [other for other in self._series if other.startswith(f"{path}@")]
+        others = [other for other in self._names_with_dtype if other.startswith(f"{path}@")]
         if others:
             tell(f"{path!r} also has values of another dtype: {', '.join(map(repr, others))}")
         return Series.whole(self._series[path])
@@ -246,6 +247,11 @@ class Run:
         attempts = f", {len(self.attempts)} attempts" if len(self.attempts) > 1 else ""
         state = "running" if self.running else "" if self.complete else "not complete"
         return f"<Run {self.path.name!r}: {len(self)} variables{steps}{ranks}{attempts}{', ' * bool(state)}{state}>"
+
+
+def source_of(run: Run) -> RunSource:
+    """The file or the journals that a run is read from."""
+    return run._source
 
 
 def _file_of(source: Path, run_id: str | None) -> RunFileReader | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -28,6 +29,7 @@ from insitu.store.hdf5 import (
     read_rows,
     reading,
 )
+from insitu.store.journal.journal_reader import Shard
 from insitu.store.journal.parts import RUN_ID
 from insitu.store.journal.shard_facts import ShardFacts
 from insitu.store.json_reader import plain_value
@@ -81,6 +83,7 @@ class RunFileReader:
             raise StoreError("it holds a rank twice")
         self.excluded = [str(text) for text in description["excluded"]]
         self.others: list[str] = []
+        self.journals: list[Shard] = []
         self._tables = description["tables"]
         self._step_count, self._events_size = description["steps"], description["events"]
         count = len(description["variables"])
@@ -210,9 +213,9 @@ class FileVariable:
         return index
 
     @cached_property
-    def _digests(self) -> list[bytes]:
-        digests = self._column("digest", (self._stored, 16)).tobytes()
-        return [digests[at : at + 16] for at in range(0, len(digests), 16)]
+    def _digests(self) -> bytes:
+        """The digests of all stored values, 16 bytes each."""
+        return self._column("digest", (self._stored, 16)).tobytes()
 
     @cached_property
     def _offsets(self) -> list[int]:
@@ -256,28 +259,43 @@ class FileVariable:
 
     def pieces(self, slots: Array) -> Iterator[Any]:
         """The bytes of stored values, checked; values that are next to each other are read at once."""
-        offsets, digests = self._offsets, self._digests
-        for first, last in self._neighbours(slots.tolist()):
-            block, begin = memoryview(self._bytes(first, last + 1)), offsets[first]
-            for slot in range(first, last + 1):
-                piece: Any = block[offsets[slot] - begin : offsets[slot + 1] - begin]
-                piece = bytes(piece).rstrip(b"\0") if self.form == "text" else piece
-                if xxh3_128_digest(piece) != digests[slot]:
-                    raise StoreError(f"{str(self._run.path)!r} is damaged: a value of {self.name!r} has changed")
-                yield piece
+        for first, last in self._neighbours(slots):
+            found = self._texts(first, last + 1) if self.form == "text" else self._blocks(first, last + 1)
+            self._check(found, first)
+            yield from found
 
-    def _neighbours(self, slots: list[int]) -> Iterator[tuple[int, int]]:
+    def _texts(self, start: int, stop: int) -> list[bytes]:
+        """Consecutive texts, without the padding."""
+        texts: list[bytes] = np.frombuffer(self._bytes(start, stop), f"S{self._width}").tolist()
+        return texts
+
+    def _blocks(self, start: int, stop: int) -> list[memoryview]:
+        """The bytes of consecutive values."""
+        block, begin = memoryview(self._bytes(start, stop)), self._offsets[start]
+        return [block[first - begin : last - begin] for first, last in pairwise(self._offsets[start : stop + 1])]
+
+    def _check(self, pieces: Sequence[Any], start: int) -> None:
+        """Raise if a value does not have its digest."""
+        digests = self._digests[16 * start : 16 * (start + len(pieces))]
+        if b"".join(map(xxh3_128_digest, pieces)) != digests:
+            raise StoreError(f"{str(self._run.path)!r} is damaged: a value of {self.name!r} has changed")
+
+    def _neighbours(self, slots: Array) -> Iterator[tuple[int, int]]:
         """The first and the last slot of each range of consecutive slots of limited size."""
-        if not slots:
+        if not len(slots):
             return
-        first = last = slots[0]
-        for slot in slots[1:]:
-            is_next = slot == last + 1
-            if not is_next or self._offsets[slot + 1] - self._offsets[first] > _BLOCK:
+        breaks = np.flatnonzero(np.diff(slots) != 1) + 1
+        for stretch in np.split(slots, breaks):
+            first, end = int(stretch[0]), int(stretch[-1]) + 1
+            while first < end:
+                last = self._last_in_block(first, end)
                 yield first, last
-                first = slot
-            last = slot
-        yield first, last
+                first = last + 1
+
+    def _last_in_block(self, first: int, end: int) -> int:
+        """The last slot that is read together with the first one; a value that is too large is read alone."""
+        beyond = bisect_right(self._offsets, self._offsets[first] + _BLOCK, first, end + 1)
+        return max(first, min(beyond - 2, end - 1))
 
     def _bytes(self, start: int, stop: int) -> Any:
         """The bytes of consecutive stored values."""

@@ -114,6 +114,7 @@ class RunJournals:
         self.steps = index.step, index.rank
         self.events = index.events
         self.variables = index.variables
+        self.journals = index.shards
 
     def close(self) -> None:
         """Close the files."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import islice
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
 from insitu.errors import ChoiceError, NotRecordedError
-from insitu.store.json_reader import plain_value
+from insitu.store.json_reader import plain_values
 from insitu.store.run import conversion
 from insitu.store.run.conversion import packed
 from insitu.store.stored_type import JSON, Array, StoredType
@@ -57,6 +59,8 @@ class VariableSource(Protocol):
         """The bytes of stored values, which are checked."""
         ...
 
+
+_TEXTS_AT_ONCE = 4096
 
 Part = tuple[VariableSource, Array]  # a variable, and the rows of it that belong to the series
 
@@ -148,7 +152,7 @@ class Series:
         Python numbers of one type are an array (N,), in which None is NaN; other Python values are a list.
         """
         if self.dtype == JSON:
-            return packed(list(self))
+            return packed(plain_values(map(bytes, self._pieces())))
         raw = self.raw
         if isinstance(raw, list):
             return [self._type.decode(value) for value in raw]
@@ -164,6 +168,16 @@ class Series:
             return self._array(bytearray().join(self._pieces()), (len(self), *self.shape))
         found = zip(self._pieces(), self.shapes, strict=True)
         return [self._array(bytearray(piece), shape) for piece, shape in found]
+
+    def _arrays(self, most: int) -> Iterator[Array]:
+        """The tensors in arrays (N, *shape) of about so many bytes, for a run may be larger than the memory."""
+        if self.shape is None:
+            raise ChoiceError(f"{self.name!r} has values of several shapes, which are not one array: iterate over it")
+        size = max(self._type.itemsize * prod(self.shape), 1)
+        count = max(most // size, 1)
+        for variable, rows in self._parts:
+            for start in range(0, len(rows), count):
+                yield Series([(variable, rows[start : start + count])]).values
 
     def padded(self, fill: Any = 0) -> tuple[Array, Array]:
         """Values of several shapes as one array, with `fill` after each, and their true shapes: (N, dimensions).
@@ -286,7 +300,9 @@ class Series:
     def __iter__(self) -> Iterator[Any]:
         """The values, one at a time, for a run may be larger than the memory; Python values as they were."""
         if self.dtype == JSON:
-            yield from (plain_value(bytes(piece)) for piece in self._pieces())
+            pieces = map(bytes, self._pieces())
+            while texts := list(islice(pieces, _TEXTS_AT_ONCE)):
+                yield from plain_values(texts)
             return
         for variable, rows in self._parts:
             for number in range(len(rows)):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from insitu.store.run.curves import curves
 from insitu.store.run.sample import MOST_BYTES, sample
-from insitu.trace.run import SeriesSummary, TextStretch
+from insitu.trace.curve import Band
+from insitu.trace.run import SeriesSummary
 
 if TYPE_CHECKING:
     from insitu.store.run.series import Series
@@ -30,9 +31,9 @@ def series_summary(series: Series) -> SeriesSummary:
     return SeriesSummary(texts=tuple(stretches[:MOST_STRETCHES]), is_sample=is_sample)
 
 
-def _stretches(series: Series) -> Iterator[TextStretch]:
+def _stretches(series: Series) -> Iterator[Band]:
     """The steps that follow each other and have the same text."""
     rows = zip(series.steps.tolist(), series, strict=True)
     for text, same in groupby(((step, f"{value!r:.{MOST_TEXT}}") for step, value in rows), key=itemgetter(1)):
         steps = [step for step, _ in same]
-        yield TextStretch(steps[0], steps[-1], text)
+        yield Band(steps[0], steps[-1], text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,32 @@ import numpy as np
 
 from insitu.errors import MissingError
 from insitu.store.run.sample import MOST_BYTES, sample
+from insitu.store.run.value_numbers import short_text
 from insitu.store.stored_type import JSON, Array
-from insitu.trace.run import VariableSummary
+from insitu.trace.curve import Curve, Numbers
+from insitu.trace.model_paths import Role
+from insitu.trace.run import RunSummary, VariableSummary
+from insitu.trace.variable_curves import VariableCurves
 
 if TYPE_CHECKING:
+    from insitu.store.run.run import Run
     from insitu.store.run.series import Series
 
 _NOTHING: Array = np.empty(0)
 
 
-def summary_of(series: Series, points: int, shared_by: int) -> VariableSummary:
+def condition_of(run: Run) -> RunSummary:
+    """What is missing in a run and what happened in it; nothing about its variables."""
+    return RunSummary(
+        variables=(),
+        missing=tuple(run.missing),
+        others=tuple(run.others),
+        attempts=tuple(run.attempts),
+        events=tuple(run.events),
+    )
+
+
+def summary_of(series: Series, points: int, shared_by: int, role: Role = "variable") -> VariableSummary:
     """The summary of a series; `shared_by` is the number of series that share the limit of bytes to read."""
     shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
     chosen = sample(series, points, MOST_BYTES // max(shared_by, 1))
@@ -27,22 +44,133 @@ def summary_of(series: Series, points: int, shared_by: int) -> VariableSummary:
     every = np.concatenate([value.ravel() for value in values] or [_NOTHING])
     low, high = _ends(every)
     every = every.astype(np.float64)
+    latest = _latest(chosen, values)
+    last = int(series.steps.max())
+    is_tensor = series.dtype != JSON and shapes[-1] != ()
+    norms = _norms(latest) if is_tensor else LatestValues(latest.steps, [])
     return VariableSummary(
         path=series.name,
         dtype=_dtype(chosen),
         shapes=_bounds(shapes) if series.dtype != JSON else (),
         rows=len(series),
-        steps=(int(series.steps.min()), int(series.steps.max())),
+        steps=(int(series.steps.min()), last),
         ranks=tuple(np.unique(series.ranks).tolist()),
         low=low,
         high=high,
         nan=int(np.isnan(every).sum()),
         inf=int(np.isinf(every).sum()),
-        means=_means_of_latest(chosen, values, points),
+        means=_means(latest, points),
         sampled=len(chosen) < len(series),
         source=series.source,
-        last=_last(chosen, values, int(series.steps.max())),
+        mean=_mean_of(every),
+        last=_last(latest, last) if values else _last_text(series),
+        norms=_means(norms, points),
+        norm=_last(norms, last),
+        role=role,
+        first_odd=_first_odd(latest),
     )
+
+
+def summary_of_statistics(variable: VariableCurves, points: int) -> VariableSummary:
+    """The summary of a tensor of which the statistics of each step were recorded."""
+    curves = variable.curves
+    steps = np.concatenate([curve.steps for curve in curves])
+    numbers = Numbers.stacked([curve.numbers for curve in curves])
+    counts = numbers.count + numbers.nan + numbers.inf
+    low, high = _ends(np.concatenate([numbers.low, numbers.high]))
+    means, norms = (_per_step(steps, column) for column in (numbers.mean, numbers.norm))
+    return VariableSummary(
+        path=variable.path,
+        dtype="statistics",
+        shapes=(),
+        rows=int(sum(curve.weight.sum() for curve in curves)),
+        steps=(int(steps.min()), int(steps.max())),
+        ranks=tuple(curve.rank for curve in curves),
+        low=_integer(low, curves),
+        high=_integer(high, curves),
+        nan=int(numbers.nan.sum()),
+        inf=int(numbers.inf.sum()),
+        means=_means(means, points),
+        sampled=False,
+        source=variable.source or None,
+        mean=_mean_of(numbers.mean),
+        last=_last(means, int(steps.max())),
+        norms=_means(norms, points),
+        norm=_last(norms, int(steps.max())),
+        elements=(int(counts.min()), int(counts.max())),
+        role=variable.role,
+        first_odd=min((curve.first_odd for curve in curves if curve.first_odd is not None), default=None),
+    )
+
+
+def _integer(number: float | None, curves: Sequence[Curve]) -> float | None:
+    """An end of a range, as an integer if all values are."""
+    if number is not None and all(curve.is_whole for curve in curves):
+        return int(number)
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class LatestValues:
+    """Values as the last attempt recorded them, each with its step, ordered by step."""
+
+    steps: Array
+    values: list[Array]
+
+
+def _latest(series: Series, values: list[Array]) -> LatestValues:
+    """The values of a series without those of a step that a later attempt recorded again."""
+    if not values:
+        return LatestValues(_NOTHING, [])
+    keep = series._is_latest()
+    return LatestValues(series.steps[keep], [value for value, is_kept in zip(values, keep, strict=True) if is_kept])
+
+
+def _per_step(steps: Array, column: Array) -> LatestValues:
+    """The numbers of all ranks, each as a value."""
+    order = np.argsort(steps, kind="stable")
+    return LatestValues(steps[order], [np.array([number]) for number in column[order].tolist()])
+
+
+def _norms(latest: LatestValues) -> LatestValues:
+    """The l2 norm of each value."""
+    finite = [value[np.isfinite(value)].astype(np.float64) for value in latest.values]
+    return LatestValues(latest.steps, [np.array([np.linalg.norm(value)]) for value in finite])
+
+
+def _mean_of(values: Array) -> float | None:
+    """The mean of the finite values; shares, because the sum may be too large for a float."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return None
+    return float((finite / finite.size).sum())
+
+
+def _last(latest: LatestValues, step: int) -> float | None:
+    """The mean of the last step; None if one of its values has no finite number, or if a sample lacks it."""
+    is_last = latest.steps == step
+    last = [value for value, is_in in zip(latest.values, is_last, strict=False) if is_in]
+    return next(iter(_means(LatestValues(latest.steps[is_last], last), 1)), None)
+
+
+def _first_odd(latest: LatestValues) -> int | None:
+    """The first step with a NaN or an Inf."""
+    odd = [step for step, value in zip(latest.steps, latest.values, strict=True) if not np.isfinite(value).all()]
+    if odd:
+        return int(min(odd))
+    return None
+
+
+def _last_text(series: Series) -> str | None:
+    """The last value of a variable of Python values that are not numbers."""
+    if series.dtype != JSON:
+        return None
+    wanted = np.zeros(len(series), bool)
+    wanted[-1] = True
+    (value,) = series.where(wanted)
+    if value is None:
+        return None
+    return short_text(value)
 
 
 def _bounds(shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -121,34 +249,17 @@ _CONVERSIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _means_of_latest(series: Series, values: list[Array], points: int) -> tuple[float | None, ...]:
-    """The means, without the values of a step that a later attempt recorded again."""
-    if not values:
-        return ()
-    keep = series._is_latest()
-    return _means(series.steps[keep], [value for value, is_kept in zip(values, keep, strict=True) if is_kept], points)
-
-
-def _last(series: Series, values: list[Array], step: int) -> float | None:
-    """The mean of the last step; None if the sample lacks it."""
-    if not values:
-        return None
-    keep = series._is_latest() & (series.steps == step)
-    means = _means(series.steps[keep], [value for value, is_kept in zip(values, keep, strict=True) if is_kept], 1)
-    return next(iter(means), None)
-
-
-def _means(steps: Array, values: list[Array], points: int) -> tuple[float | None, ...]:
+def _means(latest: LatestValues, points: int) -> tuple[float | None, ...]:
     """The mean of the finite values of each step, or of the steps that share a point.
 
     None for a point with a value that has no finite number: the other values would hide it.
     """
-    if not values:
+    if not latest.values:
         return ()
-    unique, number = np.unique(steps, return_inverse=True)
+    unique, number = np.unique(latest.steps, return_inverse=True)
     group = number * min(points, len(unique)) // len(unique)
     sums, counts = np.zeros(group.max() + 1), np.zeros(group.max() + 1)
-    for place, value in zip(group.tolist(), values, strict=True):
+    for place, value in zip(group.tolist(), latest.values, strict=True):
         finite = value[np.isfinite(value)]
         sums[place] += finite.sum(dtype=np.float64)
         has_no_finite = value.size and not finite.size

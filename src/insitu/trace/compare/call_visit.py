@@ -171,7 +171,7 @@ def _account(state: State, visit: Visit) -> Account:
     kind: CauseKind = "output"
     if visit.operation.draws == "order":
         kind = "random"
-    closeness = Closeness(output.same, visit.certainty, output.delta, output.measure)
+    closeness = output._replace(certainty=visit.certainty)
     return Account(kind, closeness, visit.manner, (), visit.inputs.drift, state.containers.around)
 
 

@@ -14,8 +14,16 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from insitu.errors import ChoiceError
+from insitu.trace.compare.relative import (
+    NO_ERROR,
+    RelativeError,
+    relative_error_of_arrays,
+    relative_error_of_numbers,
+    relative_error_of_statistics,
+)
 from insitu.trace.dtype import DTYPES
 from insitu.trace.event import NUMBERS, STATISTICS, Fields, Opaque, Statistic, Stats, TensorFacts
+from insitu.trace.kept_values import has_all_values, has_numbers, is_array, is_number
 
 Certainty = Literal["values", "statistics", "structure"]
 # From the weakest to the strongest.
@@ -44,13 +52,15 @@ class Closeness(NamedTuple):
     """What comparing gave: `same` is None where shape and dtype agree and nothing more is known.
 
     `delta` is the size of the difference and `measure` what it is the difference of: `max|Δ|`, `Δ mean`, `shape`.
-    There is no measure if the two are exactly the same.
+    There is no measure if the two are exactly the same. `relative` is the measure in which all differences can be
+    compared; None if it is not known.
     """
 
     same: bool | None
     certainty: Certainty
     delta: float | None = None
     measure: str = ""
+    relative: RelativeError | None = None
 
     @property
     def drifts(self) -> bool:
@@ -132,16 +142,17 @@ def worst(found: Iterable[Closeness]) -> Closeness:
         return every[0]
     different = [one for one in every if one.same is False]
     if different:
-        return max(different, key=_delta)
+        return max(different, key=_size)
     same = [one for one in every if one.same]
     if same:
         return _agreement(every, same)
     return every[0]
 
 
-def _delta(closeness: Closeness) -> float:
-    """The size of a difference; zero if it is not known."""
-    return closeness.delta or 0.0
+def _size(closeness: Closeness) -> tuple[float, float]:
+    """The size of a difference, the relative one first; zero if it is not known."""
+    relative = closeness.relative or NO_ERROR
+    return (relative.size, closeness.delta or 0.0)
 
 
 def _agreement(every: list[Closeness], same: list[Closeness]) -> Closeness:
@@ -149,8 +160,8 @@ def _agreement(every: list[Closeness], same: list[Closeness]) -> Closeness:
     certainty = weakest(*[one.certainty for one in every])
     if certainty == "structure" and len(same) < len(every):
         return Closeness(None, "structure")
-    largest = max(same, key=_delta)
-    return Closeness(True, weakest(*[one.certainty for one in same]), largest.delta, largest.measure)
+    largest = max(same, key=_size)
+    return largest._replace(same=True, certainty=weakest(*[one.certainty for one in same]))
 
 
 def _close_reshaped(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closeness:
@@ -191,7 +202,7 @@ def _close_contents(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Clo
     return close_stats(a.stats, b.stats, rtol, atol, exact=exact)
 
 
-_SAME_STATISTICS = Closeness(True, "statistics", 0.0)
+_SAME_STATISTICS = Closeness(True, "statistics", 0.0, relative=RelativeError(0.0, is_bound=True))
 _UNKNOWN = Closeness(None, "structure")
 
 
@@ -203,16 +214,9 @@ def _close_kept(a: TensorFacts, b: TensorFacts, tolerance: Tolerance) -> Closene
     found = close_plain(a.kept, b.kept, rtol, atol)
     if found is None:
         return None
-    if _has_all_values(a) and _has_all_values(b):
+    if has_all_values(a) and has_all_values(b):
         return found._replace(certainty="values")
     return found._replace(certainty="statistics")
-
-
-def _has_all_values(facts: TensorFacts) -> bool:
-    """Whether what was kept of a tensor are its values: an array of its shape, or the number in it."""
-    if _is_array(facts.kept):
-        return bool(facts.kept.shape == facts.shape)
-    return facts.shape == () and _is_number(facts.kept)
 
 
 def close_arrays(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
@@ -226,21 +230,12 @@ def close_arrays(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
         return Closeness(False, "values", measure="shape")
     if a.dtype == b.dtype and a.tobytes() == b.tobytes():
         return _SAME_VALUES
-    if not (_has_numbers(a) and _has_numbers(b)):
+    if not (has_numbers(a) and has_numbers(b)):
         return Closeness(False, "values", measure="content")
     return _close_elements(a, b, rtol, atol)
 
 
-_SAME_VALUES = Closeness(True, "values", 0.0)
-
-
-def _is_array(item: Any) -> bool:
-    return hasattr(item, "astype")
-
-
-def _has_numbers(array: Any) -> bool:
-    """Whether the elements of an array are numbers: not objects, texts, dates or records."""
-    return array.dtype.kind not in "OSUmM" and not array.dtype.names
+_SAME_VALUES = Closeness(True, "values", 0.0, relative=NO_ERROR)
 
 
 def _close_elements(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
@@ -260,8 +255,9 @@ def _close_elements(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
         apart = np.where(equal, 0.0, apart)
     delta = float(apart.max(initial=0.0))
     if delta == 0.0:
-        return Closeness(bool(near.all()), "values", 0.0)
-    return Closeness(bool(near.all()), "values", delta, "max|Δ|")
+        return Closeness(bool(near.all()), "values", 0.0, relative=NO_ERROR)
+    relative = relative_error_of_arrays(left, right, delta)
+    return Closeness(bool(near.all()), "values", delta, "max|Δ|", relative)
 
 
 def _integer_differences(a: Any, b: Any) -> Any:
@@ -279,21 +275,23 @@ def close_stats(a: Stats, b: Stats, rtol: float, atol: float, *, exact: bool = F
 
     >>> one = Stats(count=4, min=0.0, max=1.0, mean=0.5, std=0.5, zeros=2)
     >>> other = Stats(count=4, min=0.0, max=1.0, mean=0.75, std=0.4, zeros=1)
-    >>> close_stats(one, other, 1e-6, 1e-5)
-    Closeness(same=False, certainty='statistics', delta=0.25, measure='Δ mean')
+    >>> found = close_stats(one, other, 1e-6, 1e-5)
+    >>> found.same, found.delta, found.measure, found.relative
+    (False, 0.25, 'Δ mean', RelativeError(size=0.25, is_bound=True))
     """
     if a == b:
         return _SAME_STATISTICS
     if _counts(a) != _counts(b):
         return _other_count(a, b)
     worst = _worst_number(a, b, rtol, atol)
+    relative = relative_error_of_statistics(a, b)
     if worst.excess > 1:
-        return Closeness(False, "statistics", worst.apart, f"Δ {worst.label}")
+        return Closeness(False, "statistics", worst.apart, f"Δ {worst.label}", relative)
     details_agree = _details(a) == _details(b)
     if exact and not details_agree and a.histogram and b.histogram:
         return Closeness(False, "statistics", measure="histogram")
     if worst.apart:
-        return Closeness(True, "statistics", worst.apart, f"Δ {worst.label}")
+        return Closeness(True, "statistics", worst.apart, f"Δ {worst.label}", relative)
     if details_agree:
         return _SAME_STATISTICS
     return Closeness(True, "statistics", measure="histogram")
@@ -312,7 +310,8 @@ def _other_count(a: Stats, b: Stats) -> Closeness:
     """The first count that differs."""
     for row, left, right in zip(_COUNT_ROWS, _counts(a), _counts(b), strict=True):
         if left != right:
-            return Closeness(False, "statistics", float(abs(left - right)), f"Δ {row.label}")
+            relative = relative_error_of_statistics(a, b)
+            return Closeness(False, "statistics", float(abs(left - right)), f"Δ {row.label}", relative)
     return _SAME_STATISTICS
 
 
@@ -395,10 +394,6 @@ def close_plain(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
     return _close_others(a, b)
 
 
-def _is_number(item: Any) -> bool:
-    return isinstance(item, (int, float, complex)) and not isinstance(item, bool)
-
-
 def _close_others(a: Any, b: Any) -> Closeness | None:
     """Compare values that are neither numbers, arrays nor containers of one kind."""
     if isinstance(a, TensorFacts) or isinstance(b, TensorFacts):
@@ -426,13 +421,14 @@ def _close_numbers(a: Any, b: Any, rtol: float, atol: float) -> Closeness:
     if a != a and b != b:
         return _SAME_VALUES
     if isinstance(a, int) and isinstance(b, int):
-        return Closeness(False, "values", _float(abs(a - b)), "|Δ|")
+        apart = _float(abs(a - b))
+        return Closeness(False, "values", apart, "|Δ|", relative_error_of_numbers(a, b, apart))
     try:
         apart = abs(a - b)
         near = math.isfinite(apart) and apart <= atol + rtol * abs(b)
     except OverflowError:  # one is an integer that no float can hold
         return Closeness(False, "values", math.inf, "|Δ|")
-    return Closeness(near, "values", float(apart), "|Δ|")
+    return Closeness(near, "values", float(apart), "|Δ|", relative_error_of_numbers(a, b, float(apart)))
 
 
 def _float(number: int) -> float:
@@ -466,7 +462,7 @@ def _together(found: list[Closeness | None]) -> Closeness | None:
     if not known:
         return None
     different = [one for one in known if one.same is False]
-    return max(different or known, key=_delta)
+    return max(different or known, key=_size)
 
 
 def _is_sequence(item: Any) -> bool:
@@ -483,9 +479,9 @@ def _has_fields(item: Any) -> bool:
 
 # How values are compared if both are of one kind.
 _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any, float, float], Closeness | None]], ...] = (
-    (_is_number, _close_numbers),
+    (is_number, _close_numbers),
     (_is_sequence, _close_sequences),
-    (_is_array, close_arrays),
+    (is_array, close_arrays),
     (_has_fields, _close_fields),
     (_is_dict, _close_dicts),
 )

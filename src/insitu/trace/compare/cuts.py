@@ -9,7 +9,6 @@ from __future__ import annotations
 from itertools import chain
 
 from insitu.trace.compare.change import Change
-from insitu.trace.compare.closeness import Closeness
 from insitu.trace.compare.evidence import Evidence, TensorPair, TensorPairs, operand
 from insitu.trace.compare.input_causes import InputLineage
 from insitu.trace.compare.ledger import NO_ACCOUNT, NONE, CauseLedger, Numbers, Sighting, union
@@ -98,7 +97,7 @@ class Cuts:
         ledger = self._ledger
         for number in cuts - ledger.sightings.keys():
             found = ledger.accounts.get(number, NO_ACCOUNT).closeness
-            size = Closeness(False, "structure", found.delta, found.measure)
+            size = found._replace(same=False, certainty="structure")
             ledger.sightings[number] = Sighting(frozenset((number,)), "gradient", size, self.leaving.get(number))
         self.causes = union(*[ledger.sightings[number].causes for number in cuts])
         return self.causes

@@ -129,9 +129,9 @@ class Findings:
         outcome: Outcome = ""
         if status == "structure" and sighting is not None:
             outcome = self._outcome(pair)
-        _, certainty, delta, measure = (sighting or account).closeness
+        _, certainty, delta, measure, relative = (sighting or account).closeness
         a, b = pair.a[0].event, pair.b[0].event
-        return Difference(status, a, b, changes, delta, measure, certainty, cause, outcome)
+        return Difference(status, a, b, changes, delta, measure, certainty, cause, outcome, relative)
 
     def _outcome(self, pair: Pair) -> Outcome:
         """What became of a difference that has no effect."""
@@ -156,8 +156,8 @@ class Findings:
     ) -> list[Difference]:
         cause = self._cause_of(pair, sighting)
         outcome = self._outcome_of_stretch(pair, sighting, cause)
-        _, certainty, delta, measure = (sighting or account).closeness
-        facts = (changes, delta, measure, certainty, cause, outcome)
+        _, certainty, delta, measure, relative = (sighting or account).closeness
+        facts = (changes, delta, measure, certainty, cause, outcome, relative)
         left = [Difference("only in a", stop.event, None, *facts) for stop in pair.a]
         return left + [Difference("only in b", None, stop.event, *facts) for stop in pair.b]
 
@@ -190,6 +190,7 @@ class Findings:
             account.unknown,
             seen_at=_first_event(known.seen_at),
             effect=self._effects.effect(pair.number, sighting),
+            relative=known.closeness.relative,
         )
 
     def _reason(self, pair: Pair, account: Account, sighting: Sighting | None) -> Reason:
@@ -218,9 +219,9 @@ class Findings:
 
 def _quiet_row(pair: Pair, account: Account) -> Difference:
     """The row of calls of which nothing differs beyond the tolerance."""
-    _, certainty, delta, measure = account.closeness
+    _, certainty, delta, measure, relative = account.closeness
     status: Status = "close" if measure else "same"
-    return Difference(status, pair.a[0].event, pair.b[0].event, (), delta, measure, certainty)
+    return Difference(status, pair.a[0].event, pair.b[0].event, (), delta, measure, certainty, relative=relative)
 
 
 def _status_of_cause(sighting: Sighting | None) -> Status:

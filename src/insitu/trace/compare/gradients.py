@@ -69,7 +69,7 @@ def _sightings(cause: Pair, apart: list[_Apart], closeness: Closeness, ledger: C
         account = ledger.account(pair)
         known = ledger.sightings.get(pair.number) or Sighting(causes, account.kind, account.closeness)
         found[pair.number] = known._replace(causes=causes)
-    size = Closeness(False, closeness.certainty, closeness.delta, f"gradient {closeness.measure}")
+    size = closeness._replace(same=False, measure=f"gradient {closeness.measure}")
     found[cause.number] = Sighting(causes, "gradient", size)
     return found
 

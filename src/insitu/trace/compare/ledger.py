@@ -159,5 +159,5 @@ def _size(own: Closeness, found: Closeness | None, seen_at: Pair | None) -> Clos
     if found is None:
         return own
     if seen_at is None:
-        return Closeness(False, found.certainty, found.delta, found.measure)
+        return found._replace(same=False)
     return Closeness(False, found.certainty)

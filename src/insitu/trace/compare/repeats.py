@@ -35,7 +35,8 @@ def _one_cause(causes: list[Cause]) -> Cause:
     first = causes[0]
     again = tuple([(cause.a, cause.b) for cause in causes[1:]])
     sizes = [cause.delta for cause in causes if cause.delta is not None and cause.measure == first.measure]
-    return replace(first, again=again, delta=max(sizes, default=None))
+    errors = [cause.relative for cause in causes if cause.relative is not None]
+    return replace(first, again=again, delta=max(sizes, default=None), relative=max(errors, default=None))
 
 
 def _likeness(cause: Cause) -> Any:

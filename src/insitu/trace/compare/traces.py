@@ -17,6 +17,7 @@ from insitu.trace.compare.rename import renamer
 from insitu.trace.compare.stops import Side, kinds, side
 from insitu.trace.diff import Diff
 from insitu.trace.event import Event
+from insitu.trace.model_paths import ModelPaths
 from insitu.trace.trace import Trace
 
 TORCH_TESTING = Tolerance()
@@ -40,7 +41,9 @@ def compare_traces(
     ('random', 0.5, 0)
     """
     with pause_collector():  # all but the diff is freed before the collector goes on
-        return _diff(*_sides(a.events, b.events, rename), tolerance, labels)
+        diff = _diff(*_sides(a.events, b.events, rename), tolerance, labels)
+        diff.model = ModelPaths.from_about(a.about)
+        return diff
 
 
 def _diff(sides: tuple[Side, Side], layers: list[Remark], tolerance: Tolerance, labels: tuple[str, str]) -> Diff:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from insitu.trace.run import Curve
 from insitu.view.notebook.markup import Markup, element
 from insitu.view.run_table import sparkline
+
+if TYPE_CHECKING:
+    from insitu.trace.curve import Curve
 
 INKS = ("#3b82f6", "#ea7317", "#8b5cf6", "#0f9d78", "#c04a9b", "#7a8899")
 RED = "#e5484d"
@@ -66,7 +69,7 @@ def chart(curves: Sequence[Curve], ends: tuple[float, float], steps: tuple[int, 
     drawn = [_rule(y(end)) for end in ends]
     for number, curve in enumerate(curves):
         drawn += _curve(_fewer(curve), x, y, INKS[number % len(INKS)])
-    odd = sorted({step for curve in curves for step in curve.odd})
+    odd = sorted({step for curve in curves for step in curve.odd.tolist()})
     drawn += [_tick(x(step), CHART_HEIGHT - FOOT, CHART_HEIGHT) for step in _sample(odd, MOST_TICKS)]
     return _image(CHART_WIDTH, CHART_HEIGHT, drawn, words)
 
@@ -102,17 +105,16 @@ def _band_point(point: CurvePoint, x: Scale, y: Scale) -> tuple[float, float, fl
 
 def _fewer(curve: Curve) -> list[CurvePoint]:
     """The points of a curve, or of groups of neighbours where there are too many: no extreme is lost."""
-    count = len(curve.steps)
-    size = max(1, -(-count // MOST_POINTS))
-    return [_grouped(curve, slice(first, first + size)) for first in range(0, count, size)]
+    few = curve.reduced(MOST_POINTS)
+    columns = [list(map(known, column.tolist())) for column in (few.low, few.mean, few.high)]
+    return [CurvePoint(*point) for point in zip(few.steps.tolist(), *columns, strict=True)]
 
 
-def _grouped(curve: Curve, part: slice) -> CurvePoint:
-    low = [number for number in curve.low[part] if number is not None]
-    high = [number for number in curve.high[part] if number is not None]
-    means = [number for number in curve.mean[part] if number is not None]
-    mean = sum(number / len(means) for number in means) if means else None
-    return CurvePoint(curve.steps[part][0], min(low, default=None), mean, max(high, default=None))
+def known(number: float) -> float | None:
+    """A number of a curve; None if it is not known."""
+    if number != number:
+        return None
+    return number
 
 
 def histogram(counts: Sequence[int], low: str, high: str) -> Markup:

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from insitu.trace.run import Curve, RunSummary, SeriesSummary, TextStretch, VariableSummary
+from insitu.trace.run import RunSummary, SeriesSummary, VariableSummary
 from insitu.view.line import Line, Span
 from insitu.view.notebook.folded_list import spans_of
 from insitu.view.notebook.markup import NOTHING, Markup, element, joined
-from insitu.view.notebook.picture import chart, labelled_chart, spark
+from insitu.view.notebook.picture import chart, known, labelled_chart, spark
 from insitu.view.number import figure, limits
-from insitu.view.run_table import remarks, run_lines, sparkline, troubles, variable_cells
+from insitu.view.run_table import (
+    COURSE,
+    course,
+    first_odd_text,
+    remarks,
+    run_lines,
+    sparkline,
+    troubles,
+    variable_cells,
+)
 from insitu.view.value import safe
+
+if TYPE_CHECKING:
+    from insitu.trace.curve import Band, Curve
 
 MOST_VARIABLES = 200
 MOST_TROUBLES = 20
 SPARK_POINTS = 60
-MEAN = "mean over steps"
 
 
 # A run.
@@ -33,6 +45,8 @@ def run_html(title: str, run: RunSummary) -> Markup:
     parts = [element("div", element("b", title), class_="i-title")]
     parts += [element("div", f"! {safe(text)}", class_="i-red") for text in _troubles(run)]
     parts += [element("div", safe(text), class_="i-grey") for text in remarks(run)]
+    if odd := first_odd_text(run.variables):
+        parts.append(element("div", odd, class_="i-red"))
     if not run.variables:
         return joined(*parts, element("div", "nothing was recorded", class_="i-grey"))
     return joined(*parts, _table(run.variables))
@@ -48,12 +62,9 @@ def _troubles(run: RunSummary) -> list[str]:
 
 def _table(variables: Sequence[VariableSummary]) -> Markup:
     shown = variables[:MOST_VARIABLES]
-    cells = [{**variable_cells(summary), "last": _last(summary)} for summary in shown]
-    names = ["values", "steps", "ranks", "range", "last", MEAN, "source"]
     has_ranks = any(len(summary.ranks) > 1 for summary in variables)
-    used = [name for name in names if any(row[name][0] for row in cells)]
-    if not has_ranks:
-        used.remove("ranks")
+    cells = [variable_cells(summary, has_ranks=has_ranks) for summary in shown]
+    used = [name for name in cells[0] if any(row[name][0] for row in cells)]
     head = element("tr", element("th", "path"), *[element("th", name) for name in used])
     rows = [_row(summary, row, used) for summary, row in zip(shown, cells, strict=True)]
     more = NOTHING
@@ -70,17 +81,9 @@ def _row(summary: VariableSummary, cells: dict[str, Span], used: list[str]) -> M
 
 def _cell(name: str, span: Span, summary: VariableSummary) -> Markup:
     """The text of a cell; the curve in place of a text that draws it."""
-    if name == MEAN and summary.means:
-        return spark(summary.means)
+    if name == COURSE and course(summary):
+        return spark(course(summary))
     return spans_of([span])
-
-
-def _last(summary: VariableSummary) -> Span:
-    if summary.last is not None:
-        return (figure(summary.last), "")
-    if summary.means and summary.means[-1] is None:
-        return ("✗ not finite", "red")
-    return ("", "")
 
 
 # A variable.
@@ -92,7 +95,7 @@ def series_text(title: str, series: SeriesSummary) -> Iterator[Line]:
     for spans in _facts(series):
         yield Line((("  ", ""), *spans))
     for curve in series.curves:
-        yield Line(((f"  {_rank(series, curve)}", "grey"), (sparkline(_few(curve.mean)), "green")))
+        yield Line(((f"  {_rank(series, curve)}", "grey"), (sparkline(_few(curve.mean.tolist())), "green")))
     for stretch in series.texts:
         yield Line(((f"  {_steps(stretch)}  ", "grey"), (safe(stretch.text), "")))
 
@@ -122,7 +125,7 @@ def _facts(series: SeriesSummary) -> Iterator[tuple[Span, ...]]:
         lasts = [f"{_rank(series, curve)}{_last_number(curve)}" for curve in series.curves]
         span: Span = (limits(*series.ends, whole=series.is_whole), "")
         yield (("range ", "grey"), span, ("  last ", "grey"), (", ".join(lasts), ""))
-    odd = sorted({step for curve in series.curves for step in curve.odd})
+    odd = sorted({step for curve in series.curves for step in curve.odd.tolist()})
     if odd:
         count = {1: "1 step"}.get(len(odd), f"{len(odd):,} steps")
         yield ((f"✗ NaN or Inf in {count}, the first is {odd[0]}", "red"),)
@@ -138,23 +141,23 @@ def _rank(series: SeriesSummary, curve: Curve) -> str:
 
 
 def _last_number(curve: Curve) -> str:
-    last = curve.mean[-1]
+    last = known(curve.mean[-1].item())
     if last is None:
         return "not finite"
     return figure(last, 4, whole=curve.is_whole)
 
 
-def _few(means: list[float | None]) -> list[float | None]:
+def _few(means: list[float]) -> list[float | None]:
     """Some of the means, at even distances."""
     count = min(len(means), SPARK_POINTS)
-    return [means[place * len(means) // count] for place in range(count)]
+    return [known(means[place * len(means) // count]) for place in range(count)]
 
 
-def _stretch_row(stretch: TextStretch) -> Markup:
+def _stretch_row(stretch: Band) -> Markup:
     return element("tr", element("td", _steps(stretch), class_="i-grey"), element("td", safe(stretch.text)))
 
 
-def _steps(stretch: TextStretch) -> str:
+def _steps(stretch: Band) -> str:
     if stretch.first == stretch.last:
         return f"step {stretch.first}"
     return f"steps {stretch.first} … {stretch.last}"

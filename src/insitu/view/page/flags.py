@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from insitu.trace.nonfinite import NonFiniteEvent, NonFiniteSearch
+from collections.abc import Mapping
+
+from insitu.trace.nonfinite import NonFiniteEvent
 
 # The page gets these numbers with its data.
 HAS_NAN, HAS_INF, IS_WRONG, IS_ORIGIN = 1, 2, 4, 8
 
 
-def flags(search: NonFiniteSearch) -> dict[int, int]:
+def flags(events: Mapping[int, NonFiniteEvent]) -> dict[int, int]:
     """The flags of all events that are not finite, by id."""
-    return {id: flags_of(found) for id, found in search.result().items()}
+    return {id: flags_of(found) for id, found in events.items()}
 
 
 def flags_of(found: NonFiniteEvent) -> int:

@@ -9,7 +9,9 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite
+from operator import sub
 from typing import Any
 
 from insitu.view.number import number_or_nan
@@ -24,6 +26,7 @@ _INTEGERS = (
     ("I", 0, 2**32),
     ("i", -(2**31), 2**31),
 )
+_BATCH = 2**14  # rows that are kept as Python numbers
 _EXACT = 2**24  # of the integers that four bytes hold exactly
 _SINGLE = (1e-37, 3.4e38)  # what fits into four bytes without loss of digits
 
@@ -69,9 +72,9 @@ class PackedColumns:
 
     def integers(self, name: str, values: Sequence[int], *, delta: bool = False) -> None:
         """A column of integers in as few bytes as they need; with `delta` as differences from the number before."""
-        stored: Iterable[int] = values
+        stored = values
         if delta:
-            stored = [value - before for before, value in zip([0, *values], values, strict=False)]
+            stored = list(map(sub, values, chain((0,), values)))
         low, high = min(stored, default=0), max(stored, default=0)
         self._add(name, _fitting(stored, low, high), int(delta))
 
@@ -107,6 +110,52 @@ class PackedColumns:
         self._pieces += [data[place::width] for place in range(width)]
 
 
+class RowBuffer:
+    """Rows of integers, kept as columns: as Python numbers, all rows would take four times the memory.
+
+    >>> rows = RowBuffer(2)
+    >>> rows.append((1, 2)), rows.append((3, 4))
+    (None, None)
+    >>> len(rows), rows.columns()[0].tolist()
+    (2, [1, 3])
+    """
+
+    def __init__(self, width: int) -> None:
+        self._columns = [array("q") for _ in range(width)]
+        self._waiting: list[Sequence[int]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, row: Sequence[int]) -> None:
+        """Add a row."""
+        self._count += 1
+        self._waiting.append(row)
+        if len(self._waiting) == _BATCH:
+            self._move()
+
+    def columns(self) -> list[array[int]]:
+        """The columns of all rows."""
+        self._move()
+        return self._columns
+
+    def _move(self) -> None:
+        for column, values in zip(self._columns, zip(*self._waiting, strict=True), strict=False):
+            length = len(column)
+            try:
+                column.extend(values)
+            except OverflowError:
+                del column[length:]
+                column.extend(map(_bounded, values))
+        self._waiting.clear()
+
+
+def _bounded(value: int) -> int:
+    """The integer, or the nearest one that a browser counts exactly."""
+    return max(-_LARGEST, min(value, _LARGEST))
+
+
 def _fits_single(value: float) -> bool:
     """Whether a number fits into four bytes: without loss of digits or, for an integer, exactly."""
     if not value or not isfinite(value):
@@ -121,4 +170,4 @@ def _fitting(values: Iterable[int], low: int, high: int) -> array[Any]:
     for kind, least, most in _INTEGERS:
         if least <= low and high < most:
             return array(kind, values)
-    return array("d", [max(-_LARGEST, min(value, _LARGEST)) for value in values])
+    return array("d", map(_bounded, values))

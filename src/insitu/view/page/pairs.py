@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, get_args
 
 from insitu.trace.diff import Cause, Compared, Diff, Difference, Status
+from insitu.trace.event import Call, TensorFacts, tensors
+from insitu.trace.kept_values import has_all_values, is_array
 from insitu.view.agreement import agreement, results_text
 from insitu.view.page.packing import PackedColumns
 from insitu.view.page.row_columns import RowColumns
@@ -14,6 +17,7 @@ from insitu.view.value import safe, short
 
 STATUSES: tuple[str, ...] = get_args(Status)
 MOST_TEXT = 400
+MOST_OUTPUTS = 4  # of a call, whose differences are drawn
 
 _Numbers = dict[int, int]
 
@@ -22,6 +26,7 @@ def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: PackedColumns) -
     """Add the calls of both sides as rows, and the pairs of them; return the facts about the whole diff."""
     numbers: _Numbers = {id(None): 0}
     every = diff.differences
+    tables.pictures.first = _differing_outputs(every)
     _side([row.a for row in every], tables, rows, numbers)
     second = len(rows)
     _side([row.b for row in every], tables, rows, numbers)
@@ -43,6 +48,37 @@ def _pairs(every: list[Difference], tables: Tables, columns: PackedColumns, numb
     for place, (name, delta) in enumerate(_PAIR_COLUMNS):
         columns.integers(name, [fact[place] for fact in facts], delta=delta)
     columns.floats("pair.delta", [row.delta for row in every])
+    columns.floats("pair.relative", [None if row.relative is None else row.relative.size for row in every])
+    for number, row in enumerate(every, 1):
+        _add_differences(row, number, tables)
+
+
+def _differing_outputs(every: list[Difference]) -> set[int]:
+    """The ids of the outputs of calls that are not the same: their pictures come first."""
+    events = [event for row in every if row.status != "same" for event in row.events]
+    return {id(facts) for event in events for facts in _outputs(event)}
+
+
+def _outputs(event: Compared) -> tuple[TensorFacts, ...]:
+    """The tensors that a call returns, or that a variable holds."""
+    if isinstance(event, Call):
+        return event.outputs
+    return tuple(tensors(event.value))
+
+
+def _add_differences(row: Difference, number: int, tables: Tables) -> None:
+    """Add pictures of the differences between the outputs of a pair, where the values of both were kept."""
+    if row.a is None or row.b is None or row.status == "same":
+        return
+    outputs = zip(_outputs(row.a), _outputs(row.b), strict=False)
+    for place, (a, b) in enumerate(islice(outputs, MOST_OUTPUTS)):
+        if _has_array(a) and _has_array(b) and a.shape == b.shape:
+            tables.pictures.add_difference(number, place, a.kept, b.kept)
+
+
+def _has_array(facts: TensorFacts) -> bool:
+    """Whether all values of a tensor were kept, as an array."""
+    return is_array(facts.kept) and has_all_values(facts)
 
 
 # The columns of a pair, and whether a column is packed as differences.
@@ -52,6 +88,7 @@ _PAIR_COLUMNS = (
     ("pair.b", True),
     ("pair.what", False),
     ("pair.measure", False),
+    ("pair.is_bound", False),
     ("pair.certainty", False),
     ("pair.cause", False),
 )
@@ -64,6 +101,7 @@ def _pair_facts(row: Difference, tables: Tables, numbers: _Numbers) -> tuple[int
         numbers[id(row.b)],
         tables.text(short(safe(row.what), MOST_TEXT)),
         tables.text(safe(row.measure)),
+        int(row.relative is not None and row.relative.is_bound),
         tables.text(row.certainty),
         0 if row.cause is None else row.cause + 1,
     )

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from insitu.trace.costs import Costs
-from insitu.trace.event import Call, Event, Mark, Site, TensorFacts, Variable, tensors
+from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts, Variable, tensors
+from insitu.trace.operation import operation
 from insitu.view.name import call_marks, compact, module_type
 from insitu.view.number import MOST_EXACT
-from insitu.view.page.packing import PackedColumns
+from insitu.view.page.flags import IS_ORIGIN
+from insitu.view.page.origin_reason import origin_reason
+from insitu.view.page.packing import PackedColumns, RowBuffer
 from insitu.view.page.rows import Heading, PageRow, RowFacts
 from insitu.view.page.tables import Tables
-from insitu.view.value import held_text, result, safe, short, tensor, value_text
+from insitu.view.value import BARE, held_text, result, safe, short, tensor, value_text
 
 # The number of a kind is its place; the page gets the list with its data. Those up to "python" are calls.
 KINDS = ("module", "function", "aten", "python", "variable", "note", "trouble", "step", "expression", "pass")
@@ -51,6 +54,8 @@ class RowCells(NamedTuple):
     raised: int = 0
     message: int = 0
     odd: int = 0  # flags of what is not finite
+    before: int = 0  # what a variable held before
+    why: int = 0  # the reason, where NaN or Inf began
 
 
 DELTAS = frozenset({"id", "start", "forward", "site"})  # columns in which neighbours are close
@@ -61,13 +66,16 @@ class RowColumns:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._rows: list[RowCells] = []
+        self._rows = RowBuffer(len(RowCells._fields))
+        self._names: dict[str, int] = {}
+        self._types: dict[ModuleFacts, int] = {}
         self._inputs: list[int] = []
         self._input_counts: list[int] = []
         self._outputs: list[int] = []
         self._output_counts: list[int] = []
         self._number_kinds: list[int] = []
         self._numbers: list[float | None] = []
+        self._held: dict[tuple[int, int | None, str], int] = {}  # the text of each variable, by rank, call and name
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -82,13 +90,13 @@ class RowColumns:
 
     def _cells(self, row: PageRow, facts: RowFacts) -> RowCells:
         event = row.event
-        if isinstance(event, Heading):
-            return self._plain(-1, row, event.title, event.first, event.duration // UNIT + 1, event.site)
-        if isinstance(event, Mark):
-            return self._plain(event.id, row, safe(event.text), event)
+        if isinstance(event, Call):  # as most often
+            return self._call(event, row, facts.costs.get(event.id) or Costs(), facts.odd.get(event.id, 0))
         if isinstance(event, Variable):
             return self._variable(event, row, facts.odd.get(event.id, 0))
-        return self._call(event, row, facts.costs.get(event.id) or Costs(), facts.odd.get(event.id, 0))
+        if isinstance(event, Mark):
+            return self._plain(event.id, row, safe(event.text), event)
+        return self._plain(-1, row, event.title, event.first, event.duration // UNIT + 1, event.site)
 
     def _add_number(self, event: Event | Heading) -> None:
         """Add the number that was returned, or that a variable holds."""
@@ -127,9 +135,9 @@ class RowColumns:
         tables = self._tables
         self._outputs += [tables.tensor(facts) for facts in tensors(event.value)]
         name = tables.text(short(safe(event.name), MOST_NAME))
-        held = ""
+        held = 0
         if event.changes != ("deleted",):
-            held = held_text(event.value)
+            held = tables.text(held_text(event.value))
         return RowCells(
             id=event.id,
             depth=row.depth,
@@ -141,11 +149,21 @@ class RowColumns:
             thread=event.thread,
             step=event.step,
             rank=event.rank,
-            output=tables.text(held),
+            output=held,
             args=tables.text(f"changed\t{', '.join(event.changes)}"),
             site=tables.site(event.site),
             odd=odd,
+            before=self._held_before(event, held),
         )
+
+    def _held_before(self, event: Variable, held: int) -> int:
+        """The text of what a variable held before it changed; remembers what it holds now."""
+        variable = (event.rank, event.parent, event.name)
+        before = self._held.get(variable, 0)
+        self._held[variable] = held
+        if event.changes == ("new",):
+            return 0
+        return before
 
     def _call(self, call: Call, row: PageRow, costs: Costs, odd: int) -> RowCells:
         tables, out = self._tables, call.result
@@ -166,8 +184,8 @@ class RowColumns:
             row.depth,
             row.run,
             NUMBERS[call.kind],
-            tables.text(call_label(call)),
-            tables.text(safe(call.name)),
+            self._label(call),
+            self._name(call.name),
             call.start // UNIT,
             call.thread,
             call.step,
@@ -186,13 +204,31 @@ class RowColumns:
             tables.text(call.raised and safe(call.raised)),
             tables.text(call.message and short(safe(call.message), MOST_MESSAGE)),
             odd,
+            0,
+            tables.text(origin_reason(call) if odd & IS_ORIGIN else ""),
         )
         return RowCells._make(cells)
 
+    def _label(self, call: Call) -> int:
+        """The text of a call in a few words; that of a module is always the same."""
+        if call.kind != "module" or call.module is None:
+            return self._tables.text(call_label(call))
+        number = self._types.get(call.module)
+        if number is None:
+            number = self._types[call.module] = self._tables.text(call_label(call))
+        return number
+
+    def _name(self, name: str) -> int:
+        """The text of the whole name of a function."""
+        number = self._names.get(name)
+        if number is None:
+            number = self._names[name] = self._tables.text(safe(name))
+        return number
+
     def fill(self, columns: PackedColumns) -> None:
         """Add the columns."""
-        for place, name in enumerate(RowCells._fields):
-            columns.integers(f"row.{name}", [row[place] for row in self._rows], delta=name in DELTAS)
+        for name, values in zip(RowCells._fields, self._rows.columns(), strict=True):
+            columns.integers(f"row.{name}", values, delta=name in DELTAS)
         columns.integers("row.number_kind", self._number_kinds)
         columns.floats("row.number", self._numbers)
         columns.integers("row.taken", self._input_counts)
@@ -222,7 +258,28 @@ def call_label(call: Call) -> str:
 
 
 def _arguments(call: Call) -> str:
-    """The arguments, a line for each: its name or place, a tab, its value."""
-    lines = [f"{place}\t{short(value_text(item), MOST_ARGUMENT)}" for place, item in enumerate(call.args)]
-    lines += [f"{value_text(name)}\t{short(value_text(item), MOST_ARGUMENT)}" for name, item in call.kwargs.items()]
+    """The arguments, a line for each, in fields between tabs: its name or place, its value, and two more for tensors.
+
+    These are how many tensors are in it, and what its tensor is called, where the operation knows that.
+    """
+    names = operation(call.kind, call.name).inputs
+    lines: list[str] = []
+    place = 0
+    for name, item in (*enumerate(call.args), *call.kwargs.items()):
+        line = f"{value_text(name)}\t{short(value_text(item), MOST_ARGUMENT)}"
+        count = _tensor_count(item)
+        if count:
+            label = names[place] if place < len(names) else ""
+            line += f"\t{count}\t{label}"
+        place += count
+        lines.append(line)
     return "\n".join(lines)
+
+
+def _tensor_count(item: Any) -> int:
+    """How many tensors are in an argument."""
+    if type(item) is TensorFacts:
+        return 1
+    if type(item) in BARE:
+        return 0
+    return sum(1 for _ in tensors(item))

@@ -12,7 +12,7 @@ from insitu.trace.costs import CostLedger, Costs
 from insitu.trace.event import Call, Event, Mark, Site
 from insitu.trace.fold import Columns, Fold, by_step, identical_ranges, path_of, steps
 from insitu.trace.forest import Forest, Group, Node, group_of
-from insitu.trace.nonfinite import NonFiniteSearch
+from insitu.trace.nonfinite import NonFiniteEvent, NonFiniteSearch
 from insitu.trace.operation import operation
 from insitu.trace.order import completion_order
 from insitu.view.page.flags import flags
@@ -68,9 +68,14 @@ class RowFacts:
             self._search.add(event)
 
     @cached_property
+    def found(self) -> dict[int, NonFiniteEvent]:
+        """The events that are not finite, by id; ask for them after the last event."""
+        return self._search.result()
+
+    @cached_property
     def odd(self) -> dict[int, int]:
-        """The flags of events that are not finite, by id; ask for them after the last event."""
-        return flags(self._search)
+        """Their flags."""
+        return flags(self.found)
 
 
 def page_rows(

@@ -7,8 +7,10 @@ from typing import Any
 
 from insitu.trace.costs import size
 from insitu.trace.event import COUNTS, NUMBERS, STATISTICS, ModuleFacts, Site, Stats, TensorFacts
+from insitu.trace.kept_values import statistics_of
 from insitu.view.name import module_type
 from insitu.view.page.packing import PackedColumns
+from insitu.view.page.pictures import VALUE_BYTES, Pictures
 from insitu.view.value import kept_text, safe, short, tensor, value_text
 
 BINS = 16
@@ -19,8 +21,9 @@ MOST_SOURCE = 400  # characters of a line
 class Tables:
     """Numbers the things that rows refer to; 0 means that there is none."""
 
-    def __init__(self, *, source: bool) -> None:
+    def __init__(self, *, source: bool, value_bytes: int = VALUE_BYTES) -> None:
         self._source = source
+        self.pictures = Pictures(value_bytes)
         self.places: Mapping[int, int] = {}
         self._run = 0
         self._texts: dict[str, int] = {"": 0}
@@ -80,7 +83,7 @@ class Tables:
         self._module_rows.append(_module_row(module))
         return number
 
-    def tensor(self, facts: TensorFacts | None) -> int:
+    def tensor(self, facts: TensorFacts | None, *, is_gradient: bool = False) -> int:
         """The number of a tensor, with everything that the page shows about it."""
         if facts is None:
             return 0
@@ -90,14 +93,24 @@ class Tables:
         number = self._tensors[id(facts)] = len(self._tensor_rows)
         self._tensor_rows.append(())
         same = self._same.setdefault((self._run, facts.id), len(self._same) + 1)
-        text = 0
-        if facts.kept is not None:
-            text = self.text(short(kept_text(facts.kept), 200))
-        statistics = self._statistics(facts.stats)
-        gradient = self.tensor(facts.grad)
-        row = (self._type(facts), self.place(facts.producer), statistics, gradient, text, same)
+        gradient = self.tensor(facts.grad, is_gradient=True)
+        row = (
+            self._type(facts),
+            self.place(facts.producer),
+            *self._contents(number, facts, is_gradient),
+            same,
+            gradient,
+        )
         self._tensor_rows[number] = row
         return number
+
+    def _contents(self, number: int, facts: TensorFacts, is_gradient: bool) -> tuple[int, int]:
+        """The numbers of the statistics of a tensor and of the text of what was kept; arrays become pictures."""
+        if facts.kept is None:
+            return self.statistics(facts.stats), 0
+        stats = statistics_of(facts)
+        self.pictures.add_tensor(number, facts, stats, is_gradient=is_gradient)
+        return self.statistics(stats), self.text(short(kept_text(facts.kept), 200))
 
     def place(self, event: int | None) -> int:
         """The row of an event, 1 more than it is; 0 for an event without a row."""
@@ -109,7 +122,8 @@ class Tables:
         key = (facts.dtype, facts.shape, facts.device, facts.requires_grad, facts.strides, facts.type)
         return self._types.setdefault(key, len(self._types) + 1)
 
-    def _statistics(self, stats: Stats | None) -> int:
+    def statistics(self, stats: Stats | None) -> int:
+        """The number of statistics."""
         if stats is None:
             return 0
         number = self._stats.get(id(stats))
@@ -120,6 +134,7 @@ class Tables:
 
     def fill(self, columns: PackedColumns) -> dict[str, Any]:
         """Add the columns of tensors and statistics; return the tables that are lists."""
+        pictures = self.pictures.fill(columns, self.statistics)
         for name, numbers in zip(_TENSOR, zip(*self._tensor_rows, strict=True), strict=True):
             columns.integers(f"tensor.{name}", numbers, delta=name in ("made", "stats", "same"))
         rows = [None, *self._stat_rows]
@@ -132,6 +147,7 @@ class Tables:
         statistics = [[row.name, row.label, row.kind, row.bound, row.is_alarming] for row in STATISTICS]
         return {
             "statistics": statistics,
+            "pictures": pictures,
             "texts": list(self._texts),
             "sites": self._site_rows,
             "modules": self._module_rows,
@@ -145,7 +161,7 @@ def _module_row(module: ModuleFacts) -> list[Any]:
     return [safe(module.path), module_type(module), ", ".join(settings), *counts, int(module.leaf)]
 
 
-_TENSOR = ("type", "made", "stats", "grad", "kept", "same")
+_TENSOR = ("type", "made", "stats", "kept", "same", "grad")
 
 
 def _described(dtype: str, shape: Any, device: str, requires_grad: bool, strides: Any, type: str) -> list[Any]:

@@ -9,13 +9,13 @@
  * @property {() => void} [onColours] the colours have changed
  */
 
-const CALL_COLUMNS = [
-  ["call", "c-call"], ["output", "c-output"], ["values", "c-values"],
-  ["min … max", "c-min-max"], ["time", "c-time"], ["source", "c-source"],
+/** The columns of a comparison of two runs. @param {string[]} labels @returns {Column[]} */
+const pairColumns = ([a, b]) => [
+  { name: "where", kind: "c-where", least: 110, most: 240, grow: 0.5 },
+  { name: a, kind: "c-a", least: 130, most: 400, grow: 1 },
+  { name: b, kind: "c-b", least: 130, most: 400, grow: 1 },
+  { name: "difference", kind: "c-difference", least: 110, most: 300, grow: 0.8, rank: 1 },
 ];
-
-/** @param {string[]} labels */
-const pairColumns = ([a, b]) => [["where", "c-where"], [a, "c-a"], [b, "c-b"], ["difference", "c-difference"]];
 
 class App {
   /** @param {Data} data */
@@ -27,60 +27,62 @@ class App {
     this.pairs = data.diff ? new Pairs(data) : null;
     // In a comparison the table shows items, each a pair of calls; else its items are the rows themselves.
     this.tree = this.pairs?.tree ?? this.callTree;
-    this.hits = new Hits(this.tree.size);
+    this.sorted = { kind: "", isReversed: false };
     this.lineage = { makers: new Set(), takers: new Set() };
     this.inks = inks();
-    this.origins = this.nonFiniteRows((kind) => kind === "begins");
-    this.entries = this.nonFiniteRows((kind) => kind !== "begins");
+    this.nonFinite = new NonFiniteRows(this.calls);
     this.longest = this.longestRoot();
     this.isStepped = hasSeveralSteps(data.row.step);
-    this.stops = this.pairs ? this.pairs.causeItems.filter((item) => item >= 0) : this.firstNonFiniteRows();
+    this.stops = this.pairs ? this.pairs.causeItems.filter((item) => item >= 0) : this.nonFinite.stops();
     this.grid = this.makeGrid();
+    this.search = new Search(this);
     this.details = new Details(this);
     this.minimap = new Minimap(this);
     this.flame = new Flame(this);
     /** @type {Pane[]} */
-    this.panes = [this.details, new Graph(this), this.minimap, this.flame];
+    this.panes = [this.details, new Graph(this), this.minimap, this.flame, new SeriesPane(this)];
+    if (this.pairs) this.panes.push(new PairStrip(this));
   }
 
   makeGrid() {
-    const columns = this.pairs ? pairColumns(this.data.diff.labels) : CALL_COLUMNS;
+    const every = this.pairs ? pairColumns(this.data.diff.labels) : callColumns(this.data);
+    const columns = new Columns(every, () => this.grid?.soon(), (column) => this.sortBy(column));
+    columns.addTool(this.foldButton);
     const paint = this.pairs ? paintPair : paintCall;
     const fill = (cells, item, element) => paint(this, cells, item, element);
     const grid = new Grid(this.tree, columns, fill, (item, how) => this.onItem(item, how));
     grid.onPaint = () => this.onRows();
+    grid.onHidden = () => this.search.leaveOnlyHits();
+    showValuesAxis(this.calls);
     return grid;
   }
 
-  /** The rows that have NaN, and those that have Inf, in which it appears in the way that is asked for. */
-  nonFiniteRows(/** @type {(kind: string) => boolean} */ isWanted) {
-    const { odd } = this.data.row;
-    const rowsWith = (/** @type {number} */ flag) => {
-      const flags = IS_ORIGIN | flag;
-      const holds = (/** @type {number} */ row) => (odd[row] & flags) === flags && isWanted(this.calls.origin(row));
-      return Hits.of(this.calls.size, holds);
-    };
-    return [rowsWith(HAS_NAN), rowsWith(HAS_INF)];
+  get foldButton() {
+    const button = namedButton("unfold");
+    button.id = "fold";
+    button.title = "fold everything, or unfold one level more";
+    button.onclick = () => this.fold();
+    return button;
   }
 
-  /** Flags for what the rows of a range have: NaN, Inf, or both. @param {Hits[]} places */
-  nonFiniteIn(places, /** @type {number} */ start, /** @type {number} */ end) {
-    const [nan, inf] = places.map((hits) => hits.count(start, end));
-    return (nan ? HAS_NAN : 0) | (inf ? HAS_INF : 0);
+  /** What the search found. */
+  get hits() {
+    return this.search.hits;
   }
 
-  /** The rows where NaN begins, else those where Inf begins; where that is not known, the first that has any. */
-  firstNonFiniteRows() {
-    const { odd } = this.data.row;
-    const begin = [];
-    const wrong = [];
-    for (let row = 0; row < this.calls.size; row++) {
-      if (odd[row] & IS_ORIGIN) begin.push(row);
-      else if (odd[row] & IS_WRONG && !wrong.length) wrong.push(row);
-    }
-    const withNan = begin.filter((row) => odd[row] & HAS_NAN);
-    if (withNan.length) return withNan;
-    return begin.length ? begin : wrong;
+  /** Sort siblings by a column; again, the other way round; again, in the order of execution. @param {Column} column */
+  sortBy({ kind }) {
+    const key = this.pairs ? undefined : SORT_KEYS[kind];
+    const isAgain = this.sorted.kind === kind;
+    const isDone = !key || (isAgain && this.sorted.isReversed);
+    this.sorted = isDone ? { kind: "", isReversed: false } : { kind, isReversed: isAgain };
+    const findKeys = () => sortNumbers(this.calls, this.tree, /** @type {SortKey} */ (key));
+    this.tree.setOrder(isDone ? null : { findKeys, isReversed: isAgain });
+    this.grid.columns.showOrder(this.sorted.kind, this.sorted.isReversed);
+    this.grid.refresh();
+    if (isDone) this.grid.scrollTo(this.tree.position(this.grid.selected), true);
+    else this.grid.box.scrollTop = 0;
+    this.grid.fitColumns();
   }
 
   /** The time of the longest outermost row. */
@@ -123,7 +125,7 @@ class App {
     const row = this.rowOf(item);
     if (!this.pairs) this.findLineage(row, item);
     for (const pane of this.panes) pane.onSelect?.(row);
-    this.countHits();
+    this.search.say();
     at("trouble").hidden = true;
     this.writeAddress(row, how);
   }
@@ -175,57 +177,18 @@ class App {
 
   /** Whether there is anything to show in a view. @param {string} view */
   hasView(view) {
-    if (view === "series") return this.data.series.length > 0;
+    if (view === "series") return this.data.series.variables.length > 0 || this.data.series.revision !== null;
     if (view === "tree") return this.tree.size > 0;
     if (view === "graph") return !document.body.classList.contains("no-graph");
     return this.calls.size > 0 && !this.pairs;
   }
 
-  /** @param {string} query */
-  search(query) {
-    try {
-      this.hits = this.findHits(query.trim());
-      at("query").removeAttribute("aria-invalid");
-      this.countHits();
-    } catch (error) {
-      at("hits").textContent = /** @type {Error} */ (error).message;
-      at("query").setAttribute("aria-invalid", "true");
-    }
-    this.grid.paint();
-  }
-
-  /** @param {string} query @returns {Hits} */
-  findHits(query) {
-    const every = tests(this.data, query);
-    if (!every.length) return new Hits(this.tree.size);
-    const holds = (row) => every.every((test) => test(row));
-    const { pairs } = this;
-    const hits = Hits.of(this.tree.size, pairs ? (item) => pairs.rows(item).some(holds) : holds);
-    hits.query = query;
-    return hits;
-  }
-
-  /** Say how many hits there are, and which one is selected. */
-  countHits() {
-    at("hits").textContent = this.hitsText();
-  }
-
-  hitsText() {
-    const { found, before, query } = this.hits;
-    const { selected } = this.grid;
-    if (!query) return "";
-    if (!found.length) return "no hits";
-    const isHit = selected >= 0 && before[selected + 1] > before[selected];
-    const place = isHit ? many(before[selected] + 1) : "–";
-    return `${place}/${many(found.length)}`;
-  }
-
-  /** Go to the next hit or, without a query, to the next difference. @param {number} by 1, or -1 for the one before */
-  next(by) {
-    const { pairs } = this;
-    const isAsked = this.hits.query !== "" || !pairs;
-    const hits = isAsked ? this.hits : Hits.of(this.tree.size, (item) => pairs.isDifference(item));
-    this.show(hits.next(this.grid.selected, by), "jumped");
+  /** Say why the table has no rows, if it has none. */
+  sayIfEmpty() {
+    const isFilteredOut = this.tree.size > 0 && !this.tree.visible.length;
+    const text = isFilteredOut ? "No row matches the search." : this.data.empty ?? "";
+    at("empty").textContent = text;
+    at("empty").hidden = !text;
   }
 
   /** Go to the first place where something begins to be wrong, or to the one after the selected one. */
@@ -251,16 +214,14 @@ class App {
   fold() {
     if (this.isFolded) this.tree.openLevel();
     else this.tree.foldAll();
+    this.grid.refresh();
     const { selected } = this.grid;
-    if (selected < 0) this.grid.refresh();
-    else this.grid.select(this.tree.standIn(selected), "moved"); // the details must show what the table shows
+    if (selected >= 0) this.grid.select(this.tree.standIn(selected), "moved"); // the details show what the table shows
   }
 
   /** Change between dark and light. */
   toggleTheme() {
-    const theme = isDark() ? "light" : "dark";
-    document.documentElement.dataset.theme = theme;
-    remember("theme", theme);
+    toggleTheme();
     this.onColours();
   }
 
@@ -273,28 +234,4 @@ class App {
 /** Steps are in order: the first and the last tell. @param {Numbers} steps */
 function hasSeveralSteps(steps) {
   return steps.length > 0 && steps[0] !== steps[steps.length - 1];
-}
-
-function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  if (chosen) return chosen === "dark";
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-/** Keep a choice of the user for the next page; a frame without storage of its own forgets it. */
-function remember(/** @type {string} */ name, /** @type {string} */ value) {
-  try {
-    localStorage.setItem(`insitu-${name}`, value);
-  } catch {
-    // nothing is kept
-  }
-}
-
-/** The choice that the user made earlier. @param {string} name @returns {string|null} */
-function remembered(name) {
-  try {
-    return localStorage.getItem(`insitu-${name}`);
-  } catch {
-    return null;
-  }
 }

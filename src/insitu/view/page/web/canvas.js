@@ -1,8 +1,12 @@
 // What every canvas needs: the colours of the style, and a clear area of the right size.
 
-/** The colours of the style, as a canvas needs them. */
-function inks() {
-  const names = ["text", "dim", "line", "panel", "accent", "red", "module", "function", "aten", "python", "faint"];
+const INKS = [
+  ...["text", "dim", "line", "panel", "accent", "red", "module", "function", "aten", "python", "faint", "select"],
+  ...["module", "function", "aten", "python", "red", "other"].flatMap((hue) => [`flame-${hue}`, `flame-${hue}-back`]),
+];
+
+/** The colours of the style, as a canvas needs them. @returns {Record<string, string>} */
+function inks(names = INKS) {
   const probe = document.body.appendChild(make("span"));
   const found = Object.fromEntries(names.map((name) => {
     probe.style.color = `var(--${name})`;

@@ -4,8 +4,9 @@
  * @typedef {ArrayLike<number>} Numbers
  * @typedef {Record<string, Numbers>} Table columns by name
  * @typedef {{row: Table, tensor: Table, stats: Table, pair: Table, points: Table, given: Numbers, made: Numbers,
- *   texts: string[], sites: any[], modules: any[], types: any[], series: any[], title: string,
- *   about: Record<string, string>, kinds: string[], flags: Record<string, number>, events?: number, diff?: any}} Data
+ *   texts: string[], sites: any[], modules: any[], types: any[], series: any, title: string,
+ *   about: Record<string, string>, kinds: string[], flags: Record<string, number>, statistics: any[], answers: any[],
+ *   empty?: string, events?: number, diff?: any}} Data
  */
 
 const ARRAYS = {

@@ -1,41 +1,66 @@
-// A table of many rows of which only those on the screen are elements, and the keys to move in it.
+// A table of many rows of which only those on the screen are elements, and the ways to move in it.
 
 const ROW = 22; // pixels, as in the style
+const SPARE_ROWS = 3; // above and below the screen
 
 class Grid {
   /**
-   * @param {RowTree} tree @param {string[][]} columns their names and classes
-   * @param {(cells: HTMLElement[], row: number, element: HTMLElement) => void} paint
+   * @param {RowTree} tree
+   * @param {Columns} columns
+   * @param {(cells: HTMLElement[], row: number, element: HTMLElement) => void} paintRow
    * @param {(row: number, how: string) => void} onItem an item was selected
    */
-  constructor(tree, columns, paint, onItem) {
+  constructor(tree, columns, paintRow, onItem) {
     this.tree = tree;
     this.columns = columns;
-    this.paintRow = paint;
+    this.paintRow = paintRow;
     this.onItem = onItem;
+    /** @type {(() => void)|undefined} the rows were painted */
+    this.onPaint = undefined;
+    /** @type {(() => void)|undefined} a row is to be selected that the filter hides */
+    this.onHidden = undefined;
     this.selected = -1;
     this.box = at("grid");
     this.rows = at("rows");
     /** @type {HTMLElement[]} */
     this.pool = [];
     this.isWaiting = false;
-    this.range = [0, 0];
-    const heads = columns.map(([name, kind]) => make("span", `cell ${kind}`, name));
-    heads.forEach((head) => head.setAttribute("role", "columnheader"));
-    at("heads").className = "row";
-    at("heads").append(...heads);
+    this.range = [0, 0]; // the first and the last row on the screen, in the order of execution
     this.box.addEventListener("scroll", () => this.soon());
     this.rows.addEventListener("click", (event) => this.click(event));
-    new ResizeObserver(() => this.soon()).observe(this.box);
+    this.rows.addEventListener("pointerover", (event) => showWholeText(event));
+    new ResizeObserver(() => this.onResize()).observe(this.box);
   }
 
-  /** The visible rows have changed. */
+  onResize() {
+    if (this.box.clientWidth) this.columns.layout(this.room);
+    this.soon();
+  }
+
+  /** The width for columns: that of the pane without the mark on the left of each row. */
+  get room() {
+    return this.box.clientWidth - 3;
+  }
+
+  /** Make each column as wide as the content on the screen, as far as there is room. */
+  fitColumns() {
+    this.columns.measure();
+    if (this.box.clientWidth) this.columns.layout(this.room);
+    this.paint();
+  }
+
+  /** Other rows are visible now. */
   refresh() {
     this.tree.refresh();
+    this.stretch();
+    this.paint();
+  }
+
+  /** Make the sheet as high as all visible rows. */
+  stretch() {
     const count = this.tree.visible.length;
     at("sheet").style.height = `${count * ROW}px`;
     this.box.setAttribute("aria-rowcount", String(count + 1));
-    this.paint();
   }
 
   soon() {
@@ -48,22 +73,27 @@ class Grid {
   }
 
   paint() {
-    const visible = this.tree.visible;
-    const count = Math.ceil(this.box.clientHeight / ROW) + 6;
-    const first = Math.max(0, Math.min(Math.floor(this.box.scrollTop / ROW) - 3, visible.length - count));
+    const { visible } = this.tree;
+    const count = Math.ceil(this.box.clientHeight / ROW) + 2 * SPARE_ROWS;
+    const top = Math.floor(this.box.scrollTop / ROW) - SPARE_ROWS;
+    const first = Math.max(0, Math.min(top, visible.length - count));
     while (this.pool.length < count) this.pool.push(this.rows.appendChild(this.element()));
     this.rows.style.transform = `translateY(${first * ROW}px)`;
     this.pool.forEach((element, place) => this.fill(element, first + place, place < count));
-    this.range = [visible[first] ?? 0, visible[Math.min(visible.length, first + count) - 1] ?? 0];
+    this.range = ends(visible.slice(first, first + count));
+    this.markActive();
+    this.onPaint?.();
+  }
+
+  markActive() {
     if (this.tree.position(this.selected) < 0) this.box.removeAttribute("aria-activedescendant");
     else this.box.setAttribute("aria-activedescendant", `row-${this.selected}`);
-    this.onPaint?.();
   }
 
   element() {
     const element = make("div", "row");
     element.setAttribute("role", "row");
-    for (const [, kind] of this.columns) {
+    for (const { kind } of this.columns.every) {
       const cell = element.appendChild(make("span", `cell ${kind}`));
       cell.setAttribute("role", "gridcell");
     }
@@ -74,7 +104,10 @@ class Grid {
   fill(element, position, isUsed) {
     const row = this.tree.visible[position];
     element.hidden = !isUsed || row === undefined;
-    if (element.hidden) return;
+    if (element.hidden) {
+      element.id = "";
+      return;
+    }
     element.id = `row-${row}`;
     element.dataset.row = String(row);
     element.className = "row";
@@ -83,7 +116,11 @@ class Grid {
     element.setAttribute("aria-selected", String(row === this.selected));
     if (this.tree.hasChildren(row)) element.setAttribute("aria-expanded", String(!!this.tree.isOpen[row]));
     else element.removeAttribute("aria-expanded");
-    this.paintRow(/** @type {any} */ (Array.from(element.children)), row, element);
+    const cells = /** @type {any} */ (Array.from(element.children));
+    this.columns.isShown.forEach((isShown, place) => {
+      cells[place].hidden = !isShown;
+    });
+    this.paintRow(cells, row, element);
   }
 
   /** @param {MouseEvent} event */
@@ -92,9 +129,9 @@ class Grid {
     const element = /** @type {HTMLElement|null} */ (target.closest(".row"));
     if (!element) return;
     const row = Number(element.dataset.row);
-    const what = /** @type {HTMLElement|null} */ (target.closest("[data-do]"))?.dataset.do;
-    if (what === "toggle") this.toggle(row);
-    if (what === "unfold") this.unfold(row);
+    const action = /** @type {HTMLElement|null} */ (target.closest("[data-do]"))?.dataset.do;
+    if (action === "toggle") this.toggle(row);
+    if (action === "unfold") this.unfold(row);
     this.select(row, "moved");
   }
 
@@ -104,13 +141,13 @@ class Grid {
     this.refresh();
   }
 
-  /** Open all that is inside the selected row; where that is open already, show what is alike one by one. */
+  /** Open everything inside the selected row; where that is open already, show what is alike one by one. */
   openAll() {
     this.tree.openAll(Math.max(0, this.selected));
     this.refresh();
   }
 
-  /** Show each of the siblings that are alike, or one for all again. @param {number} row */
+  /** Show each of the alike siblings, or one for all again. @param {number} row */
   unfold(row) {
     const head = this.tree.head[row];
     if (!(this.tree.run[head] > 1)) return;
@@ -119,22 +156,31 @@ class Grid {
     if (this.tree.position(this.selected) < 0) this.select(head, "moved");
   }
 
-  /** Select a row, opening what it lies in. @param {number} row @param {string} how "moved" or "jumped" */
+  /** Select a row, opening what is around it. @param {number} row @param {string} how "moved", "jumped" or "opened" */
   select(row, how) {
-    if (!(row >= 0 && row < this.tree.size)) return; // nor is there a row in an empty table
+    const isThere = row >= 0 && row < this.tree.size;
+    if (!isThere) return;
     this.selected = row;
-    if (this.tree.position(row) < 0) {
-      this.tree.reveal(row);
-      at("sheet").style.height = `${this.tree.visible.length * ROW}px`;
-    }
-    this.scrollTo(this.tree.position(row), how === "jumped");
+    if (this.tree.position(row) < 0) this.reveal(row);
+    this.scrollTo(this.tree.position(row), how !== "moved");
     this.onItem(row, how);
-    this.refresh();
+    this.paint();
+  }
+
+  /** Open what is around a row. @param {number} row */
+  reveal(row) {
+    this.tree.reveal(row);
+    if (this.tree.position(row) < 0) {
+      this.onHidden?.();
+      this.tree.reveal(row);
+    }
+    this.stretch();
   }
 
   /** @param {number} position @param {boolean} isCentred */
   scrollTo(position, isCentred) {
-    const top = position * ROW, height = this.box.clientHeight - ROW;
+    const top = position * ROW;
+    const height = this.box.clientHeight - ROW;
     const isInside = top >= this.box.scrollTop && top + ROW <= this.box.scrollTop + height;
     if (isInside) return;
     if (isCentred) this.box.scrollTop = top - height / 3;
@@ -143,7 +189,7 @@ class Grid {
 
   /** @param {number} by */
   move(by) {
-    const visible = this.tree.visible;
+    const { visible } = this.tree;
     const position = this.tree.position(this.selected) + by;
     this.select(visible[Math.max(0, Math.min(position, visible.length - 1))], "moved");
   }
@@ -152,11 +198,11 @@ class Grid {
   inward() {
     const row = this.selected;
     if (row < 0 || !this.tree.hasChildren(row)) return;
-    if (this.tree.isOpen[row]) this.select(row + 1, "moved");
+    if (this.tree.isOpen[row]) this.move(1);
     else this.toggle(row);
   }
 
-  /** To the left: close, or go to what it lies in. */
+  /** To the left: close, or go to the row around. */
   outward() {
     const row = this.selected;
     if (row < 0) return;
@@ -168,4 +214,19 @@ class Grid {
   pageful() {
     return Math.max(1, Math.floor(this.box.clientHeight / ROW) - 2);
   }
+}
+
+/** The least and the largest of some rows. @param {number[]} rows */
+function ends(rows) {
+  if (!rows.length) return [0, 0];
+  return [rows.reduce((a, b) => Math.min(a, b)), rows.reduce((a, b) => Math.max(a, b))];
+}
+
+/** Where the text of a cell is cut, the tooltip has all of it; `data-name` is what it says in any case. */
+function showWholeText(/** @type {PointerEvent} */ event) {
+  const cell = /** @type {HTMLElement|null} */ (/** @type {HTMLElement} */ (event.target).closest(".cell"));
+  if (!cell) return;
+  const isCut = cell.scrollWidth > cell.clientWidth;
+  const text = isCut ? cell.innerText.trim() : "";
+  cell.title = [text, cell.dataset.name].filter(Boolean).join("\n");
 }

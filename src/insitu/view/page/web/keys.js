@@ -2,16 +2,19 @@
 
 const KEYS = [
   ["j k ↓ ↑", "next and previous row"],
-  ["l h → ←", "open, close; into it, out of it"],
-  ["e", "expand everything below; press again to show what is alike one by one"],
-  ["u", "show or collapse the siblings that are alike"],
-  ["/", "search"],
-  ["n N", "next and previous hit (or difference)"],
-  ["p c", "to the producer, to the consumer"],
-  ["f", "first NaN or Inf, then the next (or first cause)"],
-  ["t m w v", "tree, graph of modules, flame, variables over steps"],
-  ["d", "dark or light"],
+  ["l h → ←", "open and close a row; go into it, go out of it"],
   ["g G", "first and last row"],
+  ["e", "expand everything below; press again to show alike blocks one by one"],
+  ["u", "show alike siblings one by one, or as one row"],
+  ["/", "search; Enter goes to the next hit, Esc back to the rows"],
+  ["n N", "next and previous hit; in a comparison, difference"],
+  ["o", "show only hits and the rows around them"],
+  ["p c", "go to the producer of an input, to a consumer of the output"],
+  ["f", "go to the first NaN or Inf, then to the next; in a comparison, to a cause"],
+  ["t m w v", "tree, graph, flame, variables over steps"],
+  ["↑ ↓ ← →", "in the graph: along the edges; Enter opens a node, + and − zoom, 0 shows all of it"],
+  ["z", "zoom the flame to the selected call; + and − zoom, Esc shows all again"],
+  ["d", "dark or light"],
   ["?", "this help"],
 ];
 
@@ -33,12 +36,17 @@ function keyActions(app) {
     g: () => grid.move(-Infinity),
     End: () => grid.move(Infinity),
     G: () => grid.move(Infinity),
-    "/": () => at("query").focus(),
-    n: () => app.next(1),
-    N: () => app.next(-1),
+    "/": () => at(app.view === "series" ? "series-query" : "query").focus(),
+    n: () => app.search.next(1),
+    N: () => app.search.next(-1),
     f: () => app.first(),
     p: () => app.follow("makers"),
     c: () => app.follow("takers"),
+    o: () => app.search.showOnlyHits(!app.search.isOnlyHits),
+    z: () => app.flame.focus(app.selectedRow),
+    "+": () => app.flame.zoom(0.5),
+    "-": () => app.flame.zoom(2),
+    Escape: () => app.flame.reset(),
     d: () => app.toggleTheme(),
     "?": () => at("help").showModal(),
     u: () => grid.unfold(grid.selected),
@@ -54,11 +62,7 @@ function keyActions(app) {
 function onKey(app, event) {
   const target = /** @type {HTMLElement} */ (event.target);
   const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
-  if (hasModifier || at("help").open) return;
-  if (target.id === "query") {
-    onQueryKey(app, event);
-    return;
-  }
+  if (hasModifier || document.querySelector("dialog[open]")) return;
   if (target.closest("input, select, textarea")) return;
   const action = keyAction(app, event.key, target);
   if (!action) return;
@@ -68,18 +72,11 @@ function onKey(app, event) {
 
 /** What a key does where it was pressed. @param {App} app @param {string} key @param {HTMLElement} target */
 function keyAction(app, key, target) {
-  const scrollsPane = target.closest("#details, #series, .splitter") && /^(Arrow|Page|Home|End)/.test(key);
-  if (scrollsPane) return undefined;
+  const isInPane = target.closest("#details, #series, #flamebox, #filters, .more, .splitter");
+  const isScrolling = /^(Arrow|Page|Home|End)/.test(key);
+  if (isInPane && isScrolling) return undefined;
   if (key !== "Enter") return keyActions(app)[key];
   const isOnControl = target.closest("button, a, summary, .splitter");
   if (isOnControl || app.grid.selected < 0) return undefined;
   return () => app.grid.toggle(app.grid.selected);
-}
-
-/** A key in the search box. @param {App} app @param {KeyboardEvent} event */
-function onQueryKey(app, event) {
-  if (event.key === "Enter") app.next(event.shiftKey ? -1 : 1);
-  else if (event.key === "Escape" || event.key === "ArrowDown") at("grid").focus();
-  else return;
-  event.preventDefault();
 }

@@ -1,13 +1,33 @@
 // The strip of all calls in order.
 
+const MINIMAP = 34; // pixels
+const SHORTEST_BAR = 4;
+const LONGEST_BAR = 24;
+
 /** All calls from left to right: how long they took themselves, red where something is wrong. */
 class Minimap {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.canvas = at("minimap");
-    this.canvas.onpointerdown = (/** @type {PointerEvent} */ event) => this.go(event);
-    this.canvas.onpointermove = (/** @type {PointerEvent} */ event) => event.buttons === 1 && this.go(event);
+    this.width = 0;
+    this.times = new Float64Array(0);
+    this.isWrong = new Uint8Array(0);
+    /** @type {{row: number, step: number}[]} */
+    this.steps = [];
+    /** @type {Hits|null} the hits that `ticks` shows */
+    this.hits = null;
+    /** @type {number[]} */
+    this.ticks = [];
+    /** @type {{x: number, width: number}} the part that the table shows */
+    this.box = { x: 0, width: 0 };
+    this.isBoxDragged = false;
+    this.dragX = 0;
+    listenToDrag(this.canvas, {
+      onPress: (event) => this.press(event.offsetX),
+      onClick: (x) => this.app.go(this.rowAt(x), "moved"),
+      onDrag: (x) => this.drag(x),
+    });
     new ResizeObserver(() => this.paint()).observe(this.canvas);
   }
 
@@ -15,72 +35,141 @@ class Minimap {
     this.paint();
   }
 
+  onSelect() {
+    this.paint();
+  }
+
   onColours() {
     this.paint();
   }
 
-  /** @param {PointerEvent} event */
-  go(event) {
-    const row = Math.floor((event.offsetX / this.canvas.clientWidth) * this.app.calls.size);
-    this.app.go(Math.max(0, Math.min(row, this.app.calls.size - 1)), "moved");
+  /** @param {number} x @returns {number} */
+  rowAt(x) {
+    const { size } = this.app.calls;
+    return Math.max(0, Math.min(Math.floor((x / this.canvas.clientWidth) * size), size - 1));
   }
 
-  /** The time of each bar, and whether something is wrong there. @param {number} width */
-  buckets(width) {
+  /** @param {number} row */
+  x(row) {
+    return (row / this.app.calls.size) * this.width;
+  }
+
+  /** @param {number} x */
+  isInBox(x) {
+    if (!this.app.grid.box.clientHeight) return false;
+    return x >= this.box.x - 4 && x <= this.box.x + this.box.width + 4;
+  }
+
+  /** @param {number} x */
+  press(x) {
+    this.isBoxDragged = this.isInBox(x);
+    this.dragX = this.isBoxDragged ? this.box.x : x;
+  }
+
+  /** Move the box, and the table with it; beside the box, select what is below the pointer. @param {number} by pixels */
+  drag(by) {
+    this.dragX += by;
+    const row = this.rowAt(this.dragX);
+    if (this.isBoxDragged) this.scrollTo(row);
+    else this.app.go(row, "moved");
+  }
+
+  /** @param {number} row */
+  scrollTo(row) {
+    const { tree, grid } = this.app;
+    const position = tree.position(tree.standIn(row));
+    if (position >= 0) grid.box.scrollTop = position * ROW;
+  }
+
+  /** Sum up the times of the rows below each bar. @param {number} width */
+  sumUp(width) {
     if (this.width === width) return;
-    const { row, size } = this.app.calls;
+    const { calls } = this.app;
+    const { row, size } = calls;
     const count = Math.min(Math.ceil(width), size);
     this.width = width;
+    this.hits = null;
     this.times = new Float64Array(count);
-    this.wrong = new Uint8Array(count);
+    this.isWrong = new Uint8Array(count);
     this.steps = [];
     for (let i = 0; i < size; i++) {
-      const x = Math.floor((i / size) * count);
-      if (row.kind[i] === STEP) this.steps.push([(i / size) * width, row.step[i]]);
-      else this.times[x] += Math.max(0, row.duration[i] - 1 - row.inside[i]);
-      if (row.odd[i] & IS_WRONG || row.raised[i]) this.wrong[x] = 1;
+      const bar = Math.floor((i / size) * count);
+      if (row.kind[i] === STEP) this.steps.push({ row: i, step: row.step[i] });
+      else this.times[bar] += Math.max(0, row.duration[i] - 1 - row.inside[i]);
+      if (calls.isBad(i)) this.isWrong[bar] = 1;
     }
   }
 
   paint() {
-    const { calls, grid, hits } = this.app;
-    const { pen, width } = cleared(this.canvas, 34);
-    const ink = this.app.inks;
-    if (!calls.size || !width) return;
-    this.buckets(width);
-    const most = Math.log1p(this.times.reduce((a, b) => Math.max(a, b), 0)) || 1;
-    const wide = width / this.times.length;
-    for (let k = 0; k < this.times.length; k++) {
-      const height = 4 + (Math.log1p(this.times[k]) / most) * 20;
-      pen.fillStyle = this.wrong[k] ? ink.red : ink.faint;
-      pen.fillRect(k * wide, 32 - height, wide > 4 ? wide - 1 : wide, height);
-    }
-    pen.fillStyle = ink.accent;
-    let before = -1;
-    for (const row of hits.found) {
-      const x = Math.floor((row / calls.size) * width);
-      if (x !== before) pen.fillRect(x, 0, 2, 5);
-      before = x;
-    }
-    this.labels(pen, ink, width);
-    const [first, last] = grid.range;
-    pen.strokeStyle = ink.text;
-    pen.lineWidth = 1;
-    pen.strokeRect((first / calls.size) * width + 0.5, 0.5, Math.max(3, ((last - first) / calls.size) * width), 33);
+    const { calls, inks: ink } = this.app;
+    if (!calls.size || !this.canvas.clientWidth) return;
+    const { pen, width } = cleared(this.canvas, MINIMAP);
+    this.sumUp(width);
+    this.paintStep(pen, ink);
+    this.paintBars(pen, ink);
+    this.paintHits(pen, ink);
+    this.paintNumbers(pen, ink);
+    this.paintBox(pen, ink);
   }
 
-  /** The numbers of the steps, where there is room. */
-  labels(pen, ink, width) {
-    pen.font = "10px ui-monospace, monospace";
+  /** The selected step has another background. @param {CanvasRenderingContext2D} pen */
+  paintStep(pen, ink) {
+    const { flame, tree } = this.app;
+    if (flame.step < 0) return;
+    const left = this.x(flame.step);
+    pen.fillStyle = ink.select;
+    pen.fillRect(left, 0, Math.max(2, this.x(tree.end[flame.step]) - left), MINIMAP);
+  }
+
+  /** @param {CanvasRenderingContext2D} pen */
+  paintBars(pen, ink) {
+    const { times, width } = this;
+    const most = Math.log1p(times.reduce((a, b) => Math.max(a, b), 0)) || 1;
+    const wide = width / times.length;
+    for (let bar = 0; bar < times.length; bar++) {
+      const height = SHORTEST_BAR + (Math.log1p(times[bar]) / most) * (LONGEST_BAR - SHORTEST_BAR);
+      pen.fillStyle = this.isWrong[bar] ? ink.red : ink.faint;
+      pen.fillRect(bar * wide, MINIMAP - 2 - height, wide > 4 ? wide - 1 : wide, height);
+    }
+  }
+
+  /** @param {CanvasRenderingContext2D} pen */
+  paintHits(pen, ink) {
+    const { hits } = this.app;
+    if (this.hits !== hits) {
+      this.hits = hits;
+      this.ticks = [...new Set(hits.found.map((item) => Math.floor(this.x(this.app.rowOf(item)))))];
+    }
+    pen.fillStyle = ink.accent;
+    for (const x of this.ticks) pen.fillRect(x, 0, 2, 5);
+  }
+
+  /** The numbers of the steps, where there is room. @param {CanvasRenderingContext2D} pen */
+  paintNumbers(pen, ink) {
+    const steps = this.steps.length > 1 ? this.steps : [];
     pen.textBaseline = "top";
     let free = 0;
-    for (const [x, step] of this.steps.length > 1 ? this.steps : []) {
+    for (const { row, step } of steps) {
+      const x = this.x(row);
+      const isSelected = row === this.app.flame.step;
       pen.fillStyle = ink.line;
-      pen.fillRect(x, 0, 1, 34);
-      if (x < free || x > width - 40) continue;
+      pen.fillRect(x, 0, 1, MINIMAP);
+      if (!isSelected && (x < free || x > this.width - 40)) continue;
+      pen.font = `${isSelected ? "700 " : ""}10px ui-monospace, monospace`;
       pen.fillStyle = ink.text;
       pen.fillText(String(step), x + 3, 1);
       free = x + 30;
     }
+  }
+
+  /** The part that the table shows, where there is a table. @param {CanvasRenderingContext2D} pen */
+  paintBox(pen, ink) {
+    const { grid } = this.app;
+    if (!grid.box.clientHeight) return;
+    const [first, last] = grid.range;
+    this.box = { x: this.x(first), width: Math.max(3, this.x(last) - this.x(first)) };
+    pen.strokeStyle = ink.text;
+    pen.lineWidth = 1;
+    pen.strokeRect(this.box.x + 0.5, 0.5, this.box.width, MINIMAP - 1);
   }
 }

@@ -1,129 +1,292 @@
-// Variables over steps: a line in a band from the least to the largest value, a red tick where something is not finite.
+// Variables over steps: tools, notes, a heat strip, and a card for each variable in its group.
 
-const WIDE = 400, HIGH = 120, EDGE = 6;
+const MOST_OPEN_CARDS = 24; // cards that are open at the start
+const PINNED = "pinned";
+const [CARD_WIDTH, CARD_GAP] = [360, 12]; // pixels, as in series.css
 
-/** @typedef {{name: string, rank: number, unit: string, isWhole: boolean, x: number[], low: number[], mean: number[], high: number[],
- *   odd: number[], rows: number[]}} Drawn */
-
-/** @param {Data} data @returns {Drawn[]} */
-function drawnSeries(data) {
-  let start = 0;
-  return data.series.map(([name, rank, unit, length, isWhole]) => {
-    const own = (/** @type {string} */ column) => part(data.points[column], start, start + length);
-    const [x, low, mean, high, odd, rows] = ["x", "low", "mean", "high", "is_odd", "rows"].map(own);
-    start += length;
-    return { name, rank, unit, isWhole: !!isWhole, x, low, mean, high, odd, rows };
-  });
-}
-
-/** @param {App} app @param {Drawn[]} series */
-function showSeries(app, series) {
-  const isRanked = series.some((one) => one.rank);
-  at("series").replaceChildren(...series.map((one) => card(app, one, isRanked)));
-}
-
-/** @param {App} app @param {Drawn} one @param {boolean} isRanked */
-function card(app, one, isRanked) {
-  const name = isRanked ? `${one.name}  rank ${one.rank}` : one.name;
-  const known = one.mean.filter((value) => !Number.isNaN(value));
-  const low = one.low.reduce((least, value) => (value < least ? value : least), Infinity);
-  const high = one.high.reduce((most, value) => (value > most ? value : most), -Infinity);
-  const head = make("div", "head", make("h2", "", name));
-  if (one.x.length) head.append(lastValue(one));
-  const picture = chart(one, low, high);
-  const end = (value) => digits(value, 3, one.isWhole);
-  const ends = known.length ? ` from ${end(low)} to ${end(high)}` : ", none of them finite";
-  picture.setAttribute("aria-label", `${name}: ${one.x.length} ${one.x.length === 1 ? "point" : "points"}${ends}`);
-  picture.addEventListener("click", (event) => point(app, one, /** @type {MouseEvent} */ (event)));
-  picture.addEventListener("mousemove", (event) => hover(one, picture, /** @type {MouseEvent} */ (event)));
-  const [top, bottom] = known.length ? [end(high), end(low)] : ["", ""];
-  const scale = make("div", "scale", make("span", "", top), make("span", "", bottom));
-  const [from, to] = one.x.length ? [`${one.unit} ${one.x[0]}`, String(one.x[one.x.length - 1])] : ["nothing", ""];
-  const axis = make("div", "axis", make("span", "", from), foot(app, one), make("span", "", to));
-  return make("article", "card", head, make("div", "drawing", scale, /** @type {any} */ (picture)), axis);
-}
-
-/** The value of the last point: where that is not finite, it says so. @param {Drawn} one */
-function lastValue(one) {
-  const k = one.x.length - 1;
-  if (Number.isNaN(one.mean[k])) return make("span", "last red", one.odd[k] ? "NaN or Inf" : "?");
-  return make("span", one.odd[k] ? "last red" : "last", pointText(one, k) + (one.odd[k] ? " with NaN or Inf" : ""));
-}
-
-/** The value of a point; a mean of integers need not be one. @param {Drawn} one @param {number} k */
-const pointText = (one, k) => digits(one.mean[k], 4, one.isWhole && Number.isInteger(one.mean[k]));
-
-/** What is said below a chart: where it is not finite. @param {App} app @param {Drawn} one */
-function foot(app, one) {
-  const odd = one.x.flatMap((_, k) => (one.odd[k] ? [k] : []));
-  if (!odd.length) return make("span", "");
-  const first = one.x[odd[0]];
-  const where = odd.length === 1 ? `${one.unit} ${first}` : `${odd.length} ${one.unit}s, first ${first}`;
-  const text = `✗ NaN or Inf in ${where}`;
-  const row = one.rows[odd[0]] - 1;
-  return row >= 0 ? make("span", "red", link(app, row, text)) : make("span", "red", text);
-}
-
-/** Where a point lies across. @param {Drawn} one @param {number} k */
-function across(one, k) {
-  const first = one.x[0], span = one.x[one.x.length - 1] - first;
-  return span ? EDGE + ((one.x[k] - first) / span) * (WIDE - 2 * EDGE) : WIDE / 2;
-}
-
-/** @param {Drawn} one @param {number} low @param {number} high */
-function chart(one, low, high) {
-  const span = high / 2 - low / 2; // halves, for the whole may be too large for a number
-  const up = (v) => (span > 0 ? HIGH - 16 - ((v / 2 - low / 2) / span) * (HIGH - 24) : HIGH / 2);
-  const shapes = [draw("line", { x1: 0, x2: WIDE, y1: HIGH - 8.5, y2: HIGH - 8.5, class: "ground" })];
-  const spot = (/** @type {number} */ k, /** @type {number} */ v) => [across(one, k).toFixed(1), up(v).toFixed(1)];
-  for (const stretch of stretches(one)) {
-    const upper = stretch.map((k) => spot(k, one.high[k])), lower = stretch.map((k) => spot(k, one.low[k])).reverse();
-    const line = stretch.map((k) => spot(k, one.mean[k]));
-    if (stretch.some((k) => one.low[k] < one.high[k]))
-      shapes.push(draw("polygon", { class: "band", points: [...upper, ...lower].join(" ") }));
-    shapes.push(draw("polyline", { class: "curve", points: line.join(" ") }));
-    if (one.x.length <= 60) for (const [cx, cy] of line) shapes.push(draw("circle", { class: "dot", cx, cy, r: 2.5 }));
+/** A group of cards that folds; its cards are made when it opens. */
+class GroupBox {
+  /** @param {SeriesPane} pane @param {SeriesGroup} group @param {boolean} isOpen */
+  constructor(pane, group, isOpen) {
+    this.pane = pane;
+    this.group = group;
+    this.isOpen = isOpen;
+    this.cards = make("div", "cards");
+    this.button = make("button", "group-head");
+    this.button.setAttribute("type", "button");
+    this.button.onclick = () => this.toggle();
+    const isNamed = group.name !== "";
+    const heading = isNamed ? make("h2", "", this.button) : make("h2", "unseen", "variables");
+    this.element = make("section", "group", heading, this.cards);
+    this.show();
   }
-  for (const k of one.x.keys())
-    if (one.odd[k]) shapes.push(draw("rect", { class: "odd", x: across(one, k) - 1.5, y: HIGH - 16, width: 3, height: 16 }));
-  return draw("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "series-chart", role: "img" }, ...shapes);
+
+  toggle() {
+    this.isOpen = !this.isOpen;
+    this.pane.opened.set(this.group.name, this.isOpen);
+    this.show();
+  }
+
+  show() {
+    const { name, variables } = this.group;
+    const odd = variables.filter((variable) => variable.oddSteps > 0).length;
+    this.button.setAttribute("aria-expanded", String(this.isOpen));
+    this.button.replaceChildren(make("span", "twisty", this.isOpen ? "▾" : "▸"), make("b", "", name),
+      make("span", "dim", counted(variables.length, "variable")));
+    if (odd) this.button.append(make("span", "red", `✗ NaN or Inf in ${odd}`));
+    this.cards.hidden = !this.isOpen;
+    this.fit(this.pane.columns);
+    const cards = this.isOpen ? variables.map((variable) => this.pane.cardOf(variable).element) : [];
+    this.cards.replaceChildren(...cards);
+  }
+
+  /** Take as many columns as there are cards, so that small groups are side by side. @param {number} columns */
+  fit(columns) {
+    const count = this.group.variables.length;
+    const isWhole = !this.isOpen || count >= columns || this.pane.variables.length <= FEW_VARIABLES;
+    this.element.style.gridColumn = isWhole ? "1 / -1" : `span ${count}`;
+  }
 }
 
-/** The points that follow each other without a gap. @param {Drawn} one @returns {number[][]} */
-function stretches(one) {
-  /** @type {number[][]} */
-  const found = [];
-  let isGap = true;
-  one.x.forEach((_, k) => {
-    if (Number.isNaN(one.mean[k])) return void (isGap = true);
-    if (isGap) found.push([]);
-    found[found.length - 1].push(k);
-    isGap = false;
-  });
-  return found;
+/** @implements {Pane} */
+class SeriesPane {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    /** @type {DescribedSeries} */
+    this.series = app.data.series;
+    this.box = at("series");
+    this.isBuilt = false;
+    /** @type {Map<SeriesVariable, SeriesCard>} */
+    this.cards = new Map();
+    /** @type {WeakMap<Element, SeriesCard>} */
+    this.cardOfElement = new WeakMap();
+    /** @type {Map<string, boolean>} the groups that the user opened or closed */
+    this.opened = new Map();
+    this.isWaiting = false;
+    this.isStripDirty = true;
+  }
+
+  /** @param {string} view */
+  onView(view) {
+    if (view !== "series") return;
+    if (!this.isBuilt) this.build();
+    this.soon();
+  }
+
+  onColours() {
+    if (!this.isBuilt) return;
+    this.inks = seriesInks();
+    this.redraw();
+  }
+
+  /** Make everything, when the user looks at it for the first time. */
+  build() {
+    this.isBuilt = true;
+    this.variables = seriesVariables(this.app.data);
+    this.inks = seriesInks();
+    this.view = new SeriesView(extentOf(this.variables), this.series.labels !== null);
+    this.view.onChange.push(() => this.redraw());
+    this.view.onCursor.push(() => this.showCursor());
+    this.tip = new SeriesTip();
+    this.tools = new SeriesTools(this);
+    this.strip = new HeatStrip(this);
+    this.groups = make("div", "groups");
+    this.notes = make("div", "series-notes");
+    this.seer = new IntersectionObserver((entries) => this.onSight(entries), { root: this.box, rootMargin: "200px" });
+    this.box.replaceChildren(this.tools.element, this.notes, this.strip.element, this.groups, this.tip.element);
+    new ResizeObserver(() => this.onResize()).observe(this.box);
+    this.showNotes();
+    this.arrange();
+    if (this.series.revision === null) return;
+    this.follower = new SeriesFollower(this, this.series.revision);
+    this.follower.start();
+  }
+
+  /** Take new points, and variables that are new. @param {DescribedSeries} series @param {Table} points */
+  update(series, points) {
+    const known = new Map(this.variables.map((variable) => [variable.path, variable]));
+    const added = series.variables.filter((described) => !known.has(described.path));
+    for (const described of series.variables) known.get(described.path)?.update(described, points);
+    for (const described of added) this.variables.push(new SeriesVariable(described, points, this.variables.length));
+    Object.assign(this.series, { notes: series.notes, marks: series.marks, state: series.state });
+    this.view.extent = extentOf(this.variables);
+    this.showNotes();
+    const changed = new Set(series.variables.map((described) => described.path));
+    for (const [variable, card] of this.cards) if (changed.has(variable.path) && card.isVisible) card.describe();
+    if (added.length) this.arrange();
+    if (changed.size) this.redraw();
+  }
+
+  /** How many cards are side by side. */
+  get columns() {
+    return Math.max(1, Math.floor((this.groups.clientWidth + CARD_GAP) / (CARD_WIDTH + CARD_GAP)));
+  }
+
+  onResize() {
+    const { columns } = this;
+    for (const box of this.boxes) box.fit(columns);
+    this.redraw();
+  }
+
+  /** What a reader must know before the charts: where NaN began, what is missing, which attempts there were. */
+  showNotes() {
+    const notes = [...this.firstOddNote(), ...this.series.notes.map((note) => make("p", "", note))];
+    this.notes.replaceChildren(...notes);
+    this.notes.hidden = !notes.length;
+  }
+
+  /** The variables in which the first NaN or Inf appeared, with a way there. */
+  firstOddNote() {
+    const found = this.variables.filter((variable) => variable.firstOdd !== null);
+    if (!found.length) return [];
+    const first = Math.min(...found.map((variable) => /** @type {number} */ (variable.firstOdd)));
+    const [variable, ...others] = found.filter((each) => each.firstOdd === first);
+    const button = make("button", "", "go there");
+    button.setAttribute("type", "button");
+    button.onclick = () => this.goTo(variable, first);
+    const more = others.length ? ` and ${counted(others.length, "other")}` : "";
+    const text = `first NaN or Inf: ${this.series.unit} ${many(first)} in `;
+    return [make("p", "first-odd", text, make("b", "", variable.path), `${more} `, button)];
+  }
+
+  /** Put the cards of the variables that are asked for into their groups. */
+  arrange() {
+    const shown = matchingVariables(this.variables, this.view.query);
+    const isSearch = this.view.query.trim() !== "";
+    const pinned = shown.filter((variable) => this.view.pins.has(variable.path));
+    const others = shown.filter((variable) => !this.view.pins.has(variable.path));
+    const groups = groupsOf(others, this.view.grouping);
+    if (pinned.length) groups.unshift({ name: PINNED, variables: pinned });
+    let room = MOST_OPEN_CARDS;
+    const boxes = groups.map((group) => {
+      const isFirst = room === MOST_OPEN_CARDS;
+      const fits = isFirst || group.variables.length <= room || isSearch;
+      room -= fits ? group.variables.length : 0;
+      return new GroupBox(this, group, this.opened.get(group.name) ?? fits);
+    });
+    this.boxes = boxes;
+    this.groups.replaceChildren(...boxes.map((box) => box.element));
+    if (!shown.length) this.groups.replaceChildren(make("p", "nothing", this.nothingText()));
+    this.tools.showCount(shown.length, this.variables.length);
+    this.strip.take(shown);
+    this.isStripDirty = true;
+    this.soon();
+  }
+
+  nothingText() {
+    return this.variables.length ? `no variable matches ${this.view.query.trim()}` : "no values yet";
+  }
+
+  /** @param {SeriesVariable} variable */
+  cardOf(variable) {
+    let card = this.cards.get(variable);
+    if (!card) {
+      card = new SeriesCard(this, variable);
+      this.cards.set(variable, card);
+      this.cardOfElement.set(card.element, card);
+      this.seer.observe(card.element);
+    }
+    return card;
+  }
+
+  /** Cards came into sight, or left it. @param {IntersectionObserverEntry[]} entries */
+  onSight(entries) {
+    for (const { target, isIntersecting } of entries) {
+      const card = this.cardOfElement.get(target);
+      if (!card) continue;
+      if (!isIntersecting) card.leave();
+      card.isVisible = isIntersecting;
+    }
+    this.soon();
+  }
+
+  /** Draw what has changed, at the next picture of the browser. */
+  soon() {
+    if (this.isWaiting) return;
+    this.isWaiting = true;
+    requestAnimationFrame(() => {
+      this.isWaiting = false;
+      this.draw();
+    });
+  }
+
+  redraw() {
+    for (const card of this.cards.values()) card.isDirty = true;
+    this.tools.showRange();
+    this.isStripDirty = true;
+    this.soon();
+  }
+
+  refreshStrip() {
+    this.strip.take(matchingVariables(this.variables, this.view.query));
+    this.isStripDirty = true;
+    this.soon();
+  }
+
+  draw() {
+    if (!this.isBuilt || this.app.view !== "series") return;
+    for (const card of this.cards.values()) if (card.isDirty && card.isVisible) card.draw();
+    if (this.isStripDirty) this.strip.draw();
+    this.isStripDirty = false;
+  }
+
+  showCursor() {
+    for (const card of this.cards.values()) if (card.isVisible) card.showCursor();
+    this.strip.showCursor();
+  }
+
+  /** @param {string} query */
+  search(query) {
+    this.view.query = query;
+    this.arrange();
+  }
+
+  /** @param {string} grouping */
+  groupBy(grouping) {
+    this.view.grouping = grouping;
+    remember("series-grouping", grouping);
+    this.forgetCards();
+    this.arrange();
+  }
+
+  /** Make the cards anew when they are next shown. */
+  forgetCards() {
+    this.seer.disconnect();
+    this.cards.clear();
+  }
+
+  /** @param {SeriesVariable} variable */
+  togglePin(variable) {
+    this.view.togglePin(variable.path);
+    this.cards.get(variable)?.describe();
+    this.arrange();
+  }
+
+  /** Go to the card of a variable, at a step. @param {SeriesVariable} variable @param {number} step */
+  goTo(variable, step) {
+    const box = this.boxes.find((each) => each.group.variables.includes(variable));
+    if (!box) return;
+    if (!box.isOpen) box.toggle();
+    const card = this.cardOf(variable);
+    card.element.scrollIntoView({ block: "center" });
+    card.plot.focus({ preventScroll: true });
+    card.element.classList.remove("found");
+    requestAnimationFrame(() => card.element.classList.add("found"));
+    this.view.point(step);
+  }
 }
 
-/** The point nearest to the pointer. @param {Drawn} one @param {Element} picture @param {MouseEvent} event */
-function nearest(one, picture, event) {
-  const box = picture.getBoundingClientRect();
-  const x = ((event.clientX - box.left) / box.width) * WIDE;
-  return one.x.reduce((best, _, k) => (Math.abs(across(one, k) - x) < Math.abs(across(one, best) - x) ? k : best), 0);
+/** The first and the last step of all variables. @param {SeriesVariable[]} variables @returns {[number, number]} */
+function extentOf(variables) {
+  const ends = variables.map((variable) => variable.extent).filter((extent) => extent[0] <= extent[1]);
+  if (!ends.length) return [0, 0];
+  return [Math.min(...ends.map((extent) => extent[0])), Math.max(...ends.map((extent) => extent[1]))];
 }
 
-/** @param {App} app @param {Drawn} one @param {MouseEvent} event */
-function point(app, one, event) {
-  const row = one.rows[nearest(one, /** @type {Element} */ (event.currentTarget), event)] - 1;
-  if (row >= 0) app.go(row, "jumped");
-}
-
-/** @param {Drawn} one @param {Element} picture @param {MouseEvent} event */
-function hover(one, picture, event) {
-  const k = nearest(one, picture, event);
-  const isKnown = !Number.isNaN(one.mean[k]);
-  const range = one.low[k] < one.high[k] ? ` (${limits(one.low[k], one.high[k], one.isWhole)})` : "";
-  const value = isKnown ? pointText(one, k) : "NaN or Inf";
-  const text = `${one.unit} ${one.x[k]}: ${value}${range}${isKnown && one.odd[k] ? " with NaN or Inf" : ""}`;
-  let title = picture.querySelector("title");
-  if (!title) picture.prepend((title = /** @type {any} */ (draw("title", {}))));
-  title.textContent = text;
+/** The view that a page begins with: variables where it has no calls. @param {App} app */
+function firstView(app) {
+  if (!app.hasView("series")) return "tree";
+  const isOnlyVariables = !app.calls.hasCalls && app.pairs !== null;
+  return isOnlyVariables || !app.tree.size ? "series" : "tree";
 }

@@ -26,7 +26,7 @@ function listenToSplitters(app) {
       isVertical: false,
       least: 90,
       most: () => main.clientHeight - 200,
-      size: () => at("graph").clientHeight,
+      size: () => at(app.pairs ? "grid" : "graph").clientHeight,
     },
   ];
   for (const split of splits) listenToSplitter(app, split);

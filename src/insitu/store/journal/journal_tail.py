@@ -1,0 +1,162 @@
+"""What a process has added to its journal since it was last read, value by value.
+
+The last step of a journal may get more frames, and frames that replace values of it. So its values are read again each
+time, until a later step begins or the journal ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xxhash import xxh3_128_digest
+
+from insitu.errors import StoreError
+from insitu.store.journal import frames
+from insitu.store.journal.entry_table import StepFrame
+from insitu.store.journal.journal_reader import FRAME_ERRORS, FramePlace, Shard, read_frame, steps_of
+from insitu.store.journal.journal_state import open_for_reading
+from insitu.store.journal.parts import journal_files
+from insitu.store.json_reader import plain_value
+from insitu.store.stored_type import JSON, stored_type
+
+_START = FramePlace(0, len(frames.MAGIC) + 8, -1)
+
+LastValue = Callable[[str, str, int], Any]  # of a path, a dtype and a call
+
+
+@dataclass(frozen=True, slots=True)
+class TailValue:
+    """A value of a step. `key` is the path and the dtype of its variable."""
+
+    key: tuple[str, str]
+    rank: int
+    step: int
+    call: int
+    time: float
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TailPart:
+    """The values of the steps that have ended since the last time, and of the step that may not have ended."""
+
+    ended: list[TailValue] = field(default_factory=list)
+    open: list[TailValue] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFrame:
+    """A frame with its data."""
+
+    file: int
+    frame: frames.Frame
+    data: bytes
+
+
+class JournalTail:
+    """The end of a journal that grows.
+
+    It begins at the last step that `shard` has. `last_value` returns the value that a variable had before, for a value
+    that did not change.
+    """
+
+    def __init__(self, shard: Shard, last_value: LastValue) -> None:
+        self._shard = shard
+        self._last_value = last_value
+        self._next = shard.counts.last_place or _START
+        self._applied = shard.sequence
+        self._known: dict[tuple[int, int], Any] = {}  # the last value of a variable and call
+
+    @property
+    def shard(self) -> Shard:
+        """The journal as it is known now: its steps, events and end."""
+        return self._shard
+
+    def read(self) -> TailPart:
+        """Read what is new."""
+        found = list(self._frames())
+        for read in found:
+            self._apply(read.frame)
+        data = {(read.file, read.frame.start): read.data for read in found}
+        steps = list(steps_of(((read.file, read.frame) for read in found), 0))
+        is_over = self._shard.ended is not None
+        last = [] if is_over else steps[-1:]
+        ended = [value for step in steps[: len(steps) - len(last)] for value in self._values(step, data, self._known)]
+        if last:
+            self._next = _place_of(last[0][0], found)
+        return TailPart(ended, [value for step in last for value in self._values(step, data, dict(self._known))])
+
+    def _frames(self) -> Iterator[_ReadFrame]:
+        """The frames from the last step on; a frame that is not whole yet is read the next time."""
+        tag = bytes.fromhex(self._shard.tag)
+        files = [path for path, own in journal_files(self._shard.place.path) if own == tag]
+        sequence, start = self._next.sequence, self._next.position
+        for number in range(self._next.file, len(files)):
+            with open_for_reading(files[number]) as file:
+                scan = frames.FrameScan(frames.OpenFile(file), tag, sequence)
+                begin = start if number == self._next.file else None
+                for frame in scan.frames(begin):
+                    yield _ReadFrame(number, frame, os.pread(file, frame.length, frame.start))
+                sequence = scan.sequence
+
+    def _apply(self, frame: frames.Frame) -> None:
+        """Take the declarations and events of a frame, once."""
+        if frame.sequence <= self._applied:
+            return
+        self._applied = frame.sequence
+        with suppress(*FRAME_ERRORS):  # a merge reports it
+            read_frame(self._shard, frame)
+
+    def _values(
+        self, step: list[StepFrame], data: dict[tuple[int, int], bytes], known: dict[tuple[int, int], Any]
+    ) -> Iterator[TailValue]:
+        for frame in step:
+            pieces = memoryview(data[frame.file, frame.start])
+            begin = 0
+            for entry, is_replaced in zip(frame.entries.tolist(), frame.is_replaced.tolist(), strict=True):
+                variable, layout, call, kind, length, digest = entry
+                is_stored = kind == frames.STORED
+                piece = pieces[begin : begin + length] if is_stored else None
+                begin += length if is_stored else 0
+                key = self._shard.names.variables.get(variable)
+                if key is None:
+                    continue
+                try:
+                    value = self._value(key, (variable, call), layout, piece, digest, known)
+                except FRAME_ERRORS:  # a merge reports it
+                    continue
+                known[variable, call] = value
+                if not is_replaced:
+                    yield TailValue(key, self._shard.rank, frame.step, call, frame.time, value)
+
+    def _value(
+        self,
+        key: tuple[str, str],
+        place: tuple[int, int],
+        layout: int,
+        piece: memoryview | None,
+        digest: bytes,
+        known: dict[tuple[int, int], Any],
+    ) -> Any:
+        if piece is None:
+            if place not in known:
+                known[place] = self._last_value(*key, place[1])
+            return known[place]
+        if xxh3_128_digest(piece) != digest:
+            raise StoreError(f"a value of {key[0]!r} is damaged")
+        if key[1] == JSON:
+            return plain_value(bytes(piece))
+        kind = stored_type(key[1])
+        _, shape = self._shard.names.layouts[layout]
+        return kind.decode(np.frombuffer(bytearray(piece), kind.bits).reshape((*shape, *kind.inner)))
+
+
+def _place_of(step: StepFrame, found: list[_ReadFrame]) -> FramePlace:
+    """Where the first frame of a step begins."""
+    (read,) = [read for read in found if (read.file, read.frame.start) == (step.file, step.start)]
+    return FramePlace(read.file, frames.position_of(read.frame), read.frame.sequence - 1)

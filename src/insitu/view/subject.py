@@ -1,0 +1,51 @@
+"""The lines of what `insitu.show` prints besides a trace: a diff, an explanation, a finding, a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import singledispatch
+
+from insitu.errors import SubjectError
+from insitu.trace.diff import Diff
+from insitu.trace.event import Call
+from insitu.trace.explain.explanation import Explanation
+from insitu.trace.findings import Finding
+from insitu.view.call_card import call_card
+from insitu.view.card import card_lines
+from insitu.view.diff import diff_lines
+from insitu.view.error import lines as explanation_lines
+from insitu.view.finding_card import CountedFinding, finding_card
+from insitu.view.line import Line
+
+
+@singledispatch
+def subject_lines(subject: object) -> Iterable[Line]:
+    """The lines of a subject; of one without a view of its own, what to use instead.
+
+    >>> [str(line) for line in subject_lines(Diff())]
+    ['nothing to compare: neither run has a call']
+    """
+    raise SubjectError(
+        f"insitu.show needs a Trace, Diff, Explanation, Finding or Call, got {type(subject).__name__}: "
+        "`with insitu.record(...) as trace` makes a Trace, print() shows other objects"
+    )
+
+
+@subject_lines.register
+def _(subject: Diff) -> Iterable[Line]:
+    return diff_lines(subject)
+
+
+@subject_lines.register
+def _(subject: Explanation) -> Iterable[Line]:
+    return explanation_lines(subject)
+
+
+@subject_lines.register
+def _(subject: Finding) -> Iterable[Line]:
+    return card_lines(finding_card(CountedFinding(subject)))
+
+
+@subject_lines.register
+def _(subject: Call) -> Iterable[Line]:
+    return card_lines(call_card(subject))
