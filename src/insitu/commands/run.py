@@ -25,8 +25,9 @@ Options of insitu come before the script; everything after it belongs to the scr
 script stay as they are. The trace is printed to stderr when the script ends, even if it fails. Under torchrun each rank
 writes its own file, step.rank0.h5 for --to step.h5, and rank 0 prints; all ranks record into one run.h5.
 
-A step of a script is one update: it ends when an optimizer's step() has returned, and the next pass of the loop, or the
-next call of the model, begins another one. In a script without an optimizer, each call of a model is a step.
+A step of a script is one update. It ends when an optimizer's step() has returned; the next call of the model, or the
+next pass of a loop whose variables --record names, begins another one. What runs between, such as the loading of a
+batch or an evaluation, is in the step before. In a script without an optimizer, each call of a model is a step.
 
 --record names a variable of the script (loss), of one of its functions (train.loss, Trainer.run.self.loss), or a value
 of its model (forward.logits, head.weight.grad).
