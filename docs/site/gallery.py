@@ -77,6 +77,7 @@ PAGES: dict[str, Callable[[Path], None]] = {
 def make_page(name: str, folder: Path) -> Path:
     """Make one page of the gallery, the same each time."""
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # several threads are slower for a model this small
     page = folder / name
     PAGES[name](page)
     return page
