@@ -36,7 +36,8 @@ def test_search_works_from_disk(site: Path, browser: Browser) -> None:
     page = browser.new_page()
     page.on("request", lambda request: requests.append(request))
     page.goto((site / "index.html").as_uri())
-    page.fill("input.md-search__input", "gradient norm")
+    page.click("input.md-search__input")
+    page.locator("input.md-search__input").press_sequentially("gradient norm", delay=20)  # as a user types
     page.wait_for_selector(".md-search-result__item a")
     assert page.locator(".md-search-result__item").count() > 2
     links = page.locator(".md-search-result__item a").evaluate_all("links => links.map(link => link.href)")
