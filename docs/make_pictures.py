@@ -27,13 +27,14 @@ from terminal_svg import terminal_svg  # noqa: E402
 
 SIZE = (1280, 760)  # pixels of a photographed page
 FRAME = (960, 570)  # pixels of the moving picture
-COLOURS = 64  # of the moving picture: it must be small
+COLOURS = 240  # of the moving picture: it must be small
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
 COLUMNS, ROWS = 112, 36  # of the terminal
+TITLE = "a training script, without any change"
 COMMAND = "insitu run train.py"
 TRAIN = """\
 import torch
@@ -53,17 +54,18 @@ for batch in data.split(4):
 
 @dataclass(frozen=True)
 class Visit:
-    """A page of the gallery, its picture, and what to press and to click before it is taken."""
+    """A page of the gallery, its picture, what to search for and to click before it is taken."""
 
     page: str
     picture: str
-    keys: tuple[str, ...] = ()
+    query: str = ""
     click: str = ""
     seconds: float = 3.0
 
 
 VISITS = (
-    Visit("model.html", "model.png", keys=("g",)),
+    Visit("model.html", "model.png", click="button[data-view='graph']"),
+    Visit("model.html", "values.png", query="softmax", click="text=larger"),
     Visit("nan.html", "nan.png"),
     Visit("diff.html", "diff.png"),
     Visit("training.html", "training.png"),
@@ -86,8 +88,9 @@ def opened(browser: Browser, path: Path, *, dark: bool = False) -> Page:
 
 def photograph(page: Page, visit: Visit) -> bytes:
     """Do what the visit says, and take the picture when all is drawn."""
-    for key in visit.keys:
-        page.keyboard.press(key)
+    if visit.query:
+        page.fill("#query", visit.query)
+        page.keyboard.press("Enter")
     if visit.click:
         page.click(visit.click)
     page.wait_for_timeout(600)
@@ -102,13 +105,13 @@ def terminal_frames(browser: Browser, folder: Path) -> list[tuple[bytes, float]]
     command = [sys.executable, "-m", *COMMAND.split()]
     output = printed_in_a_terminal(command, folder, columns=COLUMNS, rows=ROWS)
     typed = [f"$ {COMMAND[:length]}▏" for length in (0, 6, 10, len(COMMAND))]
-    texts = [(text + "\n" * ROWS, 0.3) for text in typed]
+    texts = [(text, 0.3) for text in typed]
     texts.append((f"$ {COMMAND}\n{output}", 4.0))
     width, height = FRAME
     frames: list[tuple[bytes, float]] = []
     for text, seconds in texts:
         page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=1)
-        picture = terminal_svg("\n".join(text.split("\n")[:ROWS]), "a training script, as it is")
+        picture = terminal_svg("\n".join(text.split("\n")[:ROWS]), TITLE, columns=COLUMNS, rows=ROWS)
         page.set_content(f"<style>body{{margin:0}} svg{{width:100%;height:auto}}</style>{picture}")
         frames.append((page.screenshot(), seconds))
         page.close()
@@ -144,11 +147,13 @@ def main(pictures: Path = PICTURES) -> None:
         browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
         frames = terminal_frames(browser, folder)
         for visit in VISITS:
-            page = make_page(visit.page, folder)
+            page = folder / visit.page
+            if not page.exists():
+                make_page(visit.page, folder)
             taken = photograph(opened(browser, page), visit)
             write_small(taken, pictures / visit.picture)
             frames.append((taken, visit.seconds))
-        dark = photograph(opened(browser, folder / "nan.html", dark=True), VISITS[1])
+        dark = photograph(opened(browser, folder / "nan.html", dark=True), VISITS[2])
         write_small(dark, pictures / "nan-dark.png")
         animate(frames, pictures / "insitu.png")
         browser.close()

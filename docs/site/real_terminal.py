@@ -16,6 +16,7 @@ def printed_in_a_terminal(command: list[str], folder: Path, *, columns: int, row
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color"}
+    environment["OMP_NUM_THREADS"] = "1"  # several threads are slower for small models
     for name in ("COLUMNS", "LINES", "NO_COLOR"):
         environment.pop(name, None)
     program = subprocess.Popen(command, cwd=folder, stdout=theirs, stderr=theirs, env=environment)

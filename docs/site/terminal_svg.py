@@ -33,12 +33,15 @@ class Piece:
     code: str
 
 
-def terminal_svg(text: str, title: str) -> str:
-    """A window of a terminal with this text in it; `text` may hold escape codes for colours."""
+def terminal_svg(text: str, title: str, *, columns: int = 0, rows: int = 0) -> str:
+    """A window of a terminal with this text in it; `text` may hold escape codes for colours.
+
+    The window is as large as the text, and has at least so many columns and rows.
+    """
     lines = [_pieces(line) for line in text.rstrip("\n").split("\n")]
-    columns = max((piece.column + _width(piece.text) for line in lines for piece in line), default=0)
+    columns = max([columns, *[piece.column + _width(piece.text) for line in lines for piece in line]])
     width = round(columns * CHARACTER + 2 * EDGE)
-    height = round(BAR + len(lines) * LINE + EDGE)
+    height = round(BAR + max(rows, len(lines)) * LINE + EDGE)
     rows = "\n".join(_row(line, number) for number, line in enumerate(lines))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">\n'

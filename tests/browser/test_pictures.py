@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-MADE = ("model.png", "nan.png", "diff.png", "training.png", "nan-dark.png", "insitu.png")
+MADE = ("model.png", "values.png", "nan.png", "diff.png", "training.png", "nan-dark.png", "insitu.png")
 DOCS = Path(__file__).parents[2] / "docs"
 
 
