@@ -26,7 +26,7 @@ from insitu.view.footer import Footer
 from insitu.view.line import Column, CountingView, Line, OpeningView, Span, View, ViewTraits
 from insitu.view.missing_text import missing_lines
 from insitu.view.name import function_name, is_inner, key_settings, method_name, operands
-from insitu.view.subject import subject_lines
+from insitu.view.noun_lines import noun_lines
 from insitu.view.terminal import Terminal, terminal_width, write_all
 from insitu.view.value import holds_tensor, safe, value_text
 from insitu.view.views import VIEWS, AnyView, check_view, is_ready, make, make_for_replay, traits
@@ -161,7 +161,7 @@ def show(
     check_view(view)
     if not isinstance(subject, Trace):
         _check_no_view(subject, view, only, options)
-        write_all(subject_lines(subject), file, color, width)
+        write_all(noun_lines(subject), file, color, width)
         return
     if not is_ready(view):
         options = {**_stream_options(view, file, width), **options}

@@ -19,10 +19,10 @@ from insitu.view.line import Line
 
 
 @singledispatch
-def subject_lines(subject: object) -> Iterable[Line]:
+def noun_lines(subject: object) -> Iterable[Line]:
     """The lines of a subject; of one without a view of its own, what to use instead.
 
-    >>> [str(line) for line in subject_lines(Diff())]
+    >>> [str(line) for line in noun_lines(Diff())]
     ['nothing to compare: neither run has a call']
     """
     raise SubjectError(
@@ -31,21 +31,21 @@ def subject_lines(subject: object) -> Iterable[Line]:
     )
 
 
-@subject_lines.register
+@noun_lines.register
 def _(subject: Diff) -> Iterable[Line]:
     return diff_lines(subject)
 
 
-@subject_lines.register
+@noun_lines.register
 def _(subject: Explanation) -> Iterable[Line]:
     return explanation_lines(subject)
 
 
-@subject_lines.register
+@noun_lines.register
 def _(subject: Finding) -> Iterable[Line]:
     return card_lines(finding_card(CountedFinding(subject)))
 
 
-@subject_lines.register
+@noun_lines.register
 def _(subject: Call) -> Iterable[Line]:
     return card_lines(call_card(subject))
