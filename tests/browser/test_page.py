@@ -293,7 +293,7 @@ def test_hostile_texts_are_shown_as_text(open_page: Open) -> None:
     for number in range(9):
         opened(f"location.hash = '#e={number}'")
         opened.until(f"document.getElementById('details').innerText.includes('#{number} ·')")
-    opened.press("v")
+    opened.press("v", "t")
     for query in ("</script>", "mod:*<*", "raised:<", 'src:"<img"', "shape:<", "(", "[", "file:\\", "mod:**.***"):
         opened.search(query)
     opened.page.emulate_media(media="print")
