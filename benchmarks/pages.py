@@ -1,4 +1,4 @@
-"""How long a person waits for the page of a long trace: until it is made, open, and searched.
+"""How long a person waits for the page of a long trace: until it is made, open, drawn, and searched.
 
 Each page is made in a Python of its own: the most memory that it took is that of the page and of the trace.
 """
@@ -33,15 +33,17 @@ SEARCH = """(query) => {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a page of so many events may take: seconds to make it, to open it, to search it."""
+    """What a page of so many events may take: bytes, and seconds to make it, open it, show its graph and search it."""
 
     events: int
+    size: float | None
     making: float | None
     opening: float
+    graph: float
     search: float
 
 
-EVERY = (Limits(100_000, None, 2, 0.2), Limits(1_000_000, 30, 8, 2))
+EVERY = (Limits(100_000, 3e6, None, 2, 2, 0.2), Limits(1_000_000, None, 30, 8, 8, 2))
 MOST_MEMORY = 4e9  # bytes, for a million events
 
 
@@ -60,6 +62,7 @@ def _making(limits: Limits, file: Path) -> Iterator[Row]:
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     name = f"a page of {limits.events:,} events"
     yield Row(f"{name}, made", [found["seconds"]], limits.making and at_most(limits.making), "s", "CPU time")
+    yield Row(f"{name}, size", [file.stat().st_size], limits.size and at_most(limits.size), "B")
     if limits.making is not None:
         note = f"the trace alone takes {found['before']:,.0f} B"
         yield Row(f"{name}, most memory", [found["most"]], at_most(MOST_MEMORY), "B", note)
@@ -73,26 +76,29 @@ def _opening(limits: Limits, file: Path, repeats: int) -> Iterator[Row]:
         print("pages: no Playwright, so that no page is opened", file=sys.stderr)
         return
     browser_path = os.environ.get("INSITU_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    opening, searching = list[float](), list[float]()
+    opening, graphs, searching = list[float](), list[float](), list[float]()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=ARGUMENTS)
         for _ in range(repeats):
             page = browser.new_page(viewport={"width": 1600, "height": 900})
             page.goto(file.as_uri())
-            opening.append(_ready(page))
+            opening.append(_moment(page, "ready"))
+            graphs.append(_moment(page, "graph"))
             searching += [page.evaluate(SEARCH, query) for query in QUERIES]
             page.close()
         browser.close()
     name = f"a page of {limits.events:,} events"
     yield Row(f"{name}, opened", opening, at_most(limits.opening), "s", "wall time")
+    yield Row(f"{name}, graph shown", graphs, at_most(limits.graph), "s", "wall time")
     yield Row(f"{name}, searched", searching, at_most(limits.search), "s", f"{len(QUERIES)} queries")
 
 
-def _ready(page: Any) -> float:
-    """The seconds until a page is ready."""
-    while not page.evaluate("document.body.dataset.ready"):
+def _moment(page: Any, mark: str) -> float:
+    """The seconds until a page has set a mark."""
+    script = "(mark) => performance.getEntriesByName(mark)[0]?.startTime"
+    while (moment := page.evaluate(script, mark)) is None:
         time.sleep(0.02)
-    return float(page.evaluate("performance.getEntriesByName('ready')[0].startTime")) / 1000
+    return float(moment) / 1000
 
 
 def make(events: int, file: Path) -> dict[str, float]:

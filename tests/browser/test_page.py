@@ -293,7 +293,7 @@ def test_hostile_texts_are_shown_as_text(open_page: Open) -> None:
     for number in range(9):
         opened(f"location.hash = '#e={number}'")
         opened.until(f"document.getElementById('details').innerText.includes('#{number} ·')")
-    opened.press("v")
+    opened.press("v", "t")
     for query in ("</script>", "mod:*<*", "raised:<", 'src:"<img"', "shape:<", "(", "[", "file:\\", "mod:**.***"):
         opened.search(query)
     opened.page.emulate_media(media="print")
@@ -420,6 +420,7 @@ def test_a_folded_row_shows_the_range_of_all_copies_at_every_depth(open_page: Op
     opened = open_page(page(trace), address="#e=0")
     opened.press("Home")
     assert opened.rows[0] == "▾ pass of a loop × 3 alike"
+    assert "One row for 3 passes that are alike." in opened.details and "#-1" not in opened.details
     shown = dict(zip(opened.rows, zip(cells(opened, 1), cells(opened, 3), cells(opened, 4), strict=True), strict=True))
     assert shown["torch.rand(2)"] == ("f32[2]", "-2 … 2", "Σ 3.0ms")
     assert shown["▾ h.0 … h.1 × 2 alike Block"][1] == "-21 … 1, 6 Inf"

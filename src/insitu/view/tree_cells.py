@@ -9,7 +9,7 @@ from typing import Any
 from insitu.trace.event import Call, Site, TensorFacts, Variable, tensors
 from insitu.trace.fold import Fold
 from insitu.trace.forest import Group
-from insitu.view.common import OTHER, common_item
+from insitu.view.common_call import OTHER, common_item
 from insitu.view.line import Column, Span
 from insitu.view.number import counted_spread, duration, finite_spread, limits
 from insitu.view.ranges import UNKNOWN, Outputs, join_outputs, values_cell

@@ -8,7 +8,7 @@ from functools import lru_cache
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site
 from insitu.trace.fold import Fold, Steps
 from insitu.trace.path import relative
-from insitu.view.common import common_call
+from insitu.view.common_call import common_call
 from insitu.view.line import DETAIL, Span
 from insitu.view.name import call_marks, compact_parts, settings_text
 from insitu.view.value import safe

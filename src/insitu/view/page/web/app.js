@@ -39,8 +39,9 @@ class App {
     this.details = new Details(this);
     this.minimap = new Minimap(this);
     this.flame = new Flame(this);
+    this.graph = new Graph(this);
     /** @type {Pane[]} */
-    this.panes = [this.details, new Graph(this), this.minimap, this.flame, new SeriesPane(this)];
+    this.panes = [this.details, this.graph, this.minimap, this.flame, new SeriesPane(this)];
     if (this.pairs) this.panes.push(new PairStrip(this));
   }
 
@@ -196,6 +197,12 @@ class App {
     if (!this.stops.length) return;
     const place = this.stops.indexOf(this.grid.selected);
     this.show(this.stops[(place + 1) % this.stops.length], "jumped");
+  }
+
+  /** Show more of the graph or of the flame, or more closely. @param {boolean} isCloser */
+  zoom(isCloser) {
+    if (this.view === "graph") this.graph.zoom(isCloser);
+    else this.flame.zoom(isCloser ? 0.5 : 2);
   }
 
   /** Go to the producer or to the consumer of what is selected. @param {"makers"|"takers"} which */

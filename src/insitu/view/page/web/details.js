@@ -199,11 +199,13 @@ function foldedCallsText({ calls }, row, likes) {
   return make("p", "fold-note", `${text} Below is the first of them${number}.`);
 }
 
+const PLURALS = { step: "steps", pass: "passes", expression: "groups of calls" };
+
 /** What rows like this one are. @param {Calls} calls @param {number} row */
 function pluralOf(calls, row) {
   const kind = calls.row.kind[row];
   if (kind <= PYTHON) return "calls";
-  return kind >= STEP ? `${KINDS[kind]}s`.replace("expressions", "groups of calls").replace("passs", "passes") : "rows";
+  return PLURALS[KINDS[kind]] ?? "rows";
 }
 
 /** That another of the calls has NaN or Inf. @param {App} app @param {number} row @param {number[]} likes */

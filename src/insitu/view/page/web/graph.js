@@ -45,8 +45,8 @@ class Graph {
 
   buttons() {
     const tools = [
-      toolButton("−", "Zoom out", () => this.camera.zoomBy(1 / ZOOM_STEP)),
-      toolButton("+", "Zoom in", () => this.camera.zoomBy(ZOOM_STEP)),
+      toolButton("−", "Zoom out", () => this.zoom(false)),
+      toolButton("+", "Zoom in", () => this.zoom(true)),
       toolButton("fit", "Show the whole graph", () => this.showWhole()),
     ];
     if (!hasGradients(this.app)) return tools;
@@ -63,9 +63,18 @@ class Graph {
     this.soon();
   }
 
-  onView() {
+  /** @param {string} [view] */
+  onView(view) {
+    if (!this.hasContent) return;
     this.isFresh = true; // the pane has another size
     this.soon();
+    if (view === "graph") this.canvas.focus({ preventScroll: true }); // the arrow keys follow the edges
+    else this.canvas.blur(); // the keys belong to the other view now
+  }
+
+  /** @param {boolean} isCloser */
+  zoom(isCloser) {
+    this.camera.zoomBy(isCloser ? ZOOM_STEP : 1 / ZOOM_STEP);
   }
 
   /** The pane may have another size: fit at once, and fold anew when it rests. */

@@ -21,8 +21,8 @@ function graphAction(graph, key) {
   if (isMove && !isChosen) return undefined;
   if (ARROW_KEYS[key]) return () => moveAlong(graph, ARROW_KEYS[key]);
   if (key === "Enter" || key === " ") return () => graph.toggle(graph.sketch.chosen);
-  if (key === "+" || key === "=") return () => graph.camera.zoomBy(ZOOM_STEP);
-  if (key === "-") return () => graph.camera.zoomBy(1 / ZOOM_STEP);
+  if (key === "+" || key === "=") return () => graph.zoom(true);
+  if (key === "-") return () => graph.zoom(false);
   if (key === "0") return () => graph.showWhole();
   return undefined;
 }

@@ -52,11 +52,18 @@ function aboutText(app) {
   const facts = [];
   if (events !== undefined) facts.push(counted(events, "event"));
   if (events === undefined && !diff) facts.push(counted(series.variables.length, "variable"));
-  if (diff) facts.push(`${counted(app.pairs?.size ?? 0, "call")} compared`, ...evidenceTexts(diff));
+  if (diff) facts.push(`${comparedText(app)} compared`, ...evidenceTexts(diff));
   if (about.level) facts.push(`level ${about.level}`);
   if (about.torch) facts.push(`torch ${about.torch}`);
   facts.push(startText(about.started), about.missing);
   return facts.filter(Boolean).join(" · ");
+}
+
+/** What was compared: calls or, of two recorded runs, values of variables. @param {App} app */
+function comparedText({ pairs, calls, data }) {
+  const size = pairs?.size ?? 0;
+  if (calls.hasCalls || !size) return counted(size, "call");
+  return `${counted(size, "value")} of ${counted(data.series.variables.length, "variable")}`;
 }
 
 /** How the outputs were compared. @param {any} diff @returns {string[]} */

@@ -14,6 +14,7 @@ const KEYS = [
   ["t m w v", "tree, graph, flame, variables over steps"],
   ["↑ ↓ ← →", "in the graph: along the edges; Enter opens a node, + and − zoom, 0 shows all of it"],
   ["z", "zoom the flame to the selected call; + and − zoom, Esc shows all again"],
+  ["← →", "in a chart of a variable: previous and next point; + − 0 zoom, p pins it, Enter goes to the change"],
   ["d", "dark or light"],
   ["?", "this help"],
 ];
@@ -44,8 +45,8 @@ function keyActions(app) {
     c: () => app.follow("takers"),
     o: () => app.search.showOnlyHits(!app.search.isOnlyHits),
     z: () => app.flame.focus(app.selectedRow),
-    "+": () => app.flame.zoom(0.5),
-    "-": () => app.flame.zoom(2),
+    "+": () => app.zoom(true),
+    "-": () => app.zoom(false),
     Escape: () => app.flame.reset(),
     d: () => app.toggleTheme(),
     "?": () => at("help").showModal(),
