@@ -42,6 +42,12 @@ def recorded(run: Callable[[], Any], **options: Any) -> Exception:
     return failure(inside)
 
 
+def caught(run: Callable[[], Any], **options: Any) -> Exception:
+    """The exception that something raises, and that the recorded block itself catches: nothing explains it yet."""
+    with insitu.record(**options):
+        return failure(run)
+
+
 def note_of(error: BaseException) -> str:
     """The one note of an exception."""
     (note,) = error.__notes__

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.failing import ATTENTION, EXPLAINED, Program, failure, names_of, note_of, recorded
+from tests.failing import ATTENTION, EXPLAINED, Program, caught, failure, names_of, note_of, recorded
 
 import insitu
 from insitu.errors import SubjectError
@@ -292,7 +292,7 @@ def test_limits_of_a_tensor_that_changed_since_are_not_shown(program: Program) -
             return torch.nn.functional.embedding(ids, torch.ones(3, 2))
     """)["run"]
     same, other = torch.tensor([9]), torch.tensor([9])
-    first, second = recorded(lambda: run(same)), recorded(lambda: run(other))
+    first, second = caught(lambda: run(same)), caught(lambda: run(other))
     other.fill_(1)
     assert "ids holds 9 … 9;" in note_of(first)
     assert "✗ torch.ones(3, 2) has 3 rows (0 … 2)" in note_of(second)

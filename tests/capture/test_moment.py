@@ -71,7 +71,7 @@ def test_explain_tells_the_shape_of_a_loaded_tensor(tmp_path: Path) -> None:
 def test_explain_does_not_read_a_tensor_that_has_changed_since() -> None:
     table = nn.Embedding(4, 2)
     indices = torch.tensor([1, 9])
-    with pytest.raises(IndexError) as caught, insitu.record():
+    with insitu.record(), pytest.raises(IndexError) as caught:
         table(indices)
     indices.numpy()[:] = 0  # where torch does not count it
     text = str(insitu.explain(caught.value))

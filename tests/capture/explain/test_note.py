@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
 import linecache
 import logging
 import os
@@ -21,7 +22,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.failing import ATTENTION, EXPLAINED, Program, failure, names_of, note_of, recorded
+from tests.failing import ATTENTION, EXPLAINED, Program, caught, failure, names_of, note_of, recorded
 
 import insitu
 from insitu.capture.explain import build_failure
@@ -40,12 +41,18 @@ def test_explanation_is_made_when_the_note_is_read(program: Program, monkeypatch
     made = []
     original = build_failure.explanation
     monkeypatch.setattr(build_failure, "explanation", lambda moment: made.append(1) or original(moment))
-    error = recorded(program(ATTENTION)["run"])
+    error = caught(program(ATTENTION)["run"])
     (note,) = error.__notes__
     assert made == []
     assert str.__str__(note + "") == UNREAD
     assert str(note) == f"{note}" == str(note)
     assert len(made) == 1
+
+
+def test_explanation_is_made_at_once_for_an_exception_that_ends_the_block(program: Program) -> None:
+    with pytest.raises(RuntimeError) as ended, insitu.record() as trace:
+        program(ATTENTION)["run"]()
+    assert trace.explanation is not None and trace.explanation.note == note_of(ended.value) == EXPLAINED
 
 
 def test_exception_keeps_its_identity_and_arguments(program: Program) -> None:
@@ -275,8 +282,13 @@ def test_large_containers_are_kept_as_a_word(program: Program) -> None:
             batch = {"ids": [torch.ones(3), torch.ones(4)]}
             raise KeyError("x", deep, many, batch)
     """)
+
+    def watched() -> None:
+        with insitu.watch(file=io.StringIO()):
+            scope["run"]()
+
     began = time.perf_counter()
-    error = recorded(scope["run"])
+    error = failure(watched)
     assert time.perf_counter() - began < 0.5
     noted = error.__notes__[0]._moment.scene.own.names
     assert (noted["deep"], noted["many"]) == ("list, len 16", "list, len 30")
