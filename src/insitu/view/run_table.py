@@ -223,6 +223,8 @@ def _type(summary: VariableSummary) -> str:
 
 def _elements(least: int, largest: int) -> str:
     """How many elements a tensor has."""
+    if least == largest == 1:
+        return "1 element"
     if least == largest:
         return f"{least:,} elements"
     return f"{least:,}–{largest:,} elements"

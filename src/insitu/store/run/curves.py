@@ -128,6 +128,8 @@ class RunVariables:
 def _count_text(counts: Array) -> str:
     """How many elements the tensors have."""
     known = np.unique(counts).astype(np.int64).tolist()
+    if known == [1]:
+        return "1 element"
     if len(known) == 1:
         return f"{known[0]:,} elements"
     return f"{known[0]:,} … {known[-1]:,} elements"

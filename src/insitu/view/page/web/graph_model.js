@@ -203,7 +203,7 @@ class GraphModel {
     const [tensors] = unknown;
     const isTogether = tensors.length > most;
     const names = argumentNames(calls, row);
-    const common = isCallWithPorts(calls, row) ? "input" : "given";
+    const common = isCallWithPorts(calls, row) ? "input" : "outside";
     const nodes = tensors.map((tensor, place) => {
       if (isTogether && place) return this.nodes.length - 1;
       const name = isTogether ? `${tensors.length} tensors` : names.get(tensor) ?? common;
