@@ -83,6 +83,11 @@ class Group:
         return max(map(_end, self.nodes)) - self.start
 
     @property
+    def time(self) -> int:
+        """The nanoseconds of its calls; what ran between them, and was not recorded, does not count."""
+        return sum(call.duration or 0 for call in calls_of(self.nodes))
+
+    @property
     def start(self) -> int:
         """The start of the first event."""
         return self.first.start
@@ -106,6 +111,13 @@ def _call_count(node: Node) -> int:
 def _end(node: Node) -> int:
     duration: int | None = getattr(node.event, "duration", None)
     return node.event.start + (duration or 0)
+
+
+def time_of(event: Event | Group) -> int | None:
+    """The nanoseconds of a call, or of the calls of a group; None for what has no time."""
+    if isinstance(event, Group):
+        return event.time
+    return getattr(event, "duration", None)
 
 
 def calls_of(nodes: Iterable[Node]) -> Iterator[Call]:

@@ -92,6 +92,7 @@ class Tree:
         self._most = rows
         self._failed = failed
         self.footer = Footer()
+        self._has_steps = False
         self.is_cut = False  # whether a row was closed, or left out, to make the others fit
 
     def begin(self) -> Iterable[Line]:
@@ -176,6 +177,7 @@ class Tree:
         is_single = len(groups) == 1 and groups[0].count == 1
         if self._live or is_single:
             return [row for group in groups for row in self._rows(group.folds, None)]
+        self._has_steps = True
         ranked = len({item.nodes[0].first.rank for group in groups for item in group.folds}) > 1
         return [self._step_row(group, ranked) for group in groups]
 
@@ -263,6 +265,8 @@ class Tree:
             name, cells = group_spans(event, item), self._cells.of_group(event, item, more)
         else:
             name, cells = call_spans(event, item, around), self._cells.of_call(event, item, more)
+        if self._has_steps and around is None:
+            return name, cells  # a step may begin and end in the middle of a pass
         return (*name, *present_spans(item)), cells
 
     def _inside(self, row: TreeRow) -> list[TreeRow]:

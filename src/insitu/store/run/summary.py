@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from insitu.errors import MissingError
 from insitu.store.run.sample import MOST_BYTES, sample
-from insitu.store.run.value_numbers import short_text
-from insitu.store.stored_type import JSON, Array
+from insitu.store.run.value_numbers import SeriesNumbers, SeriesTexts, short_text, values_of
+from insitu.store.stored_type import JSON, Array, stored_type
 from insitu.trace.curve import Curve, Numbers
 from insitu.trace.model_paths import Role
 from insitu.trace.run import RunSummary, VariableSummary
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from insitu.store.run.run import Run
     from insitu.store.run.series import Series
 
+MOST_READ = 2**32  # bytes that are read to show a run; beyond that, its variables are sampled
 _NOTHING: Array = np.empty(0)
 
 
@@ -37,7 +38,51 @@ def condition_of(run: Run) -> RunSummary:
 
 
 def summary_of(series: Series, points: int, shared_by: int, role: Role = "variable") -> VariableSummary:
-    """The summary of a series; `shared_by` is the number of series that share the limit of bytes to read."""
+    """The summary of a series; `shared_by` is the number of series that share the limits of bytes to read.
+
+    A series that is too large to be held in memory is read in parts, and one that is too large to be read is sampled.
+    """
+    found = _sampled_summary(series, points, shared_by, role)
+    if not found.sampled or _size(series) > MOST_READ // max(shared_by, 1):
+        return found
+    numbers = values_of(series)
+    if isinstance(numbers, SeriesTexts):
+        return found
+    return _with_all_values(found, series, numbers, points)
+
+
+def _size(series: Series) -> int:
+    """The number of bytes of all values, at most."""
+    largest = stored_type(series.dtype).itemsize * max(map(prod, series.shapes), default=0)
+    return largest * len(series)
+
+
+def _with_all_values(found: VariableSummary, series: Series, known: SeriesNumbers, points: int) -> VariableSummary:
+    """A summary with the numbers of all values in place of those of a sample."""
+    numbers = known.numbers
+    keep = series._is_latest()[known.rows]
+    steps = series.steps[known.rows]
+    means, norms = (_per_step(steps[keep], column[keep]) for column in (numbers.mean, numbers.norm))
+    is_odd = (numbers.nan + numbers.inf > 0) & keep
+    low, high = _ends(np.concatenate([numbers.low, numbers.high]))
+    last = int(series.steps.max())
+    return replace(
+        found,
+        low=low,
+        high=high,
+        nan=int(numbers.nan.sum()),
+        inf=int(numbers.inf.sum()),
+        means=_means(means, points),
+        mean=_mean_of(numbers.mean),
+        last=_last(means, last),
+        norms=_means(norms, points) if known.is_tensor else (),
+        norm=_last(norms, last) if known.is_tensor else None,
+        first_odd=int(steps[is_odd].min()) if is_odd.any() else None,
+        sampled=False,
+    )
+
+
+def _sampled_summary(series: Series, points: int, shared_by: int, role: Role) -> VariableSummary:
     shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
     chosen = sample(series, points, MOST_BYTES // max(shared_by, 1))
     values = _numbers(chosen)
