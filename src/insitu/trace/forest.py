@@ -76,6 +76,16 @@ class Group:
     is_unsure: bool = False
 
     @property
+    def has_passes(self) -> bool:
+        """Whether it ran again and again: the nodes in it are passes."""
+        return self.kind in ("loop", "function")
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether it only surrounds what it holds, of which it says no more than the source does."""
+        return self.has_passes or self.kind == "line"
+
+    @property
     def duration(self) -> int:
         """The nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls."""
         if self.kind == "rest":
@@ -147,7 +157,7 @@ class Forest:
         """Add an event; return its node if the event is not inside another one."""
         children = self._waiting.pop(event.id, [])
         if len(children) > 1:
-            children.sort(key=_beginning)  # threads do not end in the order they began
+            children.sort(key=beginning)  # threads do not end in the order they began
         node = Node(event, children, 0)
         if not self.folding:
             node.signature = next(self._numbers)
@@ -169,7 +179,7 @@ class Forest:
 
     def rest(self) -> list[Node]:
         """The nodes whose parents were not added."""
-        left = sorted(chain.from_iterable(self._waiting.values()), key=_beginning)
+        left = sorted(chain.from_iterable(self._waiting.values()), key=beginning)
         self._waiting.clear()
         return left
 
@@ -290,7 +300,8 @@ def _variable_key(value: Any) -> Any:
     return value_key(value)
 
 
-def _beginning(node: Node) -> int:
+def beginning(node: Node) -> int:
+    """The key to sort nodes by when they began."""
     return node.first.id
 
 

@@ -8,9 +8,11 @@ from itertools import compress
 from insitu.trace.arrange import arrange
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.failed_calls import failed_calls
-from insitu.trace.fold import Columns, Fold, Steps, by_step, fold, steps, without_frames
-from insitu.trace.forest import Forest, Group, Node
+from insitu.trace.fold import Columns, Fold, fold
+from insitu.trace.folded_steps import Steps, by_step, fold_steps
+from insitu.trace.forest import Forest, Group, Node, beginning
 from insitu.trace.operation import operation
+from insitu.trace.wrappers import without_wrappers
 from insitu.view.beside import Beside, NothingBeside
 from insitu.view.footer import Footer
 from insitu.view.line import Line, Span, ViewTraits
@@ -148,12 +150,12 @@ class Tree:
     def finish(self) -> Iterable[Line]:
         """The rows of the calls that wait for the end, and of calls whose parents were not recorded; the footer."""
         self._learn()
-        roots = sorted([*self._roots, *self._forest.rest()], key=lambda node: node.first.id)
+        roots = sorted([*self._roots, *self._forest.rest()], key=beginning)
         self._roots = []
         self._beside.settle()
         self._nonfinite.settle()
         if roots:
-            groups = steps([self._arranged([nodes], None)[0] for nodes in by_step(roots)])
+            groups = fold_steps([self._arranged([nodes], None)[0] for nodes in by_step(roots)])
             rows = self._step_rows(groups)
             yield from self._lines(rows, self._opened(rows, roots))
         missing = self._beside.missing
@@ -190,7 +192,7 @@ class Tree:
 
     def _rows(self, folds: Iterable[Fold], around: Call | None) -> list[TreeRow]:
         """A row for each fold inside a call, without those that only surround another one."""
-        shown = without_frames(list(folds), self._arranged, is_inside_call=around is not None)
+        shown = without_wrappers(list(folds), self._arranged, is_inside_call=around is not None)
         rows = [TreeRow(item, around) for item in shown]
         if self._most is not None:
             note_training(rows)

@@ -21,7 +21,7 @@ def group_spans(group: Group, item: Fold) -> tuple[Span, ...]:
     """The name of a row for several calls, and how many they are."""
     if group.kind == "pass":
         return ((f"× {item.count} alike", "yellow"),)
-    if group.kind in ("loop", "function"):
+    if group.has_passes:
         return ((source_text(group), "teal"), *_passes(group, item))
     if group.kind == "rest":
         return ((f"… {calls_text(item)}", "grey"),)
@@ -93,7 +93,7 @@ def closed_spans(item: Fold) -> tuple[Span, ...]:
     """What a row hides that is not open, unless its name says that already."""
     event = item.event
     if isinstance(event, Group):
-        if event.kind not in ("loop", "function"):
+        if not event.has_passes:
             return ()
         return ((f"  … {calls_text(item)}", "grey"),)
     text = range_text([node.size - 1 for node in item.nodes])

@@ -10,8 +10,9 @@ from itertools import chain, compress
 from insitu.trace.arrange import arrange
 from insitu.trace.costs import CostLedger, Costs
 from insitu.trace.event import Call, Event, Mark, Site
-from insitu.trace.fold import Columns, Fold, by_step, identical_ranges, path_of, steps
-from insitu.trace.forest import Forest, Group, Node, group_of
+from insitu.trace.fold import Columns, Fold, identical_ranges, path_of
+from insitu.trace.folded_steps import by_step, fold_steps
+from insitu.trace.forest import Forest, Group, Node, beginning, group_of
 from insitu.trace.nonfinite import NonFiniteEvent, NonFiniteSearch
 from insitu.trace.operation import operation
 from insitu.trace.order import completion_order
@@ -97,7 +98,7 @@ def page_rows(
         root = forest.add(event)
         if root is not None:
             roots.append(root)
-    roots = sorted([*roots, *forest.rest()], key=lambda node: node.first.id)
+    roots = sorted([*roots, *forest.rest()], key=beginning)
     rows = _stepped(roots, forest)
     if depth is None:
         return list(rows), facts
@@ -115,7 +116,7 @@ def row_facts(events: Iterable[Event]) -> RowFacts:
 
 def _stepped(roots: list[Node], forest: Forest) -> Iterator[PageRow]:
     """The rows below those of their steps, if there is more than one step."""
-    groups = steps([_top_nodes(nodes, forest) for nodes in by_step(roots)])
+    groups = fold_steps([_top_nodes(nodes, forest) for nodes in by_step(roots)])
     ranked = len({node.first.rank for node in roots}) > 1
     titled = sum(group.count for group in groups) > 1
     for group in groups:
@@ -133,7 +134,7 @@ def _stepped(roots: list[Node], forest: Forest) -> Iterator[PageRow]:
 
 def _top_nodes(roots: list[Node], forest: Forest) -> list[Node]:
     """The outermost nodes of a step, in groups."""
-    (nodes,) = _without_frames(_arranged([roots], None, forest), "", is_inside_call=False)
+    (nodes,) = _without_wrappers(_arranged([roots], None, forest), "", is_inside_call=False)
     return nodes
 
 
@@ -149,7 +150,7 @@ def _inside(folds: list[Fold], forest: Forest) -> Inside:
         columns = [node.children for node in item.nodes]
         if not isinstance(item.event, Group):
             columns = _arranged(columns, item.event, forest)
-        columns = _without_frames(columns, path, is_inside_call=not isinstance(item.event, Group))
+        columns = _without_wrappers(columns, path, is_inside_call=not isinstance(item.event, Group))
         places = identical_ranges(columns[0], path)
         for node, column in zip(item.nodes, columns, strict=True):
             found[id(node)] = [column[start:end] for start, end in places]
@@ -186,7 +187,7 @@ def _group_title(group: Group) -> str:
 
 def _content(group: Group) -> str:
     """How many calls a group has, or how many passes a loop."""
-    if group.kind in ("loop", "function"):
+    if group.has_passes:
         return f"{len(group.nodes):,} passes"
     if group.calls == 1:
         return "1 call"
@@ -213,26 +214,26 @@ def _arranged(columns: Columns, around: Event | None, forest: Forest) -> Columns
     return arrange([list(compress(nodes, seen)) for nodes in columns], around, forest)
 
 
-def _without_frames(columns: Columns, path: str, *, is_inside_call: bool) -> Columns:
+def _without_wrappers(columns: Columns, path: str, *, is_inside_call: bool) -> Columns:
     """Siblings with what is in a loop or line in its place, where that says as much; as in the tree.
 
     The passes of a loop that are alike are one row. A single pass inside a call, and a line around calls that are
     alike, are the calls in them.
     """
     while True:
-        inner = [_without_frame(node, path, is_inside_call) for node in columns[0]]
+        inner = [_wrapper_levels(node, path, is_inside_call) for node in columns[0]]
         if not any(inner):
             return columns
         columns = [list(chain.from_iterable(map(_opened, nodes, inner))) for nodes in columns]
 
 
-def _without_frame(node: Node, path: str, is_inside_call: bool) -> int:
+def _wrapper_levels(node: Node, path: str, is_inside_call: bool) -> int:
     """How many levels of a node are left out: a loop, or a loop and its only pass, or a line; 0 if it stays."""
     if not isinstance(node.event, Group):
         return 0
     if node.event.kind == "line":
         return int(_is_one_run(node, path))
-    is_even_loop = node.event.kind in ("loop", "function") and len({step.signature for step in node.children}) == 1
+    is_even_loop = node.event.has_passes and len({step.signature for step in node.children}) == 1
     if not is_even_loop:
         return 0
     if len(node.children) > 1:
