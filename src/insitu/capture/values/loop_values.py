@@ -15,7 +15,7 @@ from insitu.capture.torch_internals import DisableTorchFunction, version_counter
 from insitu.capture.values.copies import PLAIN
 from insitu.capture.values.intake import text_of
 from insitu.capture.values.leaves import SMALL
-from insitu.capture.values.loop_targets import LoopTarget, Place
+from insitu.capture.values.loop_targets import CodePlace, LoopTarget
 from insitu.capture.variables.follow.definitions import NoSource, find
 from insitu.capture.variables.follow.lines import LineFollower, reported_frame
 from insitu.capture.variables.follow.report_plan import Extras
@@ -50,7 +50,7 @@ class LoopValues:
     def __init__(self, recorder: ValueRecorder) -> None:
         self._recorder = recorder
         self._rule, self._clock = recorder.rule, recorder.clock
-        self._targets: dict[Place, LoopTarget] = {}
+        self._targets: dict[CodePlace, LoopTarget] = {}
         self._calls: FrameStates[LoopCall] = FrameStates()
         self._lines = ExitStack()
         self._looks = 0  # for the functions in which steps end
