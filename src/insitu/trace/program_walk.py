@@ -104,7 +104,7 @@ class ProgramWalk(SourceWalk):
     def close_loop(self, frame: CallFrame) -> None:
         """End the last pass, and add the loop to what is around it."""
         loop = frame.bundles[-1]
-        # If the loop ends in its header, the last pass only found that there is no other item.
+        # A loop that ends in its header has a last pass that only looked for another item.
         ends_in_header = len(loop.entries) > 0 and frame.place.is_header_of(loop.loop)
         self._add_pass(frame)
         frame.bodies.pop()

@@ -12,7 +12,7 @@ let IS_WRONG = 0;
 let IS_ORIGIN = 0;
 
 /** Take the numbers of kinds and flags from the data. @param {Data} data */
-function adopt({ kinds, flags }) {
+function takeKindsAndFlags({ kinds, flags }) {
   KINDS = kinds;
   [MODULE, PYTHON, STEP] = ["module", "python", "step"].map((kind) => kinds.indexOf(kind));
   ({ HAS_NAN, HAS_INF, IS_WRONG, IS_ORIGIN } = flags);
