@@ -32,7 +32,7 @@ class RowCells(NamedTuple):
 
     id: int
     depth: int
-    run: int  # how many siblings that are alike begin here
+    alike: int  # how many siblings that are alike begin here
     kind: int
     label: int
     name: int
@@ -119,7 +119,7 @@ class RowColumns:
         return RowCells(
             id=id,
             depth=row.depth,
-            run=row.run,
+            alike=row.alike,
             kind=NUMBERS[row.kind],
             label=label,
             name=label,
@@ -141,7 +141,7 @@ class RowColumns:
         return RowCells(
             id=event.id,
             depth=row.depth,
-            run=row.run,
+            alike=row.alike,
             kind=NUMBERS["variable"],
             label=name,
             name=name,
@@ -182,7 +182,7 @@ class RowColumns:
         cells = (
             call.id,
             row.depth,
-            row.run,
+            row.alike,
             NUMBERS[call.kind],
             self._label(call),
             self._name(call.name),

@@ -150,7 +150,7 @@ class Grid {
   /** Show each of the alike siblings, or one for all again. @param {number} row */
   unfold(row) {
     const head = this.tree.head[row];
-    if (!(this.tree.run[head] > 1)) return;
+    if (!(this.tree.alike[head] > 1)) return;
     this.tree.toggleFold(head);
     this.refresh();
     const isGone = this.tree.position(this.selected) < 0;
