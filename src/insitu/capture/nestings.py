@@ -100,6 +100,7 @@ class Nestings:
         return found
 
     def _regions(self, file: str) -> list[SourceRegion]:
+        """The outermost regions of a file; they are found again if the lines of the file were read again."""
         lines = linecache.getlines(file)
         known, regions = self._files.get(file, (None, []))
         if known is not lines:
@@ -149,13 +150,14 @@ class _Builder:
             region.inside = list(self._inside(statement)(self, statement, region))
             yield region
             if isinstance(statement, ast.If):
-                around = _after(statement, around)
+                around = _nesting_after(statement, around)
 
     def _inside(self, statement: ast.stmt) -> Callable[..., Iterable[SourceRegion]]:
         """The method that finds the regions in a statement of this kind."""
         return STATEMENTS.get(type(statement), _Builder._simple)
 
     def _simple(self, node: ast.stmt, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A statement without a body."""
         return self._parts([node], region.nesting)
 
     def _definition(self, node: Any, region: SourceRegion) -> Iterable[SourceRegion]:
@@ -164,20 +166,24 @@ class _Builder:
         return self.block(node.body, OUTERMOST)
 
     def _with(self, node: Any, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A `with` block, whose header runs again when the block is left."""
         nesting = region.nesting
         region.body = _first_point(node.body)
         region.after = replace(nesting, statement=node.end_lineno, is_end=True)
         return chain(self._parts(node.items, nesting), self.block(node.body, nesting))
 
     def _if(self, node: ast.If, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A condition: one of its two branches runs."""
         arms = self._arms(node.lineno, [node.body, node.orelse], region.nesting)
         return chain(self._parts([node.test], region.nesting), arms)
 
     def _match(self, node: ast.Match, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A `match` block: one of its cases runs."""
         arms = self._arms(node.lineno, [case.body for case in node.cases], region.nesting)
         return chain(self._parts([node.subject], region.nesting), arms)
 
     def _try(self, node: Any, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A `try` block: at most one of its handlers runs, and all the rest may."""
         nesting = region.nesting
         handlers = self._arms(node.lineno, [handler.body for handler in node.handlers], nesting)
         rest = (self.block(node.orelse, nesting), self.block(node.finalbody, nesting))
@@ -222,6 +228,7 @@ class _Builder:
         yield from sorted(found, key=_start)
 
     def _lambda(self, node: ast.Lambda) -> SourceRegion:
+        """The region of a lambda, which has a frame of its own."""
         inside = replace(OUTERMOST, statement=node.lineno, text=self._line(node))
         region = SourceRegion(node, inside)
         region.inside = list(self._parts([node.body], inside))
@@ -280,7 +287,7 @@ def _last_line(statements: list[ast.stmt]) -> int:
     return statements[-1].end_lineno or statements[-1].lineno
 
 
-def _after(condition: ast.If, nesting: Nesting) -> Nesting:
+def _nesting_after(condition: ast.If, nesting: Nesting) -> Nesting:
     """The nesting of what follows a condition: if one of its branches jumps away, it belongs to the other one."""
     for branch, statements in ((1, condition.body), (0, condition.orelse)):
         jump = statements[-1:]

@@ -168,6 +168,7 @@ def course(summary: VariableSummary) -> Sequence[float | None]:
 
 
 def _mean(summary: VariableSummary) -> str:
+    """The mean of all values; that of flags says nothing."""
     if summary.dtype == FLAG:
         return ""
     return _number(summary.mean, summary)
@@ -192,6 +193,7 @@ def _last(summary: VariableSummary) -> Span:
 
 
 def _last_number(number: float, summary: VariableSummary) -> str:
+    """The last number; flags are recorded as 0 and 1."""
     if summary.dtype == FLAG:
         return str(bool(number))
     return figure(number)

@@ -240,9 +240,10 @@ class Tree:
 
     def _line(self, row: TreeRow, depth: int, guide: str, is_closed: bool) -> Line:
         """The line of a row; a row that is closed says how many calls are in it."""
-        event, item = row.event, row.item
-        if event is None or item is None:
+        item = row.item
+        if item is None:
             return Line(row.title, (), self._columns)
+        event = item.event
         if isinstance(event, Mark):
             return mark_line(event, depth, guide, self._columns)
         if isinstance(event, Variable):

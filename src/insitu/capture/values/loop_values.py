@@ -81,6 +81,7 @@ class LoopValues:
         self._lines.close()
 
     def _start(self, target: LoopTarget, undo: ExitStack, frame: FrameType | None) -> None:
+        """Let the code of a target report its variables, in the quickest way that it allows."""
         names = tuple(sorted(target.variables))
         is_block = frame is not None and frame.f_code is target.code
         if is_block:
@@ -93,6 +94,7 @@ class LoopValues:
             self._follow_lines([target.code], names, None)
 
     def _follow_lines(self, codes: list[CodeType], names: tuple[str, ...], frame: FrameType | None) -> None:
+        """Compare the variables of code, or of a frame that runs already, after each line."""
         follower = LineFollower()
 
         def report(point: ReportPoint, value: Any) -> None:
