@@ -63,6 +63,8 @@ def _with_all_values(found: VariableSummary, series: Series, known: SeriesNumber
     keep = series._is_latest()[known.rows]
     steps = series.steps[known.rows]
     means, norms = (_per_step(steps[keep], column[keep]) for column in (numbers.mean, numbers.norm))
+    if not known.is_tensor:
+        norms = _NO_VALUES
     is_odd = (numbers.nan + numbers.inf > 0) & keep
     low, high = _ends(np.concatenate([numbers.low, numbers.high]))
     last = int(series.steps.max())
@@ -75,14 +77,15 @@ def _with_all_values(found: VariableSummary, series: Series, known: SeriesNumber
         means=_means(means, points),
         mean=_mean_of(numbers.mean),
         last=_last(means, last),
-        norms=_means(norms, points) if known.is_tensor else (),
-        norm=_last(norms, last) if known.is_tensor else None,
-        first_odd=int(steps[is_odd].min()) if is_odd.any() else None,
+        norms=_means(norms, points),
+        norm=_last(norms, last),
+        first_odd=_first(steps[is_odd].tolist()),
         sampled=False,
     )
 
 
 def _sampled_summary(series: Series, points: int, shared_by: int, role: Role) -> VariableSummary:
+    """The summary of a series by as many of its values as its share of the limit allows."""
     shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
     chosen = sample(series, points, MOST_BYTES // max(shared_by, 1))
     values = _numbers(chosen)
@@ -92,7 +95,7 @@ def _sampled_summary(series: Series, points: int, shared_by: int, role: Role) ->
     latest = _latest(chosen, values)
     last = int(series.steps.max())
     is_tensor = series.dtype != JSON and shapes[-1] != ()
-    norms = _norms(latest) if is_tensor else LatestValues(latest.steps, [])
+    norms = _norms(latest) if is_tensor else _NO_VALUES
     return VariableSummary(
         path=series.name,
         dtype=_dtype(chosen),
@@ -144,7 +147,7 @@ def summary_of_statistics(variable: VariableCurves, points: int) -> VariableSumm
         norm=_last(norms, int(steps.max())),
         elements=(int(counts.min()), int(counts.max())),
         role=variable.role,
-        first_odd=min((curve.first_odd for curve in curves if curve.first_odd is not None), default=None),
+        first_odd=_first([curve.first_odd for curve in curves if curve.first_odd is not None]),
     )
 
 
@@ -163,10 +166,13 @@ class LatestValues:
     values: list[Array]
 
 
+_NO_VALUES = LatestValues(_NOTHING, [])
+
+
 def _latest(series: Series, values: list[Array]) -> LatestValues:
     """The values of a series without those of a step that a later attempt recorded again."""
     if not values:
-        return LatestValues(_NOTHING, [])
+        return _NO_VALUES
     keep = series._is_latest()
     return LatestValues(series.steps[keep], [value for value, is_kept in zip(values, keep, strict=True) if is_kept])
 
@@ -200,10 +206,13 @@ def _last(latest: LatestValues, step: int) -> float | None:
 
 def _first_odd(latest: LatestValues) -> int | None:
     """The first step with a NaN or an Inf."""
-    odd = [step for step, value in zip(latest.steps, latest.values, strict=True) if not np.isfinite(value).all()]
-    if odd:
-        return int(min(odd))
-    return None
+    pairs = zip(latest.steps.tolist(), latest.values, strict=True)
+    return _first([step for step, value in pairs if not np.isfinite(value).all()])
+
+
+def _first(steps: list[int]) -> int | None:
+    """The first of some steps; None if there are none."""
+    return min(steps, default=None)
 
 
 def _last_text(series: Series) -> str | None:
@@ -234,6 +243,7 @@ def _ends(values: Array) -> tuple[float | None, float | None]:
 
 
 def _dtype(series: Series) -> str:
+    """The dtype of a series; of Python numbers, what they are: int or float."""
     is_number = series.dtype == JSON and isinstance(series.values, np.ndarray)
     if is_number:
         return str(series.values.dtype.name.removesuffix("64"))
