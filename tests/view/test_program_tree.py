@@ -29,6 +29,16 @@ def tree(folder: Path, text: str, **options: Any) -> list[str]:
 # loops
 
 
+def test_slice_in_what_a_loop_goes_through_is_shown_whole(tmp_path: Path) -> None:
+    program = """
+        x = torch.ones(2, 3)
+        for row in list(x[:1].repeat(2, 1)):
+            row.sum()
+            row.exp()
+    """
+    assert tree(tmp_path, program)[1] == "list(x[:1].repeat(2, 1))  3 calls"
+
+
 def test_loop_is_named_by_its_line_although_literals_differ(tmp_path: Path) -> None:
     program = """
         data = torch.randn(8, 3)
