@@ -354,6 +354,18 @@ def test_library_call_without_anything_that_matters_is_one_row(tmp_path: Path) -
     assert tree(tmp_path, program) == ["torch.ones(2, requires_grad=True)"]
 
 
+def test_program_that_recurses_deeply_has_rows(tmp_path: Path) -> None:
+    program = """
+        def count_down(number, x):
+            x = x + 1
+            return count_down(number - 1, x) if number else x
+
+        count_down(600, torch.ones(1))
+    """
+    found = tree(tmp_path, program)
+    assert sum(row.endswith("+ 1") for row in found) == 601
+
+
 def test_row_of_a_function_around_everything_is_left_out(tmp_path: Path) -> None:
     program = "def main():\n    torch.ones(1)\n    torch.ones(2)\nmain()\n"
     assert tree(tmp_path, program) == ["torch.ones(1)", "torch.ones(2)"]

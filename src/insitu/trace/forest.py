@@ -71,16 +71,10 @@ class Group:
     first: Event
     last: Event
     calls: int
+    duration: int  # nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls
     site: Site | None = None
     loop: Loop | None = None
     is_unsure: bool = False
-
-    @property
-    def duration(self) -> int:
-        """The nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls."""
-        if self.kind == "rest":
-            return sum(_end(node) - node.event.start for node in self.nodes)
-        return max(map(_end, self.nodes)) - self.start
 
     @property
     def start(self) -> int:
@@ -93,7 +87,16 @@ def group_of(kind: GroupKind, nodes: list[Node], *, site: Site | None = None, lo
     last = nodes[-1].event
     if isinstance(last, Group):
         last = last.last
-    return Group(kind, nodes, nodes[0].first, last, sum(map(_call_count, nodes)), site, loop)
+    return Group(
+        kind, nodes, nodes[0].first, last, sum(map(_call_count, nodes)), _duration(kind, nodes), site=site, loop=loop
+    )
+
+
+def _duration(kind: GroupKind, nodes: list[Node]) -> int:
+    """The duration of a group. Those inside it have theirs already: programs recurse deeper than Python."""
+    if kind == "rest":
+        return sum(_end(node) - node.event.start for node in nodes)
+    return max(map(_end, nodes)) - nodes[0].first.start
 
 
 def _call_count(node: Node) -> int:
