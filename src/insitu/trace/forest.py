@@ -71,7 +71,9 @@ class Group:
     first: Event
     last: Event
     calls: int
-    duration: int  # nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls
+    # Nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls. None if no
+    # event has times.
+    duration: int | None
     site: Site | None = None
     loop: Loop | None = None
     is_unsure: bool = False
@@ -92,8 +94,10 @@ def group_of(kind: GroupKind, nodes: list[Node], *, site: Site | None = None, lo
     )
 
 
-def _duration(kind: GroupKind, nodes: list[Node]) -> int:
+def _duration(kind: GroupKind, nodes: list[Node]) -> int | None:
     """The duration of a group. Those inside it have theirs already: programs recurse deeper than Python."""
+    if all(_own_duration(node) is None for node in nodes):
+        return None
     if kind == "rest":
         return sum(_end(node) - node.event.start for node in nodes)
     return max(map(_end, nodes)) - nodes[0].first.start
@@ -106,9 +110,13 @@ def _call_count(node: Node) -> int:
     return int(isinstance(node.event, Call))
 
 
-def _end(node: Node) -> int:
+def _own_duration(node: Node) -> int | None:
     duration: int | None = getattr(node.event, "duration", None)
-    return node.event.start + (duration or 0)
+    return duration
+
+
+def _end(node: Node) -> int:
+    return node.event.start + (_own_duration(node) or 0)
 
 
 def calls_of(nodes: Iterable[Node]) -> Iterator[Call]:
