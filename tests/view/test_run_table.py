@@ -85,6 +85,10 @@ def cells(facts: VariableSummary) -> list[str]:
             summary("done", "bool", (), 3, (0, 2), (0,), 0.0, 1.0, **NOTHING | {"mean": 0.5, "last": 1.0}),
             ["done", "3 × bool", "0–2", "", "False, True", "", "True", "", "", ""],
         ),
+        (
+            summary("done", "bool", (), 3, (0, 1), (0,), 0.0, 1.0, **NOTHING | {"mean": 0.3, "last": 0.5}),
+            ["done", "3 × bool", "0–1", "", "False, True", "", "False, True", "", "", ""],
+        ),
     ],
 )
 def test_a_variable_is_a_line(facts: VariableSummary, expected: list[str]) -> None:

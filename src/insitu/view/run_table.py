@@ -192,6 +192,8 @@ def _last(summary: VariableSummary) -> Span:
 
 
 def _last_number(number: float, summary: VariableSummary) -> str:
+    if summary.dtype == FLAG and 0 < number < 1:
+        return "False, True"  # the values of the step differ, in a loop or between ranks
     if summary.dtype == FLAG:
         return str(bool(number))
     return figure(number)
