@@ -124,6 +124,12 @@ def test_the_first_nan_of_a_run_is_named_before_the_variables() -> None:
     assert str(next(run_lines(run_of(*summaries)))) == "✗ first NaN or Inf: step 3 in c and 1 other"
 
 
+def test_nan_in_a_sample_of_the_steps_is_not_called_the_first() -> None:
+    summaries = [summary("a", first_odd=7), summary("b", sampled=True)]
+    text = "✗ NaN or Inf: step 7 in a; it may have begun earlier, in steps that were not read to show this"
+    assert str(next(run_lines(run_of(*summaries)))) == text
+
+
 NAMES, STATISTICS = ["a.losses", "b.x"], ["b.x.mean", "b.x.max"]
 
 

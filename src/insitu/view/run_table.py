@@ -61,7 +61,10 @@ def first_odd_text(variables: Sequence[VariableSummary]) -> str:
     step = min(odd.values())
     first, *others = [path for path, own in odd.items() if own == step]
     more = f" and {len(others):,} other{'s' * (len(others) > 1)}" if others else ""
-    return f"✗ first NaN or Inf: step {step} in {safe(first) or '(root)'}{more}"
+    where = f"step {step} in {safe(first) or '(root)'}{more}"
+    if any(summary.sampled for summary in variables):
+        return f"✗ NaN or Inf: {where}; it may have begun earlier, in steps that were not read to show this"
+    return f"✗ first NaN or Inf: {where}"
 
 
 def _heading(column: Column, cells: Iterable[Span]) -> Span:
