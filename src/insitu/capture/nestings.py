@@ -13,6 +13,7 @@ from itertools import chain
 from types import CodeType
 from typing import Any, ClassVar
 
+from insitu.capture.variables.follow.definitions import quiet
 from insitu.trace.event import Arm, Loop, Nesting
 
 # A line, and a column in bytes.
@@ -35,7 +36,8 @@ class SourceRegion:
     - one of the region as a `whole`, and not of a part: a comprehension is called from outside of its loop
     - one in the header of a loop that runs in each pass: it gets the next item (`each_pass`)
     - one in the header of a `with` or `while` block that runs after the `body` (`after`)
-    - the test of a `while` loop, which Python compiles twice, before the first pass (`before`)
+    - the test of a `while` loop, which Python compiles twice, before the first pass (`before`); if the loop has a
+      `continue`, that leads there, too, and the test belongs to the pass
     """
 
     __slots__ = ("after", "before", "body", "each_pass", "end", "inside", "nesting", "start", "whole")
@@ -131,7 +133,9 @@ def _is_after(body: Point, earlier: Sequence[CodePosition]) -> bool:
 def _regions(lines: list[str]) -> list[SourceRegion]:
     """The regions of a file; none if it cannot be read or parsed."""
     try:
-        return list(_Builder(lines).block(ast.parse("".join(lines)).body, OUTERMOST))
+        with quiet():  # Python gave its warnings when it compiled the file
+            tree = ast.parse("".join(lines))
+        return list(_Builder(lines).block(tree.body, OUTERMOST))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
 
@@ -204,7 +208,7 @@ class _Builder:
         loop = Loop(node.lineno, f"while {self._text(node.test)}:")
         inside = replace(before, loops=(*before.loops, loop))
         region.nesting = region.whole = inside
-        region.before, region.body = before, _first_point(node.body)
+        region.before, region.body = before if not _has_continue(node) else None, _first_point(node.body)
         region.after = replace(inside, statement=_last_line(node.body), is_end=True)
         return chain(self._parts([node.test], inside), self.block(node.body, inside), self.block(node.orelse, before))
 
@@ -281,6 +285,20 @@ STATEMENTS: dict[type[ast.stmt], Callable[..., Iterable[SourceRegion]]] = {
 
 def _first_point(statements: list[ast.stmt]) -> Point:
     return statements[0].lineno, statements[0].col_offset
+
+
+def _has_continue(loop: ast.While) -> bool:
+    """Whether a `continue` goes on with the next pass of this loop, and not of one inside it."""
+    waiting: list[ast.AST] = [*loop.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Continue):
+            return True
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            waiting += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+            waiting += ast.iter_child_nodes(node)
+    return False
 
 
 def _last_line(statements: list[ast.stmt]) -> int:

@@ -71,6 +71,9 @@ class Group:
     first: Event
     last: Event
     calls: int
+    # Nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls. None if no
+    # event has times.
+    duration: int | None
     site: Site | None = None
     loop: Loop | None = None
     is_unsure: bool = False
@@ -86,15 +89,10 @@ class Group:
         return self.has_passes or self.kind == "line"
 
     @property
-    def duration(self) -> int:
-        """The nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls."""
-        if self.kind == "rest":
-            return sum(_end(node) - node.event.start for node in self.nodes)
-        return max(map(_end, self.nodes)) - self.start
-
-    @property
-    def time(self) -> int:
+    def time(self) -> int | None:
         """The nanoseconds of its calls; what ran between them, and was not recorded, does not count."""
+        if self.duration is None:
+            return None
         return sum(call.duration or 0 for call in calls_of(self.nodes))
 
     @property
@@ -108,7 +106,18 @@ def group_of(kind: GroupKind, nodes: list[Node], *, site: Site | None = None, lo
     last = nodes[-1].event
     if isinstance(last, Group):
         last = last.last
-    return Group(kind, nodes, nodes[0].first, last, sum(map(_call_count, nodes)), site, loop)
+    return Group(
+        kind, nodes, nodes[0].first, last, sum(map(_call_count, nodes)), _duration(kind, nodes), site=site, loop=loop
+    )
+
+
+def _duration(kind: GroupKind, nodes: list[Node]) -> int | None:
+    """The duration of a group. Those inside it have theirs already: programs recurse deeper than Python."""
+    if all(_own_duration(node) is None for node in nodes):
+        return None
+    if kind == "rest":
+        return sum(_end(node) - node.event.start for node in nodes)
+    return max(map(_end, nodes)) - nodes[0].first.start
 
 
 def _call_count(node: Node) -> int:
@@ -118,9 +127,13 @@ def _call_count(node: Node) -> int:
     return int(isinstance(node.event, Call))
 
 
-def _end(node: Node) -> int:
+def _own_duration(node: Node) -> int | None:
     duration: int | None = getattr(node.event, "duration", None)
-    return node.event.start + (duration or 0)
+    return duration
+
+
+def _end(node: Node) -> int:
+    return node.event.start + (_own_duration(node) or 0)
 
 
 def time_of(event: Event | Group) -> int | None:

@@ -30,8 +30,10 @@ class LineHistory:
     changed: list[int] = field(default_factory=list)
 
     def replace(self, curve: Curve, revision: int) -> None:
-        """Take the curve as it is now."""
+        """Take the curve as it is now; of one that is shorter, the last point is sent again, and ends it."""
         common = self.curve.common_points(curve)
+        if len(curve) < len(self.curve):
+            common = max(0, min(common, len(curve) - 1))
         self.changed = [*self.changed[:common], *[revision] * (len(curve) - common)]
         self.curve = curve
 

@@ -14,7 +14,7 @@ from insitu.view.value import safe, short
 
 MOST_TEXT = 72  # characters of a line of source
 COMMENT = re.compile(r"\s+#[^'\"]*$")
-FOR = re.compile(r"\s*(?:async\s+)?for\s.*?\sin\s+(.*?)\s*:")
+FOR = re.compile(r"\s*(?:async\s+)?for\s.*?\sin\s+")
 
 
 def group_spans(group: Group, item: Fold) -> tuple[Span, ...]:
@@ -49,8 +49,22 @@ def _line_text(text: str) -> str:
     """A line without its comment; of the header of a loop, what the loop goes through."""
     header = FOR.match(text)
     if header is not None:
-        text = header.group(1)
+        text = _before_colon(text[header.end() :])
     return short(safe(COMMENT.sub("", text).strip()), MOST_TEXT)
+
+
+def _before_colon(text: str) -> str:
+    """A text up to the colon that ends the header of a loop; the colon of a slice or a dict is in brackets.
+
+    >>> _before_colon("rows[:2]: print(1)")
+    'rows[:2]'
+    """
+    depth = 0
+    for place, letter in enumerate(text):
+        if letter == ":" and depth == 0:
+            return text[:place]
+        depth += (letter in "([{") - (letter in ")]}")
+    return text
 
 
 def _passes(group: Group, item: Fold) -> tuple[Span, ...]:

@@ -50,6 +50,7 @@ class FollowedRun:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._run: Run | None = None
+        self._signature_read: Any = None
         self._tails: list[JournalTail] = []
         self.variables: Variables = {}
         self.reload()
@@ -68,10 +69,11 @@ class FollowedRun:
 
     def _read(self, *, is_growing: bool) -> None:
         """Read the run; if it grows, without the last step of each journal, which its tail reads."""
-        self._signature_read = self._signature()
+        signature = self._signature()
         run = load(self.path)
         if not isinstance(run, Run):
             raise ChoiceError(f"{str(self.path)!r} is a trace, and a trace is complete: leave out --follow")
+        self._signature_read = signature  # not before: a run that could not be read is read the next time
         if self._run is not None:
             self._run.close()
         self._run, self.id = run, run.id

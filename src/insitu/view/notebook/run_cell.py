@@ -130,7 +130,8 @@ def _facts(series: SeriesSummary) -> Iterator[tuple[Span, ...]]:
     odd = sorted({step for curve in series.curves for step in curve.odd.tolist()})
     if odd:
         count = {1: "1 step"}.get(len(odd), f"{len(odd):,} steps")
-        yield ((f"✗ NaN or Inf in {count}, the first is {odd[0]}", "red"),)
+        first = "the first of those shown" if series.is_sample else "the first"
+        yield ((f"✗ NaN or Inf in {count}, {first} is {odd[0]}", "red"),)
     if series.is_sample:
         yield (("some of the steps are left out: there are too many values to show them all", "grey"),)
 

@@ -96,7 +96,8 @@ class RowColumns:
             return self._variable(event, row, facts.odd.get(event.id, 0))
         if isinstance(event, Mark):
             return self._plain(event.id, row, safe(event.text), event)
-        return self._plain(-1, row, event.title, event.first, event.duration // UNIT + 1, event.site)
+        duration = event.duration // UNIT + 1 if event.duration is not None else 0
+        return self._plain(-1, row, event.title, event.first, duration, event.site)
 
     def _add_number(self, event: Event | Heading) -> None:
         """Add the number that was returned, or that a variable holds."""

@@ -42,12 +42,12 @@ class PageRow:
 
 @dataclass(slots=True)
 class Heading:
-    """The title over several calls, the first of them, and the time from there to the end of the last."""
+    """The title over several calls, the first of them, and the time from there to the end of the last, if known."""
 
     kind: str
     title: str
     first: Event
-    duration: int
+    duration: int | None
     site: Site | None = None
 
 
