@@ -204,15 +204,15 @@ class TensorState:
     The id would not do: a tensor often has that of one that was freed just before.
     """
 
-    __slots__ = ("_tensor", "_version")
+    __slots__ = ("_tensor", "_writes")
 
     def __init__(self, tensor: Tensor) -> None:
-        self._tensor, self._version = TensorRef(tensor), version_of(tensor)
+        self._tensor, self._writes = TensorRef(tensor), version_of(tensor)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorState):
             return False
-        return self._version == other._version and self._tensor() is other._tensor()
+        return self._writes == other._writes and self._tensor() is other._tensor()
 
     __hash__ = None  # type: ignore[assignment]
 
