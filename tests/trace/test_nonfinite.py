@@ -150,3 +150,19 @@ def test_while_a_program_runs_an_inf_that_may_heal_is_not_wrong_yet() -> None:
     reached = search.so_far(0)
     assert reached is not None and (reached.is_wrong, reached.may_heal) == (True, False)
     assert search.so_far(7) is None and search.origins == [0]
+
+
+def test_nan_that_is_left_over_has_not_healed() -> None:
+    fine, bad = tensor(1), tensor(2, nan=4)
+    events = [call(0, "log", fine, result=bad), call(1, "sum", bad, result=tensor(3, nan=4))]
+    assert found(*events) == {0: HAS_NAN | BEGINS, 1: HAS_NAN | FOLLOWS}
+
+
+def test_nan_that_is_replaced_has_healed() -> None:
+    fine, bad, worse = tensor(1), tensor(2, nan=4), tensor(3, nan=4)
+    events = [
+        call(0, "log", fine, result=bad),
+        call(1, "add", bad, result=worse),
+        call(2, "nan_to_num", worse, result=tensor(4)),
+    ]
+    assert found(*events) == {0: HAS_NAN, 1: HAS_NAN}

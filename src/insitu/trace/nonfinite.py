@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
 from insitu.trace.dtype import dtype_named
@@ -44,16 +44,18 @@ class NonFiniteEvent:
 
 @dataclass(slots=True)
 class Chain:
-    """A NaN or Inf that may heal, through all calls that pass it on."""
+    """A NaN or Inf that may heal, through all calls that pass it on; `ends` are the tensors with it that none used."""
 
     is_nan: bool
     is_used: bool = False
     has_reached: bool = False
+    ends: set[Key] = field(default_factory=set)
 
     @property
     def is_healed(self) -> bool:
-        """Whether all calls that used it returned finite numbers."""
-        return self.is_used and not self.has_reached
+        """Whether all calls that used it returned finite numbers; a NaN that is left over has not healed."""
+        is_left_over = self.is_nan and bool(self.ends)
+        return self.is_used and not self.has_reached and not is_left_over
 
 
 class NonFiniteSearch:
@@ -147,11 +149,12 @@ class NonFiniteSearch:
             self._wrong[key(facts)] = True
             if not chain.has_reached:
                 self._chains[key(facts)] = chain
+                chain.ends.add(key(facts))
             return False
         is_wrong, is_origin = self._verdict(call, facts)
         self._wrong[key(facts)] = is_wrong
         if is_origin and self._may_heal(call, facts):
-            self._chains[key(facts)] = Chain(finiteness_of(facts).nan)
+            self._chains[key(facts)] = Chain(finiteness_of(facts).nan, ends={key(facts)})
         return is_origin
 
     def _verdict(self, call: Call, facts: TensorFacts) -> tuple[bool, bool]:
@@ -191,6 +194,7 @@ class NonFiniteSearch:
     def _use(self, chain: Chain, call: Call) -> None:
         """A NaN or Inf that may heal goes into a call."""
         chain.is_used = True
+        chain.ends.difference_update(map(key, call.inputs))
         self._chain_users[call.id] = chain
         chain.has_reached = chain.has_reached or reaches(call, is_nan=chain.is_nan)
 
