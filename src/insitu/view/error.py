@@ -22,6 +22,7 @@ INDENT = 4
 
 # What the table of origins says for each kind: the name, if the origin has none of its own, and the words.
 ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
+    OriginKind.SIZE: ("", "comes from"),
     OriginKind.PRODUCED: ("", "made at"),
     OriginKind.ASSIGNED: ("", "assigned at"),
     OriginKind.PASSED: ("", "passed to {receiver} at"),
@@ -238,7 +239,10 @@ def _origin_row(origin: Origin) -> OriginRow:
     name, words = short(safe(origin.name or default), MOST_NAME), words.format(receiver=safe(origin.receiver))
     if origin.site is None:
         return OriginRow(name, words, "")
-    return OriginRow(name, f"{words} {spot(origin.site)}", _on_one_line(origin.site.text))
+    expression = _on_one_line(origin.site.text)
+    if origin.shapes:
+        expression = f"{expression}   {' → '.join(origin.shapes)}"
+    return OriginRow(name, f"{words} {spot(origin.site)}", expression)
 
 
 def _on_one_line(text: str) -> str:

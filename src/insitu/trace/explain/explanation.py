@@ -62,6 +62,7 @@ class Misfit:
 class OriginKind(Enum):
     """How a site is connected with a value; the view has the words for each kind."""
 
+    SIZE = "size"
     PRODUCED = "produced"
     ASSIGNED = "assigned"
     PASSED = "passed"
@@ -78,12 +79,16 @@ class OriginKind(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Origin:
-    """Where a value comes from: its name, the kind of connection, the site; `receiver` is the call it was passed to."""
+    """Where a value comes from: its name, the kind of connection, the site; `receiver` is the call it was passed to.
+
+    For a size, `shapes` are the tensor before the call that introduced it and the one after it.
+    """
 
     kind: OriginKind
     site: ExpressionSite | None = None
     name: str = ""
     receiver: str = ""
+    shapes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

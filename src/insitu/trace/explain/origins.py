@@ -12,6 +12,7 @@ from insitu.trace.explain.failure import LIBRARIES, Failure
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.gradient_origins import autograd_origins
 from insitu.trace.explain.messages import WRONG_ELEMENTS
+from insitu.trace.explain.size_origins import size_origins
 from insitu.trace.operation import Operation, operation
 
 MOST_ORIGINS = 4
@@ -30,6 +31,7 @@ def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
 
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     yield from autograd_origins(failure, case)
+    yield from size_origins(failure, line, case, misfits)
     operands = case.operands if case.call is not None else line.tensors()
     for operand in operands:
         if _matters(failure, line, operand, misfits):
