@@ -23,6 +23,7 @@ INDENT = 4
 # What the table of origins says for each kind: the name, if the origin has none of its own, and the words.
 ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
     OriginKind.SIZE: ("", "comes from"),
+    OriginKind.FACT: ("", "since"),
     OriginKind.PRODUCED: ("", "made at"),
     OriginKind.ASSIGNED: ("", "assigned at"),
     OriginKind.PASSED: ("", "passed to {receiver} at"),

@@ -45,7 +45,7 @@ class Misfit:
     """One thing that does not fit: the tensors with their shapes one under the other, and what is wrong with them.
 
     `dimension` is the one to mark, counted from the right (-1 is the last). `advice` is a way to fix it. `names` are
-    the operands that the text mentions without a row.
+    the operands that the text mentions without a row. `fact` is what differs if it is not a shape: dtype or device.
     """
 
     text: str
@@ -53,6 +53,7 @@ class Misfit:
     dimension: int | None = None
     advice: str = ""
     names: tuple[str, ...] = ()
+    fact: str = ""
 
     def mentions(self, name: str) -> bool:
         """Whether the misfit is about the operand with this name."""
@@ -63,6 +64,7 @@ class OriginKind(Enum):
     """How a site is connected with a value; the view has the words for each kind."""
 
     SIZE = "size"
+    FACT = "dtype or device"
     PRODUCED = "produced"
     ASSIGNED = "assigned"
     PASSED = "passed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from insitu.trace.explain.assignments import outside_site
 from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind, ShapeRow
 from insitu.trace.explain.failed_line import FailedLine
@@ -44,13 +45,13 @@ def _size_origin(failure: Failure, line: FailedLine, operand: NamedOperand, dime
 
 
 def _site(failure: Failure, found: SizeOrigin) -> ExpressionSite | None:
-    """Where the size was introduced: by a call, or by the call that initialized a parameter."""
+    """Where the size was introduced: by a call, by what initialized a parameter, or by an assignment."""
     history, tensor = failure.history, found.start.tensor
     if found.call is not None:
         return history.site(found.call)
     if failure.live.parameter_path(tensor):
         return history.site(failure.live.initializer(tensor))
-    return None
+    return outside_site(history, found.receiver, tensor)
 
 
 def _shapes(found: SizeOrigin) -> tuple[str, ...]:
