@@ -12,6 +12,7 @@ from insitu.trace.explain.failure import Failure
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 
 MOST_CALLS = 300
+USUAL = ("f32", "cpu")  # what a tensor has if nobody asked for anything: the other operand is the odd one
 
 
 def fact_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
@@ -25,6 +26,8 @@ def fact_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
 
 def _fact_origin(failure: Failure, line: FailedLine, operand: NamedOperand, fact: str) -> Iterator[Origin]:
     """The place since which an operand has a fact, unless the operand was produced there."""
+    if getattr(operand.facts, fact) in USUAL:
+        return
     history = failure.history
     site = first_site(history, operand.tensor, fact)
     is_news = site is not None and site not in (line.site, history.site(history.producer(operand.tensor)))
