@@ -31,6 +31,8 @@ ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
     OriginKind.GRADIENT_LOST: ("gradient", "lost at"),
     OriginKind.NO_GRADIENT_PRODUCED: ("", "made without a gradient at"),
     OriginKind.NO_GRADIENT_ASSIGNED: ("", "has no gradient, assigned at"),
+    OriginKind.CARRIED: ("", "made before that, at"),
+    OriginKind.READ_LATER: ("", "read after it, at"),
     OriginKind.GRAPH_FREED: ("graph", "freed by the backward at"),
     OriginKind.CHANGED_IN_PLACE: ("changed", "in place at"),
     OriginKind.NEEDED_FOR_GRADIENT: ("needed", "for the gradient of"),

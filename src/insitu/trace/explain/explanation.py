@@ -73,6 +73,8 @@ class OriginKind(Enum):
     NO_GRADIENT_PRODUCED = "no gradient, produced"
     NO_GRADIENT_ASSIGNED = "no gradient, assigned"
     GRAPH_FREED = "graph freed"
+    CARRIED = "carried over"
+    READ_LATER = "read later"
     CHANGED_IN_PLACE = "changed in place"
     NEEDED_FOR_GRADIENT = "needed for gradient"
     BACKWARD_OF = "backward of"
