@@ -40,8 +40,9 @@ def _carried(history: FailureHistory, calls: Iterable[int], freed_by: int) -> It
             continue
         for tensor in history.inputs(at):
             producer = history.producer(tensor)
-            is_earlier = producer is not None and producer < freed_by
-            if is_earlier and _has_graph(history, tensor):
+            if producer is None or producer > freed_by:
+                continue
+            if _has_graph(history, tensor):
                 yield CarriedTensor(tensor, producer, at)
 
 
