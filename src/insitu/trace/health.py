@@ -15,12 +15,14 @@ from insitu.trace.findings import (
     ExplodingGradients,
     Finding,
     FrozenParameters,
+    LossMistake,
     MissingGradients,
     OptimizerGap,
     StaleGradients,
     StuckParameters,
     VanishingGradients,
 )
+from insitu.trace.loss_input import LossInput
 
 VANISHED = 1e-6  # of the largest gradient, element by element
 EXPLODED = 1e5  # times the norm of the weight itself
@@ -74,7 +76,7 @@ class TrainingHistory:
     """A training: its parameters, its optimizers, the number of backward passes, the norms of all gradients.
 
     `has_model` says that the parameters are those of a model that the user named; `cut` is the call that cuts the graph
-    between the losses and parameters without a gradient, if it is known.
+    between the losses and parameters without a gradient, if it is known. `loss_inputs` are what the losses got.
     """
 
     parameters: tuple[ParameterHistory, ...] = ()
@@ -84,6 +86,7 @@ class TrainingHistory:
     largest_norm: float = 0.0
     has_model: bool = True
     cut: Call | None = None
+    loss_inputs: tuple[LossInput, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -244,6 +247,14 @@ def stale_gradients(training: TrainingHistory) -> Iterator[Finding]:
             )
 
 
+def loss_mistakes(training: TrainingHistory) -> Iterator[Finding]:
+    """Losses that got something else than they take."""
+    for each in training.loss_inputs:
+        mistake = each.mistake
+        if mistake is not None:
+            yield LossMistake(call=each.source, site=each.source.site, loss=each.loss, mistake=mistake)
+
+
 def paths_of(parameters: Iterable[ParameterHistory]) -> tuple[str, ...]:
     """The paths of parameters."""
     return tuple(map(PATH, parameters))
@@ -256,4 +267,5 @@ CHECKS: tuple[Callable[[TrainingHistory], Iterator[Finding]], ...] = (
     optimizer_gap,
     stuck_parameters,
     stale_gradients,
+    loss_mistakes,
 )
