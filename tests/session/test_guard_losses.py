@@ -43,7 +43,7 @@ def soft(scores: Tensor, labels: Tensor) -> Tensor:
         (
             lambda x: F.softmax(x, dim=1).view(8, 3),
             F.cross_entropy,
-            "F.cross_entropy gets probabilities from F.softmax",
+            "gets probabilities from F.softmax",
         ),
         (lambda x: x.softmax(-1), F.nll_loss, "F.nll_loss gets probabilities from .softmax"),
         (lambda x: x.sigmoid(), binary, "gets probabilities from .sigmoid"),
