@@ -1,4 +1,4 @@
-"""The nearest code replaces the output of the encoder, and nothing carries the gradient across: the encoder is cut off."""
+"""The nearest code replaces the output of the encoder, and nothing carries the gradient across: it learns nothing."""
 
 import torch
 import torch.nn.functional as F

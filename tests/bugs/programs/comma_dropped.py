@@ -1,4 +1,4 @@
-"""A few rows of the table have a decimal comma, which is read as nothing: their values are a hundred times too large."""
+"""A row of the table has a decimal comma, which is read as nothing: its value is a hundred times too large."""
 
 import torch
 import torch.nn.functional as F

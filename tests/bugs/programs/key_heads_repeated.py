@@ -23,7 +23,8 @@ class Attention(nn.Module):
         q = self.query(x).unflatten(-1, (self.heads, self.size)).transpose(1, 2)
         k, v = (layer(x).unflatten(-1, (self.groups, self.size)).transpose(1, 2) for layer in (self.key, self.value))
         count = self.heads // self.groups
-        return F.scaled_dot_product_attention(q, self.spread(k, count), self.spread(v, count)).transpose(1, 2).flatten(2)
+        mixed = F.scaled_dot_product_attention(q, self.spread(k, count), self.spread(v, count))
+        return mixed.transpose(1, 2).flatten(2)
 
 
 class PortedAttention(Attention):

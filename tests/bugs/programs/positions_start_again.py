@@ -1,4 +1,4 @@
-"""While a text is generated with a cache, the position of each new token is counted from zero instead of from the past."""
+"""While text is generated with a cache, the position of each new token is counted from zero instead of the past."""
 
 import torch
 from torch import nn

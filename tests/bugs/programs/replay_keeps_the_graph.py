@@ -1,4 +1,4 @@
-"""The estimates of an actor-critic are put into the replay buffer with their graph: the second update meets it again."""
+"""The estimates of a critic are put into the replay buffer with their graph: the second update meets it again."""
 
 import random
 from collections import deque
