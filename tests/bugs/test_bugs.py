@@ -13,6 +13,8 @@ from tests.bugs.verdicts import Verdict, subjects, verdict
 
 import insitu
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 # A verdict that names everything names nothing: the call, its operands, and where they come from.
 MOST_PLACES = 6
 
@@ -41,17 +43,15 @@ def test_the_verdict_names_the_fault(program: Program) -> None:
     assert len(said.places) <= MOST_PLACES, said.text
 
 
-@pytest.mark.parametrize("has_model", [True, False])
-@pytest.mark.parametrize("program", healthy(), ids=lambda program: program.name)
-def test_the_guard_is_silent_on_a_healthy_program(
-    program: Program, has_model: bool, uninitialised_is_nan: None
-) -> None:
-    subject = subjects(program)
-    with warnings.catch_warnings(), insitu.guard(*subject if has_model else ()) as guard:
-        warnings.simplefilter("error")
-        result = program.module.run(*subject)
-    assert [finding.text for finding in guard.findings] == []
-    assert torch.isfinite(result)
+@pytest.mark.parametrize("program", expected(healthy()))
+def test_the_guard_is_silent_on_a_healthy_program(program: Program, uninitialised_is_nan: None) -> None:
+    for has_model in (True, False):
+        subject = subjects(program)
+        with warnings.catch_warnings(), insitu.guard(*subject if has_model else ()) as guard:
+            warnings.simplefilter("error")
+            result = program.module.run(*subject)
+        assert [finding.text for finding in guard.findings] == []
+        assert torch.isfinite(result)
 
 
 @pytest.mark.parametrize("program", healthy(), ids=lambda program: program.name)
@@ -60,7 +60,7 @@ def test_two_runs_of_a_healthy_program_are_the_same(program: Program) -> None:
     assert diff.first is None, str(diff.first)
 
 
-@pytest.mark.parametrize("program", expected(PORTED))
+@pytest.mark.parametrize("program", PORTED, ids=lambda program: program.name)
 def test_a_port_whose_results_agree_has_no_cause(program: Program) -> None:
     model = program.module.build()
     diff = insitu.compare(recorded(program, model), recorded(program, program.module.port(model)))

@@ -23,6 +23,7 @@ UNHEALTHY = [program for program in GUARDED if program not in NON_FINITE and pro
 COMPARED = [program for program in FAULTY if program.found_by == "compare"]
 
 each = pytest.mark.parametrize
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def name(program: Program) -> str:
