@@ -103,11 +103,27 @@ def _site(file: str, node: ast.stmt, value: ast.expr) -> ExpressionSite:
 
 
 def outside_site(history: FailureHistory, receiver: int | None, tensor: TensorToken) -> ExpressionSite | None:
-    """The assignment of a tensor that no recorded call produced: of its name where a call received it."""
+    """Where a tensor comes from that no recorded call produced: the assignment of its name where a call received it.
+
+    If a function of the same file made it, the `return` of that function.
+    """
     here = history.site(receiver)
     if receiver is None or here is None:
         return None
     name = history.name_in(receiver, tensor)
     if not name:
         return None
-    return next(iter(assignment_sites(here, name)), None)
+    sites = assignment_sites(here, name) or _sites_of_call(here, name)
+    return next(reversed(sites), None)
+
+
+def _sites_of_call(here: ExpressionSite, text: str) -> list[ExpressionSite]:
+    """The `return` of the function of the same file that an expression calls."""
+    tree = tree_of(here.file)
+    if tree is None:
+        return []
+    try:
+        value = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return []
+    return _return_sites(tree, here.file, value)
