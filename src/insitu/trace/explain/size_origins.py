@@ -9,7 +9,9 @@ from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind, ShapeRow
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import Failure
-from insitu.trace.explain.sizes.walk import SizeOrigin, find_size
+from insitu.trace.explain.sizes.walk import SizeOrigin, find_sizes
+
+MOST_SIZES = 2  # for one operand
 
 
 def size_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
@@ -33,15 +35,23 @@ def _operand(case: Case, row: ShapeRow) -> NamedOperand | None:
 
 
 def _size_origin(failure: Failure, line: FailedLine, operand: NamedOperand, dimension: int) -> Iterator[Origin]:
-    """The call that introduced the size of a dimension, unless it is the one that produced the operand."""
+    """The calls that introduced the size of a dimension, and the sizes that it was computed from.
+
+    What the failed line did itself, and the call that produced the operand, are shown elsewhere.
+    """
     history, rank = failure.history, len(operand.facts.shape)
-    found = find_size(history, operand.tensor, rank + dimension)
-    if found is None or found.calls == 0:
-        return
-    site = _site(failure, found)
-    if site is not None and site != line.site:
-        size = found.start.facts.shape[found.start.dim]
-        yield Origin(OriginKind.SIZE, site, f"the {size}", shapes=_shapes(found))
+    known = {line.site, history.site(history.producer(operand.tensor))}
+    found = list(find_sizes(history, operand.tensor, rank + dimension))
+    places = [(size, site) for size in found if (site := _site(failure, size)) is not None and site not in known]
+    for size, site in _those_that_matter(places):
+        number = size.start.facts.shape[size.start.dim]
+        yield Origin(OriginKind.SIZE, site, f"the {number}", shapes=_shapes(size))
+
+
+def _those_that_matter(places: list[tuple[SizeOrigin, ExpressionSite]]) -> list[tuple[SizeOrigin, ExpressionSite]]:
+    """The changes, the earliest first; what was there at the start matters only if nothing has changed."""
+    changes = [(size, site) for size, site in places if size.is_change]
+    return (changes or places)[-MOST_SIZES:][::-1]
 
 
 def _site(failure: Failure, found: SizeOrigin) -> ExpressionSite | None:

@@ -41,6 +41,13 @@ def same_place(call: OperatorCall, dim: int) -> PassedOn | None:
     return None
 
 
+def same_index(call: OperatorCall, dim: int) -> PassedOn | None:
+    """The same dimension of the first input."""
+    if call.inputs and dim < len(call.inputs[0].shape):
+        return PassedOn(0, dim)
+    return None
+
+
 def permuted(call: OperatorCall, dim: int) -> PassedOn | None:
     """Dimensions in another order."""
     order = call.numbers("dims")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from insitu.trace.event import TensorFacts, tensors
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
+from insitu.trace.explain.sizes.changes import changed_from
 from insitu.trace.explain.sizes.operator_call import OperatorCall, PassedOn
 from insitu.trace.explain.sizes.rules import rule_for
 from insitu.trace.operation import operation
 
 MOST_CALLS = 300
+MOST_CHANGES = 8
 
 
 @dataclass(slots=True, frozen=True)
@@ -27,7 +30,7 @@ class SizeOrigin:
     """The dimension where a size began: `call` introduced it, or it came from outside if that is None.
 
     `before` are the facts of the first tensor that went into the call. `calls` counts those that passed the size on.
-    `receiver` is the first of them.
+    `receiver` is the first of them. `earlier` is the dimension that the call computed the size from, if there is one.
     """
 
     start: FollowedDimension
@@ -35,6 +38,24 @@ class SizeOrigin:
     before: TensorFacts | None = None
     calls: int = 0
     receiver: int | None = None
+    earlier: FollowedDimension | None = None
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the call computed the size from another one."""
+        return self.earlier is not None
+
+
+def find_sizes(history: FailureHistory, tensor: TensorToken, dim: int) -> Iterator[SizeOrigin]:
+    """Where the size of a dimension comes from, and where the size that it was computed from does, and so on."""
+    found = find_size(history, tensor, dim)
+    for _ in range(MOST_CHANGES):
+        if found is None:
+            return
+        yield found
+        if found.earlier is None:
+            return
+        found = find_size(history, found.earlier.tensor, found.earlier.dim)
 
 
 def find_size(history: FailureHistory, tensor: TensorToken, dim: int) -> SizeOrigin | None:
@@ -51,13 +72,24 @@ def find_size(history: FailureHistory, tensor: TensorToken, dim: int) -> SizeOri
             return None
         source = rule(call, now.dim)
         if source is None:
-            return SizeOrigin(now, at, next(iter(call.inputs), None), calls, receiver)
+            earlier = _changed_dimension(history, at, call, now)
+            before = earlier.facts if earlier is not None else next(iter(call.inputs), None)
+            return SizeOrigin(now, at, before, calls, receiver, earlier)
         if not _fits(source, call, now):
             return None
         token = history.inputs(at)[source.input]
         now = FollowedDimension(token, call.inputs[source.input], source.dim)
         receiver = at
     return None
+
+
+def _changed_dimension(
+    history: FailureHistory, at: int, call: OperatorCall, now: FollowedDimension
+) -> FollowedDimension | None:
+    source = changed_from(call, now.dim)
+    if source is None or not 0 <= source.input < len(call.inputs):
+        return None
+    return FollowedDimension(history.inputs(at)[source.input], call.inputs[source.input], source.dim)
 
 
 def _operator_call(history: FailureHistory, at: int, now: FollowedDimension) -> OperatorCall:
