@@ -41,17 +41,17 @@ def _size_origin(failure: Failure, line: FailedLine, operand: NamedOperand, dime
     """
     history, rank = failure.history, len(operand.facts.shape)
     known = {line.site, history.site(history.producer(operand.tensor))}
-    found = list(find_sizes(history, operand.tensor, rank + dimension))
-    places = [(size, site) for size in found if (site := _site(failure, size)) is not None and site not in known]
-    for size, site in _those_that_matter(places):
-        number = size.start.facts.shape[size.start.dim]
-        yield Origin(OriginKind.SIZE, site, f"the {number}", shapes=_shapes(size))
+    for size in _those_that_matter(list(find_sizes(history, operand.tensor, rank + dimension))):
+        site = _site(failure, size)
+        if site is not None and site not in known:
+            number = size.start.facts.shape[size.start.dim]
+            yield Origin(OriginKind.SIZE, site, f"the {number}", shapes=_shapes(size))
 
 
-def _those_that_matter(places: list[tuple[SizeOrigin, ExpressionSite]]) -> list[tuple[SizeOrigin, ExpressionSite]]:
+def _those_that_matter(found: list[SizeOrigin]) -> list[SizeOrigin]:
     """The changes, the earliest first; what was there at the start matters only if nothing has changed."""
-    changes = [(size, site) for size, site in places if size.is_change]
-    return (changes or places)[-MOST_SIZES:][::-1]
+    changes = [size for size in found if size.is_change]
+    return (changes or found)[-MOST_SIZES:][::-1]
 
 
 def _site(failure: Failure, found: SizeOrigin) -> ExpressionSite | None:
