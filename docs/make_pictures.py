@@ -100,13 +100,13 @@ def photograph(page: Page, visit: Visit) -> bytes:
 
 
 def terminal_frames(browser: Browser, folder: Path) -> list[tuple[bytes, float]]:
-    """A command that is typed, and what it prints."""
+    """What a command prints, and then the command while it is typed."""
     (folder / "train.py").write_text(TRAIN)
     command = [sys.executable, "-m", *COMMAND.split()]
     output = printed_in_a_terminal(command, folder, columns=COLUMNS, rows=ROWS)
     typed = [f"$ {COMMAND[:length]}▏" for length in (0, 6, 10, len(COMMAND))]
     texts = [(text, 0.3) for text in typed]
-    texts.append((f"$ {COMMAND}\n{output}", 4.0))
+    texts.insert(0, (f"$ {COMMAND}\n{output}", 4.0))  # the first frame is all that some viewers show
     width, height = FRAME
     frames: list[tuple[bytes, float]] = []
     for text, seconds in texts:
@@ -145,7 +145,8 @@ def main(pictures: Path = PICTURES) -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
-        frames = terminal_frames(browser, folder)
+        printed, *typed = terminal_frames(browser, folder)
+        frames = [printed]
         for visit in VISITS:
             page = folder / visit.page
             if not page.exists():
@@ -155,7 +156,7 @@ def main(pictures: Path = PICTURES) -> None:
             frames.append((taken, visit.seconds))
         dark = photograph(opened(browser, folder / "nan.html", dark=True), VISITS[2])
         write_small(dark, pictures / "nan-dark.png")
-        animate(frames, pictures / "insitu.png")
+        animate([*frames, *typed], pictures / "insitu.png")
         browser.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 from tests.browser.conftest import Opened, _tab
 
+from insitu.store.journal.journal_writer import JournalWriter
 from insitu.verbs.follow import FollowedPage
 from insitu.verbs.loopback import LoopbackServer
 
@@ -178,4 +179,21 @@ def test_a_wrong_secret_shows_nothing(browser: Browser, training: Training, serv
     response = tab.page.goto(serve.address[:-2] + "x/")
     assert response is not None and response.status == 404
     assert tab("document.body.innerText").strip() == "not found"
+    tab.page.context.close()
+
+
+def test_line_of_many_ranks_goes_on_without_the_first(browser: Browser, tmp_path: Path, serve: LoopbackServer) -> None:
+    """More ranks than lines that are drawn: one line has the range of all, and the first rank is slow."""
+    writers = [JournalWriter(tmp_path / "run.h5.parts", rank, {"world_size": 10}) for rank in range(10)]
+    for writer in writers:
+        writer.step(0, 0.0, [("a", 0, None, (), 1.0)])
+    tab = opened_tab(browser, serve.address)
+    reading = "document.querySelector('[data-path=a]').textContent"
+    tab.until(f"{reading}.includes('range of 10 ranks')")
+    for writer in writers[1:]:
+        writer.step(1, 0.0, [("a", 0, None, (), 7777.0)])
+    tab.until(f"{STATE}.endsWith('step 1')")
+    tab.until(f"{reading}.includes('7777') || {reading}.includes('7,777')")
+    for writer in writers:
+        writer.close()
     tab.page.context.close()

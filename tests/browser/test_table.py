@@ -87,6 +87,27 @@ def test_folded_rows_sort_by_all_that_they_represent(open_page: Open) -> None:
     assert opened.rows == [relu, "h.0 fold 3 Block", "h.1 Block", "h.2 Block"]
 
 
+def test_mask_of_minus_infinity_is_not_the_largest_value(open_page: Open) -> None:
+    run = Run()
+    mask = run.call("function", "torch.Tensor.masked_fill", out=tensor(4, stats=stats(-1, 1, inf=2)))
+    run.call("function", "torch.softmax", mask.outputs[0], out=tensor(4, stats=stats(0, 1)))
+    run.call("function", "torch.exp", out=tensor(4, stats=stats(0, 30)))
+    opened = open_page(page(run.trace))
+    assert sorted_by(opened, "c-min-max")[0] == "torch.exp()"
+
+
+def test_details_of_an_unfolded_row_are_those_of_one_call(open_page: Open) -> None:
+    run, line = Run(), Site("train.py", 3, "main", "x")
+    for number in range(3):
+        run.module(f"h.{number}", "Block", out=tensor(2, stats=stats(0, number)), duration=10_000, site=line)
+    opened = open_page(page(run.trace))
+    opened("document.getElementById('grid').focus()")
+    opened.press("Home")
+    assert "One row for 3 calls" in opened.page.inner_text("#details")
+    opened.press("u")
+    assert "One row for" not in opened.page.inner_text("#details")
+
+
 def test_a_column_is_resized_by_its_edge_and_by_keys_and_fits_its_content(open_page: Open) -> None:
     opened = open_page(page(training()), viewport={"width": 1400, "height": 700})
     start = head(opened, "c-output")

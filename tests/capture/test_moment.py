@@ -225,10 +225,10 @@ class TestSwaps:
     @pytest.fixture(autouse=True)
     def nothing_is_held(self) -> Iterator[None]:
         gc.collect()
-        others = set(tensor_swaps._recorders)  # traces that other tests keep
+        others = set(tensor_swaps._owners)  # traces that other tests keep
         yield
         gc.collect()
-        assert set(tensor_swaps._recorders) <= others
+        assert set(tensor_swaps._owners) <= others
         if not others:
             assert torch.utils.weakref is weakref  # type: ignore[attr-defined]
             assert "insitu" not in repr(torch._C._swap_tensor_impl)

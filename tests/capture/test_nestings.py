@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import textwrap
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
@@ -89,6 +90,17 @@ def test_test_of_a_while_loop_belongs_to_the_end_of_each_pass(source) -> None:  
     assert (before.statement, before.loops, before.is_end) == (1, (), False)
     assert (last.statement, [loop.text for loop in last.loops], last.is_end) == (3, ["while here():"], True)
     assert [(line, bool(nesting.loops)) for line, nesting in places[2:]] == [(3, True), (5, False)]
+
+
+def test_test_that_follows_a_continue_belongs_to_the_pass(source) -> None:  # type: ignore[no-untyped-def]
+    program = source("while here():\n    if a:\n        continue\n    there()\n")
+    first = program.places()[0][1]
+    assert (first.statement, [loop.text for loop in first.loops], first.is_end) == (1, ["while here():"], False)
+
+
+def test_continue_of_an_inner_loop_does_not_lead_to_the_test(source) -> None:  # type: ignore[no-untyped-def]
+    program = source("while here():\n    for b in c:\n        continue\n")
+    assert program.places()[0][1].loops == ()
 
 
 def test_exit_of_a_with_block_comes_after_its_body(source) -> None:  # type: ignore[no-untyped-def]
@@ -189,6 +201,14 @@ def test_source_that_is_missing_or_damaged_is_not_known(source) -> None:  # type
     damaged = source("here()\n")
     damaged.path.write_text("for x in:\n")
     assert damaged.nestings.of_line(str(damaged.path), 1) is None
+
+
+def test_reading_a_file_repeats_none_of_its_warnings(source) -> None:  # type: ignore[no-untyped-def]
+    program = source("text = '\\d'\n")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert program.nestings.of_line(str(program.path), 1) is not None
+    assert found == []
 
 
 @pytest.mark.parametrize("count", [200, 5000])

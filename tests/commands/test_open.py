@@ -83,3 +83,29 @@ def test_temporary_folder_serves_where_there_can_be_no_cache(capsys: pytest.Capt
     assert page.is_file() and page.parent.name.startswith("insitu-")
     page.unlink()
     page.parent.rmdir()
+
+
+def test_temporary_folder_serves_a_user_without_a_home(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that runs with the number of a user whom it does not know."""
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    for name in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert cli.main(["open", "step.h5"]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    assert page.is_file() and page.parent.name.startswith("insitu-")
+    page.unlink()
+    page.parent.rmdir()
+
+
+def test_relative_cache_folder_is_one_of_the_working_directory(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert cli.main(["open", "step.h5"]) == 0
+    assert Path(capsys.readouterr().out.strip()).parent == Path("cache/insitu").absolute()

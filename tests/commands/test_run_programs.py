@@ -343,3 +343,46 @@ def test_terminal_of_few_lines_gets_few_rows(tmp_path: Path) -> None:
     lines = [line for line in shown.splitlines() if "insitu: " not in line]
     assert 10 < len(lines) <= 24
     assert any("while True:" in line for line in lines) and any(".backward" in line for line in lines)
+
+
+def test_nan_that_the_program_reads_leads_to_the_guard(tmp_path: Path) -> None:
+    program = "import torch\nx = torch.full((2,), -1.0).log()\nprint(x.sum().item())\n"
+    done = insitu_run(tmp_path, program)
+    assert "1 number that the program read is NaN: insitu run --guard names" in done.stderr
+    assert "insitu run --guard" not in insitu_run(tmp_path, program, "--keep", "stats").stderr
+
+
+def test_rows_of_a_part_have_the_times_of_its_calls(tmp_path: Path) -> None:
+    program = """
+        import time, torch
+        from torch import nn
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(2, 2)
+            def forward(self, x):
+                time.sleep(0.2)
+                return self.fc(x)
+        net = Net()
+        for _ in range(3):
+            net(torch.ones(1, 2))
+    """
+    rows = insitu_run(tmp_path, program, "--only", "fc").stderr.splitlines()
+    times = [match for row in rows[:-1] for match in re.findall(r"[\d.]+(µs|ms|s)\b", row)]
+    assert times and "s" not in times  # the calls of fc take microseconds; between them, the program sleeps
+
+
+def test_steps_do_not_say_in_how_many_of_their_parts_a_call_is(tmp_path: Path) -> None:
+    program = """
+        import torch
+        from torch import nn
+        net = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for _ in range(5):
+            x = torch.randn(3, 2)
+            net(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    """
+    shown = insitu_run(tmp_path, program, "--steps", "2:4").stderr
+    assert "Linear" in shown and " in 2 of " not in shown and " in 1 of " not in shown

@@ -112,3 +112,26 @@ def hidden_tensors(net: nn.Module) -> list[weakref.ref[Any]]:
         del hidden
     del loss
     return found
+
+
+class Replacer:
+    """Frees its loss before it computes the next one."""
+
+    loss: Tensor | None = None
+
+    def replace_all(self, passes: int) -> None:
+        """A loop that never binds the loss itself."""
+        for number in range(passes):
+            self.step(number)
+
+    def step(self, number: int) -> None:
+        """Replace the loss."""
+        self.loss = None
+        self.loss = torch.full((1,), float(number))
+
+
+def set_attributes(kind: Any) -> None:
+    """Objects of a class, with an attribute that is set later."""
+    for number in range(2):
+        value = kind()
+        value.other = number

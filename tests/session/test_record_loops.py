@@ -18,6 +18,7 @@ import pytest
 import torch
 from tests.session.loops import (
     Net,
+    Replacer,
     Trainer,
     count_up,
     evaluate,
@@ -26,6 +27,7 @@ from tests.session.loops import (
     hidden_tensors,
     one_step,
     optimizer_of,
+    set_attributes,
 )
 from torch import Tensor
 
@@ -504,6 +506,55 @@ def test_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     with insitu.record_run(only="loss", to=taken):
         loss = train()
     assert taken == [] and loss == 1
+
+
+def test_two_recordings_of_one_function_take_each_value_once() -> None:
+    outer, inner = Taken(), Taken()
+    around = insitu.record_run(only=["set_attributes.number"], to=outer)
+    with around, insitu.record_run(only=["set_attributes.number"], to=inner):
+        set_attributes(Net)
+    assert inner == outer == [("set_attributes.number", 0, 0), ("set_attributes.number", 1, 1)]
+
+
+def test_new_tensor_in_the_memory_of_the_last_one_is_recorded() -> None:
+    """Python often gives a new object the id of the one that was freed just before."""
+    taken = Taken()
+    with insitu.record_run(only=["Replacer.replace_all.self.loss"], to=taken):
+        Replacer().replace_all(4)
+    assert taken.of("Replacer.replace_all.self.loss") == [(number, float(number)) for number in range(4)]
+
+
+def test_recorded_tensors_can_be_swapped() -> None:
+    """`torch.utils.swap_tensors` refuses tensors with weak references, and the tool has some."""
+    taken, known = Taken(), torch.utils.weakref
+    with insitu.record_run(only=["a", "b"], to=taken):
+        a, b = torch.ones(1), torch.zeros(1)
+        torch.utils.swap_tensors(a, b)
+    assert (a.item(), b.item()) == (0.0, 1.0)
+    gc.collect()
+    assert torch.utils.weakref is known
+
+
+class Unhashable(type):
+    """Classes that cannot be in a set, nor be compared."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(cls, other: object) -> bool:
+        raise ArithmeticError("compared")
+
+
+@pytest.mark.parametrize("is_decorated", [False, True])
+def test_class_that_cannot_be_compared_does_not_disturb(is_decorated: bool) -> None:
+    taken, kind = Taken(), Unhashable("Odd", (), {})
+    if is_decorated:
+        insitu.record_run(only=["number", "value"], to=taken)(set_attributes)(kind)
+    else:
+        with insitu.record_run(only=["number", "value"], to=taken):
+            for number in range(2):
+                value = kind()
+                value.other = number
+    assert taken.of("number") == [(0, 0), (1, 1)]
 
 
 def test_watch_and_record_run_follow_one_function(capsys: pytest.CaptureFixture[str]) -> None:

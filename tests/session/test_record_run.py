@@ -774,6 +774,35 @@ with insitu.record_run(net, only="forward.input", to=sys.argv[1]):
     assert run.complete and run["forward.input"].steps.tolist() == [0, 1]
 
 
+def test_forked_child_that_trains_says_nothing(tmp_path: Path) -> None:
+    program = """
+import os, sys, torch, insitu
+
+def train(net, optimizer):
+    loss = net(torch.ones(1, 2)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+net = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+with insitu.record_run(net, only=["weight", "weight.grad", "train.loss"], to=sys.argv[1]):
+    train(net, optimizer)
+    if not (child := os.fork()):
+        train(net, optimizer)
+        sys.stderr.flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    train(net, optimizer)
+"""
+    (tmp_path / "program.py").write_text(program)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "run.h5")]
+    done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    assert done.stderr == ""
+    run = insitu.load(tmp_path / "run.h5")
+    assert run.complete and run["train.loss"].steps.tolist() == run["weight.grad"].steps.tolist() == [0, 1]
+
+
 def test_a_run_that_goes_on_is_not_overwritten(tmp_path: Path) -> None:
     net, path = Net(), tmp_path / "run.h5"
     with insitu.record_run(net, only="forward.x", to=path):

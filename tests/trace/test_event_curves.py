@@ -58,6 +58,19 @@ def test_numbers_that_were_none_are_curves() -> None:
     assert x.curves[0].steps.tolist() == [1, 2] and not x.bands
 
 
+def test_a_rank_without_numbers_does_not_hide_those_of_another() -> None:
+    (x,) = event_curves([*changes("x", [None]), *changes("x", [1.0], rank=1)])
+    assert [curve.rank for curve in x.curves] == [1]
+
+
+def test_range_of_several_tensors_is_that_of_the_finite_ones() -> None:
+    finite, odd = Stats(count=2, min=-1, max=3, mean=1.0, std=2.0), Stats(count=2, nan=2)
+    tensors = [TensorFacts(n, (2,), "f32", "cpu", stats=stats) for n, stats in enumerate((odd, finite))]
+    (x,) = event_curves(changes("x", [tensors]))
+    (curve,) = x.curves
+    assert (curve.low.tolist(), curve.high.tolist(), curve.odd.tolist()) == ([-1.0], [3.0], [0])
+
+
 def test_deleted_variables_and_other_objects_have_no_points() -> None:
     deleted = Variable(0, None, "x", None, ("deleted",))
     assert event_curves([deleted, *changes("y", [object(), [1, 2]])]) == []

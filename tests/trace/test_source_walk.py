@@ -72,15 +72,15 @@ def test_copies_on_a_page_have_the_same_rows(seed: int, tmp_path: Path) -> None:
     ends = ends_of(rows)
     for first, row in enumerate(rows):
         copy = first
-        for _ in range(row.run - 1):
+        for _ in range(row.alike - 1):
             copy = ends[copy]
-            assert rows[copy].run == 0
+            assert rows[copy].alike == 0
             assert form(rows, first, ends) == form(rows, copy, ends)
 
 
 def form(rows: list[PageRow], start: int, ends: list[int]) -> list[tuple[int, str, int]]:
     """The depth, the kind and the number of copies of each row in a row."""
-    inside = [(row.depth, row.kind, row.run) for row in rows[start + 1 : ends[start]]]
+    inside = [(row.depth, row.kind, row.alike) for row in rows[start + 1 : ends[start]]]
     return [(rows[start].depth, rows[start].kind, 0), *inside]
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.store.run.test_followed_run import entries
 from tests.view.test_html import Parts, unpacked
 
 from insitu.store.journal.journal_writer import JournalWriter
+from insitu.trace.curve import Curve, Numbers, curves_of
 from insitu.verbs import follow
-from insitu.verbs.follow import FollowedPage
+from insitu.verbs.follow import FollowedPage, LineHistory
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +26,14 @@ def steps_of(change: dict[str, Any], path: str) -> tuple[int, list[int]]:
     (variable,) = [variable for variable in change["series"]["variables"] if variable["path"] == path]
     (line,) = variable["lines"]
     return line["start"], change[f"series.grid:{line['grid']}"]
+
+
+def curve_of(count: int) -> Curve:
+    """A curve with so many points."""
+    steps = np.arange(count)
+    zeros = np.zeros(count)
+    (curve,) = curves_of(steps, zeros.astype(int), zeros, Numbers.of_numbers(steps.astype(float)))
+    return curve
 
 
 def test_only_new_points_are_told(tmp_path: Path) -> None:
@@ -91,3 +101,11 @@ def test_another_run_at_the_same_place_makes_the_page_anew(tmp_path: Path) -> No
     with JournalWriter(parts, run="1" * 32) as journal:
         journal.step(0, 1.0, entries(1))
         assert unpacked(followed.update(0))["series"]["isOther"] is True
+
+
+def test_a_curve_that_has_become_shorter_is_told() -> None:
+    """A new attempt begins at an earlier step: the steps after it are gone."""
+    long, short = (curve_of(number) for number in (5, 3))
+    history = LineHistory(long, [1] * 5)
+    history.replace(short, 2)
+    assert history.start(after=1) == 2 and history.start(after=2) == 3

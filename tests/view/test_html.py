@@ -114,7 +114,7 @@ def test_rows_are_in_tree_order_and_identical_ones_are_counted() -> None:
     block = ["Linear(4 → 4)", "F.linear"]
     assert labels(found) == ["step 0", "Net", *block * 3, "step 1", "Net", *block * 3]
     assert found["row.depth"] == [0, 1, *[2, 3] * 3] * 2
-    assert found["row.run"] == [2, 1, 3, 1, 0, 1, 0, 1, 0, 1, 3, 1, 0, 1, 0, 1]
+    assert found["row.alike"] == [2, 1, 3, 1, 0, 1, 0, 1, 0, 1, 3, 1, 0, 1, 0, 1]
     assert found["row.id"] == [-1, *range(7), -1, *range(7, 14)]
     assert found["events"] == 14
 

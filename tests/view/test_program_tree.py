@@ -29,6 +29,16 @@ def tree(folder: Path, text: str, **options: Any) -> list[str]:
 # loops
 
 
+def test_slice_in_what_a_loop_goes_through_is_shown_whole(tmp_path: Path) -> None:
+    program = """
+        x = torch.ones(2, 3)
+        for row in list(x[:1].repeat(2, 1)):
+            row.sum()
+            row.exp()
+    """
+    assert tree(tmp_path, program)[1] == "list(x[:1].repeat(2, 1))  3 calls"
+
+
 def test_loop_is_named_by_its_line_although_literals_differ(tmp_path: Path) -> None:
     program = """
         data = torch.randn(8, 3)
@@ -342,6 +352,18 @@ def test_library_call_without_anything_that_matters_is_one_row(tmp_path: Path) -
         x = torch.ones(2, requires_grad=True)
     """
     assert tree(tmp_path, program) == ["torch.ones(2, requires_grad=True)"]
+
+
+def test_program_that_recurses_deeply_has_rows(tmp_path: Path) -> None:
+    program = """
+        def count_down(number, x):
+            x = x + 1
+            return count_down(number - 1, x) if number else x
+
+        count_down(600, torch.ones(1))
+    """
+    found = tree(tmp_path, program)
+    assert sum(row.endswith("+ 1") for row in found) == 601
 
 
 def test_row_of_a_function_around_everything_is_left_out(tmp_path: Path) -> None:

@@ -85,6 +85,10 @@ def cells(facts: VariableSummary) -> list[str]:
             summary("done", "bool", (), 3, (0, 2), (0,), 0.0, 1.0, **NOTHING | {"mean": 0.5, "last": 1.0}),
             ["done", "3 × bool", "0–2", "", "False, True", "", "True", "", "", ""],
         ),
+        (
+            summary("done", "bool", (), 3, (0, 1), (0,), 0.0, 1.0, **NOTHING | {"mean": 0.3, "last": 0.5}),
+            ["done", "3 × bool", "0–1", "", "False, True", "", "False, True", "", "", ""],
+        ),
     ],
 )
 def test_a_variable_is_a_line(facts: VariableSummary, expected: list[str]) -> None:
@@ -118,6 +122,12 @@ def test_an_empty_column_is_left_out() -> None:
 def test_the_first_nan_of_a_run_is_named_before_the_variables() -> None:
     summaries = [summary("a", first_odd=7), summary("b"), summary("c", first_odd=3), summary("d", first_odd=3)]
     assert str(next(run_lines(run_of(*summaries)))) == "✗ first NaN or Inf: step 3 in c and 1 other"
+
+
+def test_nan_in_a_sample_of_the_steps_is_not_called_the_first() -> None:
+    summaries = [summary("a", first_odd=7), summary("b", sampled=True)]
+    text = "✗ NaN or Inf: step 7 in a; it may have begun earlier, in steps that were not read to show this"
+    assert str(next(run_lines(run_of(*summaries)))) == text
 
 
 NAMES, STATISTICS = ["a.losses", "b.x"], ["b.x.mean", "b.x.max"]

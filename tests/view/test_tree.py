@@ -419,3 +419,12 @@ def test_the_first_nan_is_named_though_its_call_is_not_shown() -> None:
         run.call("function", "torch.relu", fine, out=bad)
     run.module("b", "Net", bad, out=tensor(2, id=2, producer=2, stats=stats(0, 1, nan=1)))
     assert render(run.trace, only="b").splitlines()[1:] == ["first NaN: a torch.relu"]
+
+
+def test_passes_without_times_have_no_sum() -> None:
+    run = Run()
+    for _ in range(3):
+        run.call("function", "torch.exp", tensor(2), out=tensor(2))
+        run.call("function", "torch.log", tensor(2), out=tensor(2))
+        run.call("function", "torch.sin", tensor(2), out=tensor(2))
+    assert rows(run, live=False)[0].split() == ["×", "3", "alike"]

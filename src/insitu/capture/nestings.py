@@ -13,6 +13,7 @@ from itertools import chain
 from types import CodeType
 from typing import Any, ClassVar
 
+from insitu.capture.variables.follow.definitions import quiet
 from insitu.trace.event import Arm, Loop, Nesting
 
 # A line, and a column in bytes.
@@ -35,7 +36,8 @@ class SourceRegion:
     - one of the region as a `whole`, and not of a part: a comprehension is called from outside of its loop
     - one in the header of a loop that runs in each pass: it gets the next item (`each_pass`)
     - one in the header of a `with` or `while` block that runs after the `body` (`after`)
-    - the test of a `while` loop, which Python compiles twice, before the first pass (`before`)
+    - the test of a `while` loop, which Python compiles twice, before the first pass (`before`); if the loop has a
+      `continue`, that leads there, too, and the test belongs to the pass
     """
 
     __slots__ = ("after", "before", "body", "each_pass", "end", "inside", "nesting", "start", "whole")
@@ -100,6 +102,7 @@ class Nestings:
         return found
 
     def _regions(self, file: str) -> list[SourceRegion]:
+        """The outermost regions of a file; they are found again if the lines of the file were read again."""
         lines = linecache.getlines(file)
         known, regions = self._files.get(file, (None, []))
         if known is not lines:
@@ -130,7 +133,9 @@ def _is_after(body: Point, earlier: Sequence[CodePosition]) -> bool:
 def _regions(lines: list[str]) -> list[SourceRegion]:
     """The regions of a file; none if it cannot be read or parsed."""
     try:
-        return list(_Builder(lines).block(ast.parse("".join(lines)).body, OUTERMOST))
+        with quiet():  # Python gave its warnings when it compiled the file
+            tree = ast.parse("".join(lines))
+        return list(_Builder(lines).block(tree.body, OUTERMOST))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
 
@@ -149,13 +154,14 @@ class _Builder:
             region.inside = list(self._inside(statement)(self, statement, region))
             yield region
             if isinstance(statement, ast.If):
-                around = _after(statement, around)
+                around = _nesting_after(statement, around)
 
     def _inside(self, statement: ast.stmt) -> Callable[..., Iterable[SourceRegion]]:
         """The method that finds the regions in a statement of this kind."""
         return STATEMENTS.get(type(statement), _Builder._simple)
 
     def _simple(self, node: ast.stmt, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A statement without a body."""
         return self._parts([node], region.nesting)
 
     def _definition(self, node: Any, region: SourceRegion) -> Iterable[SourceRegion]:
@@ -164,20 +170,24 @@ class _Builder:
         return self.block(node.body, OUTERMOST)
 
     def _with(self, node: Any, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A `with` block, whose header runs again when the block is left."""
         nesting = region.nesting
         region.body = _first_point(node.body)
         region.after = replace(nesting, statement=node.end_lineno, is_end=True)
         return chain(self._parts(node.items, nesting), self.block(node.body, nesting))
 
     def _if(self, node: ast.If, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A condition: one of its two branches runs."""
         arms = self._arms(node.lineno, [node.body, node.orelse], region.nesting)
         return chain(self._parts([node.test], region.nesting), arms)
 
     def _match(self, node: ast.Match, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A `match` block: one of its cases runs."""
         arms = self._arms(node.lineno, [case.body for case in node.cases], region.nesting)
         return chain(self._parts([node.subject], region.nesting), arms)
 
     def _try(self, node: Any, region: SourceRegion) -> Iterable[SourceRegion]:
+        """A `try` block: at most one of its handlers runs, and all the rest may."""
         nesting = region.nesting
         handlers = self._arms(node.lineno, [handler.body for handler in node.handlers], nesting)
         rest = (self.block(node.orelse, nesting), self.block(node.finalbody, nesting))
@@ -198,7 +208,7 @@ class _Builder:
         loop = Loop(node.lineno, f"while {self._text(node.test)}:")
         inside = replace(before, loops=(*before.loops, loop))
         region.nesting = region.whole = inside
-        region.before, region.body = before, _first_point(node.body)
+        region.before, region.body = before if not _has_continue(node) else None, _first_point(node.body)
         region.after = replace(inside, statement=_last_line(node.body), is_end=True)
         return chain(self._parts([node.test], inside), self.block(node.body, inside), self.block(node.orelse, before))
 
@@ -222,6 +232,7 @@ class _Builder:
         yield from sorted(found, key=_start)
 
     def _lambda(self, node: ast.Lambda) -> SourceRegion:
+        """The region of a lambda, which has a frame of its own."""
         inside = replace(OUTERMOST, statement=node.lineno, text=self._line(node))
         region = SourceRegion(node, inside)
         region.inside = list(self._parts([node.body], inside))
@@ -276,11 +287,25 @@ def _first_point(statements: list[ast.stmt]) -> Point:
     return statements[0].lineno, statements[0].col_offset
 
 
+def _has_continue(loop: ast.While) -> bool:
+    """Whether a `continue` goes on with the next pass of this loop, and not of one inside it."""
+    waiting: list[ast.AST] = [*loop.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Continue):
+            return True
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            waiting += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+            waiting += ast.iter_child_nodes(node)
+    return False
+
+
 def _last_line(statements: list[ast.stmt]) -> int:
     return statements[-1].end_lineno or statements[-1].lineno
 
 
-def _after(condition: ast.If, nesting: Nesting) -> Nesting:
+def _nesting_after(condition: ast.If, nesting: Nesting) -> Nesting:
     """The nesting of what follows a condition: if one of its branches jumps away, it belongs to the other one."""
     for branch, statements in ((1, condition.body), (0, condition.orelse)):
         jump = statements[-1:]

@@ -9,30 +9,38 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from insitu.capture.modules import get_ident, patch
-from insitu.capture.tensors import GIVEN, Value, guarded
+from insitu.capture.tensors import GIVEN, TensorRef, guarded
 from insitu.capture.torch_internals import replace_tensor_swap, tensor_swap
 
 if TYPE_CHECKING:
     from insitu.capture.probe import Probe
-    from insitu.capture.recorder import Recorder
+
+
+class RefOwner(Protocol):
+    """Makes weak references to tensors, and has probes whose values are swapped with the tensors, if any."""
+
+    @property
+    def probes(self) -> Iterable[Probe]:
+        """The probes with values."""
 
 
 def others(item: Any) -> list[Any]:
     """The weak references to an object, less our own."""
-    return [each for each in weakref.getweakrefs(item) if not isinstance(each, Value)]
+    return [each for each in weakref.getweakrefs(item) if not isinstance(each, TensorRef)]
 
 
 class TensorSwaps:
-    """What is put into torch as long as a recorder, whose tapes hold values, is there."""
+    """What is put into torch as long as someone is there who makes weak references to tensors."""
 
     def __init__(self) -> None:
-        self._recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+        self._owners: weakref.WeakSet[RefOwner] = weakref.WeakSet()
         self._lock = threading.RLock()
         self._weakref = SimpleNamespace(getweakrefs=others)
         self._original = tensor_swap()
@@ -41,16 +49,18 @@ class TensorSwaps:
         """This process is the child of a fork, and whoever held the lock is not here."""
         self._lock = threading.RLock()
 
-    def hold(self, recorder: Recorder) -> None:
-        """This recorder makes values."""
+    def hold(self, owner: RefOwner) -> None:
+        """This one makes weak references to tensors from now on."""
         with self._lock:
-            self._recorders.add(recorder)
-            weakref.finalize(recorder, self._install).atexit = False
+            if owner in self._owners:
+                return
+            self._owners.add(owner)
+            weakref.finalize(owner, self._install).atexit = False
             self._install()
 
     def _install(self) -> None:
         with self._lock:
-            is_needed = any(True for _ in self._recorders)
+            is_needed = any(True for _ in self._owners)
             utils: Any = torch.utils
             if getattr(utils, "weakref", None) in (weakref, self._weakref):  # what others put there is left alone
                 utils.weakref = self._weakref if is_needed else weakref
@@ -62,8 +72,8 @@ class TensorSwaps:
         self._original(one, other)
         here = patch.probes.get(get_ident(), ())
         with self._lock:
-            recorders = list(self._recorders)
-        for probe in [probe for recorder in recorders for probe in recorder.probes]:
+            owners = list(self._owners)
+        for probe in [probe for owner in owners for probe in owner.probes]:
             try:
                 swap_values(probe, one, other, is_here=probe in here)
             except Exception as error:

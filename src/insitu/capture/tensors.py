@@ -51,7 +51,13 @@ Renew = Callable[["Value", Any, int | None], "Value"]
 Current = Callable[[Any], "Value"]
 
 
-class Value(weakref.ref[Tensor]):
+class TensorRef(weakref.ref[Tensor]):
+    """A weak reference of ours to a tensor, which `torch.utils.swap_tensors` does not see."""
+
+    __slots__ = ()
+
+
+class Value(TensorRef):
     """A tensor at one moment.
 
     `layout` is shape, dtype and device, and the strides too where it is not contiguous; equal ones are one object.

@@ -175,8 +175,24 @@ def _print_screen(terminal: Terminal, trace: Trace, failure: BaseException | Non
     flags["failed"] = flags.get("failed") or _failed_in_call(trace, failure)
     shown = view.make_for_replay("tree", rows=rows_on(sys.stderr), **flags)
     terminal.write(view.replay(trace.events, shown))
+    if not options.guard:
+        terminal.write(_nan_hint(trace))
     if getattr(shown, "is_cut", False):
         terminal.write([Line((("… --all opens every row, --to FILE.h5 keeps the trace", "grey"),))])
+
+
+def _nan_hint(trace: Trace) -> list[Line]:
+    """How to find the origin of a NaN that the program read as a number, if nothing else shows it."""
+    from insitu.view.line import Line
+
+    has_statistics = any(facts.stats is not None for call in trace.calls[:MOST_LINES] for facts in call.outputs)
+    if has_statistics:
+        return []
+    count = sum(isinstance(call.result, float) and call.result != call.result for call in trace.calls)
+    if not count:
+        return []
+    numbers = "1 number that the program read is" if count == 1 else f"{count:,} numbers that the program read are"
+    return [Line(((f"{numbers} NaN: insitu run --guard names the call that produced the first one", "red"),))]
 
 
 def _failed_in_call(trace: Trace, failure: BaseException | None) -> bool:

@@ -86,23 +86,22 @@ def page_name(file: str) -> str:
 
 def page_folder() -> Path:
     """The folder for pages, which only the user can read; a temporary one if there can be no cache folder."""
-    folder = cache_folder() / "insitu"
     try:
+        folder = cache_folder().absolute() / "insitu"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
-    except OSError:
+    except (OSError, RuntimeError):  # the user of a container may have no home
         return Path(tempfile.mkdtemp(prefix="insitu-"))
     return folder
 
 
 def cache_folder() -> Path:
     """Where programs of this system keep what they can make again."""
-    home = Path.home()
     if sys.platform == "darwin":
-        return home / "Library" / "Caches"
+        return Path.home() / "Library" / "Caches"
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def remove_old_pages(folder: Path) -> None:

@@ -256,6 +256,7 @@ def _say_files(rank: int, options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
+    """Check all options before the program runs, and turn their texts into what they mean."""
     options.flags = view_flags(options, options.view)
     options.level = options.level or _usual_level(options.view)
     if options.steps is not None:
@@ -316,6 +317,7 @@ def _usual_level(view: str) -> str:
 
 
 def _check_memory(options: argparse.Namespace) -> None:
+    """Check how much the trace may hold, and where the rest goes; fill in the defaults."""
     from insitu.store import RUN_SUFFIXES
     from insitu.trace.capacity import MEMORY, capacity
 

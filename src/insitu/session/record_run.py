@@ -34,26 +34,7 @@ def record_run(
 ) -> RunSession:
     """Record values of a model, and variables of the training loop, at each step of a training run.
 
-    >>> import torch, insitu
-    >>> model = torch.nn.Linear(3, 2)
-    >>> with insitu.record_run(model, only=["forward.input", "weight"]) as live:
-    ...     for _ in range(3):
-    ...         _ = model(torch.ones(4, 3))
-    >>> live["forward.input"].values.shape, live["weight"].steps.tolist()
-    ((3, 4, 3), [0, 1, 2])
-
-    As a decorator, it records the variables of the function, in all its calls:
-
-    >>> @insitu.record_run(only=["loss", "rate"], to=lambda path, value, step, rank: print(path, step, value))
-    ... def train(rate=0.5):
-    ...     for loss in (2, 1):
-    ...         rate = rate / 2
-    >>> train()
-    rate 0 0.5
-    loss 0 2
-    rate 0 0.25
-    loss 1 1
-    rate 1 0.125
+    As a decorator, it records the variables of the function, in all its calls.
 
     A step is one outermost call of the model, with all of the pass of the loop in which the call is; `live.step()`
     begins one elsewhere. Without a model it is one update of an optimizer or, without one, a pass of the loop. Outputs
@@ -75,6 +56,28 @@ def record_run(
         overwrite: Whether an existing file is replaced; it is an error otherwise.
         resume: Whether the run in an existing file continues, as a new attempt.
         compression: "none", "gzip", "lzf", or "blosc2" with hdf5plugin.
+
+    Examples:
+        >>> import torch, insitu
+        >>> model = torch.nn.Linear(3, 2)
+        >>> with insitu.record_run(model, only=["forward.input", "weight"]) as live:
+        ...     for _ in range(3):
+        ...         _ = model(torch.ones(4, 3))
+        >>> live["forward.input"].values.shape, live["weight"].steps.tolist()
+        ((3, 4, 3), [0, 1, 2])
+
+        A decorated function:
+
+        >>> @insitu.record_run(only=["loss", "rate"], to=lambda path, value, step, rank: print(path, step, value))
+        ... def train(rate=0.5):
+        ...     for loss in (2, 1):
+        ...         rate = rate / 2
+        >>> train()
+        rate 0 0.5
+        loss 0 2
+        rate 0 0.25
+        loss 1 1
+        rate 1 0.125
     """
     options = RunOptions(
         model,

@@ -12,7 +12,8 @@ from typing import Any
 
 import insitu
 from insitu.capture.updates import is_optimizer, mentions_optimizer, values_in
-from insitu.capture.values.loop_targets import LoopScope, functions_of
+from insitu.capture.values.function_search import functions_of
+from insitu.capture.values.loop_targets import LoopScope
 from insitu.capture.variables.follow.callees import callees
 from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.line_meanings import names_in_with

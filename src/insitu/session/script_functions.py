@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from insitu.capture.values.loop_targets import FunctionSearch, is_own
+from insitu.capture.values.function_search import FunctionSearch, is_own
 from insitu.capture.variables.follow.lookup import attributes_of, is_module
 
 

@@ -16,7 +16,8 @@ from insitu.capture.names import innermost_module
 from insitu.capture.statistics import stats
 from insitu.capture.step_rule import StepRule
 from insitu.capture.updates import Updates
-from insitu.capture.values.loop_targets import FunctionSearch, LoopTarget, is_code, own_names
+from insitu.capture.values.function_search import FunctionSearch, is_code
+from insitu.capture.values.loop_targets import LoopTarget, own_names
 from insitu.capture.values.targets import Targets, TargetSearch, join
 from insitu.capture.variables.follow.instructions import global_names, stored_attributes
 from insitu.capture.variables.follow.rewrite import ReportPoint

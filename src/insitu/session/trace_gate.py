@@ -11,7 +11,7 @@ from typing import Any
 from insitu.capture.modules import patch
 from insitu.capture.recorder import Recorder
 from insitu.capture.step_rule import StepRule
-from insitu.capture.values.loop_targets import Place
+from insitu.capture.values.loop_targets import CodePlace
 from insitu.capture.variables.follow.report_plan import Extras
 from insitu.capture.variables.follow.rewrite import ReportPoint
 from insitu.capture.variables.reporters import recordings
@@ -118,7 +118,7 @@ class FunctionCondition:
         self._functions = ScriptFunctions()
         self._gate: TraceGate | None = None
         self._undo = ExitStack()
-        self._places: dict[Place, str] = {}
+        self._places: dict[CodePlace, str] = {}
         self._running = 0
         self._called: set[str] = set()
 

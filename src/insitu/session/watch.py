@@ -43,14 +43,6 @@ def watch(
     With a model, or with nothing, a `with` block; on a function or a class, a decorator; with names of variables
     (`"video"`, `"state.*"`), both: every change of them is shown, in the function or block and in what it calls.
 
-    >>> import insitu
-    >>> @insitu.watch("total")
-    ... def add(*numbers):
-    ...     total = 0
-    ...     for number in numbers:
-    ...         total += number
-    ...     return total
-
     Args:
         subject: A model, a function, a class, or names of variables; nothing for everything that torch does.
         view: "tree", "code", "table" or "variables", a view of your own (`insitu.view.View`), or a class of such views:
@@ -62,6 +54,15 @@ def watch(
         color: Whether to write colours; None asks the terminal, `NO_COLOR` and `FORCE_COLOR`.
         width: The number of columns; None asks the terminal.
         options: Those of the view, as for `show`.
+
+    Examples:
+        >>> import insitu
+        >>> @insitu.watch("total")
+        ... def add(*numbers):
+        ...     total = 0
+        ...     for number in numbers:
+        ...         total += number
+        ...     return total
     """
     if options and view is None:
         view = "tree"

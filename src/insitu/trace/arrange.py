@@ -30,11 +30,13 @@ def arrange(columns: Columns, around: Event | Group | None, forest: Forest) -> C
 
 
 def _positions(nodes: list[Node], around: Event | Group | None, forest: Forest) -> list[Position]:
+    """Where each node is in the source, as seen from the call around them."""
     base = around.site if isinstance(around, Call) else None
     return [forest.places.position(_site(node), base) for node in nodes]
 
 
 def _site(node: Node) -> Site | None:
+    """The site of a node; a mark has none, since nobody wrote it."""
     event = node.first
     if isinstance(event, Mark):
         return None

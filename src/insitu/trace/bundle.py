@@ -14,8 +14,9 @@ from insitu.trace.place import Place
 class Bundle:
     """Siblings, and bundles of them, that become a group.
 
-    `matters` says that a row of a library must not hide it. A bundle with `is_call` holds what a function does. A loop
-    that `is_unsure` is alone in the body of another one: which passes belong together cannot be seen.
+    `matters` says that a row of a library must not hide it. A bundle that `is_function_body` is the call of a function,
+    and holds what that does. A loop that `is_unsure` is alone in the body of another one: which passes belong together
+    cannot be seen.
     """
 
     kind: GroupKind
@@ -23,7 +24,7 @@ class Bundle:
     site: Site | None = None
     loop: Loop | None = None
     matters: bool = False
-    is_call: bool = False
+    is_function_body: bool = False
     is_unsure: bool = False
 
 
@@ -59,6 +60,14 @@ def indices(entries: Iterable[Entry]) -> Iterator[int]:
             yield entry
 
 
+def only_bundle(entries: list[Entry]) -> Bundle | None:
+    """The bundle that is the only entry; None if there are several entries, or if the only one is a sibling."""
+    first = next(iter(entries), None)
+    if isinstance(first, Bundle) and len(entries) == 1:
+        return first
+    return None
+
+
 def note_lone_loops(loop: Bundle, entries: list[Entry], nodes: list[Node]) -> None:
     """Note if a pass may do nothing but run other loops: then its end cannot be told from that of a pass of theirs."""
     first = loop.site.line if loop.site is not None else 0
@@ -70,7 +79,7 @@ def note_lone_loops(loop: Bundle, entries: list[Entry], nodes: list[Node]) -> No
             inner.append(entry)
         elif _is_conditional(entry, nodes, line):
             continue
-        elif isinstance(entry, Bundle) and entry.is_call:
+        elif isinstance(entry, Bundle) and entry.is_function_body:
             waiting += [(each, 0) for each in entry.entries]
         else:
             return

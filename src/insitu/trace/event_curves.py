@@ -2,64 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from math import hypot, inf, isfinite, nan, sqrt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 
-from insitu.trace.curve import BandCurve, Curve, Numbers
-from insitu.trace.event import Stats, TensorFacts, Variable, tensors
+from insitu.trace.curve import Array, BandCurve, Curve, Numbers
+from insitu.trace.event import TensorFacts, Variable
 from insitu.trace.model_paths import ModelPaths
+from insitu.trace.value_sample import NUMBER_NAMES, ValueSample, sample_of
 from insitu.trace.variable_curves import NormSource, VariableCurves, joined_statistics
 
 Unit = Literal["step", "change"]
 
-_FIELDS = tuple(field.name for field in fields(Numbers))
-_COUNTS = ("count", "nan", "inf", "zeros")
-
-
-@dataclass(frozen=True, slots=True)
-class ValueSample:
-    """The numbers of one value: a row of `Numbers`; how its norm is known, and whether it holds integers only."""
-
-    low: float
-    mean: float
-    high: float
-    std: float
-    norm: float
-    count: int
-    nan: int
-    inf: int
-    zeros: int
-    norm_source: NormSource = ""
-    is_whole: bool = False
-
-    def after(self, earlier: ValueSample) -> ValueSample:
-        """This value and an earlier one of the same step: this one stays, and the range holds both."""
-        return ValueSample(
-            low=_least(self.low, earlier.low),
-            mean=self.mean,
-            high=-_least(-self.high, -earlier.high),
-            std=self.std,
-            norm=self.norm,
-            count=self.count,
-            nan=max(self.nan, earlier.nan),
-            inf=max(self.inf, earlier.inf),
-            zeros=self.zeros,
-            norm_source=self.norm_source,
-            is_whole=self.is_whole and earlier.is_whole,
-        )
-
-
-def _least(one: float, other: float) -> float:
-    """The lesser of two numbers, either of which may be unknown."""
-    if one != one:
-        return other
-    if other != other:
-        return one
-    return min(one, other)
+_DTYPES: dict[str, type[np.generic]] = dict.fromkeys(("count", "nan", "inf", "zeros"), np.int64)
 
 
 @dataclass(slots=True)
@@ -71,17 +29,22 @@ class _RankValues:
     changes: int = 0
 
     def add(self, variable: Variable, unit: Unit) -> None:
-        """Add a change; the last one of a step counts."""
-        found = sample_of(variable.value)
+        """Add a change; the last one of a step counts. A value that is neither a number nor a text has no point."""
         x = variable.step if unit == "step" else self.changes
-        if found is not None:
-            earlier = self.samples.get(x)
-            self.samples[x] = found if earlier is None else found.after(earlier)
+        sample = sample_of(variable.value)
+        if sample is not None:
+            self._add_sample(x, sample)
         elif isinstance(variable.value, (str, bool, type(None))):
             self.texts[x] = str(variable.value)
         else:
             return
         self.changes += 1
+
+    def _add_sample(self, x: int, sample: ValueSample) -> None:
+        """Add the numbers of a value; its range holds the earlier values of the same step."""
+        if x in self.samples:
+            sample = sample.after(self.samples[x])
+        self.samples[x] = sample
 
 
 def unit_of(variables: Sequence[Variable]) -> Unit:
@@ -132,50 +95,67 @@ class _NamedValues:
         return [variable for variable in found if variable.curves or variable.bands]
 
     def _variable(self, name: str, statistics: dict[str, str] | None, model: ModelPaths) -> VariableCurves:
+        """A variable: its own values or, if it has none, the variables that are its `statistics`."""
         if statistics is None:
             return _of_rows(name, self.rows[name], self.types[name], model)
         return _of_statistics(name, {key: self.rows[path] for key, path in statistics.items()}, model)
 
 
 def _of_rows(name: str, by_rank: dict[int, _RankValues], kind: str, model: ModelPaths) -> VariableCurves:
-    curves = [_curve(rank, rows.samples) for rank, rows in sorted(by_rank.items()) if rows.samples]
+    """A variable by its values: curves if it has numbers, else bands."""
+    ranks = sorted(by_rank.items())
+    curves = [_curve(rank, rows.samples) for rank, rows in ranks if rows.samples]
     if not curves:
-        bands = [_bands(rank, rows.texts) for rank, rows in sorted(by_rank.items()) if rows.texts]
+        bands = [_bands(rank, rows.texts) for rank, rows in ranks if rows.texts]
         return VariableCurves(name, model.role(name), kind, bands=tuple(bands))
-    norm: NormSource = next(iter(next(iter(by_rank.values())).samples.values())).norm_source
+    norm = _norm_source(by_rank.values())
     return VariableCurves(name, model.role(name), kind, tuple(curves), norm=norm)
 
 
+def _norm_source(ranks: Iterable[_RankValues]) -> NormSource:
+    """How the norms of a variable are known: all are known in the way of the first."""
+    samples = chain.from_iterable(rows.samples.values() for rows in ranks)
+    return next(samples).norm_source
+
+
 def _of_statistics(name: str, by_statistic: dict[str, dict[int, _RankValues]], model: ModelPaths) -> VariableCurves:
-    """A tensor of which each statistic is a variable."""
+    """A tensor of which each statistic is a variable; a rank without one of them is left out."""
+    ranks = set.intersection(*map(set, by_statistic.values()))
     curves = []
-    for rank in sorted(by_statistic["count"]):
-        every = {key: rows[rank].samples for key, rows in by_statistic.items() if rank in rows}
-        if len(every) < len(by_statistic):
-            continue
-        steps = [step for step in every["count"] if all(step in samples for samples in every.values())]
-        columns = {key: np.array([samples[step].mean for step in steps]) for key, samples in every.items()}
-        is_whole = all(every[key][step].is_whole for key in ("min", "max") for step in steps)
-        place, times = np.array(steps, np.int64), np.zeros(len(steps))
-        curves.append(Curve.of_points(rank, place, times, Numbers.of_statistics(columns), is_whole=is_whole))
+    for rank in sorted(ranks):
+        samples = {key: rows[rank].samples for key, rows in by_statistic.items()}
+        curves.append(_statistics_curve(rank, samples))
     return VariableCurves(name, model.role(name), "", tuple(curves), norm="statistics")
 
 
-def _curve(rank: int, samples: dict[int, ValueSample]) -> Curve:
-    steps = sorted(samples)
-    columns = {name: np.array([getattr(samples[step], name) for step in steps], _dtype(name)) for name in _FIELDS}
-    is_whole = all(sample.is_whole for sample in samples.values())
+def _statistics_curve(rank: int, by_statistic: dict[str, dict[int, ValueSample]]) -> Curve:
+    """The curve of one rank, at the steps that have all statistics."""
+    common = set.intersection(*map(set, by_statistic.values()))
+    steps = [step for step in by_statistic["count"] if step in common]
+    columns = {key: np.array([samples[step].mean for step in steps]) for key, samples in by_statistic.items()}
+    is_whole = all(by_statistic[key][step].is_whole for key in ("min", "max") for step in steps)
+    no_times = np.zeros(len(steps))
     place = np.array(steps, np.int64)
-    return Curve.of_points(rank, place, np.zeros(len(steps)), Numbers(**columns), is_whole=is_whole)
+    return Curve.of_points(rank, place, no_times, Numbers.of_statistics(columns), is_whole=is_whole)
 
 
-def _dtype(name: str) -> type[np.generic]:
-    if name in _COUNTS:
-        return np.int64
-    return np.float64
+def _curve(rank: int, samples: dict[int, ValueSample]) -> Curve:
+    """The curve of one rank; a trace does not say at which times its steps ended."""
+    steps = sorted(samples)
+    ordered = [samples[step] for step in steps]
+    columns = {name: _column(name, ordered) for name in NUMBER_NAMES}
+    is_whole = all(sample.is_whole for sample in ordered)
+    no_times = np.zeros(len(steps))
+    return Curve.of_points(rank, np.array(steps, np.int64), no_times, Numbers(**columns), is_whole=is_whole)
+
+
+def _column(name: str, samples: list[ValueSample]) -> Array:
+    """One of the numbers of all samples; counts are integers."""
+    return np.array([getattr(sample, name) for sample in samples], _DTYPES.get(name, np.float64))
 
 
 def _bands(rank: int, texts: dict[int, str]) -> BandCurve:
+    """The texts of one rank, over the steps."""
     steps = sorted(texts)
     return BandCurve.of_texts(rank, steps, [texts[step] for step in steps])
 
@@ -187,96 +167,3 @@ def _type_text(value: Any) -> str:
     if isinstance(value, (int, float, str)):
         return type(value).__name__
     return ""
-
-
-# ---- one value
-
-
-def sample_of(value: Any) -> ValueSample | None:
-    """The numbers of a value; None for a value without numbers."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return _number_sample(value)
-    found = [sample for facts in tensors(value) if (sample := _tensor_sample(facts)) is not None]
-    if not found:
-        return None
-    if len(found) == 1:
-        return found[0]
-    return _union(found)
-
-
-def _number_sample(value: float) -> ValueSample | None:
-    """A number; None for an integer that is too large for a float."""
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    is_whole = isinstance(value, int)
-    if isfinite(number):
-        return ValueSample(number, number, number, 0.0, abs(number), 1, 0, 0, int(number == 0), is_whole=is_whole)
-    is_nan = number != number
-    return ValueSample(nan, nan, nan, nan, nan, 0, int(is_nan), int(not is_nan), 0, is_whole=is_whole)
-
-
-def _tensor_sample(facts: TensorFacts) -> ValueSample | None:
-    if facts.stats is not None:
-        return _stats_sample(facts.stats, is_whole=_is_whole(facts))
-    if getattr(facts.kept, "dtype", None) is None:
-        return None
-    try:
-        numbers = Numbers.of_tensors(facts.kept[np.newaxis])
-    except (TypeError, ValueError):
-        return None
-    row: dict[str, Any] = {name: getattr(numbers, name).item() for name in _FIELDS}
-    source: NormSource = "values" if facts.shape else ""
-    return ValueSample(**row, norm_source=source, is_whole=_is_whole(facts))
-
-
-def _is_whole(facts: TensorFacts) -> bool:
-    from insitu.trace.dtype import dtype_named
-
-    return dtype_named(facts.dtype).is_integer
-
-
-def _stats_sample(stats: Stats, *, is_whole: bool) -> ValueSample:
-    """A tensor by its statistics."""
-    low, mean, high, std = (nan if part is None else part for part in (stats.min, stats.mean, stats.max, stats.std))
-    count = stats.count - stats.nan - stats.inf
-    norm = sqrt(max(count, 0)) * hypot(mean, std)
-    counts = (count, stats.nan, stats.inf, stats.zeros)
-    return ValueSample(low, mean, high, std, norm, *counts, norm_source="statistics", is_whole=is_whole)
-
-
-def _union(every: list[ValueSample]) -> ValueSample:
-    """Several tensors as one."""
-    low, high = inf, -inf
-    for sample in every:
-        low, high = min(low, _known(sample.low, inf)), max(high, _known(sample.high, -inf))
-    if low > high:
-        low = high = nan
-    return ValueSample(
-        low=low,
-        mean=_mean([sample.mean for sample in every], low / 2 + high / 2),
-        high=high,
-        std=nan,
-        norm=hypot(*(_known(sample.norm, 0.0) for sample in every)),
-        count=sum(sample.count for sample in every),
-        nan=sum(sample.nan for sample in every),
-        inf=sum(sample.inf for sample in every),
-        zeros=sum(sample.zeros for sample in every),
-        norm_source=every[0].norm_source,
-        is_whole=all(sample.is_whole for sample in every),
-    )
-
-
-def _known(number: float, default: float) -> float:
-    if number != number:
-        return default
-    return number
-
-
-def _mean(means: list[float], default: float) -> float:
-    """The mean of the means that are known; shares, because the sum may be too large for a float."""
-    known = [mean for mean in means if isfinite(mean)]
-    if known:
-        return sum(mean / len(known) for mean in known)
-    return default

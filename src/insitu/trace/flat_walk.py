@@ -48,6 +48,7 @@ class FlatWalk(SourceWalk):
         self._add_pass(frame)
 
     def _add_pass(self, frame: CallFrame) -> None:
+        """Add an empty pass to the innermost loop: what comes next goes there."""
         loop = frame.bundles[-1]
         step = Bundle("pass", [], site=loop.site, loop=loop.loop)
         loop.entries.append(step)

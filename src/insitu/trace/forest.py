@@ -71,16 +71,29 @@ class Group:
     first: Event
     last: Event
     calls: int
+    # Nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls. None if no
+    # event has times.
+    duration: int | None
     site: Site | None = None
     loop: Loop | None = None
     is_unsure: bool = False
 
     @property
-    def duration(self) -> int:
-        """The nanoseconds from the start of the first event to the end of the last; of a rest, those of its calls."""
-        if self.kind == "rest":
-            return sum(_end(node) - node.event.start for node in self.nodes)
-        return max(map(_end, self.nodes)) - self.start
+    def has_passes(self) -> bool:
+        """Whether it ran again and again: the nodes in it are passes."""
+        return self.kind in ("loop", "function")
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether it only surrounds what it holds, of which it says no more than the source does."""
+        return self.has_passes or self.kind == "line"
+
+    @property
+    def time(self) -> int | None:
+        """The nanoseconds of its calls; what ran between them, and was not recorded, does not count."""
+        if self.duration is None:
+            return None
+        return sum(call.duration or 0 for call in calls_of(self.nodes))
 
     @property
     def start(self) -> int:
@@ -93,7 +106,18 @@ def group_of(kind: GroupKind, nodes: list[Node], *, site: Site | None = None, lo
     last = nodes[-1].event
     if isinstance(last, Group):
         last = last.last
-    return Group(kind, nodes, nodes[0].first, last, sum(map(_call_count, nodes)), site, loop)
+    return Group(
+        kind, nodes, nodes[0].first, last, sum(map(_call_count, nodes)), _duration(kind, nodes), site=site, loop=loop
+    )
+
+
+def _duration(kind: GroupKind, nodes: list[Node]) -> int | None:
+    """The duration of a group. Those inside it have theirs already: programs recurse deeper than Python."""
+    if all(_own_duration(node) is None for node in nodes):
+        return None
+    if kind == "rest":
+        return sum(_end(node) - node.event.start for node in nodes)
+    return max(map(_end, nodes)) - nodes[0].first.start
 
 
 def _call_count(node: Node) -> int:
@@ -103,9 +127,20 @@ def _call_count(node: Node) -> int:
     return int(isinstance(node.event, Call))
 
 
-def _end(node: Node) -> int:
+def _own_duration(node: Node) -> int | None:
     duration: int | None = getattr(node.event, "duration", None)
-    return node.event.start + (duration or 0)
+    return duration
+
+
+def _end(node: Node) -> int:
+    return node.event.start + (_own_duration(node) or 0)
+
+
+def time_of(event: Event | Group) -> int | None:
+    """The nanoseconds of a call, or of the calls of a group; None for what has no time."""
+    if isinstance(event, Group):
+        return event.time
+    return getattr(event, "duration", None)
 
 
 def calls_of(nodes: Iterable[Node]) -> Iterator[Call]:
@@ -135,7 +170,7 @@ class Forest:
         """Add an event; return its node if the event is not inside another one."""
         children = self._waiting.pop(event.id, [])
         if len(children) > 1:
-            children.sort(key=_beginning)  # threads do not end in the order they began
+            children.sort(key=beginning)  # threads do not end in the order they began
         node = Node(event, children, 0)
         if not self.folding:
             node.signature = next(self._numbers)
@@ -157,7 +192,7 @@ class Forest:
 
     def rest(self) -> list[Node]:
         """The nodes whose parents were not added."""
-        left = sorted(chain.from_iterable(self._waiting.values()), key=_beginning)
+        left = sorted(chain.from_iterable(self._waiting.values()), key=beginning)
         self._waiting.clear()
         return left
 
@@ -278,7 +313,8 @@ def _variable_key(value: Any) -> Any:
     return value_key(value)
 
 
-def _beginning(node: Node) -> int:
+def beginning(node: Node) -> int:
+    """The key to sort nodes by when they began."""
     return node.first.id
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from insitu.trace.event import Call, Site
-from insitu.trace.fold import Columns, identical_ranges, place
+from insitu.trace.fold import Columns, fold_place, identical_ranges
 from insitu.trace.forest import Forest, Group, Node, group_of, own_key
 
 Range = tuple[int, int]
@@ -92,7 +92,7 @@ def _keys(nodes: list[Node], identical: list[Range], path: str) -> list[int]:
     found = []
     for start, end in identical:
         node = nodes[start]
-        key = (node.signature, place(node.event, path), _own_keys(node), end - start)
+        key = (node.signature, fold_place(node.event, path), _own_keys(node), end - start)
         found.append(numbers.setdefault(key, len(numbers)))
     return found
 

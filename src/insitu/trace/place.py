@@ -82,6 +82,7 @@ class Place:
 
 @lru_cache(maxsize=4096)
 def _calls(text: str, name: str) -> bool:
+    """Whether a name with a parenthesis behind it is in a text."""
     return re.search(rf"\b{re.escape(name)}\s*\(", text) is not None
 
 
@@ -115,6 +116,7 @@ class Places:
         return known
 
     def _make(self, site: Site | None, base: Site | None) -> Position:
+        """Go from a site to its callers until the base; `site` and `base` are those of `position`."""
         places: list[Place] = []
         while site is not None and site is not base:
             places.append(self._place(site))
@@ -124,6 +126,7 @@ class Places:
         return self._positions.setdefault(key, Position(tuple(places), len(self._positions)))
 
     def _place(self, site: Site) -> Place:
+        """The place of a site: sites that differ only in their callers have the same one."""
         place = self._by_site.get(site)
         if place is None:
             key = (site.file, site.line, site.function, site.start, site.end, site.nesting)

@@ -1,22 +1,20 @@
 """The calls of a program: under the lines of the user, in the functions and the loops around them.
 
-A statement of the user with one call is that call; one with several calls is a line. What a library does for a
-statement is one row, but for what matters: calls of models, backward passes, steps of optimizers, functions of the user
-that the library calls, and calls that raised or produced NaN.
+The walk goes through the calls of a program in order, and collects the expressions of the statement that runs.
+`statement_entries.py` decides what a statement is in the tree.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable
 
-from insitu.trace.bundle import Body, Bundle, Entry, EvaluatedExpression, indices, note_lone_loops
-from insitu.trace.event import Call, Loop, Site
+from insitu.trace.bundle import Body, Bundle, Entry, EvaluatedExpression, indices, note_lone_loops, only_bundle
+from insitu.trace.event import Loop
 from insitu.trace.flat_walk import loop_site
 from insitu.trace.forest import Node
-from insitu.trace.operation import own_name
 from insitu.trace.place import Place, Position
 from insitu.trace.source_walk import CallFrame, SourceWalk
+from insitu.trace.statement_entries import expression_entries, library_entries, line_entries, matters, with_rest
 
 
 class ProgramWalk(SourceWalk):
@@ -30,13 +28,12 @@ class ProgramWalk(SourceWalk):
 
     @property
     def entries(self) -> list[Entry]:
-        """What was collected, without the functions around everything."""
+        """What was collected, without the functions and loops around everything."""
         entries = self._top
-        while len(entries) == 1:
-            inner = _content(entries[0])
-            if inner is None:
-                break
-            entries = inner
+        inside = _inside_only_bundle(entries)
+        while inside is not None:
+            entries = inside
+            inside = _inside_only_bundle(entries)
         return entries
 
     def add(self, index: int, position: Position) -> None:
@@ -51,7 +48,7 @@ class ProgramWalk(SourceWalk):
         expression_at(self.frames[len(places) - 1], places[-1]).items.append(index)
 
     def _add_anywhere(self, index: int) -> None:
-        """Add a sibling without a place: it belongs where the program is."""
+        """Add a sibling whose place is not known, where the program is now."""
         if not self.frames:
             self._top.append(index)
             return
@@ -71,23 +68,17 @@ class ProgramWalk(SourceWalk):
         expression_at(caller, caller.place).items.append(body)
 
     def _is_library(self, place: Place, caller: CallFrame) -> bool:
-        """Whether a function is a library's: by its file or, if it was made without one, by its caller."""
+        """Whether a function is a library's: by its file or, if a program wrote it, by its caller."""
         if place.is_generated:
             return caller.is_library
         return place.is_library and place.site.file != self._home
 
     def leave_statement(self, frame: CallFrame) -> None:
         """Add the statement to the body."""
-        if not frame.expressions:
-            return
-        if frame.is_library:
-            entries = library_entries(frame.expressions, self._nodes)
-        elif frame.place.is_comprehension:  # a part of the statement around it
-            entries = expression_entries(frame.expressions, self._nodes)
-        else:
-            entries = line_entries(frame.expressions, self._nodes)
-        frame.bodies[-1] += entries
-        frame.expressions = []
+        if frame.expressions:
+            make_entries = _make_entries(frame)
+            frame.bodies[-1] += make_entries(frame.expressions, self._nodes)
+            frame.expressions = []
 
     def open_loop(self, frame: CallFrame, loop: Loop) -> None:
         """Begin a bundle for the loop, and its first pass."""
@@ -100,61 +91,74 @@ class ProgramWalk(SourceWalk):
         frame.bodies[-1] = []
 
     def _add_pass(self, frame: CallFrame) -> None:
+        """Add what the body of the innermost loop did to the loop, if it did anything."""
         loop, entries = frame.bundles[-1], frame.bodies[-1]
         if not entries:
             return
         if frame.is_library:
             entries = with_rest(entries, self._nodes, loop.site)
         note_lone_loops(loop, entries, self._nodes)
-        loop.matters |= any(map(self._matters, entries))
+        loop.matters |= any(matters(entry, self._nodes) for entry in entries)
         loop.entries.append(Bundle("pass", entries, site=loop.site, loop=loop.loop))
 
-    def _matters(self, entry: Entry) -> bool:
-        return matters(entry, self._nodes)
-
     def close_loop(self, frame: CallFrame) -> None:
-        """End the last pass. A loop of a library is shown if something in it matters, and if it has several passes."""
+        """End the last pass, and add the loop to what is around it."""
         loop = frame.bundles[-1]
-        is_over = len(loop.entries) > 0 and frame.place.is_header_of(loop.loop)
+        # A loop that ends in its header has a last pass that only looked for another item.
+        ends_in_header = len(loop.entries) > 0 and frame.place.is_header_of(loop.loop)
         self._add_pass(frame)
         frame.bodies.pop()
         frame.bundles.pop()
-        if is_over:
+        if ends_in_header:
             join_last_pass(loop)
-        around = frame.bodies[-1]
-        if not frame.is_library:
-            loop.matters = True
-            around.append(loop)
-        elif not loop.matters:
-            around += indices([loop])
-        elif len(loop.entries) == 1 and isinstance(loop.entries[0], Bundle):
-            around += without_rest(loop.entries[0].entries)
+        if frame.is_library:
+            frame.bodies[-1] += _library_loop(loop)
         else:
-            around.append(loop)
+            loop.matters = True
+            frame.bodies[-1].append(loop)
 
 
-def _content(entry: Entry) -> list[Entry] | None:
-    """The entries inside one that says nothing of its own: a call of a function of the user, a loop of one pass."""
-    if not isinstance(entry, Bundle):
+def _make_entries(frame: CallFrame) -> Callable[[list[EvaluatedExpression], list[Node]], list[Entry]]:
+    """The function that makes entries of a statement in this frame."""
+    if frame.is_library:
+        return library_entries
+    if frame.place.is_comprehension:  # a part of the statement around it
+        return expression_entries
+    return line_entries
+
+
+def _library_loop(loop: Bundle) -> list[Entry]:
+    """A loop of a library: it is shown if something in it matters, and if it has several passes."""
+    if not loop.matters:
+        return [*indices([loop])]
+    only_pass = only_bundle(loop.entries)
+    if only_pass is not None:
+        return without_rest(only_pass.entries)
+    return [loop]
+
+
+def _inside_only_bundle(entries: list[Entry]) -> list[Entry] | None:
+    """What is in the only entry, if that says nothing of its own: a function of the user, a loop of one pass."""
+    bundle = only_bundle(entries)
+    if bundle is None:
         return None
-    if entry.is_call:
-        return entry.entries
-    if len(entry.entries) != 1:
+    if bundle.is_function_body:
+        return bundle.entries
+    inner = only_bundle(bundle.entries)
+    if inner is None:
         return None
-    (inner,) = entry.entries
-    if not isinstance(inner, Bundle):
-        return None
-    if entry.kind in ("loop", "function"):
+    if bundle.kind in ("loop", "function"):
         return inner.entries
-    if entry.kind == "line" and inner.kind == "function":
-        return entry.entries
+    if bundle.kind == "line" and inner.kind == "function":
+        return bundle.entries
     return None
 
 
 def join_last_pass(loop: Bundle) -> None:
     """Add what a `for` loop did to find out that it is over to the last pass of its body."""
     *_, body, end = loop.entries
-    assert isinstance(body, Bundle) and isinstance(end, Bundle)
+    assert isinstance(body, Bundle)
+    assert isinstance(end, Bundle)
     loop.entries.pop()
     rest = list(indices([end]))
     header = body.entries[0]
@@ -171,124 +175,8 @@ def expression_at(frame: CallFrame, place: Place) -> EvaluatedExpression:
     return frame.expressions[-1]
 
 
-def line_entries(expressions: list[EvaluatedExpression], nodes: list[Node]) -> list[Entry]:
-    """A statement of the user as entries: a single call, or a line around several."""
-    entries = expression_entries(expressions, nodes)
-    if len(entries) < 2:
-        return entries
-    if any(isinstance(entry, int) and nodes[entry].marks for entry in entries):
-        return entries  # what matters has a row of its own
-    return [Bundle("line", _with_arguments(entries), site=_line_site(expressions), matters=True)]
-
-
-def _with_arguments(entries: list[Entry]) -> list[Entry]:
-    """The entries of a statement. If the last one is a call of a library, and the others its arguments, without it."""
-    *others, last = entries
-    if not isinstance(last, Bundle) or last.is_call or last.site is None:
-        return entries
-    starts = [entry.site.start for entry in others if isinstance(entry, Bundle) and entry.site is not None]
-    is_around = last.site.start is None or all(start is None or start >= last.site.start for start in starts)
-    if not is_around:
-        return entries
-    if last.kind == "expression":
-        return [*others, Bundle("rest", last.entries, site=last.site)]
-    if last.kind == "line":
-        return [*others, *last.entries]
-    return entries
-
-
-def expression_entries(expressions: list[EvaluatedExpression], nodes: list[Node]) -> list[Entry]:
-    """The expressions of a statement as entries, one after the other."""
-    return [entry for expression in expressions for entry in _entries_of(expression, nodes)]
-
-
-def _entries_of(expression: EvaluatedExpression, nodes: list[Node]) -> list[Entry]:
-    place, items = expression.place, expression.items
-    if len(items) == 1 and isinstance(items[0], int):
-        return [items[0]]
-    calls = [item for item in items if isinstance(item, int)]
-    if len(calls) == len(items):
-        if all(_is_written(nodes[index], place) for index in calls):
-            return [*calls]
-    elif len(items) == 1 and isinstance(items[0], Body) and not items[0].is_transparent:
-        return [_function_entry(items[0], place)]
-    entries = with_rest(_spread(items), nodes, place.site)
-    if len(entries) == 1 and isinstance(entries[0], Bundle) and entries[0].kind == "rest":
-        return [Bundle("expression", entries[0].entries, site=place.site, matters=True)]
-    return [Bundle("line", entries, site=place.site, matters=True)]
-
-
-def _function_entry(body: Body, caller: Place) -> Bundle:
-    """A function of the user, named by the expression that calls it, or by its own name if something else does."""
-    if caller.calls(body.place.function_name):
-        return Bundle("line", body.entries, site=caller.site, matters=True, is_call=True)
-    return Bundle("function", [_pass(body)], site=body.place.site, matters=True)
-
-
-def _pass(body: Body) -> Bundle:
-    return Bundle("pass", body.entries, site=body.place.site)
-
-
-def library_entries(expressions: list[EvaluatedExpression], nodes: list[Node]) -> list[Entry]:
-    """A statement of a library: the calls, and what it does for an optimizer's step as one entry."""
-    entries: list[Entry] = []
-    for expression in expressions:
-        spread = _spread(expression.items)
-        if expression.place.calls("step"):
-            spread = _with_step(spread, nodes, expression.place.site)
-        entries += spread
-    return entries
-
-
-def _with_step(entries: list[Entry], nodes: list[Node], site: Site) -> list[Entry]:
-    plain = [entry for entry in entries if not matters(entry, nodes)]
-    if len(plain) < 2:
-        return entries
-    important = [entry for entry in entries if matters(entry, nodes)]
-    return [*important, Bundle("expression", plain, site=site, matters=True)]
-
-
-def _spread(items: list[int | Body]) -> list[Entry]:
-    """The entries of an expression: what libraries do without the functions around it."""
-    found: list[Entry] = []
-    for item in items:
-        if not isinstance(item, Body):
-            found.append(item)
-        elif item.is_transparent:
-            found += item.entries
-        else:
-            found.append(Bundle("function", [_pass(item)], site=item.place.site, matters=True))
-    return found
-
-
-def _each_function_once(entries: list[Entry]) -> list[Entry]:
-    """Entries in which all calls of one function are together, where the first of them is."""
-    found: list[Entry] = []
-    functions: dict[tuple[str, str], Bundle] = {}
-    for entry in entries:
-        if not isinstance(entry, Bundle) or entry.kind != "function" or entry.site is None:
-            found.append(entry)
-            continue
-        function = (entry.site.file, entry.site.function)
-        if function in functions:
-            functions[function].entries += entry.entries
-        else:
-            functions[function] = entry
-            found.append(entry)
-    return found
-
-
-def with_rest(entries: list[Entry], nodes: list[Node], site: Site | None) -> list[Entry]:
-    """The entries that matter, and one for all others."""
-    important = _each_function_once([entry for entry in entries if matters(entry, nodes)])
-    rest = list(indices(entry for entry in entries if not matters(entry, nodes)))
-    if rest:
-        return [*important, Bundle("rest", [*rest], site=site)]
-    return important
-
-
 def without_rest(entries: list[Entry]) -> list[Entry]:
-    """The entries with the calls that were put aside, which belong to what is around."""
+    """The entries, with the calls of a rest among them: the rest of the library function around them has them."""
     found: list[Entry] = []
     for entry in entries:
         if isinstance(entry, Bundle) and entry.kind == "rest":
@@ -296,37 +184,3 @@ def without_rest(entries: list[Entry]) -> list[Entry]:
         else:
             found.append(entry)
     return found
-
-
-def matters(entry: Entry, nodes: list[Node]) -> bool:
-    """Whether a row of a library must not hide an entry."""
-    if isinstance(entry, Bundle):
-        return entry.matters
-    return nodes[entry].marks != 0
-
-
-def _is_written(node: Node, place: Place) -> bool:
-    """Whether the expression names the function or uses an operator: then a library did not call it."""
-    call = node.event
-    if not isinstance(call, Call) or call.kind != "function":
-        return True
-    if call.operator is not None or place.site.text == "":
-        return True
-    name = own_name(call.kind, call.name)
-    return name.startswith("__") or place.calls(name)
-
-
-def _line_site(expressions: list[EvaluatedExpression]) -> Site:
-    """The site of a whole statement; that of the expression if there is only one."""
-    first = expressions[0].place.site
-    if len(expressions) == 1:
-        return first
-    return _whole_line(first)
-
-
-@lru_cache(maxsize=4096)
-def _whole_line(site: Site) -> Site:
-    nesting = site.nesting
-    if nesting is None or nesting.is_end:
-        return replace(site, start=None, end=None)
-    return replace(site, line=nesting.statement, text=nesting.text, start=None, end=None)

@@ -31,7 +31,10 @@ class Way(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Move:
-    """The way from one position to another, the depth of that function, and how many of its loops both are in."""
+    """The way from one position to another. `depth` is that of the outermost function where they differ.
+
+    `loops` is how many loops of that function both positions are in.
+    """
 
     way: Way
     depth: int
@@ -61,7 +64,8 @@ class SourceWalk:
     def __init__(self) -> None:
         self.frames: list[CallFrame] = []
         self._position = Position((), -1)
-        self._event: Event | None = None  # the first one since the walk is there; None if another call came after it
+        # The event that brought the walk to the position; None once the same expression has made another call there.
+        self._event: Event | None = None
         self._moves: dict[tuple[Position, Position], Move] = {}
 
     def open_function(self, frame: CallFrame) -> None:
@@ -103,6 +107,7 @@ class SourceWalk:
         self._close(0)
 
     def _follow(self, move: Move, position: Position, event: Event) -> None:
+        """Make a move: on in the source, or back, which is another pass or another call."""
         depth = move.depth
         goes_back = move.way is Way.BACK
         if move.way is Way.WITHIN and not _is_conversion(event):
@@ -115,6 +120,7 @@ class SourceWalk:
             self.frames[level].evaluated.add(_expression(position, level, event))
 
     def _forward(self, position: Position, move: Move) -> None:
+        """Go on in the outermost function where the positions differ, or into another function at that depth."""
         depth = move.depth
         if move.way in (Way.INWARD, Way.ELSEWHERE):
             self._close(depth)
@@ -184,6 +190,7 @@ class SourceWalk:
             self.frames.pop()
 
     def _close_loops(self, frame: CallFrame, left: int) -> None:
+        """End loops of a function, the innermost first, until so many are left."""
         while len(frame.loops) > left:
             self.close_loop(frame)
             frame.loops.pop()
@@ -203,6 +210,7 @@ def _is_conversion(event: Event) -> bool:
 
 
 def _move(before: tuple[Place, ...], after: tuple[Place, ...]) -> Move:
+    """The move between the places of two positions, which are the same up to some depth."""
     depth = _common_length(before, after)
     if depth == len(after):
         return Move(Way.OUTWARD, depth)

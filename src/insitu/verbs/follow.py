@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from insitu.errors import InsituError
 from insitu.view.html import page
 from insitu.view.page.packing import PackedColumns
-from insitu.view.page.series_columns import LineColumns
+from insitu.view.page.series_columns import LineColumns, band_columns, variable_facts
 from insitu.view.page.series_pane import SeriesPane, pane_of_run
 
 if TYPE_CHECKING:
@@ -30,8 +30,10 @@ class LineHistory:
     changed: list[int] = field(default_factory=list)
 
     def replace(self, curve: Curve, revision: int) -> None:
-        """Take the curve as it is now."""
+        """Take the curve as it is now; of one that is shorter, the last point is sent again, and ends it."""
         common = self.curve.common_points(curve)
+        if len(curve) < len(self.curve):
+            common = max(0, min(common, len(curve) - 1))
         self.changed = [*self.changed[:common], *[revision] * (len(curve) - common)]
         self.curve = curve
 
@@ -124,10 +126,10 @@ class FollowedPage:
         has_other_bands = self._bands[variable.path][1] > after
         if not changed and not has_other_bands:
             return None
-        found = lines.facts(variable)
+        found = variable_facts(variable)
         is_tensor = variable.is_tensor
         found["lines"] = [lines.line(curve, is_tensor=is_tensor, start=starts[curve.rank]) for curve in changed]
-        found["bands"] = [lines.band(band) for band in variable.bands]
+        found["bands"] = list(map(band_columns, variable.bands))
         return found
 
     def _pane(self, *, with_variables: bool = True) -> SeriesPane:

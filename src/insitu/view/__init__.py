@@ -150,9 +150,10 @@ def show(
             parameters and operations; `backward=True`, for gradients and backward times beside the forward calls of a
             trace with `level="aten"`.
 
-    >>> from insitu.trace.event import TensorFacts
-    >>> show(Trace([Call(0, None, "function", "torch.ones", args=(3,), result=TensorFacts(0, (3,), "f32", "cpu"))]))
-    torch.ones(3)  f32[3]
+    Examples:
+        >>> from insitu.trace.event import TensorFacts
+        >>> show(Trace([Call(0, None, "function", "torch.ones", args=(3,), result=TensorFacts(0, (3,), "f32", "cpu"))]))
+        torch.ones(3)  f32[3]
     """
     if file is not None and not callable(getattr(file, "write", None)):
         raise SubjectError(f"file expects an open file or anything with write(), got {file!r:.80}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from insitu.trace.event import Call, Fields, TensorFacts, Word
 
-OTHER = Word("…")  # something that differs from call to call
+OTHER = Word("…")  # the sign for something that differs from call to call
 
 
 def common_call(calls: Sequence[Call]) -> Call:
@@ -38,59 +38,68 @@ def _common_items(every: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 def _common_named(every: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The arguments of each name; a sign for one that some calls do not have."""
     names = dict.fromkeys(chain.from_iterable(every))
     return {name: common_item([kwargs.get(name, OTHER) for kwargs in every]) for name in names}
 
 
 def common_item(items: Sequence[Any]) -> Any:
     """One of several arguments or results: itself if all are equal, tensors with the range of their sizes."""
-    first = items[0]
-    kind = type(first)
-    if kind is TensorFacts:
-        return _common_tensor(items)
-    if any(type(item) is not kind for item in items):
+    kinds = set(map(type, items))
+    if len(kinds) > 1:
         return OTHER
-    if kind in (tuple, list):
-        return _common_sequence(items)
-    if kind is dict:
-        return _common_named(items)
-    if kind is Fields:
-        return Fields(first.type, _common_named([item.items for item in items]))
-    if _are_equal(items):
+    common = _COMMON.get(kinds.pop(), _common_value)
+    return common(items)
+
+
+def _common_value(items: Sequence[Any]) -> Any:
+    """The value that all items are; something that refuses to be compared differs."""
+    first, *others = items
+    try:
+        are_equal = all(first is item or bool(first == item) for item in others)
+    except Exception:
+        return OTHER
+    if are_equal:
         return first
     return OTHER
 
 
-def _are_equal(items: Iterable[Any]) -> bool:
-    """Whether all items are the same, or print the same: what an argument holds may refuse to be compared."""
-    first, *others = items
-    try:
-        return all(first is item or bool(first == item) for item in others)
-    except Exception:
-        return False
-
-
 def _common_sequence(items: Sequence[Any]) -> Any:
+    """Tuples or lists, item by item; if nothing in them is common, neither are they."""
     kind = type(items[0])
     if len(set(map(len, items))) > 1:
         return OTHER
     parts = [common_item(parts) for parts in zip(*items, strict=True)]
-    if len(parts) > 1 and all(part is OTHER for part in parts):
+    has_nothing_common = len(parts) > 1 and all(part is OTHER for part in parts)
+    if has_nothing_common:
         return OTHER
     return kind(parts)
 
 
-def _common_tensor(items: Sequence[Any]) -> Any:
-    first = items[0]
-    if not all(type(item) is TensorFacts for item in items):
-        return OTHER
+def _common_fields(items: Sequence[Fields]) -> Fields:
+    """Objects, field by field."""
+    return Fields(items[0].type, _common_named([item.items for item in items]))
+
+
+def _common_tensor(items: Sequence[TensorFacts]) -> Any:
+    """Tensors of one dtype, with the range of their sizes."""
     shapes = {item.shape for item in items}
     dtypes = {item.dtype for item in items}
-    if len(shapes) == 1 and len(dtypes) == 1:
-        return first
     if len(dtypes) > 1:
         return OTHER
-    return replace(first, shape=common_shape(list(shapes)))
+    if len(shapes) == 1:
+        return items[0]
+    return replace(items[0], shape=common_shape(list(shapes)))
+
+
+# By the type of the items: what they have in common. Items of other types have only themselves.
+_COMMON: dict[type, Callable[[Sequence[Any]], Any]] = {
+    TensorFacts: _common_tensor,
+    tuple: _common_sequence,
+    list: _common_sequence,
+    dict: _common_named,
+    Fields: _common_fields,
+}
 
 
 def common_shape(shapes: Sequence[tuple[int | str, ...]]) -> tuple[int | str, ...]:
@@ -105,6 +114,7 @@ def common_shape(shapes: Sequence[tuple[int | str, ...]]) -> tuple[int | str, ..
 
 
 def _common_size(sizes: Sequence[int | str]) -> int | str:
+    """A size that all shapes have, or the least and the largest; a size may be a range already."""
     if len(set(sizes)) == 1:
         return sizes[0]
     if any(isinstance(size, str) for size in sizes):

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from insitu.view.line import DETAIL, Line, Span
 
 NARROW_PARTS = (12, 8)  # characters of the first part of a name, and of others
+LEAST_NAME = 10  # characters of a name before counts
+COUNT = "yellow"  # the ink of `× 8`
+COUNT_INKS = (COUNT, "grey")  # that, and of `40 calls`
 NUMBER = "0123456789.,-+"
 
 Places = Callable[[str], int]
@@ -115,6 +118,20 @@ def shorten(row: Line, width: int, cutter: Cutter) -> list[Span]:
 
 
 def _shortened(name: Sequence[Span], width: int, cutter: Cutter) -> list[Span]:
+    """A name cut to a width. The counts at its end, `× 8` and `40 calls`, stay if there is room for them."""
+    if cutter.total(name) <= width:
+        return list(name)
+    end = len(name)
+    while end > 1 and name[end - 1][1] in COUNT_INKS:
+        end -= 1
+    counts = name[end:]
+    room = width - cutter.total(counts)
+    if counts and room >= LEAST_NAME:
+        return [*_shortened_parts(name[:end], room, cutter), *counts]
+    return _shortened_parts(name, width, cutter)
+
+
+def _shortened_parts(name: Sequence[Span], width: int, cutter: Cutter) -> list[Span]:
     """A name cut to a width: one with details part by part, another one at its end."""
     is_plain = all(ink != DETAIL for _, ink in name)
     if is_plain:
@@ -133,7 +150,8 @@ def _parts_to_cut(name: Sequence[Span], more: str) -> Iterator[tuple[int, int]]:
     indices = range(len(name) - 1, -1, -1)
     details = [index for index in indices if name[index][1] == DETAIL]
     yield from ((index, len(more) + 2) for index in details)  # the parentheses, and a sign that there is more
-    yield from ((index, NARROW_PARTS[index > 0]) for index in indices if index not in details)
+    others = [index for index in indices if index not in details and name[index][1] != COUNT]
+    yield from ((index, NARROW_PARTS[index > 0]) for index in others)
 
 
 def _without_details(span: Span, more: str) -> Span:

@@ -332,7 +332,8 @@ def _bad(stats: Stats | None, index: tuple[int, ...] | None) -> str:
 def _operand(operand: TensorOperand) -> str:
     facts = f"{tensor(operand.facts)}{_range(operand.facts)}{_producer(operand)}"
     if operand.name:
-        return f"{short(safe(operand.name), MOST_TEXT)}  {facts}"
+        name = " ".join(operand.name.split())  # an expression may go over several lines
+        return f"{short(safe(name), MOST_TEXT)}  {facts}"
     return facts
 
 

@@ -47,7 +47,8 @@ SCRIPTS = (
     *("graph_draw", "graph_wires", "graph_sketch", "graph_camera", "graph_keys", "graph"),
     *("pairs", "pairs_verdict", "pairs_strip", "pairs_details"),
     *("series_model", "series_scale", "series_groups", "series_view", "series_reading", "series_tip", "series_drag"),
-    *("series_chart", "series_bands", "series_card", "series_strip", "series_tools", "series", "series_follow"),
+    *("series_cells", "series_chart", "series_bands", "series_card", "series_strip"),
+    *("series_tools", "series", "series_follow"),
     *("app", "keys", "help", "splitter", "start"),
 )
 STYLES = ("colours", "frame", "layout", "tree", "details", "graph", "time", "series", "diff", "narrow")

@@ -61,7 +61,10 @@ def first_odd_text(variables: Sequence[VariableSummary]) -> str:
     step = min(odd.values())
     first, *others = [path for path, own in odd.items() if own == step]
     more = f" and {len(others):,} other{'s' * (len(others) > 1)}" if others else ""
-    return f"✗ first NaN or Inf: step {step} in {safe(first) or '(root)'}{more}"
+    where = f"step {step} in {safe(first) or '(root)'}{more}"
+    if any(summary.sampled for summary in variables):
+        return f"✗ NaN or Inf: {where}; it may have begun earlier, in steps that were not read to show this"
+    return f"✗ first NaN or Inf: {where}"
 
 
 def _heading(column: Column, cells: Iterable[Span]) -> Span:
@@ -168,6 +171,7 @@ def course(summary: VariableSummary) -> Sequence[float | None]:
 
 
 def _mean(summary: VariableSummary) -> str:
+    """The mean of all values; that of flags says nothing."""
     if summary.dtype == FLAG:
         return ""
     return _number(summary.mean, summary)
@@ -192,6 +196,9 @@ def _last(summary: VariableSummary) -> Span:
 
 
 def _last_number(number: float, summary: VariableSummary) -> str:
+    """The last number; flags are recorded as 0 and 1."""
+    if summary.dtype == FLAG and 0 < number < 1:
+        return "False, True"  # the values of the step differ, in a loop or between ranks
     if summary.dtype == FLAG:
         return str(bool(number))
     return figure(number)

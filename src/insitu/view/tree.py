@@ -8,9 +8,11 @@ from itertools import compress
 from insitu.trace.arrange import arrange
 from insitu.trace.event import Call, Event, Mark, Variable
 from insitu.trace.failed_calls import failed_calls
-from insitu.trace.fold import Columns, Fold, Steps, by_step, fold, steps, without_frames
-from insitu.trace.forest import Forest, Group, Node
+from insitu.trace.fold import Columns, Fold, fold
+from insitu.trace.folded_steps import Steps, by_step, fold_steps
+from insitu.trace.forest import Forest, Group, Node, beginning
 from insitu.trace.operation import operation
+from insitu.trace.wrappers import without_wrappers
 from insitu.view.beside import Beside, NothingBeside
 from insitu.view.footer import Footer
 from insitu.view.line import Line, Span, ViewTraits
@@ -25,9 +27,9 @@ from insitu.view.tree_row import Gap, TreeRow, note_training, with_gaps
 from insitu.view.tree_variable import mark_line, variable_line
 
 # The guide before the row of a child: before the last child, and before the others.
-LAST, OTHER = "└─ ", "├─ "
+LAST_CHILD, OTHER_CHILD = "└─ ", "├─ "
 # The guide before the rows below a child.
-BELOW = {LAST: "   ", OTHER: "│  ", "": ""}
+BELOW = {LAST_CHILD: "   ", OTHER_CHILD: "│  ", "": ""}
 
 # A row or a gap, its depth, and the two parts of its guide. A plain tuple, because each row has one.
 Branch = tuple[TreeRow | Gap, int, str, str]
@@ -73,13 +75,13 @@ class Tree:
         failed: bool = False,
     ) -> None:
         self._unfold = unfold
-        has_more = costs or backward
+        has_more_columns = costs or backward
         self._beside: Beside | NothingBeside = NothingBeside()
-        if has_more:
+        if has_more_columns:
             self._beside = Beside(costs=costs, backward=backward)
-        self._shows_all = unfold and not has_more
-        is_complete = backward or failed or rows is not None
-        self._live = live and not is_complete  # such a tree needs all calls
+        self._shows_all = unfold and not has_more_columns
+        needs_all_calls = backward or failed or rows is not None
+        self._live = live and not needs_all_calls
         self._sources = SourceNames()
         self._nonfinite = NonFiniteRows(self._sources)
         self._cells = TreeCells(self._sources, self._nonfinite, inputs=inputs, more=self._beside.columns)
@@ -88,10 +90,11 @@ class Tree:
         self._roots: list[Node] = []
         self._events: list[Event] = []  # since the last outermost call
         self._hidden: set[int] = set()  # those of them that have no rows
-        self._ends_with_first = True
-        self._most = rows
-        self._failed = failed
+        self._ends_with_first = True  # whether the last line names the first NaN or Inf, if there is one
+        self._most_rows = rows
+        self._shows_only_failure = failed
         self.footer = Footer()
+        self._has_steps = False  # whether the outermost rows are steps
         self.is_cut = False  # whether a row was closed, or left out, to make the others fit
 
     def begin(self) -> Iterable[Line]:
@@ -147,12 +150,12 @@ class Tree:
     def finish(self) -> Iterable[Line]:
         """The rows of the calls that wait for the end, and of calls whose parents were not recorded; the footer."""
         self._learn()
-        roots = sorted([*self._roots, *self._forest.rest()], key=lambda node: node.first.id)
+        roots = sorted([*self._roots, *self._forest.rest()], key=beginning)
         self._roots = []
         self._beside.settle()
         self._nonfinite.settle()
         if roots:
-            groups = steps([self._arranged([nodes], None)[0] for nodes in by_step(roots)])
+            groups = fold_steps([self._arranged([nodes], None)[0] for nodes in by_step(roots)])
             rows = self._step_rows(groups)
             yield from self._lines(rows, self._opened(rows, roots))
         missing = self._beside.missing
@@ -176,33 +179,34 @@ class Tree:
         is_single = len(groups) == 1 and groups[0].count == 1
         if self._live or is_single:
             return [row for group in groups for row in self._rows(group.folds, None)]
-        ranked = len({item.nodes[0].first.rank for group in groups for item in group.folds}) > 1
-        return [self._step_row(group, ranked) for group in groups]
+        self._has_steps = True
+        ranks = {item.nodes[0].first.rank for group in groups for item in group.folds}
+        return [self._step_row(group, has_ranks=len(ranks) > 1) for group in groups]
 
-    def _step_row(self, group: Steps, ranked: bool) -> TreeRow:
+    def _step_row(self, group: Steps, *, has_ranks: bool) -> TreeRow:
         """The row of a step, or of several that are alike; a step of one call has its number on that row."""
-        title = step_spans(group, ranked)
+        title = step_spans(group, has_ranks)
         if len(group.folds) == 1:
             return TreeRow(group.folds[0], None, (*title, ("  ", "grey")))
         return TreeRow(None, None, title, tuple(group.folds))
 
     def _rows(self, folds: Iterable[Fold], around: Call | None) -> list[TreeRow]:
         """A row for each fold inside a call, without those that only surround another one."""
-        shown = without_frames(list(folds), self._arranged, is_inside_call=around is not None)
+        shown = without_wrappers(list(folds), self._arranged, is_inside_call=around is not None)
         rows = [TreeRow(item, around) for item in shown]
-        if self._most is not None:
+        if self._most_rows is not None:
             note_training(rows)
         return rows
 
     def _opened(self, rows: list[TreeRow], roots: list[Node]) -> Opened[TreeRow] | None:
         """The rows to open; None for all."""
-        if self._failed:
+        if self._shows_only_failure:
             opened = self._way_to_failure(rows, roots)
             if opened is not None:
                 return opened
-        if self._most is None:
+        if self._most_rows is None:
             return None
-        return Screen(self._inside, lambda row: row.weight, self._most).fit(rows)
+        return Screen(self._inside, lambda row: row.weight, self._most_rows).fit(rows)
 
     def _way_to_failure(self, rows: list[TreeRow], roots: list[Node]) -> Opened[TreeRow] | None:
         """The rows around the call that failed, and that call; None if no call did."""
@@ -235,9 +239,11 @@ class Tree:
             stack += _branches(_shown(row, inside, opened), depth + 1, guide + BELOW[branch])
 
     def _line(self, row: TreeRow, depth: int, guide: str, is_closed: bool) -> Line:
-        event, item = row.event, row.item
-        if event is None or item is None:
+        """The line of a row; a row that is closed says how many calls are in it."""
+        item = row.item
+        if item is None:
             return Line(row.title, (), self._columns)
+        event = item.event
         if isinstance(event, Mark):
             return mark_line(event, depth, guide, self._columns)
         if isinstance(event, Variable):
@@ -263,6 +269,8 @@ class Tree:
             name, cells = group_spans(event, item), self._cells.of_group(event, item, more)
         else:
             name, cells = call_spans(event, item, around), self._cells.of_call(event, item, more)
+        if self._has_steps and around is None:
+            return name, cells  # a step may begin and end in the middle of a pass
         return (*name, *present_spans(item)), cells
 
     def _inside(self, row: TreeRow) -> list[TreeRow]:
@@ -272,16 +280,16 @@ class Tree:
         return row.inside
 
     def _rows_inside(self, row: TreeRow) -> list[TreeRow]:
-        event, item = row.event, row.item
-        if event is None or item is None:
+        """The rows inside a row, which are found once."""
+        item = row.item
+        if item is None:
             return self._rows(row.folds, None)
-        if isinstance(event, (Mark, Variable)) or not item.nodes[0].children:
+        if not _can_open(item):
             return []
-        if not isinstance(event, Group):
-            return self._rows(item.children(self._arranged), event)
-        if event.kind in ("expression", "rest"):
-            return []
-        return self._rows(item.children(self._arranged), row.around)
+        around = row.around
+        if isinstance(item.event, Call):
+            around = item.event
+        return self._rows(item.children(self._arranged), around)
 
     def _arranged(self, columns: Columns, around: Event | Group | None) -> Columns:
         """Siblings without those that are not shown, and in groups."""
@@ -301,6 +309,14 @@ class Tree:
         if self._unfold:
             return True
         return not _is_hidden(node)
+
+
+def _can_open(item: Fold) -> bool:
+    """Whether a row shows what is inside: what a library does is not shown."""
+    event = item.event
+    if isinstance(event, Group):
+        return event.kind not in ("expression", "rest")
+    return isinstance(event, Call) and bool(item.nodes[0].children)
 
 
 def _calls_at_end(roots: list[Node]) -> Iterator[Event]:
@@ -329,9 +345,9 @@ def _branches(rows: Sequence[TreeRow | Gap], depth: int, guide: str) -> list[Bra
     """The rows with their guides, the last one first."""
     if depth == 0:
         return [(row, depth, guide, "") for row in reversed(rows)]
-    branches: list[Branch] = [(row, depth, guide, OTHER) for row in reversed(rows)]
+    branches: list[Branch] = [(row, depth, guide, OTHER_CHILD) for row in reversed(rows)]
     if branches:
-        branches[0] = (rows[-1], depth, guide, LAST)
+        branches[0] = (rows[-1], depth, guide, LAST_CHILD)
     return branches
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from insitu.trace.event import Call, Site, TensorFacts, Variable, tensors
 from insitu.trace.fold import Fold
-from insitu.trace.forest import Group
+from insitu.trace.forest import Group, time_of
 from insitu.view.common_call import OTHER, common_item
 from insitu.view.line import Column, Span
 from insitu.view.number import counted_spread, duration, finite_spread, limits
@@ -28,6 +28,7 @@ SOURCE = Column("source", narrow=22, keeps_end=True)
 MOST_INPUTS = 40  # characters
 MOST_NUMBER = 60  # characters of a range of numbers
 MOST_KEPT = 24
+FLOAT_DIGITS = 6  # of a single number
 SUM = "Σ "
 
 Cells = tuple[Span, ...]
@@ -201,7 +202,7 @@ def _inputs_text(facts: tuple[tuple[str, str, tuple[int | str, ...]], ...]) -> s
 
 def _time(events: Sequence[Call | Group]) -> Span:
     """The time of an event, or the sum of several."""
-    return _sum([event.duration for event in events if event.duration is not None])
+    return _sum([time for time in map(time_of, events) if time is not None])
 
 
 def _sum(times: list[int]) -> Span:
@@ -218,6 +219,8 @@ def _results(calls: list[Call]) -> str:
     """The result of the calls; of several numbers the least and the largest, and how many are NaN."""
     found = [call.result for call in calls]
     out = found[0]
+    if len(found) == 1 and isinstance(out, float):
+        return f"{out:.{FLOAT_DIGITS}g}"
     if len(found) == 1:
         return result(out)
     if isinstance(out, (int, float)) and not isinstance(out, bool):

@@ -14,14 +14,14 @@ from insitu.view.value import safe, short
 
 MOST_TEXT = 72  # characters of a line of source
 COMMENT = re.compile(r"\s+#[^'\"]*$")
-FOR = re.compile(r"\s*(?:async\s+)?for\s.*?\sin\s+(.*?)\s*:")
+FOR = re.compile(r"\s*(?:async\s+)?for\s.*?\sin\s+")
 
 
 def group_spans(group: Group, item: Fold) -> tuple[Span, ...]:
     """The name of a row for several calls, and how many they are."""
     if group.kind == "pass":
         return ((f"× {item.count} alike", "yellow"),)
-    if group.kind in ("loop", "function"):
+    if group.has_passes:
         return ((source_text(group), "teal"), *_passes(group, item))
     if group.kind == "rest":
         return ((f"… {calls_text(item)}", "grey"),)
@@ -49,8 +49,22 @@ def _line_text(text: str) -> str:
     """A line without its comment; of the header of a loop, what the loop goes through."""
     header = FOR.match(text)
     if header is not None:
-        text = header.group(1)
+        text = _before_colon(text[header.end() :])
     return short(safe(COMMENT.sub("", text).strip()), MOST_TEXT)
+
+
+def _before_colon(text: str) -> str:
+    """A text up to the colon that ends the header of a loop; the colon of a slice or a dict is in brackets.
+
+    >>> _before_colon("rows[:2]: print(1)")
+    'rows[:2]'
+    """
+    depth = 0
+    for place, letter in enumerate(text):
+        if letter == ":" and depth == 0:
+            return text[:place]
+        depth += (letter in "([{") - (letter in ")]}")
+    return text
 
 
 def _passes(group: Group, item: Fold) -> tuple[Span, ...]:
@@ -93,7 +107,7 @@ def closed_spans(item: Fold) -> tuple[Span, ...]:
     """What a row hides that is not open, unless its name says that already."""
     event = item.event
     if isinstance(event, Group):
-        if event.kind not in ("loop", "function"):
+        if not event.has_passes:
             return ()
         return ((f"  … {calls_text(item)}", "grey"),)
     text = range_text([node.size - 1 for node in item.nodes])

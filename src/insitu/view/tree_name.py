@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site
-from insitu.trace.fold import Fold, Steps
+from insitu.trace.fold import Fold
+from insitu.trace.folded_steps import Steps
 from insitu.trace.path import relative
 from insitu.view.common_call import common_call
 from insitu.view.line import DETAIL, Span

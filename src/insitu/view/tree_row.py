@@ -7,7 +7,7 @@ from functools import cached_property
 
 from insitu.trace.event import Call, Event
 from insitu.trace.fold import Fold
-from insitu.trace.forest import BACKWARD, MODEL, ODD, Group, Node
+from insitu.trace.forest import BACKWARD, MODEL, ODD, Group, Node, time_of
 from insitu.view.line import Span
 from insitu.view.screen import MUST_OPEN, Weight
 
@@ -56,7 +56,7 @@ class TreeRow:
     @cached_property
     def weight(self) -> Weight:
         """What to open first: the way to what went wrong, the loop that trains, its model, then what takes longest."""
-        time = sum(getattr(node.event, "duration", None) or 0 for node in self.nodes)
+        time = sum(time_of(node.event) or 0 for node in self.nodes)
         if self.marks & ODD:
             return (MUST_OPEN + 1, time)
         if self.marks & BACKWARD and not self.is_backward:
@@ -103,7 +103,7 @@ class Gap:
     @property
     def times(self) -> list[int]:
         """The times of all their calls and groups."""
-        times = [getattr(node.event, "duration", None) for row in self.rows for node in row.nodes]
+        times = [time_of(node.event) for row in self.rows for node in row.nodes]
         return [time for time in times if time is not None]
 
 

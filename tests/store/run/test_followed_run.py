@@ -148,6 +148,26 @@ def test_the_end_of_a_run_and_its_file_are_noticed(tmp_path: Path) -> None:
     followed.close()
 
 
+def test_a_run_that_could_not_be_read_for_a_moment_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise StoreError("not now")
+
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
+        journal.step(0, 0.0, entries(0))
+        followed = FollowedRun(tmp_path / "run.h5")
+        journal.step(1, 0.0, entries(1))
+    with monkeypatch.context() as patched:
+        patched.setattr("insitu.store.run.followed_run.load", refuse)
+        with pytest.raises(StoreError):
+            followed.poll()
+    followed.poll()
+    assert followed.state == "ended"
+    check_whole(followed, tmp_path / "run.h5")
+    followed.close()
+
+
 def test_a_new_attempt_replaces_the_steps_from_its_first_on(tmp_path: Path) -> None:
     parts = tmp_path / "run.h5.parts"
     with JournalWriter(parts, 0, run=RUN) as journal:

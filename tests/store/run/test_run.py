@@ -19,6 +19,7 @@ from insitu.store.run import file_builder
 from insitu.store.run.merge import merge_journals
 from insitu.store.run.run import Run
 from insitu.store.run.series import NotRecordedError, Series
+from insitu.trace.run import VariableSummary
 from insitu.verbs.compare import run_trace
 
 FORMS = ["journals", "none", "gzip", "lzf"]
@@ -388,13 +389,30 @@ def test_the_shapes_of_a_variable_are_the_bounds_of_each_dimension(tmp_path: Pat
     assert summary.shapes == ((2, 1), (4, 8))
 
 
-def test_summary_of_a_large_variable_is_sampled(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("insitu.store.run.summary.MOST_BYTES", 1000)
-    with JournalWriter(tmp_path / "run.h5.parts") as journal:
+def record_spike(folder: Path) -> VariableSummary:
+    """The summary of a variable that is too large for the memory, and of which one step is far from the others."""
+    with JournalWriter(folder / "run.h5.parts") as journal:
         for step in range(100):
-            journal.step(step, 0.0, [tensor("x", 0, np.full(50, step, np.float64))])
-    (summary,) = insitu.load(tmp_path / "run.h5").summary(4).variables
-    assert summary.sampled and len(summary.means) <= 4 and summary.rows == 100
+            value = np.full(50, 1.0 + 99 * (step == 37))
+            journal.step(step, 0.0, [tensor("x", 0, value)])
+    (summary,) = insitu.load(folder / "run.h5").summary(10).variables
+    return summary
+
+
+def test_summary_of_a_large_variable_has_all_of_its_values(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("insitu.store.run.summary.MOST_BYTES", 1000)
+    summary = record_spike(tmp_path)
+    assert not summary.sampled and (summary.low, summary.high) == (1, 100)
+    assert summary.mean == pytest.approx(1.99) and summary.last == 1
+    assert summary.means == pytest.approx([1, 1, 1, 10.9, 1, 1, 1, 1, 1, 1])
+    assert summary.norms[3] == pytest.approx(10.9 * 50**0.5)
+
+
+def test_summary_of_a_variable_that_is_too_large_to_read_is_sampled(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("insitu.store.run.summary.MOST_BYTES", 1000)
+    monkeypatch.setattr("insitu.store.run.summary.MOST_READ", 2000)
+    summary = record_spike(tmp_path)
+    assert summary.sampled and len(summary.means) <= 10 and summary.rows == 100
 
 
 def test_closed_run_raises_a_clear_error(tmp_path: Path) -> None:

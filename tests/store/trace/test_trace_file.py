@@ -15,6 +15,9 @@ import insitu
 import insitu.verbs.save
 from insitu.errors import StoreError
 from insitu.store import load, save
+from insitu.store.trace.schema import SCHEMA
+from insitu.store.trace.trace_encoder import encode
+from insitu.store.trace.trace_file import write
 from insitu.trace.event import Call, Event, Mark, TensorFacts
 from insitu.trace.trace import Trace
 
@@ -30,6 +33,20 @@ def saved(tmp_path: Path) -> Path:
 
 def test_a_trace_comes_back_as_it_was(saved: Path) -> None:
     assert picture(load(saved)) == picture(everything())
+
+
+def test_file_from_before_a_column_was_added_comes_back(tmp_path: Path) -> None:
+    trace = everything()
+    tables = encode(trace, trace.about)
+    added = {(table, name) for table, rules in SCHEMA.items() for name, rule in rules.items() if rule.added}
+    assert added
+    for table, name in added:
+        del tables[table][name]
+    write(tables, trace.about, tmp_path / "old.h5", overwrite=False)
+    old = load(tmp_path / "old.h5")
+    assert [event.id for event in old] == [event.id for event in trace]
+    assert {call.mode for call in old.calls} == {"eager"}
+    assert {call.site.nesting for call in old.calls if call.site is not None} == {None}
 
 
 def test_large_columns_come_back_as_they_were(tmp_path: Path) -> None:

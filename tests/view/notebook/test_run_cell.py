@@ -119,9 +119,12 @@ def test_an_empty_series_and_one_without_finite_numbers_have_no_chart(tmp_path: 
 def test_a_series_that_is_too_large_is_sampled_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series_summary, "MOST_BYTES", 4 * 100 * 50)
     values = [np.full(100, step, np.float32) for step in range(200)]
-    with written(tmp_path / "run.h5.parts", {"h": values}) as run:
+    odd = [*values[:100], *[np.full(100, np.nan, np.float32)] * 99, values[199]]
+    with written(tmp_path / "run.h5.parts", {"h": values, "odd": odd}) as run:
         forms = run["h"]._repr_mimebundle_()
+        text = run["odd"]._repr_mimebundle_()["text/plain"]
     assert "some of the steps are left out" in forms["text/plain"] and "range 0 … 199  last 199" in forms["text/plain"]
+    assert "the first of those shown is 1" in text
 
 
 def test_hostile_names_and_texts_are_texts(tmp_path: Path) -> None:

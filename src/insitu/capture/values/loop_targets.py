@@ -8,39 +8,28 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from insitu.capture.values.function_search import FunctionSearch, functions_of, is_code, modules_of_program
 from insitu.capture.values.leaves import parts
 from insitu.capture.values.targets import join, shortest
-from insitu.capture.variables.follow.callees import ADDED, callees, is_library
+from insitu.capture.variables.follow.callees import callees
 from insitu.capture.variables.follow.definitions import nested_codes
 from insitu.capture.variables.follow.instructions import global_names, stored_globals, stored_names
 from insitu.capture.variables.follow.line_meanings import line_meanings
-from insitu.capture.variables.follow.lookup import (
-    MISSING,
-    attribute,
-    attributes_of,
-    contents,
-    in_class,
-    is_class,
-    is_module,
-)
+from insitu.capture.variables.follow.lookup import MISSING, attributes_of, contents
 from insitu.capture.variables.follow.rewrite import bound_names, known_names
 from insitu.capture.variables.patterns import is_passed_over
-from insitu.capture.variables.reach import original_of
 from insitu.errors import PatternError
 from insitu.trace.path import Pattern, Segments, fits, is_wild, suggestion
 
 MODULE = "<module>"
 TRAINING = frozenset({"backward", "step"})  # what code that trains calls
-# What the method of a model is recorded by is its path in the model.
-OF_MODELS = "forward"
 
-Place = tuple[str, str]  # the file and the qualified name of a function, as its reports have them
+CodePlace = tuple[str, str]  # the file and the qualified name of a function, as its reports have them
 
 
 @dataclass
@@ -58,7 +47,7 @@ class LoopTarget:
         self.has_end = any(not TRAINING.isdisjoint(each.co_names) for each in (self.code, *nested_codes(self.code)))
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CodePlace:
         """Where the code is."""
         return self.code.co_filename, self.code.co_qualname
 
@@ -161,11 +150,12 @@ class LoopSearch:
     def __init__(self, scope: LoopScope) -> None:
         self._scope = scope
         self._own = LoopTarget(scope.code, scope.function)
-        self.found: dict[Place, LoopTarget] = {}
+        self.found: dict[CodePlace, LoopTarget] = {}
         self.paths: dict[str, set[str]] = {}
 
     @functools.cached_property
     def _functions(self) -> FunctionSearch:
+        """The functions of the program by name; made for the first pattern that needs it."""
         spaces = [self._scope.namespace, *map(attributes_of, modules_of_program())]
         return FunctionSearch(spaces, lambda: self._scope.callees)
 
@@ -179,16 +169,22 @@ class LoopSearch:
 
     def _add_own(self, segments: Segments) -> set[str]:
         """Variables of the scope itself: by their names, or after the name of its function."""
-        is_function = is_code(self._scope.namespace.get(segments[0]))
-        paths = self._own.add((), segments) if not is_function else set()
-        qualified = Pattern.of(self._scope.code.co_qualname.rpartition("<locals>.")[2]).segments
-        for name in (qualified[-1:], qualified):
-            is_named = segments[: len(name)] == name and len(segments) > len(name)
-            if is_named and not paths:
-                paths = self._own.add(name, segments[len(name) :])
+        paths: set[str] = set()
+        for name in self._own_prefixes(segments):
+            paths = paths or self._own.add(name, segments[len(name) :])
         if paths:
             self.found[self._own.place] = self._own
         return paths
+
+    def _own_prefixes(self, segments: Segments) -> Iterator[Segments]:
+        """The names that may be before a variable of the scope: none, `run`, or `Trainer.run`."""
+        if not is_code(self._scope.namespace.get(segments[0])):
+            yield ()
+        qualified = Pattern.of(self._scope.code.co_qualname.rpartition("<locals>.")[2]).segments
+        for name in (qualified[-1:], qualified):
+            is_named = segments[: len(name)] == name and len(segments) > len(name)
+            if is_named:
+                yield name
 
     def _add_function(self, segments: Segments) -> set[str]:
         """Variables of a function, by its name; of several functions with one name, the nearest has the variable."""
@@ -218,77 +214,3 @@ class LoopSearch:
         near = [function for value in list(self._scope.namespace.values()) for function in functions_of(value)]
         for function in near:
             yield from (join(function.__name__, name) for name in own_names(function.__code__))
-
-
-class FunctionSearch:
-    """Finds functions of the program by name, without running code of it; those of torch and Python are left out.
-
-    It looks into spaces, each with values by name, and then among the functions that are called.
-    """
-
-    def __init__(
-        self, spaces: Sequence[Mapping[str, Any]], callees: Callable[[], Iterable[FunctionType]] = lambda: ()
-    ) -> None:
-        self._spaces, self._callees = spaces, callees
-
-    def named(self, name: Segments) -> Iterator[FunctionType]:
-        """The functions with a name such as `train`, `Trainer.run` or `engine.train`, nearest first."""
-        if any(map(is_wild, name)):
-            return
-        for space in self._spaces:
-            if name[0] in space:
-                yield from functions_of(member_at(space[name[0]], name[1:]))
-        if len(name) == 1 and name[0] != OF_MODELS:
-            yield from self._members(name[0])
-
-    def _members(self, name: str) -> Iterator[FunctionType]:
-        """The methods of this name, of the classes and objects in the spaces, and functions that are called."""
-        for space in self._spaces:
-            for value in list(space.values()):
-                yield from functions_of(member_of(value, name))
-        yield from (function for function in self._callees() if function.__name__ == name)
-
-
-def member_at(value: Any, names: Segments) -> Any:
-    """What a chain of attributes leads to."""
-    for name in names:
-        value = attribute(value, name)
-    return value
-
-
-def member_of(value: Any, name: str) -> Any:
-    """The function of this name in a module, a class, or the class of an object."""
-    if is_module(value):
-        return attributes_of(value).get(name)
-    return in_class(value if is_class(value) else type(value), name)
-
-
-def is_code(value: Any) -> bool:
-    """Whether a value is a function, a class or a module: what follows its name is not a part of a variable."""
-    return is_class(value) or is_module(value) or isinstance(value, (FunctionType, functools.partial))
-
-
-def functions_of(value: Any) -> Iterator[FunctionType]:
-    """The function that runs when a value is called, as the user wrote it; nothing for one of torch or Python."""
-    while isinstance(value, (staticmethod, classmethod, MethodType)):
-        value = value.__func__
-    if isinstance(value, functools.partial):
-        value = value.func
-    if type(value) is not FunctionType:
-        return
-    function = original_of(value)
-    if function is not None and not is_library(function.__code__.co_filename):
-        yield function
-
-
-def modules_of_program() -> list[ModuleType]:
-    """The modules that belong to the program: not those of Python, and not those of packages that were installed."""
-    return [module for module in list(sys.modules.values()) if is_module(module) and is_own(module)]
-
-
-def is_own(module: ModuleType) -> bool:
-    """Whether a module is part of the program that runs."""
-    file = attributes_of(module).get("__file__")
-    if type(file) is not str or any(name in file for name in ADDED):
-        return False
-    return not is_library(file)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from insitu.capture.changes import print_of
+from insitu.capture.tensor_swaps import swaps as tensor_swaps
+from insitu.capture.tensors import TensorRef
 from insitu.capture.torch_internals import DisableTorchFunction, version_counter
 from insitu.capture.values.copies import PLAIN
 from insitu.capture.values.intake import text_of
-from insitu.capture.values.leaves import SMALL
-from insitu.capture.values.loop_targets import LoopTarget, Place
+from insitu.capture.values.loop_targets import CodePlace, LoopTarget
+from insitu.capture.variables.follow.code_variables import ATOMS
 from insitu.capture.variables.follow.definitions import NoSource, find
 from insitu.capture.variables.follow.lines import LineFollower, reported_frame
 from insitu.capture.variables.follow.report_plan import Extras
@@ -47,10 +49,12 @@ class LoopValues:
     Functions report by rewritten code; a block that runs already, and functions without source, line by line.
     """
 
+    probes = ()  # for swapped tensors: no probe of ours has values
+
     def __init__(self, recorder: ValueRecorder) -> None:
         self._recorder = recorder
         self._rule, self._clock = recorder.rule, recorder.clock
-        self._targets: dict[Place, LoopTarget] = {}
+        self._targets: dict[CodePlace, LoopTarget] = {}
         self._calls: FrameStates[LoopCall] = FrameStates()
         self._lines = ExitStack()
         self._looks = 0  # for the functions in which steps end
@@ -63,6 +67,7 @@ class LoopValues:
         self._targets = dict(self._recorder.targets.loops)
         if not self._targets and not self._recorder.is_open_to_more:
             return
+        tensor_swaps.hold(self)
         recordings.append(self.hear)
         undo.callback(recordings.remove, self.hear)
         undo.callback(self.stop_lines)
@@ -81,18 +86,20 @@ class LoopValues:
         self._lines.close()
 
     def _start(self, target: LoopTarget, undo: ExitStack, frame: FrameType | None) -> None:
+        """Let the code of a target report its variables, in the quickest way that it allows."""
         names = tuple(sorted(target.variables))
         is_block = frame is not None and frame.f_code is target.code
         if is_block:
             self._follow_lines([], names, frame)
         elif target.function is None:
             return  # a script, which reports by itself
-        elif has_source(target.code):
+        elif has_source(swaps.original(target.function)):
             undo.enter_context(swaps.swapped([target.function], names, PASSES))
         else:
             self._follow_lines([target.code], names, None)
 
     def _follow_lines(self, codes: list[CodeType], names: tuple[str, ...], frame: FrameType | None) -> None:
+        """Compare the variables of code, or of a frame that runs already, after each line."""
         follower = LineFollower()
 
         def report(point: ReportPoint, value: Any) -> None:
@@ -106,7 +113,7 @@ class LoopValues:
     def hear(self, point: ReportPoint, value: Any, frame: FrameType, *, is_joined: bool = False) -> None:
         """A variable was reported, or a pass of a loop; what a block had before it was joined is not recorded."""
         moment = point.moment
-        is_same_atom = moment == "maybe" and type(value) in SMALL  # a number that is not bound again is the same
+        is_same_atom = moment == "maybe" and id(type(value)) in ATOMS  # a number that is not bound again is the same
         target = None if is_same_atom else self._targets.get((point.file, point.function))
         if target is None:
             return
@@ -175,7 +182,7 @@ class LoopValues:
         call = self._call_in(target, frame)
         is_bound = point.moment != "maybe"
         for path, item in target.values(point.name, value):
-            now = identity_of(item)
+            now = state_of(item)
             is_new = is_bound or call.known.get(path) != now
             call.known[path] = now
             if is_new and is_taken:
@@ -191,10 +198,29 @@ class LoopValues:
         return call
 
 
-def identity_of(value: Any) -> Any:
-    """What tells that a value has changed in place: for a tensor its version, which costs less than its contents."""
+class TensorState:
+    """Which tensor it is, and its version, which costs less than its contents; the tensor is not kept alive.
+
+    The id would not do: a tensor often has that of one that was freed just before.
+    """
+
+    __slots__ = ("_tensor", "_version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor, self._version = TensorRef(tensor), version_of(tensor)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorState):
+            return False
+        return self._version == other._version and self._tensor() is other._tensor()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def state_of(value: Any) -> Any:
+    """What tells that a value has changed, or is another one."""
     if type(value) in PLAIN:
-        return id(value), version_of(value)
+        return TensorState(value)
     return print_of(value)
 
 

@@ -12,12 +12,14 @@ was interrupted is named in `run.missing`. Nothing here waits for another proces
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
 from threading import RLock, get_ident
 from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -140,6 +142,13 @@ class ValueRecorder:
                 ProgramCalls(self.rule, is_counted=False).start(undo)
             self._loops.start(undo, frame)
             self._undo = undo.pop_all()
+            _started.add(self)
+
+    def abandon(self) -> None:
+        """This process is the child of a fork: the hooks on its optimizers stay, and its parent records."""
+        self.lock = RLock()
+        self.clock.is_announced = True
+        self.clock.step, self.writer.now = self.clock.step.ended(), StepValues(self.step)
 
     def _start_model(self, undo: ExitStack, targets: Targets) -> None:
         self._gradients.start(undo, targets)
@@ -400,6 +409,15 @@ class ValueRecorder:
         self._intake.add(now, path, value, self.keep_of(path), partial(now.set, call))
 
 
+_started: WeakSet[ValueRecorder] = WeakSet()
+
+
+def _abandon_all() -> None:
+    for recorder in list(_started):
+        recorder.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)
 _hooks = (ValueRecorder.on_module, ValueRecorder.enter, ValueRecorder.leave)
 skip_when_compiling(*_hooks, ValueRecorder._add_output, ValueRecorder._after_call)
 _works = (ValueRecorder._take_outputs, ValueRecorder._finish_step, ValueRecorder.take)

@@ -53,6 +53,11 @@ class Swaps:
             self._remove(functions, wish)
             regions.end()
 
+    def original(self, function: FunctionType) -> CodeType:
+        """The code of a function without reports."""
+        with self._lock:
+            return self._originals.get(id(function), (function, function.__code__))[1]
+
     def _add(self, functions: list[FunctionType], wish: Wish) -> None:
         with self._lock:
             for function in functions:

@@ -58,6 +58,18 @@ class _ReadFrame:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _TailEntry:
+    """An entry of a frame; it has a `piece` of the data, unless the value did not change."""
+
+    variable: int
+    layout: int
+    call: int
+    digest: bytes
+    piece: memoryview | None
+    is_replaced: bool
+
+
 class JournalTail:
     """The end of a journal that grows.
 
@@ -115,45 +127,52 @@ class JournalTail:
     def _values(
         self, step: list[StepFrame], data: dict[tuple[int, int], bytes], known: dict[tuple[int, int], Any]
     ) -> Iterator[TailValue]:
+        """The values of a step, without those that a later frame replaces; `known` learns the last value of each."""
         for frame in step:
-            pieces = memoryview(data[frame.file, frame.start])
-            begin = 0
-            for entry, is_replaced in zip(frame.entries.tolist(), frame.is_replaced.tolist(), strict=True):
-                variable, layout, call, kind, length, digest = entry
-                is_stored = kind == frames.STORED
-                piece = pieces[begin : begin + length] if is_stored else None
-                begin += length if is_stored else 0
-                key = self._shard.names.variables.get(variable)
+            for entry in _entries(frame, data[frame.file, frame.start]):
+                key = self._shard.names.variables.get(entry.variable)
                 if key is None:
                     continue
                 try:
-                    value = self._value(key, (variable, call), layout, piece, digest, known)
+                    value = self._value(key, entry, known)
                 except FRAME_ERRORS:  # a merge reports it
                     continue
-                known[variable, call] = value
-                if not is_replaced:
-                    yield TailValue(key, self._shard.rank, frame.step, call, frame.time, value)
+                known[entry.variable, entry.call] = value
+                if not entry.is_replaced:
+                    yield TailValue(key, self._shard.rank, frame.step, entry.call, frame.time, value)
 
-    def _value(
-        self,
-        key: tuple[str, str],
-        place: tuple[int, int],
-        layout: int,
-        piece: memoryview | None,
-        digest: bytes,
-        known: dict[tuple[int, int], Any],
-    ) -> Any:
-        if piece is None:
+    def _value(self, key: tuple[str, str], entry: _TailEntry, known: dict[tuple[int, int], Any]) -> Any:
+        """The value of an entry: what its bytes say or, for one that did not change, the last that is known."""
+        path, dtype = key
+        if entry.piece is None:
+            place = (entry.variable, entry.call)
             if place not in known:
-                known[place] = self._last_value(*key, place[1])
+                known[place] = self._last_value(path, dtype, entry.call)
             return known[place]
-        if xxh3_128_digest(piece) != digest:
-            raise StoreError(f"a value of {key[0]!r} is damaged")
-        if key[1] == JSON:
-            return plain_value(bytes(piece))
-        kind = stored_type(key[1])
+        if xxh3_128_digest(entry.piece) != entry.digest:
+            raise StoreError(f"a value of {path!r} is damaged")
+        if dtype == JSON:
+            return plain_value(bytes(entry.piece))
+        return self._tensor(entry.piece, dtype, entry.layout)
+
+    def _tensor(self, piece: memoryview, dtype: str, layout: int) -> Any:
+        """The array that the bytes of a tensor are."""
+        kind = stored_type(dtype)
         _, shape = self._shard.names.layouts[layout]
         return kind.decode(np.frombuffer(bytearray(piece), kind.bits).reshape((*shape, *kind.inner)))
+
+
+def _entries(frame: StepFrame, data: bytes) -> Iterator[_TailEntry]:
+    """The entries of a frame, each with its bytes, which follow each other in the data of the frame."""
+    pieces = memoryview(data)
+    begin = 0
+    for entry, is_replaced in zip(frame.entries.tolist(), frame.is_replaced.tolist(), strict=True):
+        variable, layout, call, kind, length, digest = entry
+        piece = None
+        if kind == frames.STORED:
+            piece = pieces[begin : begin + length]
+            begin += length
+        yield _TailEntry(variable, layout, call, digest, piece, is_replaced)
 
 
 def _place_of(step: StepFrame, found: list[_ReadFrame]) -> FramePlace:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,10 +24,8 @@ from insitu.store.journal.shard_facts import unfinished_sentences
 from insitu.store.run.curves import RunVariables, points_for
 from insitu.store.run.run import Run, source_of
 from insitu.store.run.summary import condition_of
-from insitu.store.run.value_numbers import SeriesTexts, python_values, statistic_column, tensor_values
-from insitu.store.stored_type import JSON
-from insitu.trace.curve import BandCurve, Curve, Numbers, curves_of
-from insitu.trace.event import STATISTICS
+from insitu.store.run.tail_curves import curves_of_statistics, curves_of_values
+from insitu.trace.curve import Curve
 from insitu.trace.run import RunSummary
 from insitu.trace.variable_curves import VariableCurves, reduced
 
@@ -39,16 +36,21 @@ Variables = dict[str, VariableCurves]
 _TRIES = 3
 
 
-class _OtherKindError(Exception):
-    """New values do not fit the curves that are there: the run must be read again."""
+class _StaleReadingError(Exception):
+    """What was read does not fit what is on the disk now: the run must be read again."""
 
 
 class FollowedRun:
-    """The variables of a run, now: `poll` looks for news."""
+    """The variables of a run, now: `poll` looks for news.
+
+    `_ended` are the curves of the steps that have ended. `variables` have the open step of each journal, too: as long
+    as its values may change, it is added to the ended steps again at each poll.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._run: Run | None = None
+        self._signature_read: Any = None
         self._tails: list[JournalTail] = []
         self.variables: Variables = {}
         self.reload()
@@ -60,17 +62,18 @@ class FollowedRun:
             try:
                 self._take_news()
                 return
-            except _OtherKindError:  # a rank ended, or recorded another variable, while the run was read
+            except _StaleReadingError:  # a rank ended, or recorded another variable, while the run was read
                 continue
         self._read(is_growing=False)
         self.variables = self._ended
 
     def _read(self, *, is_growing: bool) -> None:
         """Read the run; if it grows, without the last step of each journal, which its tail reads."""
-        self._signature_read = self._signature()
+        signature = self._signature()
         run = load(self.path)
         if not isinstance(run, Run):
             raise ChoiceError(f"{str(self.path)!r} is a trace, and a trace is complete: leave out --follow")
+        self._signature_read = signature  # not before: a run that could not be read is read the next time
         if self._run is not None:
             self._run.close()
         self._run, self.id = run, run.id
@@ -97,7 +100,7 @@ class FollowedRun:
             return
         try:
             self._take_news()
-        except _OtherKindError:
+        except _StaleReadingError:
             self.reload()
 
     def _take_news(self) -> None:
@@ -105,7 +108,7 @@ class FollowedRun:
         parts = [tail.read() for tail in self._tails]
         is_over = any(tail.shard.ended is not None for tail in self._tails)
         if is_over:
-            raise _OtherKindError
+            raise _StaleReadingError
         for part in parts:
             self._ended = self._extended(self._ended, part.ended)
         self.variables = self._ended
@@ -120,44 +123,51 @@ class FollowedRun:
             by_name.setdefault(self._names.variable(value.key), []).append(value)
         for name, every in by_name.items():
             if name not in found:
-                raise _OtherKindError
+                raise _StaleReadingError
             later = self._curves(name, every)
             found[name] = _joined(found[name], later, self._most)
         return found
 
     def _curves(self, name: str, values: list[TailValue]) -> VariableCurves:
+        """New values of a variable as curves of their own."""
         if name in self._names.statistics:
-            return _of_statistics(name, values)
-        return _of_values(name, values)
+            return curves_of_statistics(name, values)
+        return curves_of_values(name, values)
 
     def _signature(self) -> Any:
         """What changes if more than steps were added: the files, and the state of each journal."""
-        path = self.path
-        parts = path if path.is_dir() else parts_of(path)
-        try:
-            journals = [(place.path.name, state_of(place)) for place in places(parts)] if parts.is_dir() else []
-        except StoreError:
-            journals = []
-        return os.path.isfile(path), journals
+        return os.path.isfile(self.path), _journal_states(self.path)
+
+
+def _journal_states(path: Path) -> list[tuple[str, Any]]:
+    """The name and the state of each journal of a run; none if they cannot be read now."""
+    parts = path if path.is_dir() else parts_of(path)
+    if not parts.is_dir():
+        return []
+    try:
+        return [(place.path.name, state_of(place)) for place in places(parts)]
+    except StoreError:
+        return []
 
 
 def _state(run: Run, journals: list[Shard]) -> RunState:
+    """Whether the processes that record still run, as far as known; the worst state of a rank counts."""
     states = {shard.state for shard in journals}
+    has_unended = any(attempt.ended is None for attempt in run.attempts[-1:])
     if run.running:
         return "running"
     if "unknown" in states:
         return "unknown"
-    if "killed" in states or not all(attempt.ended is not None for attempt in run.attempts[-1:]):
+    if "killed" in states or has_unended:
         return "killed"
     return "ended"
 
 
 def _without_unfinished(condition: RunSummary, growing: list[Shard]) -> RunSummary:
     """The condition of a run without the remark that it goes on."""
-    texts = {text for shard in growing for text in unfinished_sentences(shard)}
-    return replace(
-        condition, missing=tuple(text for text in condition.missing if not (texts and text.endswith(tuple(texts))))
-    )
+    remarks = tuple(text for shard in growing for text in unfinished_sentences(shard))
+    missing = [text for text in condition.missing if not text.endswith(remarks)]
+    return replace(condition, missing=tuple(missing))
 
 
 def _may_grow(shard: Shard, run: Run) -> bool:
@@ -176,9 +186,11 @@ class _LastValues:
     def __call__(self, path: str, dtype: str, call: int) -> Any:
         (recorded,) = [each for each in source_of(self.run).variables if (each.path, each.type.name) == (path, dtype)]
         series = self.run[recorded.name]
+        is_wanted = (series.ranks == self.shard.rank) & (series.attempts == self.shard.attempt) & (series.calls == call)
         last = self.shard.counts.last
-        is_own = (series.ranks == self.shard.rank) & (series.attempts == self.shard.attempt) & (series.calls == call)
-        rows = np.flatnonzero(is_own if last is None else is_own & (series.steps < last))
+        if last is not None:
+            is_wanted &= series.steps < last
+        rows = np.flatnonzero(is_wanted)
         wanted = np.zeros(len(series), bool)
         wanted[rows[-1:]] = True
         (value,) = series.where(wanted)
@@ -203,7 +215,7 @@ class OwnerNames:
         """The variable of a path and dtype."""
         name = self.names.get(key)
         if name is None:
-            raise _OtherKindError
+            raise _StaleReadingError
         return name
 
 
@@ -220,13 +232,14 @@ def _before(variable: VariableCurves, bounds: dict[int, int | None]) -> Variable
 def _joined(variable: VariableCurves, later: VariableCurves, most: int) -> VariableCurves:
     """A variable and new steps of it."""
     if (variable.curves and later.bands) or (variable.bands and later.curves):
-        raise _OtherKindError
+        raise _StaleReadingError
     curves = _by_rank(variable.curves, later.curves, lambda one, other: _extended_curve(one, other, most))
     bands = _by_rank(variable.bands, later.bands, lambda one, other: one.extended(other, most))
     return replace(variable, curves=curves, bands=bands)
 
 
 def _by_rank(old: Iterable[Any], new: Iterable[Any], join: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
+    """The curves of all ranks: `join` adds the new curve of a rank to its old one."""
     found = {curve.rank: curve for curve in old}
     for curve in new:
         found[curve.rank] = join(found[curve.rank], curve) if curve.rank in found else curve
@@ -234,48 +247,8 @@ def _by_rank(old: Iterable[Any], new: Iterable[Any], join: Callable[[Any, Any], 
 
 
 def _extended_curve(curve: Curve, later: Curve, most: int) -> Curve:
+    """A curve with later points, reduced to `most` points."""
     is_behind = len(curve) > 0 and len(later) > 0 and later.steps[0] < curve.steps[-1]
     if is_behind:  # the program went back to an earlier step
-        raise _OtherKindError
+        raise _StaleReadingError
     return curve.extended(later, most)
-
-
-def _of_values(name: str, values: list[TailValue]) -> VariableCurves:
-    """A variable that is numbers, tensors or texts."""
-    (_, dtype) = values[0].key
-    held = [value.value for value in values]
-    found = python_values(held) if dtype == JSON else tensor_values(held, dtype)
-    if isinstance(found, SeriesTexts):
-        return VariableCurves(name, "variable", bands=tuple(_bands(values, found.texts)))
-    rows = found.rows
-    steps, ranks, times = (column[rows] for column in _columns(values))
-    curves = curves_of(steps, ranks, times, found.numbers, is_whole=found.is_whole)
-    return VariableCurves(name, "variable", curves=tuple(curves))
-
-
-def _bands(values: list[TailValue], texts: list[str]) -> Iterable[BandCurve]:
-    rows = sorted(zip(values, texts, strict=True), key=lambda row: (row[0].rank, row[0].step))
-    for rank, group in groupby(rows, key=lambda row: row[0].rank):
-        own = list(group)
-        yield BandCurve.of_texts(rank, [value.step for value, _ in own], [text for _, text in own])
-
-
-def _of_statistics(name: str, values: list[TailValue]) -> VariableCurves:
-    """A tensor of which the statistics were recorded; a value that lacks one of them is left out."""
-    by_moment: dict[tuple[int, int, int], dict[str, TailValue]] = {}
-    for value in values:
-        statistic = value.key[0].rpartition(".")[2]
-        by_moment.setdefault((value.rank, value.step, value.call), {})[statistic] = value
-    whole = [named for named in by_moment.values() if len(named) == len(STATISTICS)]
-    columns = {row.name: statistic_column([named[row.name].value for named in whole]) for row in STATISTICS}
-    steps, ranks, times = _columns([named["count"] for named in whole])
-    numbers = Numbers.of_statistics({statistic: column.numbers for statistic, column in columns.items()})
-    is_whole = columns["min"].is_whole and columns["max"].is_whole
-    return VariableCurves(name, "variable", curves=tuple(curves_of(steps, ranks, times, numbers, is_whole=is_whole)))
-
-
-def _columns(values: list[TailValue]) -> tuple[Any, Any, Any]:
-    """The step, the rank and the time of each value."""
-    steps = np.array([value.step for value in values], np.int64)
-    ranks = np.array([value.rank for value in values], np.int64)
-    return steps, ranks, np.array([value.time for value in values], np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from insitu.errors import MissingError
 from insitu.store.run.sample import MOST_BYTES, sample
-from insitu.store.run.value_numbers import short_text
-from insitu.store.stored_type import JSON, Array
+from insitu.store.run.value_numbers import SeriesNumbers, SeriesTexts, short_text, values_of
+from insitu.store.stored_type import JSON, Array, stored_type
 from insitu.trace.curve import Curve, Numbers
 from insitu.trace.model_paths import Role
 from insitu.trace.run import RunSummary, VariableSummary
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from insitu.store.run.run import Run
     from insitu.store.run.series import Series
 
+MOST_READ = 2**32  # bytes that are read to show a run; beyond that, its variables are sampled
 _NOTHING: Array = np.empty(0)
 
 
@@ -37,7 +38,54 @@ def condition_of(run: Run) -> RunSummary:
 
 
 def summary_of(series: Series, points: int, shared_by: int, role: Role = "variable") -> VariableSummary:
-    """The summary of a series; `shared_by` is the number of series that share the limit of bytes to read."""
+    """The summary of a series; `shared_by` is the number of series that share the limits of bytes to read.
+
+    A series that is too large to be held in memory is read in parts, and one that is too large to be read is sampled.
+    """
+    found = _sampled_summary(series, points, shared_by, role)
+    if not found.sampled or _size(series) > MOST_READ // max(shared_by, 1):
+        return found
+    numbers = values_of(series)
+    if isinstance(numbers, SeriesTexts):
+        return found
+    return _with_all_values(found, series, numbers, points)
+
+
+def _size(series: Series) -> int:
+    """The number of bytes of all values, at most."""
+    largest = stored_type(series.dtype).itemsize * max(map(prod, series.shapes), default=0)
+    return largest * len(series)
+
+
+def _with_all_values(found: VariableSummary, series: Series, known: SeriesNumbers, points: int) -> VariableSummary:
+    """A summary with the numbers of all values in place of those of a sample."""
+    numbers = known.numbers
+    keep = series._is_latest()[known.rows]
+    steps = series.steps[known.rows]
+    means, norms = (_per_step(steps[keep], column[keep]) for column in (numbers.mean, numbers.norm))
+    if not known.is_tensor:
+        norms = _NO_VALUES
+    is_odd = (numbers.nan + numbers.inf > 0) & keep
+    low, high = _ends(np.concatenate([numbers.low, numbers.high]))
+    last = int(series.steps.max())
+    return replace(
+        found,
+        low=low,
+        high=high,
+        nan=int(numbers.nan.sum()),
+        inf=int(numbers.inf.sum()),
+        means=_means(means, points),
+        mean=_mean_of(numbers.mean),
+        last=_last(means, last),
+        norms=_means(norms, points),
+        norm=_last(norms, last),
+        first_odd=_first(steps[is_odd].tolist()),
+        sampled=False,
+    )
+
+
+def _sampled_summary(series: Series, points: int, shared_by: int, role: Role) -> VariableSummary:
+    """The summary of a series by as many of its values as its share of the limit allows."""
     shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
     chosen = sample(series, points, MOST_BYTES // max(shared_by, 1))
     values = _numbers(chosen)
@@ -47,7 +95,7 @@ def summary_of(series: Series, points: int, shared_by: int, role: Role = "variab
     latest = _latest(chosen, values)
     last = int(series.steps.max())
     is_tensor = series.dtype != JSON and shapes[-1] != ()
-    norms = _norms(latest) if is_tensor else LatestValues(latest.steps, [])
+    norms = _norms(latest) if is_tensor else _NO_VALUES
     return VariableSummary(
         path=series.name,
         dtype=_dtype(chosen),
@@ -99,7 +147,7 @@ def summary_of_statistics(variable: VariableCurves, points: int) -> VariableSumm
         norm=_last(norms, int(steps.max())),
         elements=(int(counts.min()), int(counts.max())),
         role=variable.role,
-        first_odd=min((curve.first_odd for curve in curves if curve.first_odd is not None), default=None),
+        first_odd=_first([curve.first_odd for curve in curves if curve.first_odd is not None]),
     )
 
 
@@ -118,10 +166,13 @@ class LatestValues:
     values: list[Array]
 
 
+_NO_VALUES = LatestValues(_NOTHING, [])
+
+
 def _latest(series: Series, values: list[Array]) -> LatestValues:
     """The values of a series without those of a step that a later attempt recorded again."""
     if not values:
-        return LatestValues(_NOTHING, [])
+        return _NO_VALUES
     keep = series._is_latest()
     return LatestValues(series.steps[keep], [value for value, is_kept in zip(values, keep, strict=True) if is_kept])
 
@@ -155,10 +206,13 @@ def _last(latest: LatestValues, step: int) -> float | None:
 
 def _first_odd(latest: LatestValues) -> int | None:
     """The first step with a NaN or an Inf."""
-    odd = [step for step, value in zip(latest.steps, latest.values, strict=True) if not np.isfinite(value).all()]
-    if odd:
-        return int(min(odd))
-    return None
+    pairs = zip(latest.steps.tolist(), latest.values, strict=True)
+    return _first([step for step, value in pairs if not np.isfinite(value).all()])
+
+
+def _first(steps: list[int]) -> int | None:
+    """The first of some steps; None if there are none."""
+    return min(steps, default=None)
 
 
 def _last_text(series: Series) -> str | None:
@@ -189,6 +243,7 @@ def _ends(values: Array) -> tuple[float | None, float | None]:
 
 
 def _dtype(series: Series) -> str:
+    """The dtype of a series; of Python numbers, what they are: int or float."""
     is_number = series.dtype == JSON and isinstance(series.values, np.ndarray)
     if is_number:
         return str(series.values.dtype.name.removesuffix("64"))

@@ -103,6 +103,7 @@ def type_text(series: Series) -> str:
 
 
 def _texts(values: Iterable[Any], kind: str) -> SeriesTexts:
+    """Values as short texts; `kind` is the text of their type."""
     return SeriesTexts(list(map(short_text, values)), kind)
 
 
@@ -123,14 +124,12 @@ def short_text(value: Any) -> str:
 
 
 def _python_numbers(values: list[Any]) -> SeriesNumbers | None:
+    """Python numbers, without those that are None; None if there are none, or if one is something else."""
     types = set(map(type, values))
     if not types <= _NUMBER_TYPES or types == {type(None)}:
         return None
-    rows = np.arange(len(values))
-    known = values
-    if type(None) in types:
-        rows = np.array([row for row, value in enumerate(values) if value is not None])
-        known = [value for value in values if value is not None]
+    rows = np.flatnonzero([value is not None for value in values])
+    known = [value for value in values if value is not None]
     if complex in types:
         known = list(map(abs, known))
     try:
@@ -153,6 +152,7 @@ def _python_type(values: Iterable[Any]) -> str:
 
 
 def _tensor_numbers(series: Series) -> SeriesNumbers | None:
+    """Tensors as numbers, read in chunks; None if there are none, or if one does not hold numbers."""
     found = [_array_numbers(values) for values in _chunks(series)]
     known = [numbers for numbers in found if numbers is not None]
     if not known or len(known) < len(found):

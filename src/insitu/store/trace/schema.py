@@ -33,18 +33,23 @@ _PART = 2**14  # rows
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """What a column may hold: any number, or an index into the table `to`."""
+    """What a column may hold: any number, or an index into the table `to`.
+
+    A column that was `added` after the first files of this version is not in those: there is nothing in each row.
+    """
 
     kind: str = "i"
     to: str | None = None
     optional: bool = False
     delta: bool = False
+    added: bool = False
 
 
 _INT, _FLOAT, _BYTE = ColumnRule(), ColumnRule(kind="f"), ColumnRule(kind="u")
 _MAYBE = ColumnRule(optional=True)
 _DELTA = ColumnRule(delta=True)
 _TEXT, _MAYBE_TEXT = ColumnRule(to="strings"), ColumnRule(to="strings", optional=True)
+_ADDED_TEXT = ColumnRule(to="strings", optional=True, added=True)
 
 
 def _maybe(to: str) -> ColumnRule:
@@ -76,7 +81,7 @@ SCHEMA: dict[str, dict[str, ColumnRule]] = {
         "message": _MAYBE_TEXT,
         "forward": _MAYBE,
         "flops": _MAYBE,
-        "mode": _MAYBE_TEXT,
+        "mode": _ADDED_TEXT,
     },
     "refs": {"tensor": ColumnRule(to="tensors", delta=True)},
     "tensors": {
@@ -116,7 +121,7 @@ SCHEMA: dict[str, dict[str, ColumnRule]] = {
         "start": _MAYBE,
         "end": _MAYBE,
         "caller": _INT,
-        "nesting": _MAYBE_TEXT,
+        "nesting": _ADDED_TEXT,
     },
     "arrays": {"dtype": _TEXT, "shape": _TEXT, "length": _INT},
     "data": {"byte": _BYTE},

@@ -229,7 +229,7 @@ class TraceDecoder:
 
     def _call(self, row: EventRow, parent: int | None, kind: Any) -> Call:
         phase: Any = self._text(row.phase)
-        mode: Any = self._text(row.mode)
+        mode: Any = self._text(row.mode) if row.mode != NOTHING else "eager"  # as a file without modes may say
         if phase not in _PHASES or min(row.args, row.kwargs, row.result) < 0:
             raise StoreError(f"call {row.id} lacks its arguments, its result or its phase")
         if mode not in _MODES:

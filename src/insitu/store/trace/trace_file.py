@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+
 from insitu.errors import MissingError, StoreError, tell
 from insitu.store.files import write_whole
 from insitu.store.format_version import TRACE_VERSION
@@ -26,7 +28,7 @@ from insitu.store.hdf5 import (
     reading,
     text_attribute,
 )
-from insitu.store.trace.schema import SCHEMA, Column, Tables
+from insitu.store.trace.schema import NOTHING, SCHEMA, Column, ColumnRule, Tables
 from insitu.store.trace.trace_decoder import decode
 from insitu.store.trace.trace_encoder import encode
 from insitu.store.trace.trace_parts import join_traces, only_whole_steps
@@ -140,8 +142,7 @@ def _checksum(tables: Mapping[str, Mapping[str, Column]]) -> int:
     """Over all columns as they are stored: a bit that flipped on the way is an error, and not another number."""
     checksum = 0
     for table, rules in SCHEMA.items():
-        for name in rules:
-            column = tables[table][name]
+        for column in [tables[table][name] for name in rules if name in tables[table]]:
             checksum = crc32(column.astype(column.dtype.newbyteorder("<")).tobytes(), checksum)
     return checksum
 
@@ -194,16 +195,26 @@ def _range(steps: h5py.Dataset) -> tuple[int, int]:
 
 
 def _tables(events: h5py.Group, checksum: Any) -> dict[str, dict[str, Column]]:
-    found = {table: child(events, table, h5py.Group) for table in SCHEMA}
-    datasets = {
-        table: {name: child(found[table], name, h5py.Dataset) for name in rules} for table, rules in SCHEMA.items()
-    }
+    datasets = {table: _datasets(child(events, table, h5py.Group), rules) for table, rules in SCHEMA.items()}
     _check_sizes([dataset for columns in datasets.values() for dataset in columns.values()])
     _check_counts(datasets)
     tables = {table: {name: data[:] for name, data in columns.items()} for table, columns in datasets.items()}
     if _checksum(tables) != checksum:
         raise StoreError("it is damaged: its checksum is not that of its columns")
-    return tables
+    return {table: _with_added(columns, SCHEMA[table]) for table, columns in tables.items()}
+
+
+def _datasets(group: h5py.Group, rules: Mapping[str, ColumnRule]) -> dict[str, h5py.Dataset]:
+    """The columns of a table; one that was added later may be missing."""
+    expected = [name for name, rule in rules.items() if not rule.added or name in group.keys()]  # noqa: SIM118
+    return {name: child(group, name, h5py.Dataset) for name in expected}
+
+
+def _with_added(columns: dict[str, Column], rules: Mapping[str, ColumnRule]) -> dict[str, Column]:
+    """All columns of a table: there is nothing in those that were added after the file was written."""
+    length = len(next(iter(columns.values())))
+    missing = {name: np.full(length, NOTHING, np.int8) for name in rules if name not in columns}
+    return {**columns, **missing}
 
 
 def _check_format(file: h5py.File) -> None:

@@ -19,7 +19,7 @@ TENSOR = "TensorFacts"
 
 
 class _WrongData(Exception):
-    pass
+    """The data are not those of an explanation."""
 
 
 def plain_explanation(explanation: Explanation) -> dict[str, Any]:
@@ -46,6 +46,7 @@ def explanation_of(data: Any) -> Explanation | None:
 
 
 def _plain(item: Any) -> Any:
+    """A part of an explanation as plain data; `_built` is the way back."""
     if isinstance(item, TensorFacts):
         return Fields(TENSOR, {"shape": item.shape, "dtype": item.dtype, "type": item.type})
     if isinstance(item, Underline):
@@ -60,6 +61,7 @@ def _plain(item: Any) -> Any:
 
 
 def _plain_fields(item: Any) -> dict[str, Any]:
+    """The fields of a dataclass, without the value of an underline, which the program made."""
     return {field.name: _plain(getattr(item, field.name)) for field in fields(item) if field.name != "value"}
 
 
@@ -94,6 +96,7 @@ def _built(data: Any, kind: Any) -> Any:
 
 
 def _built_choice(data: Any, kinds: tuple[Any, ...]) -> Any:
+    """An object of the first of several types that fits."""
     for kind in kinds:
         try:
             return _built(data, kind)
@@ -103,6 +106,7 @@ def _built_choice(data: Any, kinds: tuple[Any, ...]) -> Any:
 
 
 def _built_tuple(data: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A tuple of these types; with `...` at the end, any number of the first."""
     if not isinstance(data, (list, tuple)):
         raise _WrongData
     if kinds[-1] is Ellipsis:
@@ -113,6 +117,7 @@ def _built_tuple(data: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _member(data: Any, kind: type[Enum]) -> Enum:
+    """The member of an enumeration with this value."""
     try:
         return kind(data)
     except ValueError:
@@ -120,6 +125,7 @@ def _member(data: Any, kind: type[Enum]) -> Enum:
 
 
 def _built_fields(data: Any, kind: Any) -> Any:
+    """A dataclass from the dict of its fields, none of which may be missing."""
     hints = _hints(kind)
     if not isinstance(data, dict) or data.keys() != hints.keys():
         raise _WrongData
@@ -143,5 +149,6 @@ def _value(data: Any) -> Any:
 
 
 def _tensor(items: dict[str, Any]) -> TensorFacts:
+    """A tensor by what a text shows of it."""
     shape = _built_tuple(items.get("shape"), (int | str, ...))
     return TensorFacts(0, shape, _built(items.get("dtype"), str), "", type=_built(items.get("type"), str))

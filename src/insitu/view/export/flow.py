@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from insitu.trace.event import Call, Event
-from insitu.trace.fold import Steps
+from insitu.trace.folded_steps import Steps
 from insitu.trace.trace import Trace
 from insitu.view.export.graph import Layers, call_name, operations, step_groups
 from insitu.view.value import result

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from insitu.trace.event import Call, Event, Mark, ModuleFacts, Site, TensorFacts
-from insitu.trace.fold import Steps, by_step, steps
-from insitu.trace.forest import Forest, Node
+from insitu.trace.folded_steps import Steps, by_step, fold_steps
+from insitu.trace.forest import Forest, Node, beginning
 from insitu.trace.operation import operation
 from insitu.trace.order import completion_order
 from insitu.trace.path import relative
@@ -50,7 +50,7 @@ def step_groups(trace: Trace) -> list[Steps]:
     forest = Forest()
     events = (event for event in completion_order(trace.events) if not _is_step(event))
     roots = [root for root in map(forest.add, events) if root is not None]
-    return steps(by_step(sorted([*roots, *forest.rest()], key=lambda node: node.first.id)))
+    return fold_steps(by_step(sorted([*roots, *forest.rest()], key=beginning)))
 
 
 def _is_step(event: Event) -> bool:

@@ -61,6 +61,7 @@ def _troubles(run: RunSummary) -> list[str]:
 
 
 def _table(variables: Sequence[VariableSummary]) -> Markup:
+    """The variables as a table, without columns that are empty; of very many, the first."""
     shown = variables[:MOST_VARIABLES]
     has_ranks = any(len(summary.ranks) > 1 for summary in variables)
     cells = [variable_cells(summary, has_ranks=has_ranks) for summary in shown]
@@ -74,6 +75,7 @@ def _table(variables: Sequence[VariableSummary]) -> Markup:
 
 
 def _row(summary: VariableSummary, cells: dict[str, Span], used: list[str]) -> Markup:
+    """The row of a variable, with the columns that are used."""
     texts = [_cell(name, cells[name], summary) for name in used]
     path = safe(summary.path) or "(root)"
     return element("tr", element("td", element("b", path)), *[element("td", text) for text in texts])
@@ -128,7 +130,8 @@ def _facts(series: SeriesSummary) -> Iterator[tuple[Span, ...]]:
     odd = sorted({step for curve in series.curves for step in curve.odd.tolist()})
     if odd:
         count = {1: "1 step"}.get(len(odd), f"{len(odd):,} steps")
-        yield ((f"✗ NaN or Inf in {count}, the first is {odd[0]}", "red"),)
+        first = "the first of those shown" if series.is_sample else "the first"
+        yield ((f"✗ NaN or Inf in {count}, {first} is {odd[0]}", "red"),)
     if series.is_sample:
         yield (("some of the steps are left out: there are too many values to show them all", "grey"),)
 

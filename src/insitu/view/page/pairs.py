@@ -19,7 +19,7 @@ STATUSES: tuple[str, ...] = get_args(Status)
 MOST_TEXT = 400
 MOST_OUTPUTS = 4  # of a call, whose differences are drawn
 
-_Numbers = dict[int, int]
+_Numbers = dict[int, int]  # the number of the row of an event, by the `id()` of the event; 0 for none
 
 
 def fill(diff: Diff, tables: Tables, rows: RowColumns, columns: PackedColumns) -> dict[str, Any]:
@@ -95,6 +95,7 @@ _PAIR_COLUMNS = (
 
 
 def _pair_facts(row: Difference, tables: Tables, numbers: _Numbers) -> tuple[int, ...]:
+    """The numbers of a pair, in the order of `_PAIR_COLUMNS`."""
     return (
         STATUSES.index(row.status),
         numbers[id(row.a)],
@@ -128,6 +129,7 @@ def _agreement(diff: Diff) -> str:
 
 
 def _cause(cause: Cause, numbers: _Numbers) -> list[Any]:
+    """A cause as `pairs.js` reads it, with the rows of its calls."""
     ends = [numbers.get(id(event), 0) for event in (cause.a, cause.b)]
     again = [numbers.get(id(a), 0) or numbers.get(id(b), 0) for a, b in cause.again]
     why = short(safe(cause.why), MOST_TEXT)

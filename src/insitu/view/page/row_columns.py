@@ -32,7 +32,7 @@ class RowCells(NamedTuple):
 
     id: int
     depth: int
-    run: int  # how many siblings that are alike begin here
+    alike: int  # how many siblings that are alike begin here
     kind: int
     label: int
     name: int
@@ -96,7 +96,8 @@ class RowColumns:
             return self._variable(event, row, facts.odd.get(event.id, 0))
         if isinstance(event, Mark):
             return self._plain(event.id, row, safe(event.text), event)
-        return self._plain(-1, row, event.title, event.first, event.duration // UNIT + 1, event.site)
+        duration = event.duration // UNIT + 1 if event.duration is not None else 0
+        return self._plain(-1, row, event.title, event.first, duration, event.site)
 
     def _add_number(self, event: Event | Heading) -> None:
         """Add the number that was returned, or that a variable holds."""
@@ -119,7 +120,7 @@ class RowColumns:
         return RowCells(
             id=id,
             depth=row.depth,
-            run=row.run,
+            alike=row.alike,
             kind=NUMBERS[row.kind],
             label=label,
             name=label,
@@ -141,7 +142,7 @@ class RowColumns:
         return RowCells(
             id=event.id,
             depth=row.depth,
-            run=row.run,
+            alike=row.alike,
             kind=NUMBERS["variable"],
             label=name,
             name=name,
@@ -182,7 +183,7 @@ class RowColumns:
         cells = (
             call.id,
             row.depth,
-            row.run,
+            row.alike,
             NUMBERS[call.kind],
             self._label(call),
             self._name(call.name),

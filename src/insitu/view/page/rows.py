@@ -10,8 +10,9 @@ from itertools import chain, compress
 from insitu.trace.arrange import arrange
 from insitu.trace.costs import CostLedger, Costs
 from insitu.trace.event import Call, Event, Mark, Site
-from insitu.trace.fold import Columns, Fold, by_step, identical_ranges, path_of, steps
-from insitu.trace.forest import Forest, Group, Node, group_of
+from insitu.trace.fold import Columns, Fold, identical_ranges, path_of
+from insitu.trace.folded_steps import Steps, by_step, fold_steps
+from insitu.trace.forest import Forest, Group, Node, beginning, group_of
 from insitu.trace.nonfinite import NonFiniteEvent, NonFiniteSearch
 from insitu.trace.operation import operation
 from insitu.trace.order import completion_order
@@ -24,14 +25,14 @@ Inside = dict[int, list[list[Node]]]
 
 @dataclass(slots=True)
 class PageRow:
-    """An event in its place; `run` is how many siblings that are alike begin here, and 0 for the others of them.
+    """An event in its place; `alike` is how many siblings that are alike begin here, and 0 for the others of them.
 
     A step and a group have a heading instead of an event.
     """
 
     event: Event | Heading
     depth: int
-    run: int = 1
+    alike: int = 1
 
     @property
     def kind(self) -> str:
@@ -41,12 +42,12 @@ class PageRow:
 
 @dataclass(slots=True)
 class Heading:
-    """The title over several calls, the first of them, and the time from there to the end of the last."""
+    """The title over several calls, the first of them, and the time from there to the end of the last, if known."""
 
     kind: str
     title: str
     first: Event
-    duration: int
+    duration: int | None
     site: Site | None = None
 
 
@@ -97,7 +98,7 @@ def page_rows(
         root = forest.add(event)
         if root is not None:
             roots.append(root)
-    roots = sorted([*roots, *forest.rest()], key=lambda node: node.first.id)
+    roots = sorted([*roots, *forest.rest()], key=beginning)
     rows = _stepped(roots, forest)
     if depth is None:
         return list(rows), facts
@@ -115,30 +116,33 @@ def row_facts(events: Iterable[Event]) -> RowFacts:
 
 def _stepped(roots: list[Node], forest: Forest) -> Iterator[PageRow]:
     """The rows below those of their steps, if there is more than one step."""
-    groups = steps([_top_nodes(nodes, forest) for nodes in by_step(roots)])
-    ranked = len({node.first.rank for node in roots}) > 1
-    titled = sum(group.count for group in groups) > 1
+    groups = fold_steps([_top_nodes(nodes, forest) for nodes in by_step(roots)])
+    has_ranks = len({node.first.rank for node in roots}) > 1
+    has_titles = sum(group.count for group in groups) > 1
     for group in groups:
         inside = _inside(group.folds, forest)
         for number in range(group.count):
-            copy = [item.nodes[number * item.count : (number + 1) * item.count] for item in group.folds]
-            if titled:
-                alike = 0
-                if number == 0:
-                    alike = group.count
-                yield PageRow(_step_heading(list(chain(*copy)), ranked), 0, alike)
-            for run in copy:
-                yield from _nested(run, int(titled), inside)
+            step = _step_nodes(group, number)
+            if has_titles:
+                heading = _step_heading(list(chain(*step)), has_ranks)
+                yield PageRow(heading, 0, group.count * (number == 0))
+            for siblings in step:
+                yield from _nested(siblings, int(has_titles), inside)
+
+
+def _step_nodes(group: Steps, number: int) -> list[list[Node]]:
+    """The outermost nodes of one of several steps that are alike; those that are alike are together."""
+    return [item.nodes[number * item.count : (number + 1) * item.count] for item in group.folds]
 
 
 def _top_nodes(roots: list[Node], forest: Forest) -> list[Node]:
     """The outermost nodes of a step, in groups."""
-    (nodes,) = _without_frames(_arranged([roots], None, forest), "", is_inside_call=False)
+    (nodes,) = _without_wrappers(_arranged([roots], None, forest), "", is_inside_call=False)
     return nodes
 
 
 def _inside(folds: list[Fold], forest: Forest) -> Inside:
-    """The runs of siblings in each node; in nodes that are alike they are the same, so that their rows are too."""
+    """The siblings in each node, those that are alike together; nodes that are alike have the same rows."""
     found: Inside = {}
     stack = list(folds)
     while stack:
@@ -149,7 +153,7 @@ def _inside(folds: list[Fold], forest: Forest) -> Inside:
         columns = [node.children for node in item.nodes]
         if not isinstance(item.event, Group):
             columns = _arranged(columns, item.event, forest)
-        columns = _without_frames(columns, path, is_inside_call=not isinstance(item.event, Group))
+        columns = _without_wrappers(columns, path, is_inside_call=not isinstance(item.event, Group))
         places = identical_ranges(columns[0], path)
         for node, column in zip(item.nodes, columns, strict=True):
             found[id(node)] = [column[start:end] for start, end in places]
@@ -157,23 +161,24 @@ def _inside(folds: list[Fold], forest: Forest) -> Inside:
     return found
 
 
-def _step_heading(nodes: list[Node], ranked: bool) -> Heading:
+def _step_heading(nodes: list[Node], has_ranks: bool) -> Heading:
+    """The heading over the calls of a step."""
     whole = group_of("pass", nodes)
     first = whole.first
     title = f"step {first.step}"
-    if ranked:
+    if has_ranks:
         title = f"rank {first.rank} {title}"
     return Heading("step", title, first, whole.duration)
 
 
 def _group_heading(group: Group) -> Heading:
-    kind = "expression"
-    if group.kind == "pass":
-        kind = "pass"
+    """The heading over the calls of a group; the page knows two kinds."""
+    kind = "pass" if group.kind == "pass" else "expression"
     return Heading(kind, _group_title(group), group.first, group.duration, group.site or site_of(group.first))
 
 
 def _group_title(group: Group) -> str:
+    """The source of a group and how much is in it; a pass is below its loop, which says that."""
     first = group.first
     if group.kind != "pass":
         return f"{source_text(group)} · {_content(group)}"
@@ -186,16 +191,16 @@ def _group_title(group: Group) -> str:
 
 def _content(group: Group) -> str:
     """How many calls a group has, or how many passes a loop."""
-    if group.kind in ("loop", "function"):
+    if group.has_passes:
         return f"{len(group.nodes):,} passes"
     if group.calls == 1:
         return "1 call"
     return f"{group.calls:,} calls"
 
 
-def _nested(run: list[Node], depth: int, inside: Inside) -> Iterator[PageRow]:
+def _nested(alike: list[Node], depth: int, inside: Inside) -> Iterator[PageRow]:
     """Siblings that are alike and everything inside each; a stack, because programs recurse deeper than Python."""
-    stack = _stacked(run, depth)
+    stack = _stacked(alike, depth)
     while stack:
         node, level, count = stack.pop()
         event = node.event
@@ -213,36 +218,36 @@ def _arranged(columns: Columns, around: Event | None, forest: Forest) -> Columns
     return arrange([list(compress(nodes, seen)) for nodes in columns], around, forest)
 
 
-def _without_frames(columns: Columns, path: str, *, is_inside_call: bool) -> Columns:
+def _without_wrappers(columns: Columns, path: str, *, is_inside_call: bool) -> Columns:
     """Siblings with what is in a loop or line in its place, where that says as much; as in the tree.
 
     The passes of a loop that are alike are one row. A single pass inside a call, and a line around calls that are
     alike, are the calls in them.
     """
     while True:
-        inner = [_without_frame(node, path, is_inside_call) for node in columns[0]]
-        if not any(inner):
+        levels = [_wrapper_levels(node, path, is_inside_call) for node in columns[0]]
+        if not any(levels):
             return columns
-        columns = [list(chain.from_iterable(map(_opened, nodes, inner))) for nodes in columns]
+        columns = [list(chain.from_iterable(map(_opened, nodes, levels))) for nodes in columns]
 
 
-def _without_frame(node: Node, path: str, is_inside_call: bool) -> int:
+def _wrapper_levels(node: Node, path: str, is_inside_call: bool) -> int:
     """How many levels of a node are left out: a loop, or a loop and its only pass, or a line; 0 if it stays."""
     if not isinstance(node.event, Group):
         return 0
     if node.event.kind == "line":
-        return int(_is_one_run(node, path))
-    is_even_loop = node.event.kind in ("loop", "function") and len({step.signature for step in node.children}) == 1
+        return int(_is_one_row(node, path))
+    is_even_loop = node.event.has_passes and len({step.signature for step in node.children}) == 1
     if not is_even_loop:
         return 0
     if len(node.children) > 1:
         return 1
-    is_left_out = is_inside_call or _is_one_run(node.children[0], path)
+    is_left_out = is_inside_call or _is_one_row(node.children[0], path)
     return 1 + int(is_left_out)
 
 
-def _is_one_run(node: Node, path: str) -> bool:
-    """Whether all that is in a node are calls that are alike."""
+def _is_one_row(node: Node, path: str) -> bool:
+    """Whether all calls in a node are alike, and so one row."""
     is_call = isinstance(node.children[0].event, Call)
     return is_call and len(identical_ranges(node.children, path)) == 1
 
@@ -255,10 +260,10 @@ def _opened(node: Node, levels: int) -> list[Node]:
     return nodes
 
 
-def _stacked(run: list[Node], depth: int) -> list[tuple[Node, int, int]]:
-    """The siblings of a run, the last one first."""
-    stack = [(node, depth, 0) for node in reversed(run)]
-    stack[-1] = (run[0], depth, len(run))
+def _stacked(alike: list[Node], depth: int) -> list[tuple[Node, int, int]]:
+    """Siblings that are alike with their depth, the last one first; the first has their number."""
+    stack = [(node, depth, 0) for node in reversed(alike)]
+    stack[-1] = (alike[0], depth, len(alike))
     return stack
 
 

@@ -50,30 +50,22 @@ class LineColumns:
 
     def variable(self, variable: VariableCurves) -> dict[str, Any]:
         """A variable of one run."""
-        found = _facts_of(variable)
+        found = variable_facts(variable)
         found["lines"] = [self.line(curve, is_tensor=variable.is_tensor) for curve in variable.curves]
-        found["bands"] = [self.band(band) for band in variable.bands]
+        found["bands"] = list(map(band_columns, variable.bands))
         return found
-
-    def facts(self, variable: VariableCurves) -> dict[str, Any]:
-        """What is known of a variable besides its numbers."""
-        return _facts_of(variable)
-
-    def band(self, band: BandCurve, run: int = 0) -> dict[str, Any]:
-        """The bands of one rank."""
-        return _band(band, run)
 
     def _compared(self, compared: ComparedVariable) -> dict[str, Any]:
         """A variable of two runs."""
         a, b = compared.a, compared.b
         described = a if a.curves or a.bands else b
-        found = _facts_of(described)
+        found = variable_facts(described)
         found |= {"first": compared.first, "largest": compared.largest, "place": compared.place}
         if b.path != a.path:
             found["other"] = _name(b.path)
         found["lines"] = [self.line(curve, is_tensor=described.is_tensor) for curve in a.curves]
         found["lines"] += [self.line(curve, run=1, is_tensor=described.is_tensor) for curve in b.curves]
-        found["bands"] = [*(self.band(band) for band in a.bands), *(self.band(band, 1) for band in b.bands)]
+        found["bands"] = [*map(band_columns, a.bands), *(band_columns(band, run=1) for band in b.bands)]
         return found
 
     def line(self, curve: Curve, *, run: int = 0, is_tensor: bool, start: int = 0) -> dict[str, Any]:
@@ -125,7 +117,8 @@ def _is_constant(column: Any) -> bool:
     return len(column) > 0 and bool((column == column[0]).all())
 
 
-def _facts_of(variable: VariableCurves) -> dict[str, Any]:
+def variable_facts(variable: VariableCurves) -> dict[str, Any]:
+    """What is known of a variable, without its numbers."""
     return {
         "path": _name(variable.path),
         "role": variable.role,
@@ -136,10 +129,12 @@ def _facts_of(variable: VariableCurves) -> dict[str, Any]:
 
 
 def _name(path: str) -> str:
+    """A path as it is shown."""
     return short(safe(path), MOST_NAME) or "(root)"
 
 
-def _band(curve: BandCurve, run: int) -> dict[str, Any]:
+def band_columns(curve: BandCurve, run: int = 0) -> dict[str, Any]:
+    """The bands of one rank, column by column; a text that comes again is in `texts` once."""
     texts = list(dict.fromkeys(band.text for band in curve.bands))
     places = {text: place for place, text in enumerate(texts)}
     return {

@@ -15,8 +15,9 @@ from insitu.capture.variables.follow.report_plan import Moment
 from insitu.capture.variables.follow.rewrite import ReportPoint
 
 Report = Callable[[ReportPoint, Any], object]
-# Values of these types cannot change, and equal values are the same.
-ATOMS = frozenset({int, float, complex, bool, str, bytes, object, type(None), type(...)})
+# Values of these types cannot change, and equal values are the same. By id: to look a type up in a set could run code
+# of its metaclass.
+ATOMS = frozenset(map(id, (int, float, complex, bool, str, bytes, object, type(None), type(...))))
 MISSING, UNKNOWN = object(), object()
 
 
@@ -165,7 +166,7 @@ class CodeVariables:
         """Report what the last line did, and names that it has bound for certain; runs for every line."""
         for index, now in enumerate(self._values(frame)):
             before = state[index + 1]
-            is_same = now is before and type(now) in ATOMS
+            is_same = now is before and id(type(now)) in ATOMS
             if bound and self._names[index] in bound and now is not MISSING:
                 before, is_same = MISSING, False  # as if it had been unbound
             if is_same or now is UNKNOWN:
@@ -194,14 +195,14 @@ def change(before: Any, now: Any) -> Moment | None:
         return "deleted"
     if now is not before and not is_same_atom(now, before):
         return "bound"
-    if type(now) in ATOMS:
+    if id(type(now)) in ATOMS:
         return None
     return "maybe"
 
 
 def is_same_atom(now: Any, before: Any) -> bool:
     """Whether two values are equal atoms: NaN equals NaN, and 0.0 does not equal -0.0."""
-    if type(now) is not type(before) or type(now) not in ATOMS:
+    if type(now) is not type(before) or id(type(now)) not in ATOMS:
         return False
     if type(now) in (float, complex):
         return repr(now) == repr(before)

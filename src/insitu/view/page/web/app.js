@@ -23,7 +23,7 @@ class App {
     this.data = data;
     this.view = "tree";
     this.calls = new Calls(data);
-    this.callTree = new RowTree(data.row.depth, data.row.run);
+    this.callTree = new RowTree(data.row.depth, data.row.alike);
     this.pairs = data.diff ? new Pairs(data) : null;
     // In a comparison the table shows items, each a pair of calls; else its items are the rows themselves.
     this.tree = this.pairs?.tree ?? this.callTree;

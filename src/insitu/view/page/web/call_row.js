@@ -65,7 +65,7 @@ function markRow(app, row, element, shown) {
 function callTitle(/** @type {App} */ app, /** @type {number} */ row, /** @type {Together} */ shown) {
   const { calls, tree } = app;
   const kind = KINDS[calls.row.kind[row]];
-  const badges = tree.run[row] > 1 ? [foldBadge(tree, row)] : [];
+  const badges = tree.alike[row] > 1 ? [foldBadge(tree, row)] : [];
   const what = make("span", "what", whatText(app, row, shown));
   if (kind === "module") return [twisty(tree, row), ...modulePath(app, row), ...badges, what, ...marks(app, row, shown)];
   if (kind !== "variable") return [twisty(tree, row), what, ...badges, ...marks(app, row, shown)];
@@ -143,7 +143,7 @@ function newsText(/** @type {App} */ app, /** @type {number} */ row, /** @type {
 
 /** What says that a row represents several, or that these can be folded. @param {RowTree} tree @param {number} row */
 function foldBadge(tree, row) {
-  const count = many(tree.run[row]);
+  const count = many(tree.alike[row]);
   const isFolded = tree.isFolded(row);
   const badge = make("span", "badge", isFolded ? `× ${count} alike` : `fold ${count}`);
   badge.dataset.do = "unfold";

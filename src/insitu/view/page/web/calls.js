@@ -103,14 +103,17 @@ class Calls {
     return total;
   }
 
-  /** The largest absolute value in the outputs of a row: infinite for NaN and Inf, NaN if it is not known. */
+  /**
+   * The largest absolute value in the outputs of a row; NaN if it is not known. It is infinite if a NaN or an Inf is
+   * wrong there; the -inf of a mask does not count.
+   */
   largestValue(/** @type {number} */ row) {
     const { made, stats, tensor } = this.data;
+    if (this.row.odd[row] & IS_WRONG) return Infinity;
     let largest = NaN;
     for (let at = this.madeAt[row]; at < this.madeAt[row + 1]; at++) {
       const number = tensor.stats[made[at]];
       if (!number) continue;
-      if (stats.nan[number] || stats.inf[number]) return Infinity;
       const value = Math.max(Math.abs(stats.min[number]), Math.abs(stats.max[number]));
       if (!(value <= largest)) largest = value;
     }

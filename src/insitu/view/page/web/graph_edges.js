@@ -64,7 +64,7 @@ function copyOfPassage({ nodes, flow }, { from, to, giver, row }) {
     const size = flow.tree.end[head] - head;
     const number = Math.floor((giver - head) / size);
     if (number !== Math.floor((row - head) / size)) return { copy, fold };
-    copy = copy * flow.tree.run[head] + number;
+    copy = copy * flow.tree.alike[head] + number;
     giver -= number * size;
     row -= number * size;
   }

@@ -92,7 +92,7 @@ function nodePieces(model, node) {
   const { row } = node;
   const around = node.parent < 0 ? -1 : model.nodes[node.parent].row;
   const path = piece(shortened(pathText(app, row, around), MOST_NODE_NAME), "path");
-  const copies = piece(app.callTree.isFolded(row) ? `× ${many(app.callTree.run[row])} alike` : "", "copies");
+  const copies = piece(app.callTree.isFolded(row) ? `× ${many(app.callTree.alike[row])} alike` : "", "copies");
   const what = piece(shortened(app.calls.together(app.callTree.likes(row)).label, MOST_NODE_WHAT), "what");
   const news = piece(alarmText(app, row), "news");
   return path.text ? [path, copies, what, news] : [what, copies, news];
@@ -136,7 +136,7 @@ function nodeTitle(app, node) {
     calls.named(row),
     isBackward && ["backward", calls.path(row)].filter(Boolean).join(" of "),
     isModule && data.modules[calls.row.module[row]]?.[2],
-    isFold && `one for ${many(callTree.run[row])} that are alike: u shows each`,
+    isFold && `one for ${many(callTree.alike[row])} that are alike: u shows each`,
     node.isContinued && "each takes what the one before it returns",
     whole.output && `→ ${whole.output}`,
     whole.values,

@@ -150,10 +150,11 @@ class Grid {
   /** Show each of the alike siblings, or one for all again. @param {number} row */
   unfold(row) {
     const head = this.tree.head[row];
-    if (!(this.tree.run[head] > 1)) return;
+    if (!(this.tree.alike[head] > 1)) return;
     this.tree.toggleFold(head);
     this.refresh();
-    if (this.tree.position(this.selected) < 0) this.select(head, "moved");
+    const isGone = this.tree.position(this.selected) < 0;
+    if (this.selected >= 0) this.select(isGone ? head : this.selected, "moved"); // the details show what the table shows
   }
 
   /** Select a row, opening what is around it. @param {number} row @param {string} how "moved", "jumped" or "opened" */

@@ -12,7 +12,7 @@ let IS_WRONG = 0;
 let IS_ORIGIN = 0;
 
 /** Take the numbers of kinds and flags from the data. @param {Data} data */
-function adopt({ kinds, flags }) {
+function takeKindsAndFlags({ kinds, flags }) {
   KINDS = kinds;
   [MODULE, PYTHON, STEP] = ["module", "python", "step"].map((kind) => kinds.indexOf(kind));
   ({ HAS_NAN, HAS_INF, IS_WRONG, IS_ORIGIN } = flags);
@@ -25,12 +25,12 @@ function adopt({ kinds, flags }) {
  */
 
 class RowTree {
-  /** @param {Numbers} depth @param {Numbers} run how many alike siblings begin at a row; 0 for the rest of them */
-  constructor(depth, run) {
+  /** @param {Numbers} depth @param {Numbers} alike how many alike siblings begin at a row; 0 for the rest of them */
+  constructor(depth, alike) {
     const size = depth.length;
     this.size = size;
     this.depth = depth;
-    this.run = run;
+    this.alike = alike;
     this.parent = new Int32Array(size).fill(-1);
     this.end = new Int32Array(size); // the row after the last one inside
     this.head = new Int32Array(size); // the first of the alike siblings
@@ -56,13 +56,13 @@ class RowTree {
 
   /** Find the parent, the end and the head of each row. */
   link() {
-    const { size, depth, run } = this;
+    const { size, depth, alike } = this;
     const path = [];
     const heads = [];
     for (let row = 0; row < size; row++) {
       while (path.length > depth[row]) this.end[path.pop()] = row;
       if (path.length) this.parent[row] = path[path.length - 1];
-      if (run[row]) heads[depth[row]] = row;
+      if (alike[row]) heads[depth[row]] = row;
       this.head[row] = heads[depth[row]];
       path.push(row);
     }
@@ -76,12 +76,12 @@ class RowTree {
 
   /** Whether this row represents several alike siblings now. @param {number} row */
   isFolded(row) {
-    return this.run[row] > 1 && !this.isUnfolded[row];
+    return this.alike[row] > 1 && !this.isUnfolded[row];
   }
 
   /** Whether another row represents this one. @param {number} row */
   isFoldedAway(row) {
-    return !this.run[row] && !this.isUnfolded[this.head[row]];
+    return !this.alike[row] && !this.isUnfolded[this.head[row]];
   }
 
   /** Show each of the alike siblings, or one for all again. @param {number} row */
@@ -162,7 +162,7 @@ class RowTree {
   siblings(row) {
     const found = [row];
     let next = this.end[row];
-    while (found.length < this.run[row]) {
+    while (found.length < this.alike[row]) {
       found.push(next);
       next = this.end[next];
     }
@@ -237,7 +237,7 @@ class RowTree {
   /** Open everything around a row. @param {number} row */
   reveal(row) {
     for (const around of [...this.ancestors(row), row]) {
-      if (!this.run[around]) this.isUnfolded[this.head[around]] = 1;
+      if (!this.alike[around]) this.isUnfolded[this.head[around]] = 1;
       if (around !== row) this.isOpen[around] = 1;
     }
     this.forgetFolds();
@@ -283,7 +283,7 @@ class RowTree {
   /** How many rows opening this one would add. @param {number} row */
   added(row) {
     let count = 0;
-    for (let child = row + 1; child < this.end[row]; child = this.end[child]) count += this.run[child] ? 1 : 0;
+    for (let child = row + 1; child < this.end[row]; child = this.end[child]) count += this.alike[child] ? 1 : 0;
     return count;
   }
 

@@ -25,7 +25,7 @@ function seriesInks() {
 }
 
 /** A line as it is drawn: the points in the range of steps, with one more on each side. */
-class Trace {
+class ChartLine {
   /** @param {SeriesLine} line @param {SeriesVariable} variable @param {SeriesView} view @param {number} place */
   constructor(line, variable, view, place) {
     const measure = MEASURES[variable.isTensor ? view.measure : "range"];
@@ -36,9 +36,8 @@ class Trace {
     this.ink = SERIES_INKS[place % SERIES_INKS.length];
     this.dash = DASHES[Math.floor(place / SERIES_INKS.length) % DASHES.length];
     this.isWhole = line.isWhole || measure.line === "zeros";
-    const points = Array.from({ length: line.length }, (_, point) => line.value(measure.line, point));
-    this.values = points;
-    this.smooth = view.smoothing > 0 ? smoothed(points, view.smoothing) : null;
+    this.values = Array.from({ length: line.length }, (_, point) => line.value(measure.line, point));
+    this.smooth = view.smoothing > 0 ? smoothed(this.values, view.smoothing) : null;
     this.hasBand = measure.hasBand && line.hasRange;
     this.low = (/** @type {number} */ point) => measure.low(line, point);
     this.high = (/** @type {number} */ point) => measure.high(line, point);
@@ -79,9 +78,24 @@ class Trace {
   }
 }
 
+/**
+ * The relative difference at each step that both lines have, and where the step is.
+ * @param {ChartLine} a @param {ChartLine} b @returns {[number, number][]}
+ */
+function stepDifferences(a, b) {
+  /** @type {[number, number][]} */
+  const found = [];
+  for (let point = a.from; point < a.to; point++) {
+    const there = b.line.pointAt(a.line.steps[point]);
+    const difference = there < 0 ? NaN : relativeDifference(a.values[point], b.values[there]);
+    if (Number.isFinite(difference)) found.push([a.line.middle(point), difference]);
+  }
+  return found;
+}
+
 /** The lines of a variable, ready to be drawn. @param {SeriesVariable} variable @param {SeriesView} view */
-function tracesOf(variable, view) {
-  return variable.drawnLines.map((line, place) => new Trace(line, variable, view, place));
+function chartLinesOf(variable, view) {
+  return variable.drawnLines.map((line, place) => new ChartLine(line, variable, view, place));
 }
 
 class ChartDrawing {
@@ -100,8 +114,8 @@ class ChartDrawing {
     this.frame = chartFrame(width, height);
     this.floor = this.frame.bottom;
     if (series.labels) this.frame.bottom -= DIFFERENCE_HEIGHT;
-    this.traces = tracesOf(variable, view);
-    this.scale = chartScale(this.traces, view.isLog, height > CHART_HEIGHTS.small ? 9 : 5);
+    this.lines = chartLinesOf(variable, view);
+    this.scale = chartScale(this.lines, view.isLog, height > CHART_HEIGHTS.small ? 9 : 5);
   }
 
   /** Where a step is. @param {number} step */
@@ -122,10 +136,10 @@ class ChartDrawing {
     pen.save();
     pen.clip(this.plotArea());
     this.drawMarks();
-    for (const trace of this.traces) this.drawBand(trace);
+    for (const chartLine of this.lines) this.drawBand(chartLine);
     this.drawDifference();
-    for (const trace of this.traces) this.drawLine(trace);
-    for (const trace of this.traces) this.drawOdd(trace);
+    for (const chartLine of this.lines) this.drawLine(chartLine);
+    for (const chartLine of this.lines) this.drawOdd(chartLine);
     pen.restore();
     if (this.series.labels) this.drawDifferenceBelow();
   }
@@ -136,7 +150,7 @@ class ChartDrawing {
     pen.textBaseline = "middle";
     pen.textAlign = "right";
     pen.lineWidth = 1;
-    const isWhole = this.traces.every((trace) => trace.isWhole);
+    const isWhole = this.lines.every((chartLine) => chartLine.isWhole);
     for (const tick of scale.ticks) {
       const y = Math.round(this.y(tick)) + 0.5;
       pen.strokeStyle = inks.line;
@@ -169,24 +183,17 @@ class ChartDrawing {
     pen.fill();
   }
 
-  /** The area from the least to the largest value. @param {Trace} trace */
-  drawBand(trace) {
-    if (!trace.hasBand) return;
+  /** The area from the least to the largest value. @param {ChartLine} chartLine */
+  drawBand(chartLine) {
+    if (!chartLine.hasBand) return;
     const { pen, inks } = this;
-    const { line } = trace;
-    pen.fillStyle = inks[trace.ink];
-    pen.strokeStyle = inks[trace.ink];
+    pen.fillStyle = inks[chartLine.ink];
+    pen.strokeStyle = inks[chartLine.ink];
     pen.lineWidth = 0.6;
     pen.lineJoin = "round";
-    for (const [start, end] of trace.stretches()) {
-      pen.beginPath();
-      if (end - start === 1) {
-        const x = this.x(line.middle(start));
-        pen.rect(x - 2, this.y(trace.high(start)), 4, this.y(trace.low(start)) - this.y(trace.high(start)));
-      }
-      for (let point = start; point < end; point++) pen.lineTo(this.x(line.middle(point)), this.y(trace.high(point)));
-      for (let point = end - 1; point >= start; point--) pen.lineTo(this.x(line.middle(point)), this.y(trace.low(point)));
-      pen.globalAlpha = this.traces.length > 1 ? 0.1 : 0.17;
+    for (const [start, end] of chartLine.stretches()) {
+      this.outlineBand(chartLine, start, end);
+      pen.globalAlpha = this.lines.length > 1 ? 0.1 : 0.17;
       pen.fill();
       pen.globalAlpha = 0.3; // an edge, for a single large value is thinner than what is seen of the area
       pen.stroke();
@@ -194,9 +201,22 @@ class ChartDrawing {
     pen.globalAlpha = 1;
   }
 
+  /** Go along the largest values and back along the least. @param {ChartLine} chartLine @param {number} start @param {number} end */
+  outlineBand(chartLine, start, end) {
+    const { pen } = this;
+    const x = (/** @type {number} */ point) => this.x(chartLine.line.middle(point));
+    const top = (/** @type {number} */ point) => this.y(chartLine.high(point));
+    const bottom = (/** @type {number} */ point) => this.y(chartLine.low(point));
+    pen.beginPath();
+    const isSinglePoint = end - start === 1; // whose area would have no width
+    if (isSinglePoint) pen.rect(x(start) - 2, top(start), 4, bottom(start) - top(start));
+    for (let point = start; point < end; point++) pen.lineTo(x(point), top(point));
+    for (let point = end - 1; point >= start; point--) pen.lineTo(x(point), bottom(point));
+  }
+
   /** The lines of two runs; undefined where one run does not have the variable. */
   get pair() {
-    return [0, 1].map((run) => this.traces.find((trace) => trace.line.run === run));
+    return [0, 1].map((run) => this.lines.find((chartLine) => chartLine.line.run === run));
   }
 
   /** The area between the lines of two runs. */
@@ -226,13 +246,7 @@ class ChartDrawing {
     const [a, b] = this.pair;
     const { pen, frame, inks } = this;
     if (!a || !b) return;
-    /** @type {[number, number][]} */
-    const found = [];
-    for (let point = a.from; point < a.to; point++) {
-      const there = b.line.pointAt(a.line.steps[point]);
-      const difference = there < 0 ? NaN : relativeDifference(a.values[point], b.values[there]);
-      if (Number.isFinite(difference)) found.push([a.line.middle(point), difference]);
-    }
+    const found = stepDifferences(a, b);
     const most = found.reduce((largest, [, difference]) => Math.max(largest, difference), 0);
     pen.fillStyle = inks.dim;
     pen.textAlign = "right";
@@ -259,29 +273,29 @@ class ChartDrawing {
     return area;
   }
 
-  /** @param {Trace} trace */
-  drawLine(trace) {
+  /** @param {ChartLine} chartLine */
+  drawLine(chartLine) {
     const { pen, inks } = this;
-    pen.strokeStyle = inks[trace.ink];
-    pen.fillStyle = inks[trace.ink];
+    pen.strokeStyle = inks[chartLine.ink];
+    pen.fillStyle = inks[chartLine.ink];
     pen.lineJoin = "round";
-    pen.setLineDash(this.series.labels && trace.line.run === 1 ? DASHES[1] : trace.dash);
-    if (trace.smooth) {
+    pen.setLineDash(this.series.labels && chartLine.line.run === 1 ? DASHES[1] : chartLine.dash);
+    if (chartLine.smooth) {
       pen.globalAlpha = 0.3;
-      this.strokeValues(trace, trace.values, 1);
+      this.strokeValues(chartLine, chartLine.values, 1);
       pen.globalAlpha = 1;
-      this.strokeValues(trace, trace.smooth, 1.8);
-    } else this.strokeValues(trace, trace.values, 1.5);
+      this.strokeValues(chartLine, chartLine.smooth, 1.8);
+    } else this.strokeValues(chartLine, chartLine.values, 1.5);
     pen.setLineDash([]);
-    if (trace.to - trace.from <= MOST_DOTS) this.drawDots(trace);
+    if (chartLine.to - chartLine.from <= MOST_DOTS) this.drawDots(chartLine);
   }
 
-  /** @param {Trace} trace @param {number[]} values @param {number} thickness */
-  strokeValues(trace, values, thickness) {
+  /** @param {ChartLine} chartLine @param {number[]} values @param {number} thickness */
+  strokeValues(chartLine, values, thickness) {
     const { pen } = this;
-    const { line } = trace;
+    const { line } = chartLine;
     pen.lineWidth = thickness;
-    for (const [start, end] of trace.stretches()) {
+    for (const [start, end] of chartLine.stretches()) {
       pen.beginPath();
       for (let point = start; point < end; point++) pen.lineTo(this.x(line.middle(point)), this.y(values[point]));
       pen.stroke();
@@ -289,11 +303,11 @@ class ChartDrawing {
     }
   }
 
-  /** @param {Trace} trace */
-  drawDots(trace) {
-    for (const [start, end] of trace.stretches())
+  /** @param {ChartLine} chartLine */
+  drawDots(chartLine) {
+    for (const [start, end] of chartLine.stretches())
       for (let point = start; point < end; point++)
-        this.drawDot(this.x(trace.line.middle(point)), this.y(trace.values[point]));
+        this.drawDot(this.x(chartLine.line.middle(point)), this.y(chartLine.values[point]));
   }
 
   /** @param {number} x @param {number} y */
@@ -303,15 +317,15 @@ class ChartDrawing {
     this.pen.fill();
   }
 
-  /** Red ticks at the foot, where something is not finite. @param {Trace} trace */
-  drawOdd(trace) {
+  /** Red ticks at the foot, where something is not finite. @param {ChartLine} chartLine */
+  drawOdd(chartLine) {
     const { pen, frame, inks } = this;
-    if (!trace.line.oddSteps) return;
+    if (!chartLine.line.oddSteps) return;
     pen.fillStyle = inks.red;
     let before = -Infinity;
-    for (let point = trace.from; point < trace.to; point++) {
-      if (!trace.line.isOdd(point)) continue;
-      const x = this.x(trace.line.middle(point));
+    for (let point = chartLine.from; point < chartLine.to; point++) {
+      if (!chartLine.line.isOdd(point)) continue;
+      const x = this.x(chartLine.line.middle(point));
       if (x - before < 1) continue;
       pen.fillRect(x - 1.25, frame.bottom - 11, 2.5, 12);
       before = x;
@@ -352,9 +366,9 @@ function drawStepAxis(/** @type {CanvasRenderingContext2D} */ pen, /** @type {[n
   }
 }
 
-/** The scale that holds all traces. @param {Trace[]} traces @param {boolean} isLog @param {number} most ticks */
-function chartScale(traces, isLog, most) {
-  const limits = traces.map((trace) => trace.limits());
+/** The scale that holds all lines. @param {ChartLine[]} lines @param {boolean} isLog @param {number} most ticks */
+function chartScale(lines, isLog, most) {
+  const limits = lines.map((line) => line.limits());
   const low = Math.min(...limits.map((each) => each.low));
   const high = Math.max(...limits.map((each) => each.high));
   if (low > high) return { ...linearScale(0, 1, 3), ticks: [] };

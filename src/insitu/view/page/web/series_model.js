@@ -157,12 +157,14 @@ class SeriesVariable {
     this.place = described.place ?? index; // in the order of the model
     this.lines = described.lines.map((line) => new SeriesLine(line, points));
     this.bands = described.bands;
+    this.isSpreadOld = true; // whether the line of many ranks is to be made anew
   }
 
   /** Take what is new. @param {DescribedVariable} described @param {Table} points */
   update(described, points) {
     this.type = described.type;
     this.bands = described.bands;
+    this.isSpreadOld = true;
     for (const part of described.lines) {
       const line = this.lines.find((each) => each.rank === part.rank && each.run === part.run);
       if (line) line.replace(part, points);
@@ -201,10 +203,9 @@ class SeriesVariable {
   /** The lines that are drawn: of many ranks, one that holds the range of all. @returns {SeriesLine[]} */
   get drawnLines() {
     if (this.lines.length <= MOST_LINES) return this.lines;
-    const isOld = this.spreadOf !== this.lines[0].length;
-    if (isOld) {
+    if (this.isSpreadOld) {
       this.spread = [0, 1].map((run) => spreadLine(this.lines.filter((line) => line.run === run)));
-      this.spreadOf = this.lines[0].length;
+      this.isSpreadOld = false;
     }
     return /** @type {SeriesLine[]} */ (this.spread.filter((line) => line.length > 0));
   }
@@ -226,7 +227,7 @@ function spreadLine(lines) {
   const steps = Float64Array.from(new Set(lines.flatMap((line) => [...line.steps]))).sort();
   const width = lines.reduce((most, line) => Math.max(most, line.width), 1);
   const empty = { number: 0, grid: 0, start: 0, rank: -1, run: lines[0]?.run ?? 0, width, steps: 0, isWhole: false,
-    oddSteps: 0, firstOdd: null, lastStep: lines[0]?.lastStep ?? 0, constants: {} };
+    oddSteps: 0, firstOdd: null, lastStep: mostOf([0, ...lines.map((line) => line.lastStep)]), constants: {} };
   const columns = Object.fromEntries([...LINE_COLUMNS, ...COUNT_COLUMNS].map((name) => [name, new Float64Array(steps.length)]));
   steps.forEach((step, place) => {
     const points = lines.flatMap((line) => {

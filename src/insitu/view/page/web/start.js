@@ -7,7 +7,7 @@ async function start() {
   adoptTheme();
   const data = await unpacked(at("data").textContent ?? "");
   at("data").remove();
-  adopt(data);
+  takeKindsAndFlags(data);
   const app = new App(data);
   openFirstRows(app);
   introduce(app);
