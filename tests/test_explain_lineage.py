@@ -76,7 +76,7 @@ def test_size_of_a_batch_comes_from_its_assignment(program: Program) -> None:
             return left.exp() + torch.zeros(5)
         """,
     )
-    assert "the 6 comes from model.py:4" in note or "left" in note
+    assert "the 6 comes from model.py:4 torch.from_dlpack(torch.ones(6, 4))" in note
 
 
 def test_dtype_is_followed_to_numpy(program: Program) -> None:
@@ -137,6 +137,45 @@ def test_tensor_that_is_carried_over_is_named(program: Program) -> None:
     )
     assert "self.memory[-1] made before that, at model.py:12 h[:, -8:] f32[2, 8, 32]" in note
     assert "self.memory[-1] read after it, at model.py:10" in note
+
+
+def test_sizes_that_were_computed_from_others_are_followed(program: Program) -> None:
+    note = explained(
+        program,
+        """
+        import torch
+        from torch import nn
+        def run():
+            image = torch.rand(3, 1, 32, 32)[:, :, 1:-1, 1:-1]
+            patches = nn.Conv2d(1, 8, 4, stride=4)(image).flatten(2).transpose(1, 2)
+            tokens = torch.cat([torch.zeros(3, 1, 8), patches], dim=1)
+            return tokens + torch.zeros(1, 65, 8)
+        """,
+    )
+    assert "the 30 comes from model.py:5 torch.rand(3, 1, 32, 32)[:, :, 1:-1, 1:-1]" in note
+    assert "f32[3, 1, 32, 32] → f32[3, 1, 30, 30]" in note
+
+
+def test_state_of_an_earlier_call_is_named(program: Program) -> None:
+    note = explained(
+        program,
+        """
+        import torch
+        from torch import nn
+        def make_mask(length):
+            return torch.zeros(length, length)
+        class Attention(nn.Module):
+            mask = None
+            def forward(self, x):
+                if self.mask is None:
+                    self.mask = make_mask(len(x))
+                return x @ x.T + self.mask
+        def run():
+            model = Attention()
+            return [model(torch.ones(length, 2)) for length in (9, 6)]
+        """,
+    )
+    assert "self.mask made in an earlier call, for model.py:10 make_mask(len(x))" in note
 
 
 def test_nothing_is_claimed_behind_a_function_that_is_not_known(program: Program) -> None:

@@ -195,7 +195,9 @@ def frozen_parameters(training: TrainingHistory) -> Iterator[Finding]:
     for is_fine_tuning in (False, True):
         group = [each for each in unchanged if is_frozen(each, is_before=is_fine_tuning, has_learned=has_learned)]
         is_on_purpose = is_fine_tuning and not any(map(OWNED, group))
-        if any(map(IS_LAYER, group)) and not is_on_purpose:  # where layers are frozen, other parameters were frozen with them
+        if (
+            any(map(IS_LAYER, group)) and not is_on_purpose
+        ):  # where layers are frozen, other parameters were frozen with them
             paths = paths_of(group)
             yield FrozenParameters(path=paths[0], paths=paths, steps=training.steps, is_fine_tuning=is_fine_tuning)
 

@@ -22,6 +22,7 @@ INDENT = 4
 
 # What the table of origins says for each kind: the name, if the origin has none of its own, and the words.
 ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
+    OriginKind.EARLIER: ("", "made in an earlier call, for"),
     OriginKind.SIZE: ("", "comes from"),
     OriginKind.FACT: ("", "since"),
     OriginKind.PRODUCED: ("", "made at"),

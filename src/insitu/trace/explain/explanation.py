@@ -63,6 +63,7 @@ class Misfit:
 class OriginKind(Enum):
     """How a site is connected with a value; the view has the words for each kind."""
 
+    EARLIER = "earlier call"
     SIZE = "size"
     FACT = "dtype or device"
     PRODUCED = "produced"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from insitu.trace.event import TensorFacts, tensors
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
-from insitu.trace.explain.sizes.size_changes import changed_from
 from insitu.trace.explain.sizes.operator_call import OperatorCall, PassedOn
 from insitu.trace.explain.sizes.rules import rule_for
+from insitu.trace.explain.sizes.size_changes import changed_from
 from insitu.trace.operation import operation
 
 MOST_CALLS = 300
