@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.bugs.catalog import Program, faulty
+from tests.bugs.catalog import Program, faulty, missed
 from tests.bugs.verdicts import verdict
 
 
@@ -18,15 +18,16 @@ def row(program: Program) -> tuple[bool, str]:
 
 
 def main() -> int:
-    """Print the table; 1 if a fault was missed."""
+    """Print the table; 1 unless exactly the programs of `missed.txt` were missed."""
     print(f"{'':2}  {'by':7}  {'program':28}  {'at fault':16}  the verdict")
-    outcomes = []
-    for program in faulty():
+    programs, not_found = faulty(), set()
+    for program in programs:
         found, line = row(program)
-        outcomes.append(found)
+        if not found:
+            not_found.add(program.name)
         print(line, flush=True)
-    print(f"\n{sum(outcomes)} of {len(outcomes)} found")
-    return 0 if all(outcomes) else 1
+    print(f"\n{len(programs) - len(not_found)} of {len(programs)} found")
+    return 0 if not_found == missed() & {program.name for program in programs} else 1
 
 
 if __name__ == "__main__":

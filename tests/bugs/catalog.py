@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 HERE = Path(__file__).parent
+MISSED = HERE / "missed.txt"
 MEANS = ("explain", "guard", "compare")
 
 
@@ -50,9 +52,24 @@ class Program:
         return getattr(self.module, "SPARES", None)
 
     @property
+    def repair(self) -> str | None:
+        """What the line at fault should be."""
+        return getattr(self.module, "REPAIR", None)
+
+    @property
     def wanted(self) -> str:
         """What a verdict has to name: `file.py:12`, or a parameter."""
         return self.names or f"{self.file}:{self.faults[0]}"
+
+    def repaired(self) -> dict[str, Any]:
+        """The names of the program with its line repaired: `run`, or `good` and `bad`."""
+        lines = self.source.splitlines()
+        at = self.faults[0] - 1
+        indent = lines[at][: -len(lines[at].lstrip())]
+        lines[at] = f"{indent}{self.repair}"
+        names: dict[str, Any] = {"__name__": f"{self.name}_repaired"}
+        exec(compile("\n".join(lines), self.file, "exec"), names)
+        return names
 
 
 def faulty() -> list[Program]:
@@ -63,6 +80,12 @@ def faulty() -> list[Program]:
 def healthy() -> list[Program]:
     """The programs in which there is nothing to find."""
     return _programs("healthy")
+
+
+def missed() -> frozenset[str]:
+    """The names of the programs whose fault is not found yet."""
+    lines = MISSED.read_text("utf-8").splitlines()
+    return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
 def _programs(folder: str) -> list[Program]:

@@ -16,11 +16,14 @@ from torch import nn
 
 FAULTY = faulty()
 EXPLAINED = [program for program in FAULTY if program.found_by == "explain"]
-NON_FINITE = [program for program in FAULTY if program.found_by == "guard" and not hasattr(program.module, "build")]
-UNHEALTHY = [program for program in FAULTY if program.found_by == "guard" and hasattr(program.module, "build")]
+GUARDED = [program for program in FAULTY if program.found_by == "guard"]
+NON_FINITE = [program for program in GUARDED if not hasattr(program.module, "SHOWS")]
+WORSE = [program for program in GUARDED if getattr(program.module, "SHOWS", None) == "worse"]
+UNHEALTHY = [program for program in GUARDED if program not in NON_FINITE and program not in WORSE]
 COMPARED = [program for program in FAULTY if program.found_by == "compare"]
 
 each = pytest.mark.parametrize
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def name(program: Program) -> str:
@@ -35,7 +38,8 @@ def torch_may_warn_of_the_fault() -> Iterator[None]:
 
 
 def test_there_are_enough_of_each_kind() -> None:
-    assert len(EXPLAINED) >= 16 and len(NON_FINITE) + len(UNHEALTHY) >= 15 and len(COMPARED) >= 15
+    assert len(FAULTY) >= 150 and len(healthy()) >= 20
+    assert len(EXPLAINED) >= 50 and len(GUARDED) >= 45 and len(COMPARED) >= 35
 
 
 @each("program", FAULTY, ids=name)
@@ -61,6 +65,8 @@ def test_it_raises(program: Program) -> None:
     shown = [f"{entry.path.name}:{entry.lineno + 1}" for entry in raised.traceback]
     if program.wanted in shown:  # to name the line is not enough then, nor to repeat the message
         assert program.says is not None and program.says not in str(raised.value)
+    if program.repair:
+        program.repaired()["run"]()
 
 
 @each("program", NON_FINITE, ids=name)
@@ -68,8 +74,19 @@ def test_it_ends_in_nan_or_inf(program: Program) -> None:
     with FirstBad(program.file) as forward:
         result = program.module.run()
     assert not torch.isfinite(result).all()
+    if program.repair:  # NumPy makes it, or an operator that is given nothing: the line is further back
+        assert torch.isfinite(program.repaired()["run"]()).all()
+        return
     # Without a line it is made in backward, by torch itself: then the marked line has nothing but its gradient.
     assert forward.line in (None, *program.faults)
+
+
+@each("program", WORSE, ids=name)
+def test_it_learns_less_than_with_the_line_repaired(program: Program) -> None:
+    repaired = program.repaired()
+    before = program.module.run(program.module.build())
+    after = repaired["run"](repaired["build"]())
+    assert torch.isfinite(before) and after < 0.75 * before
 
 
 @each("program", UNHEALTHY, ids=name)
@@ -124,9 +141,17 @@ def test_the_two_runs_differ_for_no_other_reason(program: Program) -> None:
     assert not torch.equal(good(), bad())
     if not getattr(program.module, "TWICE", False):
         assert torch.equal(good(), good()) and torch.equal(bad(), bad())
+    if program.repair:
+        assert torch.allclose(good(), program.repaired()["bad"](), atol=1e-6)
 
 
 @each("program", healthy(), ids=name)
 def test_a_healthy_program_is_finite_and_repeatable(program: Program) -> None:
     first, second = (program.module.run(program.module.build()) for _ in range(2))
     assert torch.isfinite(first) and torch.equal(first, second)
+
+
+@each("program", [program for program in healthy() if hasattr(program.module, "port")], ids=name)
+def test_a_port_agrees_with_its_original(program: Program) -> None:
+    model = program.module.build()
+    assert torch.allclose(program.module.run(model), program.module.run(program.module.port(model)))

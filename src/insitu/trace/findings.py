@@ -18,7 +18,8 @@ Finding
 ├── FrozenParameters
 ├── OptimizerGap
 ├── StuckParameters
-└── StaleGradients
+├── StaleGradients
+└── LossMistake            a loss gets something else than it takes
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any, Literal
 from insitu.trace.event import Call, Phase, Site, TensorFacts
 
 FindingKind = Literal[
-    "nan", "inf", "incoming", "update", "missing", "vanishing", "exploding", "unchanged", "accumulated"
+    "nan", "inf", "incoming", "update", "missing", "vanishing", "exploding", "unchanged", "accumulated", "loss"
 ]
 Severity = Literal["error", "warning", "info"]
 Reach = Literal["nan", "model", "loss", "gradient", "number", "unused"]
@@ -56,8 +57,9 @@ class Finding:
     `kind` is "nan" or "inf" for a call that produced it, in the `phase` "forward" or "backward"; "incoming" for NaN or
     Inf that no checked call produced; "update" for what an optimizer wrote into a parameter. About training: "missing"
     (parameters that never got a gradient), "vanishing", "exploding", "unchanged" (parameters), "accumulated" (gradients
-    that were not set to zero). `call` is the call at fault, `site` its line, `path` its module, or a parameter.
-    `severity` is "error" for a finding that a guard raises, "warning" or "info".
+    that were not set to zero), "loss" (a loss that gets something else than it takes). `call` is the call at fault,
+    `site` its line, `path` its module, or a parameter. `severity` is "error" for a finding that a guard raises,
+    "warning" or "info".
 
     >>> NonFiniteGradient(kind="nan", path="head", node="SqrtBackward0").phase
     'backward'
@@ -317,3 +319,16 @@ class StaleGradients(Finding):
     steps: int
     stale_steps: int
     kind: FindingKind = "accumulated"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class LossMistake(Finding):
+    """A loss gets something else than it takes: `call` made the input of the loss what it must not be.
+
+    `loss` is the call of the loss. `mistake` is "probabilities" where the loss takes scores or their logarithms, or
+    "batch" if the call normalizes over the batch.
+    """
+
+    loss: Call
+    mistake: Literal["probabilities", "batch"]
+    kind: FindingKind = "loss"

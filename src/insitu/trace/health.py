@@ -15,12 +15,14 @@ from insitu.trace.findings import (
     ExplodingGradients,
     Finding,
     FrozenParameters,
+    LossMistake,
     MissingGradients,
     OptimizerGap,
     StaleGradients,
     StuckParameters,
     VanishingGradients,
 )
+from insitu.trace.loss_input import LossInput
 
 VANISHED = 1e-6  # of the largest gradient, element by element
 EXPLODED = 1e5  # times the norm of the weight itself
@@ -74,7 +76,7 @@ class TrainingHistory:
     """A training: its parameters, its optimizers, the number of backward passes, the norms of all gradients.
 
     `has_model` says that the parameters are those of a model that the user named; `cut` is the call that cuts the graph
-    between the losses and parameters without a gradient, if it is known.
+    between the losses and parameters without a gradient, if it is known. `loss_inputs` are what the losses got.
     """
 
     parameters: tuple[ParameterHistory, ...] = ()
@@ -84,6 +86,7 @@ class TrainingHistory:
     largest_norm: float = 0.0
     has_model: bool = True
     cut: Call | None = None
+    loss_inputs: tuple[LossInput, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -181,14 +184,20 @@ def is_vanishing(parameter: ParameterHistory) -> bool:
 
 
 def frozen_parameters(training: TrainingHistory) -> Iterator[Finding]:
-    """Layers that did not change because they are frozen; those that were frozen before, while others learn, apart."""
+    """Layers that did not change because they are frozen; those that were frozen before, while others learn, apart.
+
+    Layers that were frozen before and that no optimizer has are frozen on purpose.
+    """
     unchanged = training.unchanged
     if len(unchanged) == len(training.parameters):
         return
     has_learned = any(map(is_learning, training.parameters))
     for is_fine_tuning in (False, True):
         group = [each for each in unchanged if is_frozen(each, is_before=is_fine_tuning, has_learned=has_learned)]
-        if any(map(IS_LAYER, group)):  # where layers are frozen, other parameters were frozen with them
+        is_on_purpose = is_fine_tuning and not any(map(OWNED, group))
+        if (
+            any(map(IS_LAYER, group)) and not is_on_purpose
+        ):  # where layers are frozen, other parameters were frozen with them
             paths = paths_of(group)
             yield FrozenParameters(path=paths[0], paths=paths, steps=training.steps, is_fine_tuning=is_fine_tuning)
 
@@ -244,6 +253,14 @@ def stale_gradients(training: TrainingHistory) -> Iterator[Finding]:
             )
 
 
+def loss_mistakes(training: TrainingHistory) -> Iterator[Finding]:
+    """Losses that got something else than they take."""
+    for each in training.loss_inputs:
+        mistake = each.mistake
+        if mistake is not None:
+            yield LossMistake(call=each.source, site=each.source.site, loss=each.loss, mistake=mistake)
+
+
 def paths_of(parameters: Iterable[ParameterHistory]) -> tuple[str, ...]:
     """The paths of parameters."""
     return tuple(map(PATH, parameters))
@@ -256,4 +273,5 @@ CHECKS: tuple[Callable[[TrainingHistory], Iterator[Finding]], ...] = (
     optimizer_gap,
     stuck_parameters,
     stale_gradients,
+    loss_mistakes,
 )

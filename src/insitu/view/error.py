@@ -22,6 +22,9 @@ INDENT = 4
 
 # What the table of origins says for each kind: the name, if the origin has none of its own, and the words.
 ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
+    OriginKind.EARLIER: ("", "made in an earlier call, for"),
+    OriginKind.SIZE: ("", "comes from"),
+    OriginKind.FACT: ("", "since"),
     OriginKind.PRODUCED: ("", "made at"),
     OriginKind.ASSIGNED: ("", "assigned at"),
     OriginKind.PASSED: ("", "passed to {receiver} at"),
@@ -29,6 +32,8 @@ ORIGIN_WORDS: dict[OriginKind, tuple[str, str]] = {
     OriginKind.GRADIENT_LOST: ("gradient", "lost at"),
     OriginKind.NO_GRADIENT_PRODUCED: ("", "made without a gradient at"),
     OriginKind.NO_GRADIENT_ASSIGNED: ("", "has no gradient, assigned at"),
+    OriginKind.CARRIED: ("", "made before that, at"),
+    OriginKind.READ_LATER: ("", "read after it, at"),
     OriginKind.GRAPH_FREED: ("graph", "freed by the backward at"),
     OriginKind.CHANGED_IN_PLACE: ("changed", "in place at"),
     OriginKind.NEEDED_FOR_GRADIENT: ("needed", "for the gradient of"),
@@ -238,7 +243,10 @@ def _origin_row(origin: Origin) -> OriginRow:
     name, words = short(safe(origin.name or default), MOST_NAME), words.format(receiver=safe(origin.receiver))
     if origin.site is None:
         return OriginRow(name, words, "")
-    return OriginRow(name, f"{words} {spot(origin.site)}", _on_one_line(origin.site.text))
+    expression = _on_one_line(origin.site.text)
+    if origin.shapes:
+        expression = f"{expression}   {' → '.join(origin.shapes)}"
+    return OriginRow(name, f"{words} {spot(origin.site)}", expression)
 
 
 def _on_one_line(text: str) -> str:

@@ -14,6 +14,7 @@ from insitu.trace.findings import (
     Finding,
     FrozenParameters,
     LeftoverGradient,
+    LossMistake,
     MissingGradients,
     NonFinite,
     NonFiniteFromHook,
@@ -58,6 +59,12 @@ def lines(finding: Finding) -> Iterator[str]:
 @lines.register
 def _(finding: MissingGradients) -> Iterator[str]:
     yield sentence(finding)
+    yield from map(str, evidence(finding))
+
+
+@lines.register
+def _(finding: LossMistake) -> Iterator[str]:
+    yield f"{_place(finding.site)}{sentence(finding)}"
     yield from map(str, evidence(finding))
 
 
@@ -249,6 +256,23 @@ def _(finding: StaleGradients) -> str:
         f"gradients were not set to zero: {finding.stale_steps:,} of {finding.steps:,} optimizer steps also used the "
         f"gradients of earlier steps (optimizer.zero_grad() is missing); backward added to them"
     )
+
+
+@sentence.register
+def _(finding: LossMistake) -> str:
+    loss = called(finding.loss)
+    if finding.mistake == "batch":
+        return f"{_callee(finding)} normalizes over the batch, and {loss} takes one distribution for each sample"
+    return f"{loss} gets probabilities from {_callee(finding)}, and computes them itself"
+
+
+@evidence.register
+def _(finding: LossMistake) -> Iterator[EvidenceLine]:
+    yield EvidenceLine("loss", f"{_place(finding.loss.site)}{called(finding.loss)}")
+    if finding.mistake == "batch":
+        yield EvidenceLine("why", "each sample is a row: use dim=-1")
+    else:
+        yield EvidenceLine("why", "leave the call out, and pass the scores to the loss")
 
 
 # Parts of sentences and lines.

@@ -19,6 +19,7 @@ from insitu.capture.explain.reading import Reading
 from insitu.capture.finite import finiteness_of, first_bad, is_finite
 from insitu.capture.guard.cut import cut_before
 from insitu.capture.guard.facts import facts_of, input_values, own_tensors
+from insitu.capture.guard.loss_inputs import loss_inputs
 from insitu.capture.guard.optimizers import OptimizerSteps, parameters_of
 from insitu.capture.guard.weights import Sample, Totals, Weight, dense_grad
 from insitu.capture.modules import get_ident, patch
@@ -28,6 +29,7 @@ from insitu.capture.torch_internals import DisableTorchFunction
 from insitu.trace.event import Call, Site
 from insitu.trace.findings import Finding, LeftoverGradient, NonFiniteUpdate
 from insitu.trace.health import ParameterHistory, TrainingHistory, health_findings
+from insitu.trace.loss_input import LossInput
 
 if TYPE_CHECKING:
     from insitu.capture.guard.check import GuardChecks, ProbeChecks
@@ -49,6 +51,7 @@ class Training:
         self._optimizers: dict[int, OptimizerSteps] = {}
         self._passes = 0
         self._totals = Totals()
+        self._loss_inputs: tuple[LossInput, ...] = ()
         self._cut: Call | None = None  # where the graph is cut, so that parameters get no gradient
 
     def start(self, undo: ExitStack) -> None:
@@ -125,6 +128,7 @@ class Training:
         self._weights.update_missing()
         if self._passes == SECOND:
             self._find_cut(probe, at)
+            self._find_loss_inputs(probe, at)
         is_unscaled_loop = not self._optimizers and not self._checks.is_scaled
         if is_sampled and is_unscaled_loop:
             self._totals.add(Sample(self._weights.all()).total)
@@ -137,6 +141,14 @@ class Training:
         reading = Reading(probe.tape)
         try:
             self._cut = cut_before(reading, input_values(reading, at), missing)
+        finally:
+            reading.close()
+
+    def _find_loss_inputs(self, probe: Probe, at: int) -> None:
+        """Find what the losses of a backward pass got."""
+        reading = Reading(probe.tape)
+        try:
+            self._loss_inputs = tuple(loss_inputs(reading, input_values(reading, at)))
         finally:
             reading.close()
 
@@ -245,6 +257,7 @@ class Training:
             largest_norm=self._totals.largest,
             has_model=self._has_model,
             cut=self._cut,
+            loss_inputs=self._loss_inputs,
         )
 
     def _parameter_histories(self, trained: set[int]) -> Iterator[ParameterHistory]:

@@ -8,6 +8,7 @@ from itertools import chain
 from insitu.trace.explain.bindings import Assignment, binding_of, covers, nodes_of, own_nodes, scope_of, single_targets
 from insitu.trace.explain.explanation import ExpressionSite
 from insitu.trace.explain.expressions import segment, tree_of
+from insitu.trace.explain.failure_history import FailureHistory, TensorToken
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -99,3 +100,30 @@ def _return_sites(tree: ast.AST, file: str, value: ast.expr) -> list[ExpressionS
 def _site(file: str, node: ast.stmt, value: ast.expr) -> ExpressionSite:
     shown = node if isinstance(node, ast.AugAssign) else value
     return ExpressionSite(file, node.lineno, "", segment(file, shown))
+
+
+def outside_site(history: FailureHistory, receiver: int | None, tensor: TensorToken) -> ExpressionSite | None:
+    """Where a tensor comes from that no recorded call produced: the assignment of its name where a call received it.
+
+    If a function of the same file made it, the `return` of that function.
+    """
+    here = history.site(receiver)
+    if receiver is None or here is None:
+        return None
+    name = history.name_in(receiver, tensor)
+    if not name:
+        return None
+    sites = assignment_sites(here, name) or _sites_of_call(here, name)
+    return next(reversed(sites), None)
+
+
+def _sites_of_call(here: ExpressionSite, text: str) -> list[ExpressionSite]:
+    """The `return` of the function of the same file that an expression calls."""
+    tree = tree_of(here.file)
+    if tree is None:
+        return []
+    try:
+        value = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return []
+    return _return_sites(tree, here.file, value)

@@ -45,7 +45,7 @@ class Misfit:
     """One thing that does not fit: the tensors with their shapes one under the other, and what is wrong with them.
 
     `dimension` is the one to mark, counted from the right (-1 is the last). `advice` is a way to fix it. `names` are
-    the operands that the text mentions without a row.
+    the operands that the text mentions without a row. `fact` is what differs if it is not a shape: dtype or device.
     """
 
     text: str
@@ -53,6 +53,7 @@ class Misfit:
     dimension: int | None = None
     advice: str = ""
     names: tuple[str, ...] = ()
+    fact: str = ""
 
     def mentions(self, name: str) -> bool:
         """Whether the misfit is about the operand with this name."""
@@ -62,6 +63,9 @@ class Misfit:
 class OriginKind(Enum):
     """How a site is connected with a value; the view has the words for each kind."""
 
+    EARLIER = "earlier call"
+    SIZE = "size"
+    FACT = "dtype or device"
     PRODUCED = "produced"
     ASSIGNED = "assigned"
     PASSED = "passed"
@@ -70,6 +74,8 @@ class OriginKind(Enum):
     NO_GRADIENT_PRODUCED = "no gradient, produced"
     NO_GRADIENT_ASSIGNED = "no gradient, assigned"
     GRAPH_FREED = "graph freed"
+    CARRIED = "carried over"
+    READ_LATER = "read later"
     CHANGED_IN_PLACE = "changed in place"
     NEEDED_FOR_GRADIENT = "needed for gradient"
     BACKWARD_OF = "backward of"
@@ -78,12 +84,16 @@ class OriginKind(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Origin:
-    """Where a value comes from: its name, the kind of connection, the site; `receiver` is the call it was passed to."""
+    """Where a value comes from: its name, the kind of connection, the site; `receiver` is the call it was passed to.
+
+    For a size, `shapes` are the tensor before the call that introduced it and the one after it.
+    """
 
     kind: OriginKind
     site: ExpressionSite | None = None
     name: str = ""
     receiver: str = ""
+    shapes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from insitu.trace.explain.assignments import assignment_sites, return_sites
+from insitu.trace.explain.carried import carried_origins
 from insitu.trace.explain.case import Case
 from insitu.trace.explain.explanation import ExpressionSite, Origin, OriginKind
 from insitu.trace.explain.failure import Failure
@@ -96,12 +97,14 @@ def _assignments_without_gradient(history: FailureHistory, at: int, tensor: Tens
 
 
 def _earlier_backward(failure: Failure, case: Case) -> Iterator[Origin]:
-    """The last backward pass before this one: it has freed the graph."""
+    """The last backward pass before this one, which has freed the graph, and the tensor that leads into it."""
     history, found = failure.history, None
     for at in history.before(failure.end):
         if _frees_graph(history, at):
             found = at
     yield from _at(OriginKind.GRAPH_FREED, history.site(found))
+    if found is not None and case.first is not None:
+        yield from carried_origins(history, _producers(history, case.first.tensor), found)
 
 
 def _frees_graph(history: FailureHistory, at: int) -> bool:

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 from insitu.trace.explain.assignments import assignment_sites
 from insitu.trace.explain.case import Case, NamedOperand
+from insitu.trace.explain.earlier_calls import earlier_origins
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
+from insitu.trace.explain.fact_origins import fact_origins
 from insitu.trace.explain.failed_line import FailedLine
 from insitu.trace.explain.failure import LIBRARIES, Failure
 from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory, TensorToken
 from insitu.trace.explain.gradient_origins import autograd_origins
 from insitu.trace.explain.messages import WRONG_ELEMENTS
+from insitu.trace.explain.size_origins import size_origins
 from insitu.trace.operation import Operation, operation
 
 MOST_ORIGINS = 4
@@ -30,6 +33,9 @@ def find_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[
 
 def _all_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     yield from autograd_origins(failure, case)
+    yield from earlier_origins(failure, case, misfits)
+    yield from size_origins(failure, line, case, misfits)
+    yield from fact_origins(failure, line, case, misfits)
     operands = case.operands if case.call is not None else line.tensors()
     for operand in operands:
         if _matters(failure, line, operand, misfits):

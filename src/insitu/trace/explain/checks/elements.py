@@ -37,7 +37,7 @@ def devices_differ(case: Case) -> Misfit | None:
     devices = list(map(attrgetter("facts.device"), operands))
     if len(set(devices)) < 2:
         return None
-    return Misfit(f"the devices differ: {_each(operands, 'is on', devices)}", names=_names(operands))
+    return Misfit(f"the devices differ: {_each(operands, 'is on', devices)}", names=_names(operands), fact="device")
 
 
 @CHECKS.add()
@@ -48,7 +48,7 @@ def dtypes_differ(case: Case) -> Misfit | None:
     if len(set(dtypes)) < 2 or not _must_have_one_dtype(case):
         return None
     text = f"the dtypes differ: {_each(operands, 'is', dtypes)}"
-    return Misfit(text, advice=_conversion(operands), names=_names(operands))
+    return Misfit(text, advice=_conversion(operands), names=_names(operands), fact="dtype")
 
 
 def _dtypes(operands: Sequence[NamedOperand]) -> list[str]:
@@ -104,7 +104,7 @@ def floats_where_integers_are_needed(case: Case) -> Misfit | None:
     for operand in _indices(case):
         if operand.facts.dtype.startswith(("f", "bf", "c")):
             text = f"{operand.label} is {operand.facts.dtype} and must hold integers"
-            return Misfit(text, advice=f"{before_dot(operand.name)}.long()", names=(operand.name,))
+            return Misfit(text, advice=f"{before_dot(operand.name)}.long()", names=(operand.name,), fact="dtype")
     return None
 
 
@@ -129,7 +129,9 @@ def result_of_another_dtype(case: Case, match: re.Match[str]) -> Misfit:
     text = f"a result of type {match[1]} does not fit into a {match[2]} tensor"
     if case.operands:
         text += f": {_each(case.operands, 'is', _dtypes(case.operands))}"
-    return Misfit(text, advice=f"convert the {match[2]} tensor to {match[1]}", names=_names(case.operands))
+    return Misfit(
+        text, advice=f"convert the {match[2]} tensor to {match[1]}", names=_names(case.operands), fact="dtype"
+    )
 
 
 @CHECKS.add(says=r"index (-?\d+) is out of bounds for (dimension|axis) (\d+) with size (\d+)")

@@ -1,0 +1,50 @@
+"""State that is left from an earlier call of the model: a cached mask, a hidden state of another batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from insitu.trace.event import Site
+from insitu.trace.explain.case import Case
+from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind
+from insitu.trace.explain.failure import Failure
+from insitu.trace.explain.failure_history import USER_KINDS, FailureHistory
+
+
+def earlier_origins(failure: Failure, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
+    """The operands of a misfit that an earlier call of the model made, and the line that asked for them there."""
+    history = failure.history
+    if failure.at is None:
+        return
+    for operand in case.operands:
+        producer = history.producer(operand.tensor)
+        is_concerned = any(misfit.mentions(operand.name) for misfit in misfits)
+        if producer is not None and is_concerned and _is_earlier_call(history, producer, failure.at):
+            site = _asked_at(history.call(producer).site)
+            if site is not None:
+                yield Origin(OriginKind.EARLIER, site, operand.name)
+
+
+def _is_earlier_call(history: FailureHistory, earlier: int, now: int) -> bool:
+    """Whether a call was made in an earlier outermost call of the same model."""
+    then, here = _outermost(history, earlier), _outermost(history, now)
+    if then == here:
+        return False
+    callee = history.callee_facts(here)
+    return callee.kind in USER_KINDS and callee == history.callee_facts(then)
+
+
+def _outermost(history: FailureHistory, at: int) -> int:
+    *_, last = history.ancestors(at)
+    return last
+
+
+def _asked_at(site: Site | None) -> ExpressionSite | None:
+    """The line that called the function in which a call was made; without such a function, the call itself."""
+    if site is None:
+        return None
+    asked = site
+    if site.caller is not None and site.caller.function != site.function:
+        asked = site.caller
+    text = asked.text[asked.start : asked.end] if asked.start is not None else asked.text.strip()
+    return ExpressionSite(asked.file, asked.line, asked.function, text)

@@ -1,0 +1,1 @@
+"""Where a size comes from: one rule for each family of operators says which input passed a dimension on."""

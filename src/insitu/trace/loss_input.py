@@ -1,0 +1,57 @@
+"""What a loss gets: probabilities where it takes scores, or a softmax over the batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from insitu.trace.event import Call, TensorFacts, tensors
+from insitu.trace.operation import operation
+
+Mistake = Literal["probabilities", "batch"]
+
+# The losses that apply the function themselves, or take its logarithm, and the function that must not come before.
+WRONG_BEFORE = {
+    "cross_entropy": ("softmax",),
+    "nll_loss": ("softmax",),
+    "binary_cross_entropy_with_logits": ("sigmoid",),
+}
+SOFTMAXES = ("softmax", "log_softmax")
+LOSSES = frozenset(WRONG_BEFORE)
+
+
+@dataclass(frozen=True, slots=True)
+class LossInput:
+    """The call of a loss, and the call that computed its input, behind calls that only move the values."""
+
+    loss: Call
+    source: Call
+
+    @property
+    def mistake(self) -> Mistake | None:
+        """What is wrong with the input; None if nothing is."""
+        loss, source = operation(self.loss.kind, self.loss.name), operation(self.source.kind, self.source.name)
+        if source.base in WRONG_BEFORE.get(loss.base, ()):
+            return "probabilities"
+        if source.base in SOFTMAXES and self._is_over_batch():
+            return "batch"
+        return None
+
+    def _is_over_batch(self) -> bool:
+        """Whether a softmax over the rows of a matrix normalizes its columns: each row is a sample."""
+        shape = _shape(self.source.result)
+        return len(shape) == 2 and shape[0] != 1 and _dim(self.source) in (0, -2)
+
+
+def _shape(result: Any) -> tuple[int | str, ...]:
+    found = next(iter(tensors(result)), None)
+    if isinstance(found, TensorFacts):
+        return found.shape
+    return ()
+
+
+def _dim(call: Call) -> Any:
+    """The dimension of a softmax."""
+    if len(call.args) > 1:
+        return call.args[1]
+    return call.kwargs.get("dim")
