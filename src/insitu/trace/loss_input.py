@@ -18,6 +18,7 @@ WRONG_BEFORE = {
 }
 SOFTMAXES = ("softmax", "log_softmax")
 LOSSES = frozenset(WRONG_BEFORE)
+SUSPICIOUS = frozenset((*SOFTMAXES, "sigmoid"))  # what may be a mistake before a loss
 
 
 @dataclass(frozen=True, slots=True)

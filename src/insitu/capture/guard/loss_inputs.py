@@ -7,21 +7,24 @@ from collections.abc import Iterable, Iterator
 from insitu.capture.explain.reading import Reading, values
 from insitu.capture.guard.cut import producers
 from insitu.capture.tensors import Value
-from insitu.trace.loss_input import LOSSES, LossInput
+from insitu.trace.loss_input import LOSSES, SUSPICIOUS, LossInput
 from insitu.trace.operation import Operation, operation
 
-MOST_CALLS = 200  # behind the tensors of a backward pass
+MOST_CALLS = 12  # behind the tensors of a backward pass: a loss is near them
 MOST_MOVES = 20
 
 
 def loss_inputs(reading: Reading, losses: Iterable[Value]) -> Iterator[LossInput]:
-    """The losses behind the tensors of a backward pass that a mistake is known for, and the calls before them."""
+    """The losses behind the tensors of a backward pass that a mistake is known for, and the calls before them.
+
+    To decode a call takes time: only calls that can be a mistake are decoded.
+    """
     for count, at in enumerate(producers(reading, losses, set())):
         if count == MOST_CALLS:
             return
         if _operation(reading, at).base in LOSSES:
             source = _source(reading, at)
-            if source is not None:
+            if source is not None and _operation(reading, source).base in SUSPICIOUS:
                 yield LossInput(reading.call(at), reading.call(source))
 
 

@@ -126,9 +126,10 @@ class Training:
         if is_sampled:
             self._see_model()
         self._weights.update_missing()
+        if self._passes == 1:
+            self._find_loss_inputs(probe, at)
         if self._passes == SECOND:
             self._find_cut(probe, at)
-            self._find_loss_inputs(probe, at)
         is_unscaled_loop = not self._optimizers and not self._checks.is_scaled
         if is_sampled and is_unscaled_loop:
             self._totals.add(Sample(self._weights.all()).total)
