@@ -3,7 +3,7 @@
 #   make bench       overhead against the peers  make format  put the code in form
 #   make faults      every fault test in full    make bugs    what it says of each faulty program of tests/bugs
 #   make zoo         trace hundreds of models    make soak    100,000 training steps (under an hour)
-#   make clean       start anew
+#   make docs        the site in build/docs      make clean   start anew
 #   make PYTHON=python3.12 test                  another Python (after `make clean`)
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ BENCH := .venv-bench
 ZOO := .venv-zoo
 CODE := src tests dropins docs $(wildcard benchmarks)
 
-.PHONY: test demo bench browser bugs faults zoo soak lint types unit format clean
+.PHONY: test demo docs bench browser bugs faults zoo soak lint types unit format clean
 .DELETE_ON_ERROR:
 
 # The browser is fetched while the environment is made.
@@ -40,6 +40,10 @@ as_root = $(if $(filter 0,$(shell id -u)),,sudo -n)
 
 demo: $(VENV)/ready
 	$(VENV)/bin/python -m insitu demo
+
+docs: $(VENV)/ready
+	$(VENV)/bin/mkdocs build --strict --quiet
+	@echo "open build/docs/index.html"
 
 format: $(VENV)/ready
 	$(VENV)/bin/ruff check --fix $(CODE)
