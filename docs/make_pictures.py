@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,12 +62,13 @@ class Visit:
     query: str = ""
     click: str = ""
     seconds: float = 3.0
+    has_dark_twin: bool = False
 
 
 VISITS = (
     Visit("model.html", "model.png", click="button[data-view='graph']"),
     Visit("model.html", "values.png", query="softmax", click="text=larger"),
-    Visit("nan.html", "nan.png"),
+    Visit("nan.html", "nan.png", has_dark_twin=True),
     Visit("diff.html", "diff.png"),
     Visit("training.html", "training.png"),
 )
@@ -138,8 +140,8 @@ def write_small(data: bytes, path: Path) -> None:
     Image.open(io.BytesIO(data)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
-def main(pictures: Path = PICTURES) -> None:
-    """Make all pictures."""
+def main(pictures: Path = PICTURES, visits: Sequence[Visit] = VISITS) -> None:
+    """Make the pictures of some visits, all if nothing else is asked for, and the moving picture."""
     found = os.environ.get("INSITU_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     pictures.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
@@ -147,15 +149,16 @@ def main(pictures: Path = PICTURES) -> None:
         browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
         printed, *typed = terminal_frames(browser, folder)
         frames = [printed]
-        for visit in VISITS:
+        for visit in visits:
             page = folder / visit.page
             if not page.exists():
                 make_page(visit.page, folder)
             taken = photograph(opened(browser, page), visit)
             write_small(taken, pictures / visit.picture)
             frames.append((taken, visit.seconds))
-        dark = photograph(opened(browser, folder / "nan.html", dark=True), VISITS[2])
-        write_small(dark, pictures / "nan-dark.png")
+            if visit.has_dark_twin:
+                dark = photograph(opened(browser, page, dark=True), visit)
+                write_small(dark, pictures / f"{Path(visit.picture).stem}-dark.png")
         animate([*frames, *typed], pictures / "insitu.png")
         browser.close()
 
