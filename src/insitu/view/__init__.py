@@ -10,15 +10,12 @@ import io
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from insitu.errors import ChoiceError, SubjectError
 from insitu.trace.collector import pause_collector
 from insitu.trace.counter import count_progress
-from insitu.trace.diff import Diff
 from insitu.trace.event import Call, Event
-from insitu.trace.explain.explanation import Explanation
-from insitu.trace.findings import Finding
 from insitu.trace.order import completion_order, moments
 from insitu.trace.selection import select
 from insitu.trace.trace import Trace
@@ -26,10 +23,14 @@ from insitu.view.footer import Footer
 from insitu.view.line import Column, CountingView, Line, OpeningView, Span, View, ViewTraits
 from insitu.view.missing_text import missing_lines
 from insitu.view.name import function_name, is_inner, key_settings, method_name, operands
-from insitu.view.noun_lines import noun_lines
 from insitu.view.terminal import Terminal, terminal_width, write_all
 from insitu.view.value import holds_tensor, safe, value_text
 from insitu.view.views import VIEWS, AnyView, check_view, is_ready, make, make_for_replay, traits
+
+if TYPE_CHECKING:
+    from insitu.trace.diff import Diff
+    from insitu.trace.explain.explanation import Explanation
+    from insitu.trace.findings import Finding
 
 __all__ = [
     "VIEWS",
@@ -161,7 +162,9 @@ def show(
         raise ChoiceError(f"width expects a number of columns from 1, got {width!r}")
     check_view(view)
     if not isinstance(subject, Trace):
-        _check_no_view(subject, view, only, options)
+        from insitu.view.noun_lines import check_no_view, noun_lines  # most programs show traces
+
+        check_no_view(subject, view, only, options)
         write_all(noun_lines(subject), file, color, width)
         return
     if not is_ready(view):
@@ -169,17 +172,6 @@ def show(
     lines = replay(subject.events, make_for_replay(view, **options), only)
     with pause_collector():
         write_all(chain(missing_lines(subject), lines), file, color, width)
-
-
-def _check_no_view(subject: object, view: AnyView, only: object, options: Mapping[str, Any]) -> None:
-    """Refuse the arguments that only a trace has."""
-    names = list(options)
-    if only is not None:
-        names.insert(0, "only")
-    if view != "tree":
-        names.insert(0, "view")
-    if names and isinstance(subject, (Diff, Explanation, Finding, Call)):
-        raise ChoiceError(f"{names[0]} is for a Trace, and this is a {type(subject).__name__}: leave it out")
 
 
 def _stream_options(view: AnyView, file: IO[str] | None, width: int | None) -> Mapping[str, Any]:

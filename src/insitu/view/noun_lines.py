@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import singledispatch
+from typing import Any
 
-from insitu.errors import SubjectError
+from insitu.errors import ChoiceError, SubjectError
 from insitu.trace.diff import Diff
 from insitu.trace.event import Call
 from insitu.trace.explain.explanation import Explanation
@@ -49,3 +50,14 @@ def _(subject: Finding) -> Iterable[Line]:
 @noun_lines.register
 def _(subject: Call) -> Iterable[Line]:
     return card_lines(call_card(subject))
+
+
+def check_no_view(subject: object, view: Any, only: object, options: Mapping[str, Any]) -> None:
+    """Refuse the arguments that only a trace has."""
+    names = list(options)
+    if only is not None:
+        names.insert(0, "only")
+    if view != "tree":
+        names.insert(0, "view")
+    if names and isinstance(subject, (Diff, Explanation, Finding, Call)):
+        raise ChoiceError(f"{names[0]} is for a Trace, and this is a {type(subject).__name__}: leave it out")
