@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -75,3 +76,12 @@ def _patched(torch: Any) -> list[str]:
 def _file_of(function: Any) -> str | None:
     code = getattr(function, "__code__", None)
     return code.co_filename if code is not None else None
+
+
+@pytest.fixture(autouse=True)
+def sigterm_is_handled_as_before() -> Iterator[None]:
+    """A decorated function is recorded until the program ends, and its handler stays: not for the next test."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if signal.getsignal(signal.SIGTERM) is not before:
+        signal.signal(signal.SIGTERM, before)
