@@ -13,12 +13,12 @@ ACCUMULATE = 8
 
 def build():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
 
 
 def train(model, optimizer, loader):
     for number, (x, y) in enumerate(loader, 1):
-        loss = F.mse_loss(model(x), y)
+        loss = F.cross_entropy(model(x), y)
         loss.backward()  # FAULT
         if number % ACCUMULATE == 0:
             optimizer.step()
@@ -27,9 +27,9 @@ def train(model, optimizer, loader):
 
 def run(model):
     x = torch.randn(128, 8)
-    y = x.sum(-1, keepdim=True) / 3
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.07)
+    y = x[:, :3].argmax(-1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     for _ in range(8):
         train(model, optimizer, DataLoader(TensorDataset(x, y), batch_size=4))
     with torch.no_grad():
-        return F.mse_loss(model(x), y)
+        return F.cross_entropy(model(x), y)

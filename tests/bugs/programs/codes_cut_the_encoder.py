@@ -20,12 +20,12 @@ class Codebook(nn.Module):
         return nearest, F.mse_loss(nearest, code.detach())  # FAULT
 
 
-class Autoencoder(nn.Module):
+class Quantized(nn.Module):
     def __init__(self):
         super().__init__()
         self.encoder = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
         self.codebook = Codebook(24, 4)
-        self.decoder = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 8))
+        self.decoder = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 1))
 
     def forward(self, x):
         code, commitment = self.codebook(self.encoder(x))
@@ -34,16 +34,17 @@ class Autoencoder(nn.Module):
 
 def build():
     torch.manual_seed(0)
-    return Autoencoder()
+    return Quantized()
 
 
 def run(model):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    x = torch.randn(64, 2) @ torch.randn(2, 8)
+    x = torch.randn(64, 8)
+    y = x[:, :1]
     for _ in range(60):
-        again, commitment = model(x)
-        loss = F.mse_loss(again, x) + commitment
+        predicted, commitment = model(x)
+        loss = F.mse_loss(predicted, y) + commitment
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return F.mse_loss(again, x).detach()
+    return F.mse_loss(predicted, y).detach()

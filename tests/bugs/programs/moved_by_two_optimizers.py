@@ -5,7 +5,7 @@ from torch import nn
 
 FOUND_BY = "guard"
 SHOWS = "worse"
-REPAIR = "judge = torch.optim.Adam(model.critic.parameters(), lr=0.2)"
+REPAIR = "judge = torch.optim.Adam(model.critic.parameters(), lr=0.5)"
 
 
 class ActorCritic(nn.Module):
@@ -26,7 +26,7 @@ def reward(states, actions):
 
 def run(model):
     play = torch.optim.Adam(model.actor.parameters(), lr=0.01)
-    judge = torch.optim.Adam(model.parameters(), lr=0.2)  # FAULT
+    judge = torch.optim.Adam(model.parameters(), lr=0.5)  # FAULT
     states = torch.randn(64, 3)
     for _ in range(40):
         actions = model.actor(states)
