@@ -10,7 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from tests.pictures import TERMINAL_COLUMNS, are_alike, cells, printed_in_a_terminal, svg_lines, terminal_svg
+
+import insitu
+from insitu.demo import GPT
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -58,11 +62,23 @@ def test_every_file_that_the_readme_names_exists() -> None:
     assert len(LINK.findall(readme())) > 10
 
 
-def test_every_call_of_the_comparison_exists() -> None:
-    import insitu
+CALLS = re.findall(r"^\|[^|]+\|[^|]+\| `@?(insitu\.[^`]+)`", readme(), re.MULTILINE)
 
-    names = set(re.findall(r"insitu\.(\w+)\(", readme()))
-    assert len(names) > 5 and all(callable(getattr(insitu, name)) for name in names)
+
+def test_comparison_has_a_call_for_each_tool() -> None:
+    assert len(CALLS) == 9
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_call_of_the_comparison_works(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = GPT(layers=1)
+    with insitu.record(model) as trace:
+        model(torch.randint(256, (1, 8)))
+    found = eval(call, {"insitu": insitu, "model": model, "trace": trace})
+    if hasattr(found, "__enter__"):
+        with found:
+            model(torch.randint(256, (1, 8)))
 
 
 def test_readme_can_be_read_in_a_minute() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
+from math import isnan
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,8 @@ def _print(trace: Trace, failure: BaseException | None, options: argparse.Namesp
     terminal = view.Terminal(sys.stderr)
     before = missing_lines(trace)
     with pause_collector():
-        if options.view == "tree" and not options.all and not options.flags.get("unfold"):
+        shows_all = options.all or options.flags.get("unfold")
+        if options.view == "tree" and not shows_all:
             terminal.write(before)
             _print_screen(terminal, trace, failure, options)
             return
@@ -186,13 +188,13 @@ def _nan_hint(trace: Trace) -> list[Line]:
     from insitu.view.line import Line
 
     has_statistics = any(facts.stats is not None for call in trace.calls[:MOST_LINES] for facts in call.outputs)
-    if has_statistics:
+    count = sum(isinstance(call.result, float) and isnan(call.result) for call in trace.calls)
+    if has_statistics or not count:
         return []
-    count = sum(isinstance(call.result, float) and call.result != call.result for call in trace.calls)
-    if not count:
-        return []
-    numbers = "1 number that the program read is" if count == 1 else f"{count:,} numbers that the program read are"
-    return [Line(((f"{numbers} NaN: insitu run --guard names the call that produced the first one", "red"),))]
+    numbers = f"{count:,} numbers that the program read are NaN"
+    if count == 1:
+        numbers = "1 number that the program read is NaN"
+    return [Line(((f"{numbers}: insitu run --guard names the call that produced the first one", "red"),))]
 
 
 def _failed_in_call(trace: Trace, failure: BaseException | None) -> bool:

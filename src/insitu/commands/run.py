@@ -205,7 +205,9 @@ def _say_observed(observation: Observation, failure: BaseException | None, optio
     if observation.run_summary is not None and not options.quiet:
         say(observation.run_summary)
     guard = observation.guard
-    if guard is not None and (guard.findings or not options.quiet):
+    if guard is None:
+        return
+    if guard.findings or not options.quiet:
         say(_findings_text(guard))
 
 

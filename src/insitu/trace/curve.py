@@ -379,6 +379,10 @@ class Band:
     text: str
     count: int = 1
 
+    def goes_on_as(self, later: Band) -> bool:
+        """Whether a later band has the same text, so that both are one."""
+        return self.text == later.text and self.count == later.count == 1
+
 
 @dataclass(frozen=True, slots=True)
 class BandCurve:
@@ -414,7 +418,7 @@ class BandCurve:
         """These bands and later ones; a text that stays is one band."""
         bands = list(self.bands)
         for band in later.bands:
-            if bands and bands[-1].text == band.text and bands[-1].count == band.count == 1:
+            if bands and bands[-1].goes_on_as(band):
                 bands[-1] = replace(bands[-1], last=band.last)
             else:
                 bands.append(band)

@@ -118,7 +118,8 @@ def difference_of(a: Array, b: Array) -> Array | None:
     import numpy as np
 
     with np.errstate(all="ignore"):
-        if has_numbers(a) and has_numbers(b) and "c" in (a.dtype.kind, b.dtype.kind):
+        have_numbers = has_numbers(a) and has_numbers(b)
+        if have_numbers and "c" in (a.dtype.kind, b.dtype.kind):
             return _apart(a.astype(np.complex128), b.astype(np.complex128), np.abs)
         left, right = real_numbers(a), real_numbers(b)
         if left is None or right is None:

@@ -12,7 +12,7 @@ from insitu.trace.explain.explanation import Explanation, Misfit, Origin, Origin
 from insitu.view.line import Line, Span
 from insitu.view.name import spot
 from insitu.view.terminal import places_of
-from insitu.view.value import result, safe, short, value_text
+from insitu.view.value import result, safe, short, tensor, value_text
 
 MOST_TEXT = 100  # characters of an expression
 MOST_NAME = 40
@@ -240,13 +240,20 @@ def _origins(origins: tuple[Origin, ...]) -> Iterator[Line]:
 
 def _origin_row(origin: Origin) -> OriginRow:
     default, words = ORIGIN_WORDS[origin.kind]
-    name, words = short(safe(origin.name or default), MOST_NAME), words.format(receiver=safe(origin.receiver))
+    name, words = _origin_name(origin, default), words.format(receiver=safe(origin.receiver))
     if origin.site is None:
         return OriginRow(name, words, "")
     expression = _on_one_line(origin.site.text)
-    if origin.shapes:
-        expression = f"{expression}   {' → '.join(origin.shapes)}"
+    if origin.tensors:
+        expression = f"{expression}   {' → '.join(map(tensor, origin.tensors))}"
     return OriginRow(name, f"{words} {spot(origin.site)}", expression)
+
+
+def _origin_name(origin: Origin, default: str) -> str:
+    """What comes from there: a size, or the name of a value."""
+    if origin.size is not None:
+        return f"the {origin.size}"
+    return short(safe(origin.name or default), MOST_NAME)
 
 
 def _on_one_line(text: str) -> str:

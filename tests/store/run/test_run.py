@@ -408,6 +408,18 @@ def test_summary_of_a_large_variable_has_all_of_its_values(tmp_path: Path, monke
     assert summary.norms[3] == pytest.approx(10.9 * 50**0.5)
 
 
+@pytest.mark.parametrize("held", [10**6, 1000])
+def test_mean_of_values_of_different_sizes_is_that_of_their_elements(
+    held: int, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("insitu.store.run.summary.MOST_BYTES", held)
+    with JournalWriter(tmp_path / "run.h5.parts") as journal:
+        for step in range(10):
+            journal.step(step, 0.0, [tensor("x", 0, np.full(10 * (step + 1), float(step)))])
+    (summary,) = insitu.load(tmp_path / "run.h5").summary().variables
+    assert summary.mean == pytest.approx(sum(step * (step + 1) for step in range(10)) / 55)
+
+
 def test_summary_of_a_variable_that_is_too_large_to_read_is_sampled(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("insitu.store.run.summary.MOST_BYTES", 1000)
     monkeypatch.setattr("insitu.store.run.summary.MOST_READ", 2000)

@@ -231,7 +231,9 @@ def _before(variable: VariableCurves, bounds: dict[int, int | None]) -> Variable
 
 def _joined(variable: VariableCurves, later: VariableCurves, most: int) -> VariableCurves:
     """A variable and new steps of it."""
-    if (variable.curves and later.bands) or (variable.bands and later.curves):
+    became_text = variable.curves and later.bands
+    became_number = variable.bands and later.curves
+    if became_text or became_number:
         raise _StaleReadingError
     curves = _by_rank(variable.curves, later.curves, lambda one, other: _extended_curve(one, other, most))
     bands = _by_rank(variable.bands, later.bands, lambda one, other: one.extended(other, most))

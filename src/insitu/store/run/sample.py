@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 MOST_BYTES = 2**26  # read to show a run, or a variable of it
 
 
+def largest_value(series: Series) -> int:
+    """The number of bytes of the largest value."""
+    return stored_type(series.dtype).itemsize * max(map(prod, series.shapes), default=0)
+
+
 def sample(series: Series, points: int, budget: int) -> Series:
     """The whole series if it fits into a number of bytes, otherwise the values of some steps at even distances."""
-    largest = stored_type(series.dtype).itemsize * max(map(prod, series.shapes), default=0)
-    most = max(budget // max(largest, 1), 1)
+    most = max(budget // max(largest_value(series), 1), 1)
     if len(series) <= most:
         return series
     steps = np.unique(series.steps)

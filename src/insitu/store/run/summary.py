@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from insitu.errors import MissingError
-from insitu.store.run.sample import MOST_BYTES, sample
+from insitu.store.run.sample import MOST_BYTES, largest_value, sample
 from insitu.store.run.value_numbers import SeriesNumbers, SeriesTexts, short_text, values_of
-from insitu.store.stored_type import JSON, Array, stored_type
+from insitu.store.stored_type import JSON, Array
 from insitu.trace.curve import Curve, Numbers
 from insitu.trace.model_paths import Role
 from insitu.trace.run import RunSummary, VariableSummary
@@ -42,19 +42,15 @@ def summary_of(series: Series, points: int, shared_by: int, role: Role = "variab
 
     A series that is too large to be held in memory is read in parts, and one that is too large to be read is sampled.
     """
-    found = _sampled_summary(series, points, shared_by, role)
-    if not found.sampled or _size(series) > MOST_READ // max(shared_by, 1):
-        return found
+    held, read = (limit // max(shared_by, 1) for limit in (MOST_BYTES, MOST_READ))
+    size = largest_value(series) * len(series)
+    is_read_in_parts = held < size <= read
+    if not is_read_in_parts:
+        return _sampled_summary(series, points, held, role)
     numbers = values_of(series)
     if isinstance(numbers, SeriesTexts):
-        return found
-    return _with_all_values(found, series, numbers, points)
-
-
-def _size(series: Series) -> int:
-    """The number of bytes of all values, at most."""
-    largest = stored_type(series.dtype).itemsize * max(map(prod, series.shapes), default=0)
-    return largest * len(series)
+        return _sampled_summary(series, points, held, role)
+    return _with_all_values(_sampled_summary(series, points, 0, role), series, numbers, points)
 
 
 def _with_all_values(found: VariableSummary, series: Series, known: SeriesNumbers, points: int) -> VariableSummary:
@@ -75,7 +71,7 @@ def _with_all_values(found: VariableSummary, series: Series, known: SeriesNumber
         nan=int(numbers.nan.sum()),
         inf=int(numbers.inf.sum()),
         means=_means(means, points),
-        mean=_mean_of(numbers.mean),
+        mean=_mean_of_all(numbers),
         last=_last(means, last),
         norms=_means(norms, points),
         norm=_last(norms, last),
@@ -84,10 +80,19 @@ def _with_all_values(found: VariableSummary, series: Series, known: SeriesNumber
     )
 
 
-def _sampled_summary(series: Series, points: int, shared_by: int, role: Role) -> VariableSummary:
-    """The summary of a series by as many of its values as its share of the limit allows."""
+def _mean_of_all(numbers: Numbers) -> float | None:
+    """The mean of all finite elements of several values, which may have different sizes."""
+    is_known = np.isfinite(numbers.mean)
+    counts = numbers.count[is_known]
+    if not counts.any():
+        return None
+    return float((numbers.mean[is_known] * (counts / counts.sum())).sum())
+
+
+def _sampled_summary(series: Series, points: int, most_bytes: int, role: Role) -> VariableSummary:
+    """The summary of a series by as many of its values as a number of bytes allows, and by at least one."""
     shapes = sorted(set(series.shapes), key=lambda shape: (len(shape), prod(shape)))
-    chosen = sample(series, points, MOST_BYTES // max(shared_by, 1))
+    chosen = sample(series, points, most_bytes)
     values = _numbers(chosen)
     every = np.concatenate([value.ravel() for value in values] or [_NOTHING])
     low, high = _ends(every)

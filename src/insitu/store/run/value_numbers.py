@@ -115,7 +115,8 @@ def short_text(value: Any) -> str:
     """
     if isinstance(value, str):
         return value[:_LONGEST_TEXT]
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+    is_number_of_numpy = isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0
+    if is_number_of_numpy:
         value = value.item()
     return repr(value)[:_LONGEST_TEXT]
 

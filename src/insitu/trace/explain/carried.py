@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from insitu.trace.explain.explanation import Origin, OriginKind
 from insitu.trace.explain.failure_history import FailureHistory, TensorToken
@@ -21,16 +22,19 @@ class CarriedTensor:
 
 
 def carried_origins(history: FailureHistory, calls: Iterable[int], freed_by: int) -> Iterator[Origin]:
-    """Where the tensor that is carried over was produced, and where it is read; `calls` are those behind the loss."""
-    found = sorted(_carried(history, calls, freed_by), key=lambda carried: carried.read_by)
-    for carried in found[:1]:
-        name = history.name_in(carried.read_by, carried.tensor)
-        shapes = (str(history.plain(carried.tensor)),)
-        produced, read = history.site(carried.produced_by), history.site(carried.read_by)
-        if produced is not None:
-            yield Origin(OriginKind.CARRIED, produced, name, shapes=shapes)
-        if read is not None:
-            yield Origin(OriginKind.READ_LATER, read, name)
+    """Where the tensor that is carried over was produced, and where it is read first.
+
+    `calls` are those behind the loss.
+    """
+    carried = min(_carried(history, calls, freed_by), key=attrgetter("read_by"), default=None)
+    if carried is None:
+        return
+    name, facts = history.name_in(carried.read_by, carried.tensor), history.plain(carried.tensor)
+    produced, read = history.site(carried.produced_by), history.site(carried.read_by)
+    if produced is not None:
+        yield Origin(OriginKind.CARRIED, produced, name, tensors=(facts,))
+    if read is not None:
+        yield Origin(OriginKind.READ_LATER, read, name)
 
 
 def _carried(history: FailureHistory, calls: Iterable[int], freed_by: int) -> Iterator[CarriedTensor]:

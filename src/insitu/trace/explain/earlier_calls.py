@@ -16,13 +16,14 @@ def earlier_origins(failure: Failure, case: Case, misfits: tuple[Misfit, ...]) -
     history = failure.history
     if failure.at is None:
         return
-    for operand in case.operands:
+    concerned = [operand for operand in case.operands if any(misfit.mentions(operand.name) for misfit in misfits)]
+    for operand in concerned:
         producer = history.producer(operand.tensor)
-        is_concerned = any(misfit.mentions(operand.name) for misfit in misfits)
-        if producer is not None and is_concerned and _is_earlier_call(history, producer, failure.at):
-            site = _asked_at(history.call(producer).site)
-            if site is not None:
-                yield Origin(OriginKind.EARLIER, site, operand.name)
+        if producer is None or not _is_earlier_call(history, producer, failure.at):
+            continue
+        site = _asked_at(history.call(producer).site)
+        if site is not None:
+            yield Origin(OriginKind.EARLIER, site, operand.name)
 
 
 def _is_earlier_call(history: FailureHistory, earlier: int, now: int) -> bool:
@@ -35,8 +36,9 @@ def _is_earlier_call(history: FailureHistory, earlier: int, now: int) -> bool:
 
 
 def _outermost(history: FailureHistory, at: int) -> int:
-    *_, last = history.ancestors(at)
-    return last
+    """The outermost call around a call, or the call itself."""
+    *_, outermost = history.ancestors(at)
+    return outermost
 
 
 def _asked_at(site: Site | None) -> ExpressionSite | None:
@@ -46,5 +48,4 @@ def _asked_at(site: Site | None) -> ExpressionSite | None:
     asked = site
     if site.caller is not None and site.caller.function != site.function:
         asked = site.caller
-    text = asked.text[asked.start : asked.end] if asked.start is not None else asked.text.strip()
-    return ExpressionSite(asked.file, asked.line, asked.function, text)
+    return ExpressionSite(asked.file, asked.line, asked.function, asked.text[asked.start : asked.end].strip())

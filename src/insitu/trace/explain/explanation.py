@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from insitu.trace.event import TensorFacts
+
 
 @dataclass(slots=True, frozen=True)
 class ExpressionSite:
@@ -86,14 +88,16 @@ class OriginKind(Enum):
 class Origin:
     """Where a value comes from: its name, the kind of connection, the site; `receiver` is the call it was passed to.
 
-    For a size, `shapes` are the tensor before the call that introduced it and the one after it.
+    `size` is the size that comes from there. `tensors` are those that the view shows: of a size, the tensor before the
+    call that introduced it and the one after it; of a tensor that is carried over, the tensor itself.
     """
 
     kind: OriginKind
     site: ExpressionSite | None = None
     name: str = ""
     receiver: str = ""
-    shapes: tuple[str, ...] = ()
+    size: int | str | None = None
+    tensors: tuple[TensorFacts, ...] = ()
 
 
 @dataclass(slots=True)

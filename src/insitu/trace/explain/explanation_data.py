@@ -88,6 +88,8 @@ def _built(data: Any, kind: Any) -> Any:
         return _built_tuple(data, get_args(kind))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _member(data, kind)
+    if kind is TensorFacts and isinstance(data, Fields):
+        return _tensor(data.items)
     if is_dataclass(kind):
         return _built_fields(data, kind)
     if type(data) is not kind:

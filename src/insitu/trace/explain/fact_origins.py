@@ -18,21 +18,24 @@ USUAL = ("f32", "cpu")  # what a tensor has if nobody asked for anything: the ot
 def fact_origins(failure: Failure, line: FailedLine, case: Case, misfits: tuple[Misfit, ...]) -> Iterator[Origin]:
     """The calls since which the operands of a misfit have their dtype or device."""
     for misfit in misfits:
-        if misfit.fact:
-            for operand in case.operands:
-                if misfit.mentions(operand.name) and not failure.live.parameter_path(operand.tensor):
-                    yield from _fact_origin(failure, line, operand, misfit.fact)
+        if not misfit.fact:
+            continue
+        concerned = [operand for operand in case.operands if misfit.mentions(operand.name)]
+        for operand in concerned:
+            if not failure.live.parameter_path(operand.tensor):
+                yield from _fact_origin(failure, line, operand, misfit.fact)
 
 
 def _fact_origin(failure: Failure, line: FailedLine, operand: NamedOperand, fact: str) -> Iterator[Origin]:
     """The place since which an operand has a fact, unless the operand was produced there."""
-    if getattr(operand.facts, fact) in USUAL:
+    value = getattr(operand.facts, fact)
+    if value in USUAL:
         return
     history = failure.history
+    known = (line.site, history.site(history.producer(operand.tensor)))
     site = first_site(history, operand.tensor, fact)
-    is_news = site is not None and site not in (line.site, history.site(history.producer(operand.tensor)))
-    if is_news:
-        yield Origin(OriginKind.FACT, site, getattr(operand.facts, fact))
+    if site is not None and site not in known:
+        yield Origin(OriginKind.FACT, site, value)
 
 
 def first_site(history: FailureHistory, tensor: TensorToken, fact: str) -> ExpressionSite | None:

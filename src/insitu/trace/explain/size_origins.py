@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from insitu.trace.event import TensorFacts
 from insitu.trace.explain.assignments import outside_site
 from insitu.trace.explain.case import Case, NamedOperand
 from insitu.trace.explain.explanation import ExpressionSite, Misfit, Origin, OriginKind, ShapeRow
@@ -44,8 +45,7 @@ def _size_origin(failure: Failure, line: FailedLine, operand: NamedOperand, dime
     for size in _those_that_matter(list(find_sizes(history, operand.tensor, rank + dimension))):
         site = _site(failure, size)
         if site is not None and site not in known:
-            number = size.start.facts.shape[size.start.dim]
-            yield Origin(OriginKind.SIZE, site, f"the {number}", shapes=_shapes(size))
+            yield Origin(OriginKind.SIZE, site, size=size.start.size, tensors=_tensors(size))
 
 
 def _those_that_matter(found: list[SizeOrigin]) -> list[SizeOrigin]:
@@ -64,9 +64,9 @@ def _site(failure: Failure, found: SizeOrigin) -> ExpressionSite | None:
     return outside_site(history, found.receiver, tensor)
 
 
-def _shapes(found: SizeOrigin) -> tuple[str, ...]:
-    """The tensors before and after the call, where the call changed one."""
-    after = str(found.start.facts)
+def _tensors(found: SizeOrigin) -> tuple[TensorFacts, ...]:
+    """The tensor before the call and the one after it; only the latter if the call changed none."""
+    after = found.start.facts
     if found.call is None or found.before is None:
         return (after,)
-    return (str(found.before), after)
+    return (found.before, after)

@@ -72,7 +72,8 @@ def _add_differences(row: Difference, number: int, tables: Tables) -> None:
         return
     outputs = zip(_outputs(row.a), _outputs(row.b), strict=False)
     for place, (a, b) in enumerate(islice(outputs, MOST_OUTPUTS)):
-        if _has_array(a) and _has_array(b) and a.shape == b.shape:
+        have_arrays = _has_array(a) and _has_array(b)
+        if have_arrays and a.shape == b.shape:
             tables.pictures.add_difference(number, place, a.kept, b.kept)
 
 

@@ -41,14 +41,18 @@ def _dimensions(call: OperatorCall) -> Iterator[IndexedDimension]:
         if part is None:
             yield IndexedDimension(None)
         elif part == ELLIPSIS:
-            for _ in range(rank - used):
-                yield IndexedDimension(PassedOn(0, place))
-                place += 1
+            end = place + rank - used
+            yield from _kept(place, end)
+            place = end
         else:
             yield from _indexed_by(call, part, place)
             place += 1
-    for left in range(place, rank):
-        yield IndexedDimension(PassedOn(0, left))
+    yield from _kept(place, rank)
+
+
+def _kept(start: int, end: int) -> Iterator[IndexedDimension]:
+    """Dimensions of the tensor that stay as they are."""
+    return (IndexedDimension(PassedOn(0, place)) for place in range(start, end))
 
 
 def _parts(index: Any) -> tuple[Any, ...]:

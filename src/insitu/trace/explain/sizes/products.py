@@ -60,7 +60,10 @@ def _kept_side(call: OperatorCall, dim: int) -> PassedOn | None:
 def einsum(call: OperatorCall, dim: int) -> PassedOn | None:
     """The letter of the dimension, in the first operand that has it."""
     equation = call.argument(0, "equation")
-    if not isinstance(equation, str) or "->" not in equation or "." in equation:
+    if not isinstance(equation, str):
+        return UNSURE
+    has_all_letters = "->" in equation and "." not in equation
+    if not has_all_letters:
         return UNSURE
     operands, _, result = equation.replace(" ", "").partition("->")
     letter = result[dim]

@@ -13,7 +13,7 @@ from insitu.trace.explain.sizes.size_changes import changed_from
 from insitu.trace.operation import operation
 
 MOST_CALLS = 300
-MOST_CHANGES = 8
+MOST_CHANGES = 8  # that one size is followed through
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,6 +23,11 @@ class FollowedDimension:
     tensor: TensorToken
     facts: TensorFacts
     dim: int
+
+    @property
+    def size(self) -> int | str:
+        """The size of the dimension."""
+        return self.facts.shape[self.dim]
 
 
 @dataclass(slots=True, frozen=True)
@@ -86,6 +91,7 @@ def find_size(history: FailureHistory, tensor: TensorToken, dim: int) -> SizeOri
 def _changed_dimension(
     history: FailureHistory, at: int, call: OperatorCall, now: FollowedDimension
 ) -> FollowedDimension | None:
+    """The dimension of an input that a call computed a size from."""
     source = changed_from(call, now.dim)
     if source is None or not 0 <= source.input < len(call.inputs):
         return None
@@ -105,4 +111,4 @@ def _fits(source: PassedOn, call: OperatorCall, now: FollowedDimension) -> bool:
     if not 0 <= source.input < len(call.inputs):
         return False
     shape = call.inputs[source.input].shape
-    return source.dim < len(shape) and shape[source.dim] == now.facts.shape[now.dim]
+    return source.dim < len(shape) and shape[source.dim] == now.size
