@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.bugs.catalog import Program
 
 import insitu
+from insitu.trace.explain.explanation import Explanation, OriginKind
+
+# The origins that are found by following a size, a dtype, a device or a state back through the lineage.
+WALKED = frozenset({OriginKind.EARLIER, OriginKind.SIZE, OriginKind.FACT, OriginKind.CARRIED, OriginKind.READ_LATER})
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,31 @@ def verdict(program: Program) -> Verdict:
 
 def explanation(program: Program) -> str:
     """The notes of the exception: not its message, and not its traceback."""
+    error = failure(program)
+    return "\n".join(map(str, getattr(error, "__notes__", ())))
+
+
+def explanation_without_walk(program: Program) -> Verdict:
+    """What the explanation of the exception says if nothing is followed back through the lineage."""
+    error = failure(program)
+    if error is None:
+        return Verdict("")
+    return Verdict(without_walk(insitu.explain(error)).note)
+
+
+def without_walk(explanation: Explanation) -> Explanation:
+    """The explanation without the origins that were found by walking back."""
+    return replace(explanation, origins=tuple(each for each in explanation.origins if each.kind not in WALKED))
+
+
+def failure(program: Program) -> Exception | None:
+    """The exception that a program raises while it is recorded."""
     try:
         with insitu.record(level="functions"):
             program.module.run()
     except Exception as error:
-        return "\n".join(map(str, getattr(error, "__notes__", ())))
-    return ""
+        return error
+    return None
 
 
 def guarded(program: Program) -> str:

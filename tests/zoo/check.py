@@ -16,6 +16,7 @@ from tests.zoo.model import Model
 
 import insitu
 from insitu.errors import InsituWarning
+from insitu.session.guard import Guard
 
 State = Literal["passed", "failed", "not built"]
 SESSIONS: dict[str, Callable[[Any], Any]] = {
@@ -88,10 +89,19 @@ def compare(result: Result, name: str, build: Build, session: Any, expected: Out
 
 
 def compare_guarded(result: Result, build: Build, expected: Outcome) -> None:
-    """The same outcome under a guard that only takes notes."""
-    found = traced(build, lambda subject: insitu.guard(subject, action="record"))
+    """The same outcome under a guard that only takes notes, and the guard finds nothing."""
+    guards: list[Guard] = []
+
+    def guarded(subject: Any) -> Any:
+        guards.append(insitu.guard(subject, action="record"))
+        return guards[0]
+
+    found = traced(build, guarded)
     if found.outcome != expected:
         result.fail("guard: output or random state differs")
+    for finding in guards[0].findings:
+        if finding.severity != "info":
+            result.fail(f"guard finds: {finding.text.splitlines()[0]}")
 
 
 def slowdown(build: Build) -> float:

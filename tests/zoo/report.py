@@ -89,6 +89,7 @@ forward and, if it trains, backward. A model passes if
 - outputs, gradients and the random state are the same, bit for bit;
 - the trace has exactly the ATen operators that a plain `TorchDispatchMode` sees, in the same order;
 - the views can show the traces;
+- the guard finds nothing;
 - no patch is left.
 
 {ran}, on {date}, with {versions}.

@@ -64,6 +64,20 @@ def test_what_a_trace_changes_is_found() -> None:
     )
 
 
+class Overflowing(nn.Module):
+    """Computes infinity and subtracts it from itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        large = (x * 1000).exp()
+        return large - large
+
+
+def test_what_a_guard_finds_in_a_model_is_a_failure() -> None:
+    result = check(Model("here/overflowing", lambda: inferring(Overflowing(), torch.ones(2))), timed=False)
+    assert result.state == "failed"
+    assert [reason.partition(":")[0] for reason in result.reasons] == ["guard finds"]
+
+
 def test_a_model_that_ends_the_process_does_not_end_the_zoo() -> None:
     results = list(check_all([model.name for model in mortal.models()], mortal.models))
     assert [(result.state, result.reasons) for result in results] == [
