@@ -630,3 +630,13 @@ def test_an_optimizer_that_calls_the_model_itself_is_fine() -> None:
         for _ in range(3):
             optimizer.step(closure)
     assert guard.findings == []
+
+
+def test_of_several_sums_that_are_gone_the_finite_one_is_not_blamed() -> None:
+    finite = torch.ones(2, 3, requires_grad=True)
+    with insitu.guard(action="record") as guard:
+        masked = torch.full((2,), float("-inf")) + finite.sum(1)
+        torch.stack([leaf.float().sum() for leaf in (finite, masked)]).sum().backward()
+    assert [finding.text.splitlines()[0].partition(": ")[2] for finding in guard.findings] == [
+        "torch.full introduced a number that is not finite, and the loss contains Inf"
+    ]

@@ -24,7 +24,7 @@ The guard, the page and compare once had rules of their own. Where they differed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import inf, isnan
@@ -316,16 +316,31 @@ def unchecked_source(history: CallHistory[Item], tensor: Item) -> tuple[Item, bo
     """The tensor in which a NaN or Inf began behind calls that were not checked, and whether such a call produced it.
 
     A tensor that went into a call and is gone by now was finite, unless it came from a call that was not checked
-    either.
+    either. Where several such tensors went into a call, the one behind which a tensor is known not to be finite counts.
     """
-    call = history.producer(tensor)
-    while call >= 0 and history.is_unchecked(call):
+    sources = list(_sources(history, tensor))
+    known = [source for source in sources if history.is_bad(source[0])]
+    return (known or sources)[0]
+
+
+def _sources(history: CallHistory[Item], tensor: Item) -> Iterator[tuple[Item, bool]]:
+    """The tensors in which a NaN or Inf may have begun, and whether an unchecked call produced each."""
+    waiting = [tensor]
+    seen: set[int] = set()
+    while waiting:
+        tensor = waiting.pop(0)
+        call = history.producer(tensor)
+        if call < 0 or not history.is_unchecked(call):
+            yield tensor, False
+            continue
+        if call in seen:
+            continue
+        seen.add(call)
         suspects = [each for each in history.inputs(call) if history.is_suspect(each)]
-        earlier = history.producer(suspects[0]) if suspects else call
-        if earlier >= call:
-            return tensor, history.can_produce(call)
-        tensor, call = suspects[0], earlier
-    return tensor, False
+        earlier = [each for each in suspects if history.producer(each) < call]
+        waiting += earlier
+        if not earlier:
+            yield tensor, history.can_produce(call)
 
 
 class Doubt(Enum):
