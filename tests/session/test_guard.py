@@ -632,11 +632,24 @@ def test_an_optimizer_that_calls_the_model_itself_is_fine() -> None:
     assert guard.findings == []
 
 
+class Masked(nn.Module):
+    """Returns scores, and the same with -inf in all columns but the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(3, 3), nn.LayerNorm(3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = self.layer(x)
+        masked = torch.full((2, 3), float("-inf"))
+        masked[:, 0] = scores[:, 0]
+        return self.norm(scores), masked
+
+
 def test_of_several_sums_that_are_gone_the_finite_one_is_not_blamed() -> None:
-    finite = torch.ones(2, 3, requires_grad=True)
-    with insitu.guard(action="record") as guard:
-        masked = torch.full((2,), float("-inf")) + finite.sum(1)
-        torch.stack([leaf.float().sum() for leaf in (finite, masked)]).sum().backward()
+    model = Masked()
+    with insitu.guard(model, action="record") as guard:
+        torch.stack([leaf.float().sum() for leaf in model(torch.ones(2, 3))]).sum().backward()
     assert [finding.text.splitlines()[0].partition(": ")[2] for finding in guard.findings] == [
         "torch.full introduced a number that is not finite, and the loss contains Inf"
     ]
