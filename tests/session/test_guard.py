@@ -649,7 +649,8 @@ class Masked(nn.Module):
 def test_of_several_sums_that_are_gone_the_finite_one_is_not_blamed() -> None:
     model = Masked()
     with insitu.guard(model, action="record") as guard:
-        torch.stack([leaf.float().sum() for leaf in model(torch.ones(2, 3))]).sum().backward()
+        outputs = model(torch.ones(2, 3))
+        torch.stack([leaf.float().sum() for leaf in outputs]).sum().backward()
     assert [finding.text.splitlines()[0].partition(": ")[2] for finding in guard.findings] == [
         "torch.full introduced a number that is not finite, and the loss contains Inf"
     ]
