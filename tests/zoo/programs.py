@@ -36,6 +36,6 @@ def training(model: nn.Module, *inputs: Any, **named: Any) -> Program:
 
 
 def total(output: Any) -> Tensor:
-    """The sum of all numbers in an output that have a gradient."""
+    """The sum of all numbers in an output that have a gradient; scores that a model masks by -inf do not count."""
     leaves = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
-    return torch.stack([leaf.float().sum() for leaf in leaves]).sum()
+    return torch.stack([leaf.float().masked_fill(leaf == -torch.inf, 0.0).sum() for leaf in leaves]).sum()
