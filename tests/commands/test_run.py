@@ -21,7 +21,7 @@ import pytest
 import insitu
 from insitu import cli
 from insitu.commands import delivery
-from insitu.commands.rank_files import rank_file
+from insitu.store.rank_files import rank_file
 from insitu.verbs.save import SUFFIXES
 
 LOOP = """

@@ -13,7 +13,7 @@ from torch import nn
 from insitu.capture.compiled import regions
 from insitu.capture.modes import skip_all_when_compiling, skip_when_compiling
 from insitu.capture.modules import ValueProbe, patch
-from insitu.capture.names import weight_of
+from insitu.capture.names import weight_of, wrapping
 from insitu.capture.step_rule import StepRule
 
 # Takes a model that is called, and returns a probe that is to hear this call, if the patch does not know it yet.
@@ -42,6 +42,10 @@ class ProgramCalls:
         self._hearing: dict[int, tuple[ValueProbe, bool]] = {}  # for a compiled region, by thread
         self.modules: dict[int, Any] = OutermostModules(self._threads)
 
+    def is_model(self, module: nn.Module) -> bool:
+        """Whether the calls of a module are heard."""
+        return weight_of(module) >= MODEL
+
     def start(self, undo: ExitStack) -> None:
         """Begin to hear."""
         regions.begin()
@@ -51,7 +55,7 @@ class ProgramCalls:
 
     def on_module(self, run: Callable[..., Any], module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """Run a module that no model calls."""
-        if weight_of(module) < MODEL:
+        if not self.is_model(module):
             return run(module, *args, **kwargs)
         ident = get_ident()
         try:
@@ -64,7 +68,7 @@ class ProgramCalls:
 
     def enter(self, module: nn.Module) -> bool:
         """A compiled region of a module begins; whether it is a model."""
-        if weight_of(module) < MODEL:
+        if not self.is_model(module):
             return False
         ident = get_ident()
         probe = self._begin(module, ident)
@@ -100,5 +104,18 @@ class ProgramCalls:
         return self._rule.end == "call"
 
 
+class SubjectCalls(ProgramCalls):
+    """Hears the outermost calls of one model, or of a wrapper around it."""
+
+    def __init__(self, rule: StepRule, subject: nn.Module) -> None:
+        super().__init__(rule, is_counted=True)
+        self._roots = {id(module) for module in wrapping(subject)}
+
+    def is_model(self, module: nn.Module) -> bool:
+        """Whether a module is the model."""
+        return id(module) in self._roots
+
+
 skip_when_compiling(ProgramCalls.on_module, ProgramCalls.enter, ProgramCalls.leave, OutermostModules.__contains__)
+skip_when_compiling(ProgramCalls.is_model, SubjectCalls.is_model)
 skip_all_when_compiling(ProgramCalls._begin)

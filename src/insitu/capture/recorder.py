@@ -81,7 +81,7 @@ class Recorder:
     def start(self, frame: FrameType | None) -> None:
         """Begin to record; `frame` is the one in which the session is entered."""
         self.base, self.origin = Base(frame), perf_counter()
-        self.live = Live(self._decoder(), self.sinks, self.trouble) if self.sinks else self.checks
+        self.live = Live(self.decoder(), self.sinks, self.trouble) if self.sinks else self.checks
         if self.live is None:
             self._limit()
         self._earlier_threads = WeakSet(threading.enumerate())
@@ -104,7 +104,7 @@ class Recorder:
         """Keep what is recorded within the memory that it may take."""
         self.budget = Budget(
             self.memory,
-            self._decoder,
+            self.decoder,
             keeps=self.keep is not None,
             archive=self.archive,
             trouble=self.trouble,
@@ -123,7 +123,7 @@ class Recorder:
     def stand_by(self) -> Probe:
         """Be ready to record watched functions of this thread, in no session; there is nothing to undo."""
         self.base, self.origin = Base(None), perf_counter()
-        self.live = Live(self._decoder(), self.sinks, self.trouble)
+        self.live = Live(self.decoder(), self.sinks, self.trouble)
         return self._probe(self.base)
 
     def stop(self) -> None:
@@ -213,7 +213,8 @@ class Recorder:
             return events, None
         return whole_steps(events, found.missing, self.budget.archive, last=last)
 
-    def _decoder(self) -> Decoder:
+    def decoder(self) -> Decoder:
+        """A decoder for the tapes of this recording, which knows the paths of modules as they are now."""
         if not self.only:  # patterns were matched with the paths of the moment
             self.names.assign_paths()
         return Decoder(self.base, origin=self.origin, rank=self.rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 from insitu.capture.names import ModuleCallee
@@ -19,6 +20,23 @@ class StepCounter:
         self._said = self._begun = self._called = False
         self._numbers = [0]
         self._begins: list[float] = []  # when each step but the first one began
+
+    @classmethod
+    def of_steps(cls, begins: Sequence[tuple[int, float]]) -> StepCounter:
+        """A counter for steps that are known: the number of each, and when it began.
+
+        What was before them is in the step before; step 0 has no step before it.
+
+        >>> counter = StepCounter.of_steps([(7, 1.0), (8, 2.0)])
+        >>> [counter.of(None, None, time) for time in (0.5, 1.5, 2.5)]
+        [6, 7, 8]
+        """
+        counter = cls()
+        counter._said = True
+        if begins:
+            counter._numbers = [max(0, begins[0][0] - 1), *(number for number, _ in begins)]
+            counter._begins = [time for _, time in begins]
+        return counter
 
     @property
     def current(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from insitu.commands.delivery import MOST_LINES, deliver, say
 from insitu.commands.options import add_view, add_view_flags, view_flags
-from insitu.commands.rank_files import rank, rank_file
+from insitu.store.rank_files import rank, rank_file
 from insitu.errors import ChoiceError
 from insitu.trace.step_choice import StepChoice
 from insitu.view.views import traits

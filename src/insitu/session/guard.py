@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -14,12 +15,15 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from insitu.capture.flight_checks import FlightChecks
 from insitu.capture.guard.check import GuardChecks, names
 from insitu.capture.guard.scaling import scaling
 from insitu.capture.guard.training import Training
 from insitu.capture.recorder import Recorder
 from insitu.errors import NonFiniteError, PatternError, SubjectError, brief, choose, tell
 from insitu.session.dist import current_rank
+from insitu.session.flight_options import FlightOptions, flight_options
+from insitu.session.flight_recorder import FlightRecorder
 from insitu.session.record import explain_error
 from insitu.session.session import Entry, Session
 from insitu.session.signals import ExitMethod
@@ -34,7 +38,17 @@ ACTIONS = ("raise", "warn", "record")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str | Iterable[str] = ()) -> Guard:
+def guard(
+    subject: nn.Module | None = None,
+    *,
+    action: str = "raise",
+    allow: str | Iterable[str] = (),
+    last: int | None = None,
+    to: str | os.PathLike[str] | None = None,
+    values: str | Iterable[str] = (),
+    watchdog: float | None = None,
+    memory: int | str | None = None,
+) -> Guard:
     """Raise `NonFiniteError` at the call that produces NaN or Inf from finite inputs, forward or backward.
 
     A guard is a `with` block, or decorates a function. It checks all torch functions in the block; another thread is
@@ -52,11 +66,23 @@ def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str
     block, a warning names parameters that never get a gradient or never change, and gradients that vanish, explode or
     are not set to zero. Parameters that are frozen from the beginning, while the rest learns, are only in the findings.
 
+    With `last`, `to`, `values`, `watchdog` or `memory`, the guard is a flight recorder, too: it keeps the last steps, and
+    writes them to a file, with a page beside it, when an exception ends the block, when it finds NaN or Inf, on SIGTERM,
+    or when the watchdog fires. The file has the facts of every call, and statistics of each tenth step. `insitu.load`
+    reads it, and `trace.crash` says why it was written. A process that is killed (SIGKILL, `os._exit`) writes nothing.
+
     Args:
         subject: A model. It only names the parameters whose training is checked; without a model, these are the
             parameters of the optimizers that step and of the modules that own them.
         action: "raise", "warn" (once for each place) or "record". `guard.findings` always has all findings.
         allow: Functions ("log", "torch.log") and modules ("h.*.attn") that may produce NaN and Inf.
+        last: How many steps are kept; 20 if another option asks for the recorder. A step is an outermost call of the
+            model; without a model, it ends with the update of an optimizer.
+        to: The file, "crash.h5" by default. No file is replaced: the next one is "crash-2.h5". Each rank has its own.
+        values: Path patterns of modules: the values that go into them and come out are kept as well.
+        watchdog: After so many seconds without a step, the last steps are written, with the stacks of all threads. The
+            program goes on.
+        memory: How much the last steps may take, as in "500MB"; the default is 256 MiB. Beyond that, fewer are kept.
 
     Examples:
         >>> import torch, insitu
@@ -67,7 +93,9 @@ def guard(subject: nn.Module | None = None, *, action: str = "raise", allow: str
         ...
           why   the logarithm of 0 is -inf: clamp it first; ...
     """
-    return Guard(subject, action=action, allow=allow)
+    check_subject("guard", subject)
+    flight = flight_options(subject, last=last, to=to, values=values, watchdog=watchdog, memory=memory)
+    return Guard(subject, action=action, allow=allow, flight=flight)
 
 
 class Guard(Session["GuardEntry"]):
@@ -80,9 +108,10 @@ class Guard(Session["GuardEntry"]):
         action: str,
         allow: str | Iterable[str],
         tell: Callable[[str], None] = tell,
+        flight: FlightOptions | None = None,
     ) -> None:
         super().__init__()
-        self._tell = tell
+        self._tell, self._flight = tell, flight
         self._subject = check_subject("guard", subject)
         self._action = choose("action", action, ACTIONS)
         self._allow = allowed_names(allow, subject)
@@ -96,7 +125,10 @@ class Guard(Session["GuardEntry"]):
 
     def open(self, frame: FrameType | None) -> GuardEntry:
         """Start to check what runs in a frame."""
-        entry = GuardEntry(self._report)
+        flight = None
+        if self._flight is not None and not is_off():
+            flight = FlightRecorder(self._flight, self._subject, self._tell, lambda: self.findings)
+        entry = GuardEntry(self._report, flight)
         if not is_off():
             entry.start(self._subject, self._allow, frame)
         return entry
@@ -158,9 +190,9 @@ class GuardedCall:
 class GuardEntry(Entry):
     """One entry of a guard: the checks it has started, and the findings of its end."""
 
-    def __init__(self, report: Callable[..., None]) -> None:
+    def __init__(self, report: Callable[..., None], flight: FlightRecorder | None) -> None:
         super().__init__()
-        self._report = report
+        self._report, self._flight = report, flight
         self._last_findings: list[Finding] = []
         self.recorder: Recorder | None = None
         self.checks: GuardChecks | None = None
@@ -168,7 +200,7 @@ class GuardEntry(Entry):
 
     def start(self, subject: nn.Module | None, allow: tuple[str, ...], frame: FrameType | None) -> None:
         """Start to check."""
-        self.checks = checks = GuardChecks(self._report, allow)
+        self.checks = checks = self._new_checks(allow)
         self.recorder = Recorder(subject, level="functions", keep="meta", only=(), rank=current_rank(), checks=checks)
         self.training = Training(subject, checks, self.recorder.trouble)
         with ExitStack() as undo:
@@ -178,7 +210,21 @@ class GuardEntry(Entry):
             self.recorder.start(frame)
             undo.callback(self.recorder.stop)
             self.training.start(undo)
+            if self._flight is not None and isinstance(checks, FlightChecks):
+                self._flight.start(self.recorder, checks, undo)
             self.undo = undo.pop_all()
+
+    def _new_checks(self, allow: tuple[str, ...]) -> GuardChecks:
+        """The checks; with a flight recorder, those that keep the last steps."""
+        if self._flight is None:
+            return GuardChecks(self._report, allow)
+        return FlightChecks(self._take, allow, self._flight.ring, self._flight.values)
+
+    def _take(self, finding: Finding) -> None:
+        """Let the flight recorder hear of a finding, before it may be raised."""
+        if self._flight is not None:
+            self._flight.on_finding(finding)
+        self._report(finding)
 
     def stop(self, error: BaseException | None) -> None:
         """Undo everything; keep what the end of the block has brought to light for `report`."""
@@ -189,7 +235,19 @@ class GuardEntry(Entry):
             if self.recorder is not None:
                 self.recorder.trouble("looking at the training", own)
         finally:
-            self.undo.close()
+            try:
+                self._end_flight(error)
+            finally:
+                self.undo.close()
+
+    def _end_flight(self, error: BaseException | None) -> None:
+        """Let the flight recorder write the last steps, if the block ends badly."""
+        if self._flight is None:
+            return
+        flight, self._flight = self._flight, None  # once, even if a signal interrupts it
+        for finding in self._last_findings:
+            flight.on_finding(finding)
+        flight.on_end(error)
 
     def _find_last(self, error: BaseException | None) -> list[Finding]:
         """Non-finite tensors that no call has used, and what is wrong with the training unless an error ended it."""

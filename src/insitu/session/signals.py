@@ -132,10 +132,10 @@ def restore_handlers(handlers: Handlers) -> None:
     call_all([partial(signal.signal, number, current_handler(handler)) for number, handler in handlers])
 
 
-def current_handler(handler: Callable[..., Any]) -> Any:
-    """The handler to restore: the default one if the handler is a `Termination` that has ended meanwhile."""
-    if isinstance(handler, Termination) and handler.is_over:
-        return signal.SIG_DFL
+def current_handler(handler: Any) -> Any:
+    """The handler to restore: of a `Termination` that has ended meanwhile, the one that was there before it."""
+    while isinstance(handler, Termination) and handler.is_over:
+        handler = handler.previous
     return handler
 
 
@@ -180,18 +180,25 @@ def run_to_completion(end: Callable[[], Found]) -> Found:
 
 
 class Termination:
-    """Runs `work` on SIGTERM, then ends the process; does nothing if the program has its own handler.
+    """Runs `work` on SIGTERM, then lets the signal do what it would have done without.
+
+    That is to end the process, or to run the work of another `Termination`. It does nothing if the program has its own
+    handler; with `chains`, that handler runs after the work.
 
     `defer` receives the function that ends the process. It returns True if it will call that function later, because a
     step is being written now.
     """
 
-    def __init__(self, work: Callable[[], None], defer: Callable[[Callable[[], None]], bool]) -> None:
+    def __init__(
+        self, work: Callable[[], None], defer: Callable[[Callable[[], None]], bool], *, chains: bool = False
+    ) -> None:
         self._work, self._defer = work, defer
         self._is_asked = False
         self.is_over = False
+        self.previous: Any = signal.getsignal(signal.SIGTERM)
         is_main = threading.current_thread() is threading.main_thread()
-        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        is_default = self.previous is signal.SIG_DFL or isinstance(self.previous, Termination)
+        if is_main and (is_default or (chains and callable(self.previous))):
             signal.signal(signal.SIGTERM, self)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
@@ -204,27 +211,35 @@ class Termination:
         self.end_if_asked()
 
     def end_if_asked(self) -> None:
-        """End the process if SIGTERM has arrived."""
+        """End the process if SIGTERM has arrived, or call the handler that was there before."""
         if self._is_asked:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._is_asked = False
+            signal.signal(signal.SIGTERM, current_handler(self.previous))
             os.kill(os.getpid(), signal.SIGTERM)
 
     def forget(self) -> None:
         """Stop handling SIGTERM."""
         self.is_over = True
         if signal.getsignal(signal.SIGTERM) is self:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, current_handler(self.previous))
+
+
+def handler_of_program(handler: Any) -> Any:
+    """The handler that the program has set, or the default one, behind those of this file."""
+    while isinstance(handler, Termination):
+        handler = handler.previous
+    return handler
 
 
 # A child that is forked while a Python handler is set may lose the signal, or wait for a lock for ever. So the handler
-# is removed around a fork, and SIGTERM ends the child at once, as it would without a recording.
+# is removed around a fork, and SIGTERM does in the child what it would do without a recording.
 _set_aside: list[Termination] = []
 
 
 def _set_handler_aside() -> None:
     handler = signal.getsignal(signal.SIGTERM)
     if isinstance(handler, Termination) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, handler_of_program(handler))
         _set_aside.append(handler)
 
 
@@ -235,8 +250,9 @@ def _put_handler_back() -> None:
 
 def _forget_handler() -> None:
     _set_aside.clear()
-    if isinstance(signal.getsignal(signal.SIGTERM), Termination):  # forked by another thread
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    handler = signal.getsignal(signal.SIGTERM)
+    if isinstance(handler, Termination):  # forked by another thread
+        signal.signal(signal.SIGTERM, handler_of_program(handler))
 
 
 os.register_at_fork(before=_set_handler_aside, after_in_parent=_put_handler_back, after_in_child=_forget_handler)

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from insitu.errors import InsituError, MissingError, SubjectError, choose
+from insitu.trace.crash import Crash, crash_of
 from insitu.trace.event import (
     STATISTICS,
     Call,
@@ -116,6 +117,11 @@ class Trace:
         It is what `insitu.explain` says of the exception. Files in HDF5 contain it, too.
         """
         return explanation_of(self.about.get("explanation"))
+
+    @property
+    def crash(self) -> Crash | None:
+        """Why a guard wrote the last steps of a run; None for any other trace."""
+        return crash_of(self.about.get("crash"))
 
     @property
     def _index(self) -> _Index:

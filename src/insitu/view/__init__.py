@@ -19,6 +19,7 @@ from insitu.trace.event import Call, Event
 from insitu.trace.order import completion_order, moments
 from insitu.trace.selection import select
 from insitu.trace.trace import Trace
+from insitu.view.crash_text import crash_lines
 from insitu.view.footer import Footer
 from insitu.view.line import Column, CountingView, Line, OpeningView, Span, View, ViewTraits
 from insitu.view.missing_text import missing_lines
@@ -171,7 +172,7 @@ def show(
         options = {**_stream_options(view, file, width), **options}
     lines = replay(subject.events, make_for_replay(view, **options), only)
     with pause_collector():
-        write_all(chain(missing_lines(subject), lines), file, color, width)
+        write_all(chain(crash_lines(subject), missing_lines(subject), lines), file, color, width)
 
 
 def _stream_options(view: AnyView, file: IO[str] | None, width: int | None) -> Mapping[str, Any]:

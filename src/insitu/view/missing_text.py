@@ -42,8 +42,8 @@ def missing_lines(trace: Trace) -> list[Line]:
 
 
 def about_texts(about: dict[str, Any]) -> dict[str, str]:
-    """The facts about a trace as texts, without the explanation of its exception."""
-    about = {name: item for name, item in about.items() if name != "explanation"}
+    """The facts about a trace as texts, without the explanation of its exception, and without its crash."""
+    about = {name: item for name, item in about.items() if name not in ("explanation", "crash")}
     missing = missing_of(about.get("missing"))
     if missing is not None:
         about = {**about, "missing": missing_text(missing)}

@@ -115,6 +115,11 @@ class GuardChecks:
         """From where on the tape was cleared last, which is its beginning, and how much of it so far."""
         return 0, probe.check.gone if probe.check is not None else 0
 
+    def forget_calls(self, check: ProbeChecks, values: Iterable[Value]) -> None:
+        """A tape is about to be cleared: the tensors that are still there forget which call produced them."""
+        for value in values:
+            value.producer, value.facts = FORGOTTEN, None
+
     def stop(self) -> None:
         """Let go of everything: hooks may stay on the nodes of a graph that the user keeps."""
         for check in self.checks:
@@ -279,8 +284,7 @@ class ProbeChecks:
         self.waiting.clear_tape()
         self.past[:] = probe.tape
         kept = {key: value for key, value in probe.table.items() if value() is not None}
-        for value in kept.values():
-            value.producer, value.facts = FORGOTTEN, None
+        self.checks.forget_calls(self, kept.values())
         probe.table.clear()
         probe.table.update(kept)
         self.gone += len(probe.tape)

@@ -13,6 +13,7 @@ from insitu.trace.failed_call import failed_call
 from insitu.trace.first_findings import first_origins, nonfinite_finding
 from insitu.trace.nonfinite import NonFiniteEvent
 from insitu.trace.trace import Trace
+from insitu.view.crash_text import crash_contents, crash_details, crash_head
 from insitu.view.diff import verdict_lines
 from insitu.view.first_nonfinite import first_among
 from insitu.view.headline import headline, name_in_module
@@ -33,7 +34,7 @@ class Answer:
     `head` says what it is, `text` where and why, `more` explains it in several lines, `row` is the row of the call.
     """
 
-    kind: Literal["exception", "nonfinite", "difference"]
+    kind: Literal["crash", "exception", "nonfinite", "difference"]
     head: str
     text: str
     more: str = ""
@@ -47,17 +48,28 @@ class Answer:
 def trace_answers(
     trace: Trace, found: Mapping[int, NonFiniteEvent], rows: Mapping[int, int], *, source: bool
 ) -> Iterator[Answer]:
-    """What a trace says first: its exception, then its first NaN or Inf.
+    """What a trace says first: why a guard wrote it, its exception, then its first NaN or Inf.
 
     `found` are the events that are not finite, `rows` the rows of events by id. Without `source`, no source is shown.
     """
     events = trace.events
+    yield from _crashed(trace, rows)
     explanation = trace.explanation
     if explanation is not None:
         yield _explained(explanation, failed_call(events, explanation.error), rows, source=source)
     else:
         yield from _raised(failed_call(events), rows)
     yield from _nonfinite(events, found, rows)
+
+
+def _crashed(trace: Trace, rows: Mapping[int, int]) -> Iterator[Answer]:
+    """Why a guard wrote the last steps, and what is in the file."""
+    crash = trace.crash
+    if crash is None:
+        return
+    text = f"{safe(crash.text)} · {crash_contents(crash)}"
+    row = NO_ROW if crash.call is None else rows.get(crash.call, NO_ROW)
+    yield Answer("crash", crash_head(crash), short(text, MOST_TEXT), "\n".join(crash_details(crash)), row)
 
 
 def _explained(explanation: Explanation, call: Call | None, rows: Mapping[int, int], *, source: bool) -> Answer:

@@ -1,8 +1,8 @@
-// The answer on top of the page: an exception, the first NaN or Inf, the first difference.
+// The answer on top of the page: why a guard wrote it, an exception, the first NaN or Inf, the first difference.
 
 /**
  * @typedef {object} Answer
- * @property {string} kind "exception", "nonfinite", "difference" or "finding"
+ * @property {string} kind "crash", "exception", "nonfinite", "difference" or "finding"
  * @property {string} head what it is: First NaN
  * @property {string} text where, and why
  * @property {string} more the whole explanation, in several lines; may be empty

@@ -13,13 +13,15 @@ def rank() -> int | None:
     return None
 
 
-def rank_file(path: str, suffixes: tuple[str, ...]) -> str:
+def rank_file(path: str, suffixes: tuple[str, ...], number: int | None = None) -> str:
     """The file of this process: `run.rank0.h5` for `run.h5`, if it is one of several; another one after a restart.
+
+    `number` is its rank, if that is known better than by the environment.
 
     >>> rank_file("run.h5", (".h5",)) == ("run.h5" if rank() is None else f"run.rank{rank()}.h5")
     True
     """
-    number = rank()
+    number = rank() if number is None else number
     if number is None:
         return path
     restarts = _number("TORCHELASTIC_RESTART_COUNT")

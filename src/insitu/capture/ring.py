@@ -1,0 +1,253 @@
+"""The last steps of a guarded program, in bounded memory: parts of tapes, and what was kept of tensors.
+
+A guard clears its tapes now and then. What it takes off goes into the ring instead of being lost, and the ring drops
+the oldest of it: by steps, and by bytes. Tapes hold weak references only, so no tensor stays alive for the ring.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from insitu.capture.budget import SAMPLE, SLOT
+from insitu.capture.decode import Decoder
+from insitu.capture.segment import THREAD_STRIDE, Ids, Segment
+from insitu.capture.step_counter import StepCounter
+from insitu.trace.event import Call, Event, Stats, TensorFacts
+
+if TYPE_CHECKING:
+    from insitu.capture.probe import Probe
+
+# Where the ids of a thread begin. An id that a guard takes for the offset of a call is beyond the end of every tape.
+FIRST_ID = THREAD_STRIDE // 2
+STATISTICS_EVERY = 10  # of so many steps, one has statistics
+STATS_BYTES = 300  # of the statistics of one tensor, as measured
+
+_rings: WeakSet[Ring] = WeakSet()
+
+
+def renew_locks() -> None:
+    """This process is the child of a fork, and whoever held the locks is not here."""
+    for ring in _rings:
+        ring.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=renew_locks)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTensors:
+    """What was kept of the tensors of one call, in their order; None where it is not known."""
+
+    outputs: tuple[Any, ...] = ()
+    inputs: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OldSegment:
+    """A part of a tape in the ring, the last step that it belongs to, and its bytes."""
+
+    segment: Segment
+    last_step: int
+    size: int
+
+
+@dataclass(slots=True)
+class StepTensors:
+    """What was kept of the tensors of one step: by the id of the call, statistics and values."""
+
+    step: int
+    stats: dict[int, KeptTensors] = field(default_factory=dict)
+    values: dict[int, KeptTensors] = field(default_factory=dict)
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RingContents:
+    """The events of the last steps. `step` is the step that runs, `first` the first that is there.
+
+    `is_cut` says that the beginning of the first step had no room. `with_statistics` are the steps whose calls have
+    statistics of the moment at which they ran.
+    """
+
+    events: list[Event]
+    first: int
+    step: int
+    is_cut: bool
+    has_room: bool
+    with_statistics: tuple[int, ...]
+
+
+class Ring:
+    """Keeps the last steps. The thread that writes a tape hands over what it takes off."""
+
+    def __init__(self, last: int, memory: int) -> None:
+        self.last, self.memory = last, memory
+        self.lock = threading.RLock()
+        self.step = 0
+        self.steps_begun = 0
+        self.bytes = 0
+        self.segments: deque[OldSegment] = deque()
+        self.tensors: deque[StepTensors] = deque([StepTensors(0)])
+        self._begins: deque[tuple[int, float]] = deque()  # the number of each step that is kept, and when it began
+        self._last_lost = -1  # the last step of which something had no room
+        _rings.add(self)
+
+    @property
+    def takes_statistics(self) -> bool:
+        """Whether the calls of this step get statistics."""
+        return self.steps_begun > 0 and self.step % STATISTICS_EVERY == 0
+
+    @property
+    def kept_steps(self) -> int:
+        """How many steps are there, the one that runs included."""
+        first = max(0, self.step - self.last + 1, self._last_lost + 1)
+        return max(1, self.step - first + 1)
+
+    def begin_step(self) -> None:
+        """Another step begins now."""
+        with self.lock:
+            if self.steps_begun:
+                self.step += 1
+                self.tensors.append(StepTensors(self.step))
+            self.steps_begun += 1
+            self._begins.append((self.step, perf_counter()))
+            self._drop_old_steps()
+
+    def take_tape(self, probe: Probe, gone: int) -> Ids:
+        """Keep the tape of a probe, which is about to be cleared; the ids of its records. No call of it still runs."""
+        tape = probe.tape
+        ids = ids_of(tape.thread, gone)
+        contained = sum(len(slot) for slot in tape[::SAMPLE] if type(slot) in (list, tuple, dict))
+        size = (len(tape) + SAMPLE * contained) * SLOT
+        with self.lock:
+            self.segments.append(OldSegment(Segment(tape.part(), 0, None, ids), self.step, size))
+            self.bytes += size
+            self._drop_what_has_no_room()
+        return ids
+
+    def keep_statistics(self, call: int, outputs: tuple[Stats | None, ...]) -> None:
+        """Keep the statistics of the outputs of a call, by its id."""
+        with self.lock:
+            self.tensors[-1].stats[call] = KeptTensors(outputs)
+            self._weigh(STATS_BYTES * len(outputs))
+
+    def keep_values(self, call: int, kept: KeptTensors, size: int) -> None:
+        """Keep the values of the tensors of a call, by its id."""
+        with self.lock:
+            self.tensors[-1].values[call] = kept
+            self._weigh(size)
+
+    def _weigh(self, size: int) -> None:
+        self.tensors[-1].size += size
+        self.bytes += size
+        if self.bytes > self.memory:
+            self._drop_what_has_no_room()
+
+    def _drop_old_steps(self) -> None:
+        """Let go of what is older than the last steps."""
+        first = self.step - self.last + 1
+        while self._begins[0][0] < first:
+            self._begins.popleft()
+        while self.tensors[0].step < first:
+            self._drop_tensors()
+        while self.segments and self.segments[0].last_step < first:
+            self._drop_segment()
+
+    def _drop_what_has_no_room(self) -> None:
+        """Let go of the oldest until the rest fits; of the tensors, those of the step that runs may go as well."""
+        while self.bytes > self.memory:
+            oldest_tensors, is_last = self.tensors[0], len(self.tensors) == 1
+            if self.segments and self.segments[0].last_step <= oldest_tensors.step:
+                self._last_lost = self.segments[0].last_step
+                self._drop_segment()
+            elif oldest_tensors.size:
+                self._last_lost = max(self._last_lost, oldest_tensors.step)
+                self._drop_tensors()
+            elif is_last:
+                return
+            else:
+                self._drop_tensors()
+
+    def _drop_segment(self) -> None:
+        self.bytes -= self.segments.popleft().size
+
+    def _drop_tensors(self) -> None:
+        gone = self.tensors.popleft()
+        self.bytes -= gone.size
+        if not self.tensors:
+            self.tensors.append(StepTensors(gone.step))
+
+    def calls_with_statistics(self) -> set[int]:
+        """The ids of the calls of which statistics are kept."""
+        with self.lock:
+            return {call for tensors in self.tensors for call in tensors.stats}
+
+    def contents(
+        self,
+        probes: Iterable[Probe],
+        make_decoder: Callable[[], Decoder],
+        gone: dict[int, int],
+        late: StepTensors,
+    ) -> RingContents:
+        """Decode what is there now; `gone` is how much of the tape of each thread was cleared.
+
+        `late` are statistics of tensors that were still there.
+        """
+        with self.lock:
+            segments = [old.segment for old in self.segments]
+            begins, step, lost = list(self._begins), self.step, self._last_lost
+            kept = [StepTensors(each.step, dict(each.stats), dict(each.values)) for each in self.tensors]
+        for probe in probes:
+            tape = probe.tape.part(probe.tape.end)
+            segments.append(Segment(tape, 0, None, ids_of(tape.thread, gone.get(tape.thread, 0))))
+        decoder = make_decoder()
+        decoder.steps = StepCounter.of_steps(begins)
+        events = decoder.all(segments)
+        by_number = {event.id: event for event in events}
+        for tensors in (late, *kept):
+            attach(tensors, by_number, decoder.number)
+        decoder.values.release()
+        oldest = max(0, step - self.last + 1)
+        first = min(step, max(oldest, lost + 1))
+        return RingContents(
+            [event for event in events if event.step >= first],
+            first,
+            step,
+            is_cut=lost >= first,
+            has_room=lost < oldest,
+            with_statistics=tuple(each.step for each in kept if each.stats and each.step >= first),
+        )
+
+
+def ids_of(thread: int, gone: int) -> Ids:
+    """The ids of the records on a tape, of which so much was cleared before."""
+    return Ids(thread * THREAD_STRIDE + FIRST_ID + gone)
+
+
+def attach(tensors: StepTensors, events: dict[int, Event], number: Callable[[int], int]) -> None:
+    """Give the facts of tensors what was kept of them."""
+    for id, kept in tensors.stats.items():
+        call = events.get(number(id))
+        if isinstance(call, Call):
+            own = [facts for facts in call.outputs if facts.producer == call.id]
+            for facts, stats in zip(own, kept.outputs, strict=False):
+                facts.stats = stats
+    for id, kept in tensors.values.items():
+        call = events.get(number(id))
+        if isinstance(call, Call):
+            attach_values(call.outputs, kept.outputs)
+            attach_values(call.inputs, kept.inputs)
+
+
+def attach_values(facts: tuple[TensorFacts, ...], values: tuple[Any, ...]) -> None:
+    """Give facts of tensors their values, as far as these are known."""
+    for each, value in zip(facts, values, strict=False):
+        if value is not None:
+            each.kept = value

@@ -1,0 +1,311 @@
+"""The flight recorder of a guard: the last steps of a program, written to a file when the run ends badly.
+
+Five events write a file, each the first time that it happens: an exception that ends the block, a finding of NaN or
+Inf, a spike of the loss, SIGTERM, and a watchdog. No event replaces the file of an earlier one.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from insitu.capture.program_calls import ProgramCalls, SubjectCalls
+from insitu.capture.ring import Ring, RingContents
+from insitu.capture.step_rule import StepRule
+from insitu.capture.updates import Updates
+from insitu.errors import NonFiniteError, StoreError
+from insitu.session import dist
+from insitu.session.about import about_trace
+from insitu.session.flight_options import FlightOptions
+from insitu.session.signals import SignalShield, Termination
+from insitu.session.watchdog import Watchdog, thread_stacks
+from insitu.store import RUN_SUFFIXES
+from insitu.store import save as save_trace
+from insitu.store.files import write_whole
+from insitu.store.rank_files import rank_file
+from insitu.trace.crash import Crash, CrashFinding, CrashKind, ThreadStack
+from insitu.trace.event import Call, Event
+from insitu.trace.explain.explanation_data import plain_explanation
+from insitu.trace.failed_call import failed_call
+from insitu.trace.findings import Finding
+from insitu.trace.trace import Trace
+from insitu.view.crash_text import written_text
+
+if TYPE_CHECKING:
+    from insitu.capture.flight_checks import FlightChecks
+    from insitu.capture.recorder import Recorder
+    from insitu.trace.explain.explanation import Explanation
+
+PAGE = ".html"
+MOST_ON_PAGE = 50_000  # events of the last steps that are on the page; the file has all
+MOST_NAMES = 1000  # crash.h5, crash-2.h5, …
+SPIKE = "spike"  # the kind of findings of which each is written, whatever its severity
+
+
+class FlightRecorder:
+    """Keeps the last steps of one entry of a guard, and writes them."""
+
+    def __init__(
+        self,
+        options: FlightOptions,
+        subject: nn.Module | None,
+        say: Callable[[str], None],
+        findings: Callable[[], Sequence[Finding]],
+    ) -> None:
+        self._options, self._say, self._findings = options, say, findings
+        self.values = options.values
+        self._about = about_trace(subject, "functions")
+        self._subject = subject
+        self.ring = Ring(options.last, options.memory)
+        self._recorder: Recorder | None = None
+        self._checks: FlightChecks | None = None
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._written: dict[CrashKind, Path] = {}
+        self._finding: Finding | None = None  # the first finding that was written
+
+    def start(self, recorder: Recorder, checks: FlightChecks, undo: ExitStack) -> None:
+        """Count the steps, and listen to SIGTERM and to the clock."""
+        self._recorder, self._checks = recorder, checks
+        self._count_steps(undo)
+        termination = Termination(self._on_termination, lambda end: False, chains=True)
+        undo.callback(termination.forget)
+        if self._options.watchdog is not None:
+            watchdog = Watchdog(self._options.watchdog, lambda: self.ring.steps_begun, self._on_silence)
+            watchdog.start()
+            undo.callback(watchdog.stop)
+
+    def _count_steps(self, undo: ExitStack) -> None:
+        """A step is an outermost call of the model; without a model, it is what it is for a script."""
+        rule = StepRule("value" if self._subject is None else "call")
+        rule.listeners.append(lambda training: self.ring.begin_step())
+        if self._subject is not None:
+            SubjectCalls(rule, self._subject).start(undo)
+            return
+        Updates(rule, lambda: None, is_fixed=False).start(undo)
+        ProgramCalls(rule, is_counted=True).start(undo)
+
+    # Events.
+
+    def on_finding(self, finding: Finding) -> None:
+        """The guard has found something."""
+        is_spike = str(finding.kind) == SPIKE
+        if not is_spike and finding.severity != "error":
+            return
+        kind: CrashKind = "spike" if is_spike else "finding"
+        path = self._write(kind, first_line(finding.text), finding=finding)
+        if path is not None:
+            self._finding = self._finding or finding
+            self._say(self._text(path))
+
+    def on_end(self, error: BaseException | None) -> None:
+        """The block ends: write the last steps if it ends badly, and let the exception say where they are."""
+        if error is None or not ends_badly(error):
+            return
+        is_finding = isinstance(error, NonFiniteError) and error.finding is self._finding
+        path = self._written.get("finding") if is_finding else None
+        if path is None or self._finding is None:
+            path = self._write("exception", error_line(error), error=error)
+        if path is not None:
+            with suppress(Exception):  # an exception class of the user that does not accept notes
+                BaseException.add_note(error, self._text(path))
+
+    def _on_termination(self) -> None:
+        path = self._write("sigterm", "SIGTERM ended the process")
+        if path is not None:
+            self._say(self._text(path))
+
+    def _on_silence(self, seconds: float) -> None:
+        """The watchdog fires, in a thread of its own; the program goes on."""
+        text = f"no step for {seconds:.3g} s"
+        path = self._write("watchdog", text, stacks=thread_stacks())
+        if path is not None:
+            self._say(f"{text}: {self._text(path)}")
+
+    # The file.
+
+    def _write(
+        self,
+        kind: CrashKind,
+        text: str,
+        *,
+        error: BaseException | None = None,
+        finding: Finding | None = None,
+        stacks: tuple[ThreadStack, ...] = (),
+    ) -> Path | None:
+        """Write the last steps, once for each kind of event; the file, or None if there is none."""
+        if os.getpid() != self._pid:  # the child of a fork leaves it to its parent
+            return None
+        with self._lock, SignalShield():
+            if kind in self._written or self._recorder is None:
+                return None
+            try:
+                trace = self._trace(kind, text, error, finding, stacks)
+                path = self._written[kind] = self._save(trace)
+            except Exception as own:
+                self._recorder.trouble("writing the last steps", own)
+                return None
+            self._save_page(trace, path)
+            return path
+
+    def _trace(
+        self,
+        kind: CrashKind,
+        text: str,
+        error: BaseException | None,
+        finding: Finding | None,
+        stacks: tuple[ThreadStack, ...],
+    ) -> Trace:
+        assert self._recorder is not None
+        assert self._checks is not None
+        found = self._checks.contents(self._recorder.decoder, reads_devices=kind != "watchdog")
+        call = call_at_fault(found.events, error, finding)
+        crash = self._crash(kind, text, found, call, finding, stacks)
+        about = {**self._about, "crash": crash.plain()}
+        explanation = self._explanation(error)
+        if explanation is not None:
+            about["explanation"] = plain_explanation(explanation)
+        return Trace(found.events, about=about)
+
+    def _explanation(self, error: BaseException | None) -> Explanation | None:
+        from insitu.session.record import explanation_for
+
+        if error is None:
+            return None
+        try:
+            return explanation_for(error)
+        except Exception as own:
+            assert self._recorder is not None
+            self._recorder.trouble("explaining the exception", own)
+            return None
+
+    def _crash(
+        self,
+        kind: CrashKind,
+        text: str,
+        found: RingContents,
+        call: Call | None,
+        finding: Finding | None,
+        stacks: tuple[ThreadStack, ...],
+    ) -> Crash:
+        findings = list(self._findings())
+        is_new = finding is not None and all(finding.place != other.place for other in findings)
+        if finding is not None and is_new:
+            findings.append(finding)
+        return Crash(
+            kind,
+            text,
+            found.step,
+            found.first,
+            self._options.last,
+            is_cut=found.is_cut,
+            with_statistics=found.with_statistics,
+            call=None if call is None else call.id,
+            findings=tuple(CrashFinding(each.severity, each.text) for each in findings),
+            stacks=stacks,
+        )
+
+    def _save(self, trace: Trace) -> Path:
+        """Write the file; into the folder for temporary files if that is not possible where it should be."""
+        target = self._target()
+        try:
+            return save_under_free_name(trace, target)
+        except StoreError as error:
+            path = save_under_free_name(trace, Path(tempfile.gettempdir()) / target.name)
+            self._say(f"{error}; the last steps are in {str(path)!r} instead")
+            return path
+
+    def _target(self) -> Path:
+        """The file of this rank."""
+        if dist.world_size() == 1:
+            return self._options.to
+        return Path(rank_file(str(self._options.to), RUN_SUFFIXES, dist.current_rank()))
+
+    def _save_page(self, trace: Trace, path: Path) -> None:
+        from insitu.view.html import page  # only a crash needs it
+
+        try:
+            text = page(trace, steps=steps_on_page(trace.events), title=path.name)
+            write_whole(path.with_suffix(PAGE), text.encode(), overwrite=False)
+        except Exception as own:
+            assert self._recorder is not None
+            self._recorder.trouble("making the page of the last steps", own)
+
+    def _text(self, path: Path) -> str:
+        return written_text(self.ring.kept_steps, shown_path(path))
+
+
+def ends_badly(error: BaseException) -> bool:
+    """Whether an exception ends a run as nobody planned it; `sys.exit(0)` and the end of a generator do not."""
+    if isinstance(error, SystemExit):
+        return error.code not in (None, 0)
+    return isinstance(error, (Exception, KeyboardInterrupt))
+
+
+def first_line(text: str) -> str:
+    """The first line of a text."""
+    return text.partition("\n")[0]
+
+
+def error_line(error: BaseException) -> str:
+    """An exception in a line, whatever its class makes of itself."""
+    try:
+        message = first_line(str(error))
+    except Exception:
+        message = ""
+    name = type(error).__name__
+    if not message:
+        return name
+    return f"{name}: {message}"
+
+
+def call_at_fault(events: list[Event], error: BaseException | None, finding: Finding | None) -> Call | None:
+    """The call that raised the exception, or that a finding is about."""
+    if error is not None:
+        return failed_call(events, type(error).__name__)
+    if finding is None or finding.call is None:
+        return None
+    place = place_of(finding.call)
+    same = (event for event in reversed(events) if isinstance(event, Call) and place_of(event) == place)
+    return next(same, None)
+
+
+def place_of(call: Call) -> tuple[str, str, str, int]:
+    """What a call is, and where."""
+    file, line = (call.site.file, call.site.line) if call.site is not None else ("", 0)
+    return call.name, call.path, file, line
+
+
+def steps_on_page(events: list[Event]) -> list[int] | None:
+    """The last steps that a page has room for; None if that is all of them."""
+    if len(events) <= MOST_ON_PAGE:
+        return None
+    first = events[-MOST_ON_PAGE].step + 1
+    last = events[-1].step
+    return list(range(min(first, last), last + 1))
+
+
+def save_under_free_name(trace: Trace, path: Path) -> Path:
+    """Write a trace to a file that does not exist, nor the page beside it: `crash.h5`, `crash-2.h5`, …"""
+    for number in range(1, MOST_NAMES):
+        free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        if os.path.lexists(free) or os.path.lexists(free.with_suffix(PAGE)):
+            continue
+        save_trace(trace, free)
+        return free
+    raise StoreError(f"{str(path)!r} and {MOST_NAMES} names like it are taken: remove some of these files")
+
+
+def shown_path(path: Path) -> str:
+    """A path as the user would write it."""
+    relative = os.path.relpath(path)
+    if relative.startswith(os.pardir):
+        return str(path)
+    return relative
