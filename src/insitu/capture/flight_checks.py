@@ -1,6 +1,6 @@
 """The checks of a guard that keeps the last steps: what it takes off its tapes goes into a ring, with statistics.
 
-Facts of calls cost nothing, for the tape has them. Statistics are taken at one step of ten, at the moment of each call.
+Facts of calls cost nothing, for the tape has them. Statistics are taken at one step of twenty, at the moment of each call.
 When the ring is written, the tensors of the step that runs are looked at as well, as far as they are still there and
 nothing was written into them.
 """
@@ -19,7 +19,7 @@ from insitu.capture.guard.check import GuardChecks, ProbeChecks
 from insitu.capture.isolation import run_isolated
 from insitu.capture.keep import plain_tensor, size_of
 from insitu.capture.names import ModuleCallee
-from insitu.capture.ring import KeptTensors, Ring, RingContents, StepTensors, ids_of
+from insitu.capture.ring import KeptTensors, Ring, RingContents, StepTensors, first_id
 from insitu.capture.statistics import statistics
 from insitu.capture.tape import RUNNING, Raised
 from insitu.capture.tensor_memory import has_values
@@ -47,19 +47,23 @@ class FlightChecks(GuardChecks):
         self._patterns = [Pattern.of(text) for text in patterns]
         self._wanted: dict[str, bool] = {}
 
-    def close(self, probe: Probe, at: int) -> None:
-        """A call has ended: look at its tensors, if they are wanted, before the tape may be cleared."""
+    def begin_step(self) -> None:
+        """Another step begins."""
+        self.ring.begin_step()
+        self.looks_at_calls = self.ring.takes_statistics or bool(self._patterns)
+
+    def look_at_call(self, probe: Probe, at: int) -> None:
+        """A call has ended: keep what is wanted of its tensors, before the tape may be cleared."""
         if self.ring.takes_statistics:
             self._take(probe, at, self._take_statistics)
         if self._patterns and type(probe.tape[at]) is ModuleCallee:
             self._take(probe, at, self._take_values)
-        super().close(probe, at)
 
     def _take(self, probe: Probe, at: int, take: Callable[[Probe, int, int], None]) -> None:
         if probe.check is None:
             return
         try:
-            take(probe, at, ids_of(probe.tape.thread, probe.check.gone)(at))
+            take(probe, at, at + first_id(probe.tape.thread, probe.check.gone))
         except Exception as error:
             probe.trouble("keeping the last steps", error)
 
@@ -88,11 +92,11 @@ class FlightChecks(GuardChecks):
 
     def forget_calls(self, check: ProbeChecks, values: Iterable[Value]) -> None:
         """A tape is about to be cleared: keep it, and let the tensors that are still there know where it is."""
-        ids = self.ring.take_tape(check.probe, check.gone)
+        first = self.ring.take_tape(check.probe, check.gone)
         for value in values:
             value.facts = None
             if value.producer >= 0:
-                value.producer = EARLIER - ids(value.producer)
+                value.producer = EARLIER - (first + value.producer)
             elif value.producer == GIVEN:
                 value.producer = FORGOTTEN
 
@@ -108,16 +112,16 @@ class FlightChecks(GuardChecks):
     def _look_at_living(self, check: ProbeChecks, late: StepTensors, *, reads_devices: bool) -> None:
         """Take statistics of outputs that are still there as they were, the latest first, for a limited time."""
         probe, until = check.probe, perf_counter() + MOST_SECONDS
-        ids, known = ids_of(probe.tape.thread, check.gone), self.ring.calls_with_statistics()
+        first, known = first_id(probe.tape.thread, check.gone), self.ring.calls_with_statistics()
         for at in reversed(list(probe.tape.calls())):
             if perf_counter() > until:
                 return
             own = own_outputs(probe, at)
-            if not own or ids(at) in known:
+            if not own or first + at in known:
                 continue
             found = run_isolated(partial(late_statistics, own, reads_devices=reads_devices))
             if any(stats is not None for stats in found):
-                late.stats[ids(at)] = KeptTensors(found)
+                late.stats[first + at] = KeptTensors(found)
 
 
 def own_outputs(probe: Probe, at: int) -> list[Value]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Where the ids of a thread begin. An id that a guard takes for the offset of a call is beyond the end of every tape.
 FIRST_ID = THREAD_STRIDE // 2
-STATISTICS_EVERY = 10  # of so many steps, one has statistics
+STATISTICS_EVERY = 20  # of so many steps, one has statistics: they take as long as the step itself
 STATS_BYTES = 300  # of the statistics of one tensor, as measured
 
 _rings: WeakSet[Ring] = WeakSet()
@@ -120,17 +120,17 @@ class Ring:
             self._begins.append((self.step, perf_counter()))
             self._drop_old_steps()
 
-    def take_tape(self, probe: Probe, gone: int) -> Ids:
-        """Keep the tape of a probe, which is about to be cleared; the ids of its records. No call of it still runs."""
+    def take_tape(self, probe: Probe, gone: int) -> int:
+        """Keep the tape of a probe, which is about to be cleared; the id of its first record. No call still runs."""
         tape = probe.tape
-        ids = ids_of(tape.thread, gone)
+        first = first_id(tape.thread, gone)
         contained = sum(len(slot) for slot in tape[::SAMPLE] if type(slot) in (list, tuple, dict))
         size = (len(tape) + SAMPLE * contained) * SLOT
         with self.lock:
-            self.segments.append(OldSegment(Segment(tape.part(), 0, None, ids), self.step, size))
+            self.segments.append(OldSegment(Segment(tape.part(), 0, None, Ids(first)), self.step, size))
             self.bytes += size
             self._drop_what_has_no_room()
-        return ids
+        return first
 
     def keep_statistics(self, call: int, outputs: tuple[Stats | None, ...]) -> None:
         """Keep the statistics of the outputs of a call, by its id."""
@@ -206,7 +206,7 @@ class Ring:
             kept = [StepTensors(each.step, dict(each.stats), dict(each.values)) for each in self.tensors]
         for probe in probes:
             tape = probe.tape.part(probe.tape.end)
-            segments.append(Segment(tape, 0, None, ids_of(tape.thread, gone.get(tape.thread, 0))))
+            segments.append(Segment(tape, 0, None, Ids(first_id(tape.thread, gone.get(tape.thread, 0)))))
         decoder = make_decoder()
         decoder.steps = StepCounter.of_steps(begins)
         events = decoder.all(segments)
@@ -226,9 +226,9 @@ class Ring:
         )
 
 
-def ids_of(thread: int, gone: int) -> Ids:
-    """The ids of the records on a tape, of which so much was cleared before."""
-    return Ids(thread * THREAD_STRIDE + FIRST_ID + gone)
+def first_id(thread: int, gone: int) -> int:
+    """The id of the first record on a tape, of which so much was cleared before."""
+    return thread * THREAD_STRIDE + FIRST_ID + gone
 
 
 def attach(tensors: StepTensors, events: dict[int, Event], number: Callable[[int], int]) -> None:

@@ -85,12 +85,16 @@ class FlightRecorder:
     def _count_steps(self, undo: ExitStack) -> None:
         """A step is an outermost call of the model; without a model, it is what it is for a script."""
         rule = StepRule("value" if self._subject is None else "call")
-        rule.listeners.append(lambda training: self.ring.begin_step())
+        rule.listeners.append(self._begin_step)
         if self._subject is not None:
             SubjectCalls(rule, self._subject).start(undo)
             return
         Updates(rule, lambda: None, is_fixed=False).start(undo)
         ProgramCalls(rule, is_counted=True).start(undo)
+
+    def _begin_step(self, training: bool | None) -> None:
+        if self._checks is not None:
+            self._checks.begin_step()
 
     # Events.
 

@@ -68,7 +68,7 @@ def guard(
 
     With `last`, `to`, `values`, `watchdog` or `memory`, the guard is a flight recorder, too: it keeps the last steps, and
     writes them to a file, with a page beside it, when an exception ends the block, when it finds NaN or Inf, on SIGTERM,
-    or when the watchdog fires. The file has the facts of every call, and statistics of each tenth step. `insitu.load`
+    or when the watchdog fires. The file has the facts of every call, and statistics of each twentieth step. `insitu.load`
     reads it, and `trace.crash` says why it was written. A process that is killed (SIGKILL, `os._exit`) writes nothing.
 
     Args:

@@ -54,6 +54,7 @@ class GuardChecks:
         self.checks: list[ProbeChecks] = []
         self.on_backward: Callable[[Probe, int | None], None] = lambda probe, at: None
         self.is_scaled = False  # whether losses were scaled for half precision: their gradients may overflow
+        self.looks_at_calls = False  # whether the tensors of each call are kept, too (flight_checks.py)
         self.runs_user_code = False  # whether the function mode is switched on for code of the user in a backward pass
         self._allowed: dict[tuple[str, str], bool] = {}
 
@@ -92,6 +93,8 @@ class GuardChecks:
         callee, check = probe.tape[at], probe.check
         if check is None:
             return
+        if self.looks_at_calls:
+            self.look_at_call(probe, at)
         is_function = type(callee) is FunctionCallee
         is_opaque = not is_function and callee.kind in ("module", "function")
         if is_opaque:
@@ -114,6 +117,9 @@ class GuardChecks:
     def cleared(self, probe: Probe) -> tuple[int, int]:
         """From where on the tape was cleared last, which is its beginning, and how much of it so far."""
         return 0, probe.check.gone if probe.check is not None else 0
+
+    def look_at_call(self, probe: Probe, at: int) -> None:
+        """A call has ended, and its tensors are still there: a guard that keeps no steps ignores it."""
 
     def forget_calls(self, check: ProbeChecks, values: Iterable[Value]) -> None:
         """A tape is about to be cleared: the tensors that are still there forget which call produced them."""
