@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from insitu.commands.delivery import MOST_LINES, deliver, say
 from insitu.commands.options import add_view, add_view_flags, view_flags
 from insitu.store.rank_files import rank, rank_file
-from insitu.errors import ChoiceError
+from insitu.errors import ChoiceError, StoreError
 from insitu.trace.step_choice import StepChoice
 from insitu.view.views import traits
 
 if TYPE_CHECKING:
     from insitu.commands.program import Program
+    from insitu.session.flight_options import FlightOptions
     from insitu.session.guard import Guard
     from insitu.session.observation import Observation, TraceWish
 
@@ -38,6 +39,7 @@ example:
   insitu run --html run.html --steps 10:12 train.py
   insitu run --record train.loss --record head.weight.grad --quiet train.py
   insitu run --guard train.py
+  insitu run --guard --last 50 --watchdog 600 --quiet train.py
 """
 LEVELS = ("modules", "functions", "aten")
 
@@ -112,7 +114,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         const="warn",
         choices=("warn", "raise"),
         metavar="ACTION",
-        help="report the call that produces NaN or Inf, and weights that do not learn; --guard=raise stops there",
+        help="report the call that produces NaN or Inf, and weights that do not learn; --guard=raise stops there; "
+        "write the last steps to crash.h5 if the program ends badly",
+    )
+    parser.add_argument(
+        *("--last",),
+        type=_steps_number,
+        metavar="N",
+        help="with --guard: write the last N steps (default: 20) if the program ends badly; 0 keeps none",
+    )
+    parser.add_argument(
+        "--crash", metavar="FILE", help="with --guard: where the last steps are written (default: crash.h5)"
+    )
+    parser.add_argument(
+        *("--watchdog",),
+        type=float,
+        metavar="SECONDS",
+        help="with --guard: write them, with the stacks of all threads, after so many seconds without a step",
     )
     parser.add_argument("--html", metavar="FILE", help="also make a page, as in run.html")
     parser.add_argument("--to", metavar="FILE", help="also save the trace, as in step.h5")
@@ -265,6 +283,7 @@ def _check(options: argparse.Namespace) -> None:
         options.steps = StepChoice.of("--steps", options.steps)
     has_file = _check_files(options)
     _check_memory(options)
+    _check_flight(options)
     options.is_traced = has_file or not options.quiet
     has_output = options.is_traced or bool(options.record) or options.guard is not None
     if not has_output:
@@ -290,6 +309,39 @@ def _check_files(options: argparse.Namespace) -> bool:
     if has_file and options.to == options.html:
         raise ChoiceError(f"--to and --html are both {path!r}: give two names, or leave one out")
     return has_file
+
+
+def _steps_number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expects a number of steps, got {text!r}")
+    return int(text)
+
+
+def _check_flight(options: argparse.Namespace) -> None:
+    """Check the options of the flight recorder, which is a part of the guard."""
+    for name in ("last", "crash", "watchdog"):
+        if options.guard is None and getattr(options, name) is not None:
+            raise ChoiceError(f"--{name} is an option of the guard: add --guard")
+    if options.last == 0 and (options.crash is not None or options.watchdog is not None):
+        raise ChoiceError("--last 0 keeps no steps, and --crash and --watchdog write them: leave one of them out")
+    options.flight = _flight_options(options) if options.guard is not None and options.last != 0 else None
+
+
+def _flight_options(options: argparse.Namespace) -> FlightOptions | None:
+    """What is kept of the last steps; nothing if no file is asked for, and none can be written here."""
+    from insitu.session.flight_options import LAST, flight_options
+
+    last = LAST if options.last is None else options.last
+    is_asked = options.last is not None or options.crash is not None or options.watchdog is not None
+    try:
+        return flight_options(
+            None, last=last, to=options.crash, values=(), watchdog=options.watchdog, memory=None
+        )
+    except StoreError as error:
+        if is_asked:
+            raise
+        say(f"the last steps are not kept: {error}")
+        return None
 
 
 def _check_record(options: argparse.Namespace, program: Program) -> None:
@@ -343,13 +395,14 @@ def _usual_overflow(holds_all: bool) -> str:
 
 def _observation(options: argparse.Namespace, program: Program) -> Observation:
     """The sessions that the options ask for."""
-    from insitu.session.observation import Observation, RunWish
+    from insitu.session.observation import GuardWish, Observation, RunWish
 
     trace = _trace_wish(options, program) if options.is_traced else None
     run = None
     if options.record:
         run = RunWish(tuple(options.record), Path(options.run), options.overwrite, options.keep == "stats")
-    return Observation(trace, run, options.guard, _say_finding)
+    guard = GuardWish(options.guard, options.flight) if options.guard is not None else None
+    return Observation(trace, run, guard, _say_finding)
 
 
 def _trace_wish(options: argparse.Namespace, program: Program) -> TraceWish:

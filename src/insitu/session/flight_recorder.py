@@ -50,16 +50,21 @@ SPIKE = "spike"  # the kind of findings of which each is written, whatever its s
 
 
 class FlightRecorder:
-    """Keeps the last steps of one entry of a guard, and writes them."""
+    """Keeps the last steps of one entry of a guard, and writes them.
+
+    `findings` are those of the guard so far, and `written` the files that it has written, by the kind of the event.
+    """
 
     def __init__(
         self,
         options: FlightOptions,
         subject: nn.Module | None,
         say: Callable[[str], None],
-        findings: Callable[[], Sequence[Finding]],
+        findings: Sequence[Finding],
+        written: dict[CrashKind, Path],
     ) -> None:
         self._options, self._say, self._findings = options, say, findings
+        self._written = written
         self.values = options.values
         self._about = about_trace(subject, "functions")
         self._subject = subject
@@ -68,8 +73,7 @@ class FlightRecorder:
         self._checks: FlightChecks | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._written: dict[CrashKind, Path] = {}
-        self._finding: Finding | None = None  # the first finding that was written
+        self._places: set[tuple[object, ...]] = set()  # of the findings that were written
 
     def start(self, recorder: Recorder, checks: FlightChecks, undo: ExitStack) -> None:
         """Count the steps, and listen to SIGTERM and to the clock."""
@@ -98,31 +102,52 @@ class FlightRecorder:
 
     # Events.
 
-    def on_finding(self, finding: Finding) -> None:
-        """The guard has found something."""
+    def report(self, finding: Finding, report: Callable[[Finding], None]) -> None:
+        """Write the last steps if a finding is serious, and let the guard report it; then say where they are."""
+        path = self._write_finding(finding)
+        if path is None:
+            report(finding)
+            return
+        try:
+            report(finding)
+        except NonFiniteError as error:
+            add_text(error, self._text(path))
+            raise
+        self._say(self._text(path))
+
+    def _write_finding(self, finding: Finding) -> Path | None:
         is_spike = str(finding.kind) == SPIKE
         if not is_spike and finding.severity != "error":
-            return
+            return None
         kind: CrashKind = "spike" if is_spike else "finding"
         path = self._write(kind, first_line(finding.text), finding=finding)
         if path is not None:
-            self._finding = self._finding or finding
+            self._places.add(finding.place)
+        return path
+
+    def end(self, error: BaseException | None, findings: Sequence[Finding]) -> None:
+        """The block ends, with these findings: write the last steps if it ends badly, and say where they are."""
+        for finding in findings:
+            path = self._write_finding(finding)
+            if path is not None:
+                self._say(self._text(path))
+        has_more_to_say = error is not None and ends_badly(error) and not self._has_file(error)
+        if error is None or not has_more_to_say:
+            return
+        path = self._write("exception", error_line(error), error=error)
+        if path is None:
+            return
+        add_text(error, self._text(path))
+        if isinstance(error, SystemExit):  # whose notes nobody prints
             self._say(self._text(path))
 
-    def on_end(self, error: BaseException | None) -> None:
-        """The block ends: write the last steps if it ends badly, and let the exception say where they are."""
-        if error is None or not ends_badly(error):
-            return
-        is_finding = isinstance(error, NonFiniteError) and error.finding is self._finding
-        path = self._written.get("finding") if is_finding else None
-        if path is None or self._finding is None:
-            path = self._write("exception", error_line(error), error=error)
-        if path is not None:
-            with suppress(Exception):  # an exception class of the user that does not accept notes
-                BaseException.add_note(error, self._text(path))
+    def _has_file(self, error: BaseException) -> bool:
+        """Whether the file of a finding is that of the exception, too: the guard has raised it."""
+        finding = error.finding if isinstance(error, NonFiniteError) else None
+        return finding is not None and finding.place in self._places
 
     def _on_termination(self) -> None:
-        path = self._write("sigterm", "SIGTERM ended the process")
+        path = self._write("sigterm", "SIGTERM arrived")
         if path is not None:
             self._say(self._text(path))
 
@@ -199,7 +224,7 @@ class FlightRecorder:
         finding: Finding | None,
         stacks: tuple[ThreadStack, ...],
     ) -> Crash:
-        findings = list(self._findings())
+        findings = list(self._findings)
         is_new = finding is not None and all(finding.place != other.place for other in findings)
         if finding is not None and is_new:
             findings.append(finding)
@@ -251,6 +276,12 @@ def ends_badly(error: BaseException) -> bool:
     if isinstance(error, SystemExit):
         return error.code not in (None, 0)
     return isinstance(error, (Exception, KeyboardInterrupt))
+
+
+def add_text(error: BaseException, text: str) -> None:
+    """Add a note to an exception; its class may be one of the user that accepts none."""
+    with suppress(Exception):
+        BaseException.add_note(error, text)
 
 
 def first_line(text: str) -> str:

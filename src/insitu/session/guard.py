@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ from insitu.session.session import Entry, Session
 from insitu.session.signals import ExitMethod
 from insitu.session.subject import check_subject, module_paths, pattern_list
 from insitu.session.switch import is_off
+from insitu.trace.crash import CrashKind
 from insitu.trace.findings import Finding
 from insitu.trace.path import suggestion
 from insitu.view.finding_card import CountedFinding, guard_title
@@ -118,6 +120,7 @@ class Guard(Session["GuardEntry"]):
         self._places: dict[tuple[object, ...], Finding] = {}
         self._times: Counter[Finding] = Counter()
         self.findings: list[Finding] = []
+        self._crash_files: dict[CrashKind, Path] = {}
 
     def __enter__(self) -> Guard:
         self.enter(sys._getframe(1))
@@ -127,7 +130,7 @@ class Guard(Session["GuardEntry"]):
         """Start to check what runs in a frame."""
         flight = None
         if self._flight is not None and not is_off():
-            flight = FlightRecorder(self._flight, self._subject, self._tell, lambda: self.findings)
+            flight = FlightRecorder(self._flight, self._subject, self._tell, self.findings, self._crash_files)
         entry = GuardEntry(self._report, flight)
         if not is_off():
             entry.start(self._subject, self._allow, frame)
@@ -221,10 +224,11 @@ class GuardEntry(Entry):
         return FlightChecks(self._take, allow, self._flight.ring, self._flight.values)
 
     def _take(self, finding: Finding) -> None:
-        """Let the flight recorder hear of a finding, before it may be raised."""
+        """Let the flight recorder write the last steps before a finding is raised."""
         if self._flight is not None:
-            self._flight.on_finding(finding)
-        self._report(finding)
+            self._flight.report(finding, self._report)
+        else:
+            self._report(finding)
 
     def stop(self, error: BaseException | None) -> None:
         """Undo everything; keep what the end of the block has brought to light for `report`."""
@@ -245,9 +249,7 @@ class GuardEntry(Entry):
         if self._flight is None:
             return
         flight, self._flight = self._flight, None  # once, even if a signal interrupts it
-        for finding in self._last_findings:
-            flight.on_finding(finding)
-        flight.on_end(error)
+        flight.end(error, self._last_findings)
 
     def _find_last(self, error: BaseException | None) -> list[Finding]:
         """Non-finite tensors that no call has used, and what is wrong with the training unless an error ended it."""

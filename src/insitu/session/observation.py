@@ -11,6 +11,7 @@ from types import CodeType
 
 from insitu.capture.program_calls import ProgramCalls
 from insitu.errors import outside
+from insitu.session.flight_options import FlightOptions
 from insitu.session.guard import Guard
 from insitu.session.record import TraceSession
 from insitu.session.run_options import RunOptions
@@ -67,16 +68,24 @@ class RunWish:
     with_statistics: bool
 
 
+@dataclass(frozen=True)
+class GuardWish:
+    """What a guard does with a finding, and which of the last steps it writes if the program ends badly."""
+
+    action: str
+    flight: FlightOptions | None
+
+
 class Observation:
     """The sessions around one program, and what they leave: a trace, findings, a recorded run.
 
-    `guard` is the action of a guard, if there is to be one. `say` prints a line for the user.
+    `guard` says whether there is a guard, and which. `say` prints a line for the user.
     """
 
     def __init__(
-        self, trace: TraceWish | None, run: RunWish | None, guard: str | None, say: Callable[[str], None]
+        self, trace: TraceWish | None, run: RunWish | None, guard: GuardWish | None, say: Callable[[str], None]
     ) -> None:
-        self._trace_wish, self._run_wish, self._action, self._say = trace, run, guard, say
+        self._trace_wish, self._run_wish, self._guard_wish, self._say = trace, run, guard, say
         self._steps = ScriptSteps()
         self._conditions: Sequence[Condition] = ()
         self._entry: ScriptEntry | None = None
@@ -161,10 +170,11 @@ class Observation:
 
     def _guarded(self, run: Run) -> None:
         """Run under a guard."""
-        if self._action is None:
+        wish = self._guard_wish
+        if wish is None:
             run()
             return
-        self.guard = Guard(None, action=self._action, allow=(), tell=self._say)
+        self.guard = Guard(None, action=wish.action, allow=(), tell=self._say, flight=wish.flight)
         with self.guard:
             run()
 

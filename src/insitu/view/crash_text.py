@@ -75,6 +75,7 @@ def crash_lines(trace: Trace) -> list[Line]:
     ]
     details = crash_details(crash)
     if trace.explanation is not None:
-        details = [*map(safe, str(trace.explanation).splitlines()), "", *details]
+        explained = list(map(safe, str(trace.explanation).rstrip().splitlines()))
+        details = [*explained, "", *details] if details else explained
     lines += [Line(((f"  {text}".rstrip(), ""),)) for text in details]
     return [*lines, Line((("", ""),))]

@@ -32,7 +32,8 @@ class Banner {
     const text = make("p", "answer", make("b", "", `${answer.head}: `), answer.text);
     const line = make("div", `line ${answer.kind}`, make("span", "sign", "✗"), text);
     const more = answer.more ? make("pre", "more", answer.more) : null;
-    const isOpen = answer.kind === "exception" && innerHeight > ROOMY.height && innerWidth > ROOMY.width;
+    const isAll = answer.kind === "exception" || (answer.kind === "crash" && answer.row < 0);
+    const isOpen = isAll && innerHeight > ROOMY.height && innerWidth > ROOMY.width;
     if (more) line.append(this.opener(more, isOpen));
     if (answer.row >= 0) line.append(this.wayThere(answer.row));
     line.append(this.dismiss(line));
