@@ -1,7 +1,7 @@
 """The checks of a guard that keeps the last steps: what it takes off its tapes goes into a ring, with statistics.
 
-Facts of calls cost nothing, for the tape has them. Statistics are taken at one step of twenty, at the moment of each call.
-When the ring is written, the tensors of the step that runs are looked at as well, as far as they are still there and
+Facts of calls cost nothing, for the tape has them. Statistics are taken at one step of twenty, at the moment of each
+call. When the ring is written, the tensors of other calls are looked at as well, as far as they are still there and
 nothing was written into them.
 """
 
@@ -21,7 +21,8 @@ from insitu.capture.keep import plain_tensor, size_of
 from insitu.capture.names import ModuleCallee
 from insitu.capture.ring import KeptTensors, Ring, RingContents, StepTensors, first_id
 from insitu.capture.statistics import statistics
-from insitu.capture.tape import RUNNING, Raised
+from insitu.capture.segment import Ids, Segment
+from insitu.capture.tape import RUNNING, Raised, Tape
 from insitu.capture.tensor_memory import has_values
 from insitu.capture.tensors import EARLIER, FORGOTTEN, GIVEN, Value
 from insitu.capture.torch_internals import version_counter
@@ -68,7 +69,7 @@ class FlightChecks(GuardChecks):
             probe.trouble("keeping the last steps", error)
 
     def _take_statistics(self, probe: Probe, at: int, id: int) -> None:
-        own = own_outputs(probe, at)
+        own = own_outputs(probe.tape, at)
         if own:
             self.ring.keep_statistics(id, run_isolated(lambda: tuple(statistics_now(value()) for value in own)))
 
@@ -102,21 +103,29 @@ class FlightChecks(GuardChecks):
 
     def contents(self, make_decoder: Callable[[], Decoder], *, reads_devices: bool) -> RingContents:
         """The last steps as they are now. Without `reads_devices`, only tensors in memory get statistics."""
-        checks = list(self.checks)
         late = StepTensors(self.ring.step)
-        for check in checks:
-            self._look_at_living(check, late, reads_devices=reads_devices)
-        gone = {check.probe.tape.thread: check.gone for check in checks}
-        return self.ring.contents([check.probe for check in checks], make_decoder, gone, late)
+        current = [self._current_segment(check) for check in list(self.checks)]
+        for segment in current:
+            self._look_at_living(segment, late, reads_devices=reads_devices)
+        return self.ring.contents(current, make_decoder, late)
 
-    def _look_at_living(self, check: ProbeChecks, late: StepTensors, *, reads_devices: bool) -> None:
+    def _current_segment(self, check: ProbeChecks) -> Segment:
+        """A copy of what is on a tape now. Another thread may write to the tape, and clear it."""
+        probe = check.probe
+        while True:
+            gone = check.gone
+            tape = probe.tape.part(probe.tape.end)
+            if check.gone == gone:
+                return Segment(tape, 0, None, Ids(first_id(tape.thread, gone)))
+
+    def _look_at_living(self, segment: Segment, late: StepTensors, *, reads_devices: bool) -> None:
         """Take statistics of outputs that are still there as they were, the latest first, for a limited time."""
-        probe, until = check.probe, perf_counter() + MOST_SECONDS
-        first, known = first_id(probe.tape.thread, check.gone), self.ring.calls_with_statistics()
-        for at in reversed(list(probe.tape.calls())):
+        tape, first, until = segment.tape, segment.ids.cleared, perf_counter() + MOST_SECONDS
+        known = self.ring.calls_with_statistics()
+        for at in reversed(list(tape.calls())):
             if perf_counter() > until:
                 return
-            own = own_outputs(probe, at)
+            own = own_outputs(tape, at)
             if not own or first + at in known:
                 continue
             found = run_isolated(partial(late_statistics, own, reads_devices=reads_devices))
@@ -124,9 +133,9 @@ class FlightChecks(GuardChecks):
                 late.stats[first + at] = KeptTensors(found)
 
 
-def own_outputs(probe: Probe, at: int) -> list[Value]:
+def own_outputs(tape: Tape, at: int) -> list[Value]:
     """The tensors that a call has produced."""
-    result = probe.tape.result(at)
+    result = tape.result(at)
     if type(result) is Value:  # as most often
         return [result] if result.producer == at else []
     if result is None or result is RUNNING or isinstance(result, Raised):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from insitu.capture.budget import SAMPLE, SLOT
 from insitu.capture.decode import Decoder
 from insitu.capture.segment import THREAD_STRIDE, Ids, Segment
 from insitu.capture.step_counter import StepCounter
+from insitu.capture.tape import FIXED
 from insitu.trace.event import Call, Event, Stats, TensorFacts
 
 if TYPE_CHECKING:
@@ -189,14 +190,8 @@ class Ring:
         with self.lock:
             return {call for tensors in self.tensors for call in tensors.stats}
 
-    def contents(
-        self,
-        probes: Iterable[Probe],
-        make_decoder: Callable[[], Decoder],
-        gone: dict[int, int],
-        late: StepTensors,
-    ) -> RingContents:
-        """Decode what is there now; `gone` is how much of the tape of each thread was cleared.
+    def contents(self, current: list[Segment], make_decoder: Callable[[], Decoder], late: StepTensors) -> RingContents:
+        """Decode what is there now: the segments of the ring, then those that are on the tapes.
 
         `late` are statistics of tensors that were still there.
         """
@@ -204,9 +199,7 @@ class Ring:
             segments = [old.segment for old in self.segments]
             begins, step, lost = list(self._begins), self.step, self._last_lost
             kept = [StepTensors(each.step, dict(each.stats), dict(each.values)) for each in self.tensors]
-        for probe in probes:
-            tape = probe.tape.part(probe.tape.end)
-            segments.append(Segment(tape, 0, None, Ids(first_id(tape.thread, gone.get(tape.thread, 0)))))
+        segments += [segment for segment in current if not is_taken(segment, segments)]
         decoder = make_decoder()
         decoder.steps = StepCounter.of_steps(begins)
         events = decoder.all(segments)
@@ -229,6 +222,14 @@ class Ring:
 def first_id(thread: int, gone: int) -> int:
     """The id of the first record on a tape, of which so much was cleared before."""
     return thread * THREAD_STRIDE + FIRST_ID + gone
+
+
+def is_taken(segment: Segment, others: list[Segment]) -> bool:
+    """Whether one of the others is the same part of a tape: it was handed over, and is about to be cleared."""
+    if len(segment.tape) < FIXED:
+        return False
+    start, thread = segment.tape.start(0), segment.tape.thread
+    return any(other.tape.start(0) == start for other in others if other.tape.thread == thread)
 
 
 def attach(tensors: StepTensors, events: dict[int, Event], number: Callable[[int], int]) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from insitu.commands.delivery import MOST_LINES, deliver, say
 from insitu.commands.options import add_view, add_view_flags, view_flags
-from insitu.store.rank_files import rank, rank_file
 from insitu.errors import ChoiceError, StoreError
+from insitu.store.rank_files import rank, rank_file
 from insitu.trace.step_choice import StepChoice
 from insitu.view.views import traits
 
@@ -334,9 +334,7 @@ def _flight_options(options: argparse.Namespace) -> FlightOptions | None:
     last = LAST if options.last is None else options.last
     is_asked = options.last is not None or options.crash is not None or options.watchdog is not None
     try:
-        return flight_options(
-            None, last=last, to=options.crash, values=(), watchdog=options.watchdog, memory=None
-        )
+        return flight_options(None, last=last, to=options.crash, values=(), watchdog=options.watchdog, memory=None)
     except StoreError as error:
         if is_asked:
             raise

@@ -68,10 +68,11 @@ def guard(
     block, a warning names parameters that never get a gradient or never change, and gradients that vanish, explode or
     are not set to zero. Parameters that are frozen from the beginning, while the rest learns, are only in the findings.
 
-    With `last`, `to`, `values`, `watchdog` or `memory`, the guard is a flight recorder, too: it keeps the last steps, and
-    writes them to a file, with a page beside it, when an exception ends the block, when it finds NaN or Inf, on SIGTERM,
-    or when the watchdog fires. The file has the facts of every call, and statistics of each twentieth step. `insitu.load`
-    reads it, and `trace.crash` says why it was written. A process that is killed (SIGKILL, `os._exit`) writes nothing.
+    With `last`, `to`, `values`, `watchdog` or `memory`, the guard is a flight recorder, too: it keeps the last steps,
+    and writes them to a file, with a page beside it, when an exception ends the block, when it finds NaN or Inf, on
+    SIGTERM, or when the watchdog fires. The file has the facts of every call, and statistics of each twentieth step.
+    `insitu.load` reads it, and `trace.crash` says why it was written. A process that is killed (SIGKILL, `os._exit`)
+    writes nothing.
 
     Args:
         subject: A model. It only names the parameters whose training is checked; without a model, these are the

@@ -195,7 +195,7 @@ class Termination:
         self._work, self._defer = work, defer
         self._is_asked = False
         self.is_over = False
-        self.previous: Any = signal.getsignal(signal.SIGTERM)
+        self.previous = current_handler(signal.getsignal(signal.SIGTERM))
         is_main = threading.current_thread() is threading.main_thread()
         is_default = self.previous is signal.SIG_DFL or isinstance(self.previous, Termination)
         if is_main and (is_default or (chains and callable(self.previous))):

@@ -58,7 +58,8 @@ def thread_stacks() -> tuple[ThreadStack, ...]:
     own = threading.get_ident()
     frames = [(ident, frame) for ident, frame in sys._current_frames().items() if ident != own]
     frames.sort(key=lambda item: item[0] != main)
-    return tuple(ThreadStack(names.get(ident, f"thread {ident}"), stack_text(frame)) for ident, frame in frames[:MOST_THREADS])
+    del frames[MOST_THREADS:]
+    return tuple(ThreadStack(names.get(ident, f"thread {ident}"), stack_text(frame)) for ident, frame in frames)
 
 
 def stack_text(frame: FrameType) -> str:

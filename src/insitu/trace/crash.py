@@ -65,7 +65,7 @@ def crash_of(plain: Any) -> Crash | None:
     """
     if not isinstance(plain, dict) or plain.get("kind") not in get_args(CrashKind):
         return None
-    numbers = [plain.get(name) for name in ("step", "first", "wanted")]
+    numbers: list[Any] = [plain.get(name) for name in ("step", "first", "wanted")]
     steps: Any = plain.get("with_statistics")
     call: Any = plain.get("call")
     has_numbers = all(map(_is_number, numbers)) and (call is None or _is_number(call))

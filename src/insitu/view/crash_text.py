@@ -47,11 +47,12 @@ def crash_contents(crash: Crash) -> str:
 
 
 def _statistics_text(crash: Crash) -> str:
+    rest = "of tensors that were still there"
     found = [str(step) for step in crash.with_statistics]
     if not found:
-        return "statistics of tensors that were still there"
+        return f"statistics {rest}"
     steps = " and ".join(filter(None, [", ".join(found[:-1]), found[-1]]))
-    return f"statistics of every call in step{'s' * (len(found) > 1)} {steps}, elsewhere of tensors that were still there"
+    return f"statistics of every call in step{'s' * (len(found) > 1)} {steps}, elsewhere {rest}"
 
 
 def crash_details(crash: Crash) -> list[str]:
