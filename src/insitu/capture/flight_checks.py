@@ -20,8 +20,8 @@ from insitu.capture.isolation import run_isolated
 from insitu.capture.keep import plain_tensor, size_of
 from insitu.capture.names import ModuleCallee
 from insitu.capture.ring import KeptTensors, Ring, RingContents, StepTensors, first_id
-from insitu.capture.statistics import statistics
 from insitu.capture.segment import Ids, Segment
+from insitu.capture.statistics import statistics
 from insitu.capture.tape import RUNNING, Raised, Tape
 from insitu.capture.tensor_memory import has_values
 from insitu.capture.tensors import EARLIER, FORGOTTEN, GIVEN, Value

@@ -78,6 +78,7 @@ class FlightRecorder:
     def start(self, recorder: Recorder, checks: FlightChecks, undo: ExitStack) -> None:
         """Count the steps, and listen to SIGTERM and to the clock."""
         self._recorder, self._checks = recorder, checks
+        undo.callback(self._let_go)
         self._count_steps(undo)
         termination = Termination(self._on_termination, lambda end: False, chains=True)
         undo.callback(termination.forget)
@@ -95,6 +96,10 @@ class FlightRecorder:
             return
         Updates(rule, lambda: None, is_fixed=False).start(undo)
         ProgramCalls(rule, is_counted=True).start(undo)
+
+    def _let_go(self) -> None:
+        """The block has ended: there is nothing to write any more."""
+        self._recorder = self._checks = None
 
     def _begin_step(self, training: bool | None) -> None:
         if self._checks is not None:

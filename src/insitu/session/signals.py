@@ -117,6 +117,14 @@ class SignalShield:
         signal.signal(number, handler)
         call_all([partial(handler, number, before), partial(handler, number, frame)])
 
+    def handler(self, number: int) -> Any:
+        """The handler that a signal has again when the block ends."""
+        return dict(self._handlers)[number]
+
+    def replace(self, number: int, handler: Callable[..., Any]) -> None:
+        """Give a signal another handler when the block ends."""
+        self._handlers = [(each, handler if each == number else old) for each, old in self._handlers]
+
     def _leave(self, *raised: object) -> None:
         restore_handlers(self._handlers)
         self._exit_watch = None
@@ -125,6 +133,34 @@ class SignalShield:
         call_all([partial(handler, number, pending[number]) for number, handler in handlers if number in pending])
 
     __exit__ = ExitMethod(_leave)
+
+
+def shield_around(handler: Any) -> SignalShield | None:
+    """The shield that has set a handler; None if it is the handler of somebody else."""
+    owner = getattr(handler, "__self__", None)
+    if isinstance(owner, SignalShield):
+        return owner
+    return None
+
+
+def handler_behind_shields(number: int) -> Any:
+    """The handler of a signal, even while a shield delays the signal."""
+    handler: Any = signal.getsignal(number)
+    while (shield := shield_around(handler)) is not None:
+        handler = shield.handler(number)
+    return handler
+
+
+def set_behind_shields(number: int, handler: Callable[..., Any]) -> None:
+    """Give a signal a handler, which a shield calls when it ends."""
+    innermost = None
+    shield = shield_around(signal.getsignal(number))
+    while shield is not None:
+        innermost, shield = shield, shield_around(shield.handler(number))
+    if innermost is None:
+        signal.signal(number, handler)
+    else:
+        innermost.replace(number, handler)
 
 
 def restore_handlers(handlers: Handlers) -> None:
@@ -195,11 +231,11 @@ class Termination:
         self._work, self._defer = work, defer
         self._is_asked = False
         self.is_over = False
-        self.previous = current_handler(signal.getsignal(signal.SIGTERM))
+        self.previous = current_handler(handler_behind_shields(signal.SIGTERM))
         is_main = threading.current_thread() is threading.main_thread()
         is_default = self.previous is signal.SIG_DFL or isinstance(self.previous, Termination)
         if is_main and (is_default or (chains and callable(self.previous))):
-            signal.signal(signal.SIGTERM, self)
+            set_behind_shields(signal.SIGTERM, self)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self._is_asked = True

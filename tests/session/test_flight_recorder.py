@@ -1,0 +1,674 @@
+"""The flight recorder of a guard: what it keeps, when it writes, what is in the file, and that all is undone."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import insitu
+from insitu import ChoiceError, NonFiniteError, PatternError, StoreError
+from insitu.trace.crash import Crash
+from insitu.trace.event import Call
+from insitu.trace.findings import Finding
+from insitu.trace.trace import Trace
+
+
+class Net(nn.Module):
+    """Two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x).relu())  # type: ignore[no-any-return]
+
+
+Before = Callable[[int], Any]
+
+
+def train(model: nn.Module, steps: int, before: Before = lambda step: None) -> None:
+    """Some steps of training; `before` is called in each, and may return another batch."""
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(steps):
+        x = torch.randn(16, 4)
+        other = before(step)
+        loss = F.cross_entropy(model(x if other is None else other), torch.randint(2, (16,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def fail_at(wanted: int) -> Before:
+    def fail(step: int) -> Any:
+        return torch.randn(16, 5) if step == wanted else None
+
+    return fail
+
+
+def crash_in(path: Path) -> tuple[Trace, Crash]:
+    """A file of last steps, and why it was written."""
+    trace = insitu.load(path)
+    assert trace.crash is not None
+    return trace, trace.crash
+
+
+def steps_of(trace: Trace) -> list[int]:
+    return sorted({event.step for event in trace.events})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "crash.h5"
+
+
+# ---- an exception
+
+
+def test_exception_writes_the_last_steps_and_says_where(file: Path) -> None:
+    with pytest.raises(RuntimeError) as caught, insitu.guard(model := Net(), last=5, to=file):
+        train(model, 60, fail_at(37))
+    trace, crash = crash_in(file)
+    assert (crash.kind, crash.step, crash.first, crash.count) == ("exception", 37, 33, 5)
+    assert crash.text.startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied")
+    assert steps_of(trace) == [33, 34, 35, 36, 37]
+    at_fault = trace[crash.call or 0]
+    assert isinstance(at_fault, Call)
+    assert (at_fault.name, at_fault.raised, at_fault.path) == ("torch.nn.functional.linear", "RuntimeError", "body")
+    assert trace.explanation is not None and "the layer takes 4" in str(trace.explanation)
+    notes = caught.value.__notes__
+    assert notes[-1] == f"the last 5 steps are in {file} (insitu show {file})"
+
+
+def test_page_is_beside_the_file(file: Path) -> None:
+    with pytest.raises(RuntimeError), insitu.guard(model := Net(), last=2, to=file):
+        train(model, 9, fail_at(3))
+    page = file.with_suffix(".html").read_text()
+    assert page.startswith("<!doctype html>") and "Step 3, exception" in page
+
+
+def test_block_that_ends_well_writes_nothing(file: Path) -> None:
+    with insitu.guard(model := Net(), last=5, to=file):
+        train(model, 30)
+    assert os.listdir(file.parent) == []
+
+
+def test_exception_that_the_program_catches_writes_nothing(file: Path) -> None:
+    with insitu.guard(model := Net(), last=5, to=file):
+        with pytest.raises(RuntimeError):
+            train(model, 9, fail_at(3))
+        train(model, 3)
+    assert os.listdir(file.parent) == []
+
+
+@pytest.mark.parametrize(("code", "is_written"), [(None, False), (0, False), (2, True), ("bad", True)])
+def test_exit_with_an_error_is_a_bad_end(file: Path, code: Any, is_written: bool) -> None:
+    with pytest.raises(SystemExit), pytest.warns() if is_written else nullcontext(), insitu.guard(last=5, to=file):
+        torch.ones(2).exp()
+        sys.exit(code)
+    assert file.exists() == is_written
+
+
+def test_ctrl_c_is_a_bad_end(file: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), insitu.guard(last=5, to=file):
+        torch.ones(2).exp()
+        raise KeyboardInterrupt
+    assert crash_in(file)[1].text == "KeyboardInterrupt"
+
+
+def test_exception_class_that_accepts_no_note_and_has_no_text(file: Path) -> None:
+    class Stubborn(Exception):  # noqa: N818
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            raise ValueError
+
+        @property
+        def __notes__(self) -> None:
+            raise AttributeError
+
+    with pytest.raises(Stubborn), insitu.guard(last=5, to=file):
+        torch.ones(2).exp()
+        raise Stubborn
+    assert crash_in(file)[1].text == "Stubborn"
+
+
+# ---- findings
+
+
+def test_nan_writes_the_last_steps_and_opens_at_the_call(file: Path) -> None:
+    with pytest.raises(NonFiniteError) as caught, insitu.guard(model := Net(), last=5, to=file) as guard:
+        train(model, 12, lambda step: model.head.weight.log() if step == 7 else None)
+    trace, crash = crash_in(file)
+    assert (crash.kind, crash.step) == ("finding", 6)
+    at_fault = trace[crash.call or 0]
+    assert isinstance(at_fault, Call) and at_fault.name == "torch.Tensor.log"
+    assert at_fault.outputs[0].stats is not None and at_fault.outputs[0].stats.nan > 0
+    assert [finding.text for finding in crash.findings] == [guard.findings[0].text]
+    assert caught.value.__notes__ == [f"the last 5 steps are in {file} (insitu show {file})"]
+    assert sorted(os.listdir(file.parent)) == ["crash.h5", "crash.html"]
+
+
+def test_program_that_goes_on_after_nan_keeps_the_file_of_the_first(file: Path) -> None:
+    with pytest.warns(insitu.InsituWarning, match="the last 3 steps are in"):  # noqa: SIM117
+        with insitu.guard(model := Net(), action="record", last=3, to=file):
+            train(model, 30, lambda step: torch.zeros(1, requires_grad=True).log() * 0 and None if step > 9 else None)
+    _, crash = crash_in(file)
+    assert (crash.kind, crash.step) == ("finding", 9)
+    assert sorted(os.listdir(file.parent)) == ["crash.h5", "crash.html"]
+
+
+def test_later_event_of_another_kind_gets_a_file_of_its_own(file: Path) -> None:
+    with pytest.warns(insitu.InsituWarning), pytest.raises(RuntimeError):  # noqa: SIM117
+        with insitu.guard(model := Net(), action="record", last=3, to=file):
+            torch.zeros(1, requires_grad=True).log()
+            train(model, 12, fail_at(11))
+    assert crash_in(file)[1].kind == "finding"
+    _, crash = crash_in(file.with_name("crash-2.h5"))
+    assert (crash.kind, crash.step, len(crash.findings)) == ("exception", 11, 1)
+
+
+def test_second_nan_that_ends_the_run_is_written(file: Path) -> None:
+    with pytest.raises(NonFiniteError), insitu.guard(last=3, to=file):
+        with pytest.raises(NonFiniteError):
+            torch.zeros(1, requires_grad=True).log()
+        torch.full((1,), -1.0, requires_grad=True).sqrt()
+    assert crash_in(file.with_name("crash-2.h5"))[1].text.startswith("NonFiniteError")
+
+
+def test_spike_is_written_whatever_its_severity(file: Path) -> None:
+    @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+    class Spike(Finding):
+        """A finding that only warns."""
+
+        @property
+        def text(self) -> str:
+            return "the loss is 12, and was 2"
+
+    with pytest.warns(insitu.InsituWarning, match="is in"), insitu.guard(last=3, to=file, action="record") as guard:
+        torch.ones(2).exp()
+        entry: Any = guard._entries[-1][1]
+        entry.checks.report(Spike(kind="spike"))  # type: ignore[arg-type]
+    assert (crash_in(file)[1].kind, crash_in(file)[1].text) == ("spike", "the loss is 12, and was 2")
+
+
+# ---- statistics and values
+
+
+def test_statistics_are_those_of_the_moment_or_not_known(file: Path) -> None:
+    with pytest.raises(RuntimeError), insitu.guard(model := Net(), last=4, to=file):
+        train(model, 60, fail_at(22))
+    trace, crash = crash_in(file)
+    assert crash.with_statistics == (20,)
+    relus = {call.step: call.outputs[0].stats for call in trace.find(name="relu")}
+    assert relus[20] is not None and relus[20].min == 0.0
+    assert relus[21] is None or relus[21].min == 0.0
+    assert relus[19] is None
+    losses = {call.step: call.outputs[0] for call in trace.find(name="cross_entropy")}
+    assert losses[20].stats is not None
+
+
+def test_statistics_equal_those_of_a_recording(file: Path) -> None:
+    torch.manual_seed(0)
+    with insitu.record(model := Net(), keep="stats") as trace:
+        model(torch.ones(3, 4))
+    with pytest.raises(ValueError, match="stop"), insitu.guard(model, last=4, to=file):
+        model(torch.ones(3, 4))
+        raise ValueError("stop")
+    found = [call.outputs[0].stats for call in crash_in(file)[0].find(kind="function")]
+    wanted = [call.outputs[0].stats for call in trace.find(kind="function")]
+    for one, other in zip(found, wanted, strict=True):
+        assert one is not None and other is not None
+        assert (one.min, one.max, one.mean, one.std, one.zeros) == (
+            *(other.min, other.max, other.mean, other.std, other.zeros),
+        )
+
+
+def test_tensor_that_was_written_to_has_no_late_statistics(file: Path) -> None:
+    with pytest.raises(ValueError, match="stop"), insitu.guard(last=4, to=file):
+        whole = torch.ones(4).exp()
+        part = whole.view(2, 2)
+        part[0] = float("nan")
+        untouched = torch.ones(4).tanh()
+        raise ValueError("stop")
+    trace, _ = crash_in(file)
+    exp, view, tanh = (trace.find(name=name)[0].outputs[0].stats for name in ("exp", "view", "tanh"))
+    assert exp is None and view is None
+    assert tanh is not None and tanh.mean == pytest.approx(float(untouched[0]))
+
+
+def test_values_of_modules_are_kept_at_every_step(file: Path) -> None:
+    seen: list[np.ndarray[Any, Any]] = []
+    model = Net()
+    model.head.register_forward_hook(lambda module, args, result: seen.append(result.detach().numpy().copy()))
+    with pytest.raises(RuntimeError), insitu.guard(model, last=3, to=file, values="head"):
+        train(model, 30, fail_at(9))
+    trace, _ = crash_in(file)
+    heads = trace.find("head")
+    assert [call.step for call in heads] == [7, 8]
+    for call, wanted in zip(heads, seen[7:9], strict=True):
+        assert np.array_equal(call.outputs[0].kept, wanted)
+        assert call.inputs[0].kept is not None and call.inputs[0].kept.shape == (16, 8)
+    assert all(call.outputs[0].kept is None for call in trace.find("body") if call.raised is None)
+
+
+# ---- memory
+
+
+def test_memory_is_bounded_over_two_thousand_steps(file: Path) -> None:
+    model, sizes = Net(), []
+    with insitu.guard(model, last=20, to=file) as guard:
+        entry: Any = guard._entries[-1][1]
+        ring = entry.checks.ring
+
+        def look(step: int) -> None:
+            if step % 100 == 0:
+                sizes.append((sum(len(old.segment.tape) for old in ring.segments), len(ring.tensors), ring.bytes))
+
+        train(model, 2000, look)
+    slots, steps, size = zip(*sizes, strict=True)
+    assert max(slots) < 3 << 14  # at most three tapes of the length at which a guard clears them
+    assert max(steps) <= 20
+    assert max(size) < 8_000_000
+
+
+def test_little_memory_keeps_fewer_steps_and_says_so(file: Path) -> None:
+    with pytest.raises(RuntimeError), insitu.guard(model := nn.Linear(4, 2), last=20, to=file, memory="1MB", values="**"):
+        for step in range(30):
+            x = torch.randn(20_000, 4 if step < 29 else 5)
+            model(x)
+    trace, crash = crash_in(file)
+    assert crash.first > 10 and crash.count < 20
+    assert steps_of(trace) == list(range(crash.first, 30))
+    assert "there was no memory for more" in insitu.view.render(trace)
+
+
+def test_no_tensor_is_kept_alive(file: Path) -> None:
+    with insitu.guard(model := Net(), last=20, to=file):
+        output = model(torch.ones(3, 4))
+        alive = weakref.ref(output)
+        del output
+        gc.collect()
+        assert alive() is None
+
+
+def test_producers_are_known_across_the_parts_of_a_tape(file: Path) -> None:
+    """A tape is cleared every few steps; a tensor that is made before and used after is still the same."""
+    with pytest.raises(ValueError, match="stop"), insitu.guard(model := Net(), last=300, to=file, memory="1GB"):
+        mask = torch.ones(2, requires_grad=True).exp().detach().tanh()
+        train(model, 250)
+        mask.sin()
+        raise ValueError("stop")
+    trace, crash = crash_in(file)
+    (sine,) = trace.find(name="sin")
+    producer = trace.producer(sine.inputs[0])
+    assert producer is not None and producer.name == "torch.Tensor.tanh" and producer.step == 0
+    assert crash.count == 250 and steps_of(trace) == list(range(250))
+    assert all(trace.producer(call.outputs[0]) is call for call in trace.find(name="linear"))
+
+
+def test_findings_are_those_of_a_guard_that_keeps_nothing(file: Path) -> None:
+    """Ids of calls that were cleared must not be taken for calls on the tape."""
+
+    def program(**options: Any) -> list[str]:
+        torch.manual_seed(0)
+        model = Net()
+        with insitu.guard(model, action="record", **options) as guard:
+            old = torch.ones(4, requires_grad=True).exp()
+            train(model, 150)
+            (old - old).log().sum().backward()
+        return [finding.text for finding in guard.findings]
+
+    with pytest.warns(insitu.InsituWarning, match="the last 20 steps"):
+        found = program(to=file)
+    assert found == program() and found
+
+
+# ---- files
+
+
+def test_existing_files_are_never_replaced(file: Path) -> None:
+    file.with_suffix(".html").write_text("mine")
+    with pytest.raises(ValueError, match="stop") as caught, insitu.guard(last=5, to=file):
+        torch.ones(2).exp()
+        raise ValueError("stop")
+    assert file.with_suffix(".html").read_text() == "mine" and not file.exists()
+    assert "crash-2.h5" in caught.value.__notes__[-1]
+    assert crash_in(file.with_name("crash-2.h5"))[1].kind == "exception"
+
+
+def test_folder_that_is_gone_at_the_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, instead = tmp_path / "runs", tmp_path / "temporary"
+    folder.mkdir()
+    instead.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(instead))
+    with pytest.warns(insitu.InsituWarning, match="instead"), pytest.raises(ValueError, match="stop"):  # noqa: SIM117
+        with insitu.guard(last=5, to=folder / "crash.h5"):
+            shutil.rmtree(folder)
+            torch.ones(2).exp()
+            raise ValueError("stop")
+    assert crash_in(instead / "crash.h5")[1].kind == "exception"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"to": "missing/crash.h5"}, StoreError, "the directory .*missing' does not exist"),
+        ({"to": "crash.txt"}, ChoiceError, "choose .h5 or .hdf5"),
+        ({"to": 3}, ChoiceError, "to=3 is not the name of a file"),
+        ({"last": 0}, ChoiceError, "last=0 is not a number of steps"),
+        ({"last": True}, ChoiceError, "last=True is not a number of steps"),
+        ({"watchdog": -1}, ChoiceError, "watchdog=-1 is not a number of seconds"),
+        ({"watchdog": "x"}, ChoiceError, "watchdog='x' is not a number of seconds"),
+        ({"memory": "5"}, ChoiceError, "memory='5' is too little"),
+        ({"values": "bady"}, PatternError, "no module matches 'bady'.*body"),
+    ],
+)
+def test_bad_options_are_refused_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=text):
+        insitu.guard(Net(), **options)
+
+
+def test_program_may_change_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="stop"), insitu.guard(last=5):
+        os.chdir(tmp_path / "other")
+        torch.ones(2).exp()
+        raise ValueError("stop")
+    assert (tmp_path / "crash.h5").exists()
+
+
+def test_each_rank_writes_its_own_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(ValueError, match="stop"), insitu.guard(last=5, to=file):
+        torch.ones(2).exp()
+        raise ValueError("stop")
+    trace, _ = crash_in(file.with_name("crash.rank1.h5"))
+    assert {event.rank for event in trace.events} == {1}
+
+
+# ---- lifecycle
+
+
+def test_nested_guards_write_one_file_each(tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner.h5", tmp_path / "outer.h5"
+    with pytest.raises(RuntimeError), insitu.guard(model := Net(), last=2, to=outer), insitu.guard(last=3, to=inner):
+        train(model, 12, fail_at(9))
+    assert (crash_in(outer)[1].count, crash_in(inner)[1].count) == (2, 3)
+
+
+def test_decorated_function_is_recorded(file: Path) -> None:
+    model = Net()
+
+    @insitu.guard(model, last=3, to=file)
+    def run(steps: int) -> None:
+        train(model, steps, fail_at(9))
+
+    run(5)
+    with pytest.raises(RuntimeError, match="mat1"):
+        run(12)
+    with pytest.raises(RuntimeError, match="mat1"):
+        run(12)
+    assert crash_in(file)[1].step == 9
+    assert sorted(os.listdir(file.parent)) == ["crash.h5", "crash.html"]
+
+
+def test_switched_off_it_does_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSITU", "0")
+    with pytest.raises(ValueError, match="stop"), insitu.guard(last=5, to=file, watchdog=1):
+        raise ValueError("stop")
+    assert os.listdir(file.parent) == []
+    insitu.guard(last=5, to=file.parent / "missing" / "crash.h5")
+
+
+def test_handler_of_sigterm_and_watchdog_are_gone_afterwards(file: Path) -> None:
+    def own(number: int, frame: Any) -> None:
+        """The handler of the program."""
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        with insitu.guard(last=5, to=file, watchdog=60):
+            assert signal.getsignal(signal.SIGTERM) is not own
+            assert any(thread.name == "insitu watchdog" for thread in threading.enumerate())
+        assert signal.getsignal(signal.SIGTERM) is own
+        assert not any(thread.name == "insitu watchdog" for thread in threading.enumerate())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_calls_of_other_threads_are_in_the_file(file: Path) -> None:
+    model = Net()
+    with pytest.raises(ValueError, match="stop"), insitu.guard(model, last=5, to=file):
+        thread = threading.Thread(target=lambda: model(torch.ones(3, 4)))
+        thread.start()
+        thread.join()
+        model(torch.ones(3, 4))
+        raise ValueError("stop")
+    trace, _ = crash_in(file)
+    assert len({call.thread for call in trace.find("body")}) == 2
+
+
+def test_without_a_model_a_step_ends_with_an_update(file: Path) -> None:
+    model = Net()
+    with pytest.raises(ValueError, match="stop"), insitu.guard(last=5, to=file):
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(3):
+            for _ in range(2):
+                model(torch.ones(3, 4)).sum().backward()
+            optimizer.step()
+            with torch.no_grad():
+                model(torch.ones(3, 4))
+        raise ValueError("stop")
+    trace, crash = crash_in(file)
+    assert crash.step == 2
+    assert [len(trace.find("body", step=step)) for step in range(3)] == [3, 3, 3]
+
+
+# ---- whole processes
+
+PROGRAM = """
+import os, signal, sys, threading, time
+import torch, insitu
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+def steps(count):
+    for step in range(count):
+        yield step
+        model(torch.randn(16, 4)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def run(folder: Path, program: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program of a few lines."""
+    script = folder / "program.py"
+    script.write_text(PROGRAM + textwrap.dedent(program))
+    command = [sys.executable, str(script)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False, **options)
+
+
+def test_sigterm_writes_the_file_and_ends_the_process(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        with insitu.guard(model, last=4):
+            for step in steps(50):
+                if step == 30:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    time.sleep(60)
+        """,
+    )
+    assert done.returncode == -signal.SIGTERM
+    assert "the last 4 steps are in crash.h5" in done.stderr
+    _, crash = crash_in(tmp_path / "crash.h5")
+    assert (crash.kind, crash.step, crash.count) == ("sigterm", 29, 4)
+
+
+def test_handler_of_the_program_runs_after_the_file_is_written(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        stop = []
+
+        def handler(number, frame):
+            stop.append(os.path.exists("crash.h5"))
+
+        signal.signal(signal.SIGTERM, handler)
+        with insitu.guard(model, last=4):
+            for step in steps(50):
+                if step == 30:
+                    os.kill(os.getpid(), signal.SIGTERM)
+        print(stop, signal.getsignal(signal.SIGTERM) is handler)
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "[True] True\n")
+
+
+def test_recorded_run_inside_the_guard_ends_at_sigterm_as_well(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        with insitu.guard(model, last=4), insitu.record_run(model, only="0.weight", to="run.h5"):
+            for step in steps(50):
+                if step == 30:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    time.sleep(60)
+        """,
+    )
+    assert done.returncode == -signal.SIGTERM
+    assert crash_in(tmp_path / "crash.h5")[1].kind == "sigterm"
+    with insitu.load(tmp_path / "run.h5") as recorded:
+        assert len(recorded["0.weight"].steps) == 30 and (tmp_path / "run.h5").exists()
+
+
+def test_watchdog_writes_the_stacks_and_the_program_goes_on(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        class Data(torch.utils.data.Dataset):
+            def __len__(self):
+                return 12
+
+            def __getitem__(self, index):
+                if index == 8:
+                    time.sleep(4)  # a file system that hangs
+                return torch.randn(4)
+
+        with insitu.guard(model, last=4, watchdog=1):
+            for batch in torch.utils.data.DataLoader(Data(), batch_size=2):
+                model(batch).square().mean().backward()
+        print("done")
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "no step for 1" in done.stderr and "crash.h5" in done.stderr
+    _, crash = crash_in(tmp_path / "crash.h5")
+    assert (crash.kind, crash.step, crash.count) == ("watchdog", 3, 4)
+    main = crash.stacks[0]
+    assert main.name == "MainThread" and "time.sleep(4)  # a file system that hangs" in main.text
+    assert f"insitu{os.sep}capture" not in main.text
+    assert not (tmp_path / "crash-2.h5").exists()
+
+
+def test_watchdog_then_ctrl_c_leaves_both_files(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        PROGRAM
+        + textwrap.dedent(
+            """
+            with insitu.guard(model, last=4, watchdog=0.5):
+                for step in steps(50):
+                    if step == 30:
+                        print("sleeping", flush=True)
+                        time.sleep(60)
+            """
+        )
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "sleeping\n"
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "crash.html").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in said and "the last 4 steps are in crash-2.h5" in said
+    assert crash_in(tmp_path / "crash.h5")[1].kind == "watchdog"
+    assert crash_in(tmp_path / "crash-2.h5")[1].kind == "exception"
+
+
+def test_child_of_a_fork_writes_nothing_and_dies_of_sigterm(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        with insitu.guard(model, last=4, watchdog=60):
+            for step in steps(3):
+                pass
+            child = os.fork()
+            if child == 0:
+                raise ValueError("only in the child")
+            os.waitpid(child, 0)
+            sleeper = os.fork()
+            if sleeper == 0:
+                time.sleep(60)
+            os.kill(sleeper, signal.SIGTERM)
+            print(os.WTERMSIG(os.waitpid(sleeper, 0)[1]) == signal.SIGTERM)
+        """,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["True"])
+    assert "only in the child" in done.stderr and "crash.h5" not in done.stderr
+    assert not list(tmp_path.glob("crash*"))
+
+
+def test_process_that_ends_itself_at_once_leaves_no_file(tmp_path: Path) -> None:
+    """As the documentation says: nothing can run then."""
+    done = run(tmp_path, "with insitu.guard(model, last=4):\n    list(steps(3)); os._exit(4)")
+    assert done.returncode == 4 and not list(tmp_path.glob("crash*"))
+
+
+def test_file_that_cannot_be_written_does_not_hide_the_exception(tmp_path: Path) -> None:
+    """A full disk: no file may grow, neither here nor in the folder for temporary files."""
+    done = run(
+        tmp_path,
+        """
+        import resource
+
+        with insitu.guard(model, last=4):
+            list(steps(3))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+            raise ValueError("the error of the program")
+        """,
+    )
+    assert done.returncode == 1 and "ValueError: the error of the program" in done.stderr
+    assert "insitu failed at writing the last steps" in done.stderr
+    assert not list(tmp_path.glob("*crash*")) and not list(tmp_path.glob(".crash*"))
