@@ -569,3 +569,73 @@ def test_script_may_have_an_option_of_the_same_name(run: Run) -> None:
     program = "import sys; print(sys.argv[1:])"
     code, out, _ = run("--guard", "--quiet", "train.py", "--guard", "x", "--steps", "y", program=program)
     assert (code, out) == (0, "['--guard', 'x', '--steps', 'y']\n")
+
+
+# The flight recorder of --guard
+
+CRASHING = """
+    import torch
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(30):
+        model(torch.randn(3, 4 if step < 25 else 5)).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_guard_writes_the_last_steps_of_a_program_that_crashes(run: Run) -> None:
+    code, _, said = run("--guard", "--quiet", "train.py", program=CRASHING)
+    assert code == 1
+    assert said.endswith("\nthe last 20 steps are in crash.h5 (insitu show crash.h5)\n")
+    trace = insitu.load("crash.h5")
+    assert (trace.crash.kind, trace.crash.first, trace.crash.step) == ("exception", 6, 25)
+    assert sorted({event.step for event in trace.events}) == list(range(6, 26))
+    assert Path("crash.html").exists()
+
+
+def test_guard_that_finds_nan_says_where_the_last_steps_are(run: Run) -> None:
+    _, _, said = run("--guard", "--quiet", "--last", "2", "--crash", "nan.h5", "train.py", program=BROKEN)
+    assert said.count("insitu: the last step is in nan.h5 (insitu show nan.h5)\n") == 1
+    assert insitu.load("nan.h5").crash.kind == "finding"
+
+
+def test_last_0_keeps_no_steps(run: Run) -> None:
+    code, _, said = run("--guard", "--last", "0", "--quiet", "train.py", program=CRASHING)
+    assert code == 1 and "crash.h5" not in said and not list(Path().glob("crash*"))
+
+
+def test_program_that_ends_well_leaves_no_file(run: Run) -> None:
+    assert run("--guard", "--quiet", "train.py", program="print(1)") == (0, "1\n", "")
+    assert not list(Path().glob("crash*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--last", "5"), "--last is an option of the guard: add --guard"),
+        (("--guard", "--last", "0", "--watchdog", "5"), "--last 0 keeps no steps"),
+        (("--guard", "--crash", "missing/crash.h5"), "does not exist"),
+        (("--guard", "--watchdog", "0"), "watchdog=0.0 is not a number of seconds"),
+    ],
+)
+def test_options_of_the_flight_recorder_are_checked_before_the_program_runs(
+    run: Run, words: tuple[str, ...], text: str
+) -> None:
+    code, out, said = run(*words, "train.py", program="print(1)")
+    assert code != 0 and out == "" and text in said
+
+
+def test_number_of_steps_is_a_number(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("--guard", "--last", "many", "train.py")
+    assert "expects a number of steps, got 'many'" in capfd.readouterr().err
+
+
+def test_folder_that_cannot_be_written_only_costs_the_last_steps(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise insitu.StoreError(f"{path.name!r} cannot be written: Read-only file system")
+
+    monkeypatch.setattr("insitu.session.flight_options.check_writable", refuse)
+    code, out, said = run("--guard", "--quiet", "train.py", program="print(1)")
+    assert (code, out) == (0, "1\n")
+    assert said == "insitu: the last steps are not kept: 'crash.h5' cannot be written: Read-only file system\n"

@@ -53,7 +53,7 @@ def trace_answers(
     `found` are the events that are not finite, `rows` the rows of events by id. Without `source`, no source is shown.
     """
     events = trace.events
-    yield from _crashed(trace, rows)
+    yield from _crashed(trace, rows, source=source)
     explanation = trace.explanation
     if explanation is not None:
         yield _explained(explanation, failed_call(events, explanation.error), rows, source=source)
@@ -62,14 +62,15 @@ def trace_answers(
     yield from _nonfinite(events, found, rows)
 
 
-def _crashed(trace: Trace, rows: Mapping[int, int]) -> Iterator[Answer]:
+def _crashed(trace: Trace, rows: Mapping[int, int], *, source: bool) -> Iterator[Answer]:
     """Why a guard wrote the last steps, and what is in the file."""
     crash = trace.crash
     if crash is None:
         return
     text = f"{safe(crash.text)} · {crash_contents(crash)}"
     row = NO_ROW if crash.call is None else rows.get(crash.call, NO_ROW)
-    yield Answer("crash", crash_head(crash), short(text, MOST_TEXT), "\n".join(crash_details(crash)), row)
+    more = "\n".join(crash_details(crash)) if source else ""  # findings and stacks show lines of source
+    yield Answer("crash", crash_head(crash), short(text, MOST_TEXT), more, row)
 
 
 def _explained(explanation: Explanation, call: Call | None, rows: Mapping[int, int], *, source: bool) -> Answer:
